@@ -1,0 +1,41 @@
+"""crowdfuse: train a classifier from annotators who disagree, and see whom to believe, on which item, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crowdfuse.annotations import Annotations, Summary
+from crowdfuse.registry import ESTIMATORS
+
+if TYPE_CHECKING:
+    from crowdfuse.estimators import (
+        FusionClassifier,
+        MajorityVoteClassifier,
+        SingleAnnotatorClassifier,
+        TrueLabelClassifier,
+    )
+    from crowdfuse.persistence import load
+
+__version__ = "0.1.0"
+__all__ = [
+    "Annotations",
+    "FusionClassifier",
+    "MajorityVoteClassifier",
+    "SingleAnnotatorClassifier",
+    "Summary",
+    "TrueLabelClassifier",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load torch only when a classifier is asked for."""
+    if name in ESTIMATORS.values():
+        from crowdfuse import estimators
+
+        return getattr(estimators, name)
+    if name == "load":
+        from crowdfuse.persistence import load
+
+        return load
+    raise AttributeError(f"module 'crowdfuse' has no attribute {name!r}")

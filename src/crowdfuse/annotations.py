@@ -1,0 +1,478 @@
+"""Who said what: triples (item, annotator, label) in, validated once, CSR arrays out.
+
+Nothing after this module touches raw labels. Any triple may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfuse.ids import IntArray, few, find, plural, tidy, unique_sorted
+
+OnConflict = Literal["error", "first", "last", "drop"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The annotations in a few numbers; `print` it."""
+
+    n_items: int
+    n_annotators: int
+    n_classes: int
+    n_labels: int
+    labels_per_item: dict[str, float]
+    labels_per_annotator: dict[str, float]
+    items_without_labels: int
+    agreement: float
+    krippendorff_alpha: float
+    dropped_missing: int
+    dropped_duplicates: int
+    dropped_conflicts: int
+
+    def __str__(self) -> str:
+        def spread(d: dict[str, float]) -> str:
+            return f"{d['mean']:.2f} (from {d['min']:.0f} to {d['max']:.0f})"
+
+        lines = [
+            f"{self.n_items:,} items, {self.n_annotators:,} annotators, "
+            f"{self.n_classes:,} classes, {self.n_labels:,} labels",
+            f"labels an item        {spread(self.labels_per_item)}",
+            f"labels an annotator   {spread(self.labels_per_annotator)}",
+            f"agreement             {self.agreement:.3f} of the pairs of labels on one item",
+            f"Krippendorff's alpha  {self.krippendorff_alpha:.3f}",
+        ]
+        notes = [
+            (self.items_without_labels, "items have no label"),
+            (self.dropped_missing, "rows had an empty label"),
+            (self.dropped_duplicates, "rows said the same thing twice and were dropped"),
+            (self.dropped_conflicts, "labels contradicted another of the same annotator and were dropped"),
+        ]
+        return "\n".join(lines + [f"note: {count:,} {text}" for count, text in notes if count])
+
+
+class Annotations:
+    """All the labels, by item: the labels of item n are `indptr[n]:indptr[n + 1]`.
+
+    Make one with `read`, `from_table` or `from_matrix`. Ids and class names may be strings or
+    integers; they are kept in `items` (N,), `annotators` (R,) and `classes` (K,).
+
+    `by_row` says what row i means: True, and row i here belongs with row i of X (a matrix, or
+    what `align` or `ann[rows]` gave); False, and items are known by their ids alone.
+
+    >>> ann = Annotations.from_table({"item": ["a", "a", "b"], "annotator": ["x", "y", "x"],
+    ...                               "label": ["cat", "dog", "cat"]})
+    >>> ann
+    Annotations(2 items, 2 annotators, 2 classes, 3 labels)
+    >>> ann.to_matrix().tolist()
+    [['cat', 'dog'], ['cat', None]]
+    """
+
+    def __init__(
+        self,
+        *,
+        indptr: IntArray,
+        annotator: IntArray,
+        label: IntArray,
+        items: NDArray[Any],
+        annotators: NDArray[Any],
+        classes: NDArray[Any],
+        by_row: bool,
+        dropped: tuple[int, int, int] = (0, 0, 0),
+    ) -> None:
+        self.indptr = indptr
+        self.annotator = annotator
+        self.label = label
+        self.items = items
+        self.annotators = annotators
+        self.classes = classes
+        self.by_row = by_row
+        self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts = dropped
+
+    # ---- ways in ---------------------------------------------------------------------------
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        item: str | None = None,
+        annotator: str | None = None,
+        label: str | None = None,
+        classes: Sequence[Any] | None = None,
+        on_conflict: OnConflict = "error",
+    ) -> Annotations:
+        """Read a CSV, TSV or Parquet file with one row a label.
+
+        Columns are found among the usual names (item/task/example, annotator/worker/rater,
+        label/answer/response) or given. An empty label counts as missing.
+        """
+        from crowdfuse.io.labels import read_labels
+
+        return read_labels(
+            Path(path), item=item, annotator=annotator, label=label, classes=classes, on_conflict=on_conflict
+        )
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        item: str | None = None,
+        annotator: str | None = None,
+        label: str | None = None,
+        classes: Sequence[Any] | None = None,
+        on_conflict: OnConflict = "error",
+    ) -> Annotations:
+        """From a pandas, polars or pyarrow table (anything with `__arrow_c_stream__`), or a dict of arrays."""
+        from crowdfuse.io.labels import table_labels
+
+        return table_labels(
+            table, item=item, annotator=annotator, label=label, classes=classes, on_conflict=on_conflict
+        )
+
+    @classmethod
+    def from_matrix(
+        cls,
+        matrix: ArrayLike,
+        *,
+        items: ArrayLike | None = None,
+        annotators: ArrayLike | None = None,
+        classes: Sequence[Any] | None = None,
+    ) -> Annotations:
+        """From an (N, R) array of labels, -1, NaN or None where one is missing. Row i is row i of X.
+
+        >>> Annotations.from_matrix([[0, 1], [-1, 1]]).indptr.tolist()
+        [0, 2, 3]
+        """
+        values = np.asarray(matrix, dtype=None if not isinstance(matrix, list) else _list_dtype(matrix))
+        if values.ndim != 2:
+            raise ValueError(f"labels must be an (items, annotators) array, got shape {values.shape}")
+        present = ~_is_missing(values, sentinel=True)
+        return cls._from_dense(values, present, items, annotators, classes)
+
+    @classmethod
+    def from_vector(cls, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> Annotations:
+        """From one label an item, as scikit-learn has it: one annotator. NaN or None is missing, -1 a class."""
+        values = np.asarray(y)
+        if values.ndim != 1:
+            raise ValueError(f"y must have one label an item, got shape {values.shape}")
+        values = values[:, None]
+        return cls._from_dense(values, ~_is_missing(values, sentinel=False), None, None, classes)
+
+    @classmethod
+    def _from_dense(
+        cls,
+        values: NDArray[Any],
+        present: NDArray[np.bool_],
+        items: ArrayLike | None,
+        annotators: ArrayLike | None,
+        classes: Sequence[Any] | None,
+    ) -> Annotations:
+        n_items, n_annotators = values.shape
+        row_ids = np.arange(n_items) if items is None else tidy(np.asarray(items), "items")
+        column_ids = np.arange(n_annotators) if annotators is None else tidy(np.asarray(annotators), "annotators")
+        for what, ids, expected in (("items", row_ids, n_items), ("annotators", column_ids, n_annotators)):
+            if len(ids) != expected:
+                raise ValueError(f"{what} names {len(ids)}, but the labels have shape {values.shape}")
+            _refuse_repeats(ids, what)
+        item, annotator = np.nonzero(present)
+        names, code = encode_classes(values[item, annotator], classes)
+        return cls(
+            indptr=np.concatenate([[0], np.cumsum(present.sum(1))]).astype(np.int64),
+            annotator=annotator.astype(np.int32),
+            label=code.astype(np.int32),
+            items=row_ids,
+            annotators=column_ids,
+            classes=names,
+            by_row=True,
+            dropped=(values.size - len(item), 0, 0),
+        )
+
+    # ---- shape -----------------------------------------------------------------------------
+
+    @property
+    def n_items(self) -> int:
+        return len(self.items)
+
+    @property
+    def n_annotators(self) -> int:
+        return len(self.annotators)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.label)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_items, self.n_annotators
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def item(self) -> IntArray:
+        """The item of each label, as a position in `items` (L,)."""
+        return np.repeat(np.arange(self.n_items), np.diff(self.indptr))
+
+    def __len__(self) -> int:
+        return self.n_items
+
+    def __repr__(self) -> str:
+        return (
+            f"Annotations({self.n_items:,} items, {self.n_annotators:,} annotators, "
+            f"{self.n_classes:,} classes, {self.n_labels:,} labels)"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Annotations):
+            return NotImplemented
+        fields = ("indptr", "annotator", "label", "items", "annotators", "classes")
+        return self.by_row == other.by_row and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in fields
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    # ---- choosing items --------------------------------------------------------------------
+
+    def select(self, items: ArrayLike) -> Annotations:
+        """The items with these ids, in this order; still known by their ids."""
+        ids = tidy(np.asarray(items), "items")
+        rows = find(ids, self.items)
+        if (rows < 0).any():
+            unknown = ids[rows < 0]
+            raise KeyError(f"{plural(len(unknown), 'item')} not in these annotations: {few(unknown)}")
+        return self._rows(rows, by_row=False)
+
+    def align(self, items: ArrayLike, *, on_missing: Literal["error", "drop"] = "error") -> Annotations:
+        """The labels in the order of X's rows, `items` naming each row. Rows nobody labelled stay, empty.
+
+        Labels of items that are not among the rows are an error, or left out with `on_missing="drop"`.
+        """
+        ids = tidy(np.asarray(items), "items")
+        _refuse_repeats(ids, "items")
+        rows = find(ids, self.items)
+        labelled = np.diff(self.indptr) > 0
+        kept = np.zeros(self.n_items, bool)
+        kept[rows[rows >= 0]] = True
+        lost = self.items[labelled & ~kept]
+        if len(lost) and on_missing == "error":
+            raise ValueError(
+                f"{plural(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: {few(lost)}. "
+                "Pass the rows' ids as items=, or choose the labels with select() or on_missing='drop'"
+            )
+        aligned = self._rows(rows, by_row=True)
+        aligned.items = ids
+        return aligned
+
+    def __getitem__(self, key: Any) -> Annotations:
+        """Rows by position, as scikit-learn's splitters ask for them."""
+        if isinstance(key, tuple):  # scikit-learn asks for ann[rows, ...]
+            key = key[0]
+        if not self.by_row:
+            raise TypeError(
+                "these annotations know items by id, so row numbers mean nothing: "
+                "ann.align(items) puts them in the order of X's rows, ann.select(ids) chooses by id"
+            )
+        rows = np.atleast_1d(np.arange(self.n_items)[key])
+        if len(np.unique(rows)) < len(rows):
+            raise ValueError("a row was chosen twice; an item can stand only once. Use sample_weight to repeat items")
+        return self._rows(rows, by_row=True)
+
+    def of(self, annotator: Any) -> Annotations:
+        """The labels of one annotator, given by name; items and classes stay."""
+        position = int(find(tidy(np.asarray([annotator]), "annotator"), self.annotators)[0])
+        if position < 0:
+            raise KeyError(
+                f"annotator {annotator!r} is not one of the {self.n_annotators} annotators ({few(self.annotators)})"
+            )
+        keep = self.annotator == position
+        return Annotations(
+            indptr=np.concatenate([[0], np.cumsum(keep)])[self.indptr],
+            annotator=np.zeros(int(keep.sum()), np.int32),
+            label=self.label[keep],
+            items=self.items,
+            annotators=self.annotators[position : position + 1],
+            classes=self.classes,
+            by_row=self.by_row,
+        )
+
+    def _rows(self, rows: IntArray, by_row: bool) -> Annotations:
+        """Rows by position; -1 stands for an item without labels."""
+        counts = np.where(rows < 0, 0, np.diff(self.indptr)[rows]) if self.n_items else np.zeros(len(rows), np.int64)
+        starts = np.where(rows < 0, 0, self.indptr[:-1][rows]) if self.n_items else counts
+        picked = ranges(starts, counts)
+        return Annotations(
+            indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            annotator=self.annotator[picked],
+            label=self.label[picked],
+            items=self.items[rows] if self.n_items else np.zeros(len(rows), np.int64),
+            annotators=self.annotators,
+            classes=self.classes,
+            by_row=by_row,
+        )
+
+    def with_classes(self, classes: ArrayLike) -> Annotations:
+        """The same labels over a fixed list of classes, which must hold every class that was said."""
+        names = tidy(np.asarray(classes), "classes")
+        _refuse_repeats(names, "classes")
+        position = find(self.classes, names)
+        said = np.zeros(self.n_classes, bool)
+        said[self.label] = True
+        outside = self.classes[said & (position < 0)]
+        if len(outside):
+            raise ValueError(f"label {few(outside)} is not one of the {len(names)} classes ({few(names)})")
+        return Annotations(
+            indptr=self.indptr,
+            annotator=self.annotator,
+            label=position[self.label].astype(np.int32),
+            items=self.items,
+            annotators=self.annotators,
+            classes=names,
+            by_row=self.by_row,
+            dropped=(self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts),
+        )
+
+    # ---- ways out --------------------------------------------------------------------------
+
+    def to_matrix(self) -> NDArray[Any]:
+        """The labels by name, (N, R). Integer classes give integers with -1 where missing, strings None.
+
+        Where -1 is itself a class, the array holds objects and None where missing.
+        """
+        codes = self.__array__()
+        if self.classes.dtype.kind == "i" and -1 not in self.classes:
+            return np.where(codes < 0, -1, np.append(self.classes, -1)[codes])
+        return np.append(self.classes.astype(object), None)[codes]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Class positions, (N, R), -1 where missing: what scikit-learn's splitters look at."""
+        if self.n_items * self.n_annotators * 4 > 2**31:
+            raise ValueError(
+                f"a dense array of {self.n_items:,} items x {self.n_annotators:,} annotators takes over 2 GB; "
+                "use to_table(), or give scikit-learn a splitter such as cv=KFold(5)"
+            )
+        codes = np.full(self.shape, -1, np.int32)
+        codes[self.item, self.annotator] = self.label
+        return codes if dtype is None else codes.astype(dtype)
+
+    def to_table(self) -> Any:
+        """A pyarrow table with columns item, annotator, label: one row a label."""
+        import pyarrow as pa
+
+        def column(codes: IntArray, names: NDArray[Any]) -> Any:
+            return pa.DictionaryArray.from_arrays(codes.astype(np.int32), pa.array(names)).dictionary_decode()
+
+        return pa.table(
+            {
+                "item": column(self.item, self.items),
+                "annotator": column(self.annotator, self.annotators),
+                "label": column(self.label, self.classes),
+            }
+        )
+
+    def vote_shares(self) -> NDArray[np.float64]:
+        """How the labels of each item are spread over the classes, (N, K); NaN where there is no label."""
+        counts = np.zeros((self.n_items, self.n_classes))
+        np.add.at(counts, (self.item, self.label), 1)
+        with np.errstate(invalid="ignore"):
+            return counts / counts.sum(1, keepdims=True)
+
+    def summary(self) -> Summary:
+        """Counts, agreement and Krippendorff's alpha (nominal)."""
+        per_item = np.diff(self.indptr)
+        per_annotator = np.bincount(self.annotator, minlength=self.n_annotators)
+        pairable = per_item >= 2
+        agreeing, pairs = 0.0, float((per_item * (per_item - 1)).sum())
+        agreement = alpha = float("nan")
+        if pairs:
+            # n_ic = how often class c was said of item i, for the items that have at least two labels
+            keep = pairable[self.item]
+            cell, count = np.unique(self.item[keep] * self.n_classes + self.label[keep], return_counts=True)
+            same = count * (count - 1.0)
+            agreeing = float(same.sum())
+            agreement = agreeing / pairs
+            by_class = np.bincount(cell % self.n_classes, weights=count, minlength=self.n_classes)
+            total = by_class.sum()
+            observed = 1 - float((same / (per_item[cell // self.n_classes] - 1)).sum()) / total
+            expected = 1 - float((by_class * (by_class - 1)).sum()) / (total * (total - 1))
+            alpha = 1 - observed / expected if expected > 0 else float("nan")
+        return Summary(
+            n_items=self.n_items,
+            n_annotators=self.n_annotators,
+            n_classes=self.n_classes,
+            n_labels=self.n_labels,
+            labels_per_item=_spread(per_item),
+            labels_per_annotator=_spread(per_annotator),
+            items_without_labels=int((per_item == 0).sum()),
+            agreement=agreement,
+            krippendorff_alpha=alpha,
+            dropped_missing=self.dropped_missing,
+            dropped_duplicates=self.dropped_duplicates,
+            dropped_conflicts=self.dropped_conflicts,
+        )
+
+
+def ranges(starts: IntArray, counts: IntArray) -> IntArray:
+    """The positions start, start + 1, ... of each run, one after another.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+
+
+def encode_classes(values: NDArray[Any], classes: Sequence[Any] | None) -> tuple[NDArray[Any], IntArray]:
+    """Class names and the position of each value among them; names are sorted unless they are given."""
+    said = tidy(values, "labels")
+    if classes is None:
+        return unique_sorted(said)
+    names = tidy(np.asarray(classes), "classes")
+    _refuse_repeats(names, "classes")
+    code = find(said, names)
+    if (code < 0).any():
+        first = int(np.argmax(code < 0))
+        raise ValueError(f"label {said[first]!r} is not one of the {len(names)} classes ({few(names)})")
+    return names, code
+
+
+def _is_missing(values: NDArray[Any], *, sentinel: bool) -> NDArray[np.bool_]:
+    if values.dtype.kind == "O":
+        missing = np.frompyfunc(lambda v: v is None or v != v, 1, 1)(values).astype(bool)
+        if sentinel:
+            missing |= np.frompyfunc(lambda v: not isinstance(v, str) and v == -1, 1, 1)(values).astype(bool)
+        return missing
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    if sentinel and values.dtype.kind in "fi":
+        missing |= values == -1
+    return missing
+
+
+def _list_dtype(matrix: list[Any]) -> type | None:
+    """Lists of strings and None stay objects: numpy would turn None into a string's neighbour."""
+    cells = (cell for row in matrix if isinstance(row, (list, tuple)) for cell in row)
+    return object if any(cell is None or isinstance(cell, str) for cell in cells) else None
+
+
+def _refuse_repeats(ids: NDArray[Any], what: str) -> None:
+    names, counts = np.unique(ids, return_counts=True)
+    if len(names) < len(ids):
+        raise ValueError(f"{what} must be distinct; these stand more than once: {few(names[counts > 1])}")
+
+
+def _spread(counts: IntArray) -> dict[str, float]:
+    if not len(counts):
+        return {"min": 0.0, "mean": 0.0, "max": 0.0}
+    return {"min": float(counts.min()), "mean": float(counts.mean()), "max": float(counts.max())}

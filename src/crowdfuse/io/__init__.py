@@ -1,0 +1,1 @@
+"""Files and tables in; annotations, gold and inputs out."""
