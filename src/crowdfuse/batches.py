@@ -1,0 +1,74 @@
+"""What training reads: inputs, labels, gold and weights of every row, and batches cut from them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crowdfuse.annotations import Annotations, ranges
+from crowdfuse.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B items and the L labels they have. `item` says which of the B items a label belongs to."""
+
+    x: Tensor  # (B, ...)
+    row: Tensor  # (B,) rows of the training data
+    weight: Tensor  # (B,) sample weights
+    gold: Tensor  # (B,) class, -1 where unknown
+    item: Tensor  # (L,)
+    annotator: Tensor  # (L,)
+    label: Tensor  # (L,)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """All rows: row i of the inputs belongs with row i of the annotations, the gold and the weights."""
+
+    inputs: Inputs
+    annotations: Annotations
+    gold: NDArray[np.int64]
+    weight: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, rows: NDArray[Any]) -> Batch:
+        """The rows asked for, with all their labels."""
+        ann = self.annotations
+        counts = ann.indptr[rows + 1] - ann.indptr[rows]
+        labels = ranges(ann.indptr[rows], counts)
+        return Batch(
+            x=torch.from_numpy(self.inputs.rows(rows)),
+            row=torch.from_numpy(rows),
+            weight=torch.from_numpy(self.weight[rows]),
+            gold=torch.from_numpy(self.gold[rows]),
+            item=torch.from_numpy(np.repeat(np.arange(len(rows)), counts)),
+            annotator=torch.from_numpy(ann.annotator[labels].astype(np.int64)),
+            label=torch.from_numpy(ann.label[labels].astype(np.int64)),
+        )
+
+    def fingerprint(self) -> dict[str, str]:
+        """A hash of the inputs and one of everything said about them, to know the data again."""
+        inputs = hashlib.blake2b(digest_size=16)
+        self.inputs.hash_into(inputs)
+        labels = hashlib.blake2b(digest_size=16)
+        ann = self.annotations
+        for array in (ann.indptr, ann.annotator, ann.label, self.gold, self.weight):
+            labels.update(np.ascontiguousarray(array).data)
+        for names in (ann.annotators, ann.classes):
+            labels.update(repr(names.tolist()).encode())
+        return {"inputs": inputs.hexdigest(), "labels": labels.hexdigest()}

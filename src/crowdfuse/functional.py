@@ -1,0 +1,151 @@
+"""The mathematics, as pure functions of tensors.
+
+The unit is the pair (item, annotator) that has a label. A batch has B items and L such pairs; `item` (L,)
+says which of the B items a pair belongs to. Nothing here builds a K x K matrix but `dense_confusions`,
+which is for people to look at.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def permutation_basis(
+    n_classes: int, n_bases: int, kind: Literal["random", "latin"] = "random", seed: int = 0
+) -> Tensor:
+    """M distinct permutations of K classes, the identity first: `basis[m, j] = pi_m(j)`, where B_m e_j = e_pi_m(j).
+
+    M is `min(n_bases, K!)`. `"random"` draws them uniformly, as the paper does. `"latin"` takes shuffled
+    cyclic shifts, so that with M >= K every class can be reached from every label.
+
+    >>> permutation_basis(3, 100).shape
+    torch.Size([6, 3])
+    >>> sorted(permutation_basis(4, 4, kind="latin")[:, 2].tolist())
+    [0, 1, 2, 3]
+    """
+    if n_classes < 2:
+        raise ValueError(f"a basis needs at least 2 classes, got {n_classes}")
+    if n_bases < 1:
+        raise ValueError(f"n_bases must be at least 1, got {n_bases}")
+    if kind not in ("random", "latin"):
+        raise ValueError(f"basis must be 'random' or 'latin', got {kind!r}")
+    size = min(n_bases, math.factorial(n_classes))
+    generator = np.random.default_rng(seed)
+    identity = tuple(range(n_classes))
+    if kind == "random" and math.factorial(n_classes) <= 40_320:
+        others = list(permutations(identity))[1:]
+        chosen = [identity, *(others[i] for i in generator.permutation(len(others))[: size - 1])]
+        return torch.tensor(chosen)
+    basis = {identity: None}  # a dict keeps the order and refuses repeats
+    while len(basis) < size:
+        if kind == "random":
+            drawn = [generator.permutation(n_classes)]
+        else:
+            name = generator.permutation(n_classes)
+            shifts = generator.permutation(n_classes) if len(basis) > 1 else 1 + generator.permutation(n_classes - 1)
+            drawn = [name[(np.argsort(name) + shift) % n_classes] for shift in shifts]
+        for permutation in drawn[: size - len(basis)]:
+            basis.setdefault(tuple(permutation.tolist()))
+        if kind == "latin" and len(basis) < size and n_classes <= 8:
+            # squares of few classes soon repeat: fill up with what is left
+            left = [p for p in permutations(identity) if p not in basis]
+            for i in generator.permutation(len(left))[: size - len(basis)]:
+                basis[left[i]] = None
+    return torch.tensor(list(basis))
+
+
+def penalty_form(basis: Tensor) -> Tensor:
+    """What `basis_penalty` needs of a basis, once: with `D[m, k] = 1` where pi_m moves k, D (M, K) if K < M,
+    else `H = D D^T` (M, M): `H[m, l]` counts the classes that both pi_m and pi_l move.
+
+    >>> penalty_form(torch.tensor([[0, 1, 2], [1, 0, 2]])).tolist()
+    [[0.0, 0.0], [0.0, 2.0]]
+    """
+    n_bases, n_classes = basis.shape
+    moves = (basis != torch.arange(n_classes, device=basis.device)).to(torch.get_default_dtype())
+    return moves if n_classes < n_bases else moves @ moves.T
+
+
+def basis_penalty(coefficients: Tensor, form: Tensor) -> Tensor:
+    """`sum_k (1 - P_kk)^2` of each pair, (L,), for P = sum_m c_m B_m with `coefficients` c (L, M).
+
+    Since c sums to 1, `1 - P_kk = (c D)_k`, and the penalty is `|c D|^2 = c^T H c`: no K x K matrix.
+
+    >>> basis_penalty(torch.tensor([[0.5, 0.5]]), penalty_form(torch.tensor([[0, 1, 2], [1, 0, 2]])))
+    tensor([0.5000])
+    """
+    product = coefficients @ form
+    return product.square().sum(1) if form.shape[1] < form.shape[0] else (product * coefficients).sum(1)
+
+
+def cleaned_by_basis(
+    weights: Tensor, coefficients: Tensor, label: Tensor, item: Tensor, basis: Tensor, n_items: int
+) -> Tensor:
+    """Fused labels `t_n = sum_r w_n^r P_n^r e_y`, (B, K): a scatter-add of w c_m into the classes pi_m(y).
+
+    `weights` (L,), `coefficients` (L, M), `label` (L,), `item` (L,), `basis` (M, K).
+
+    >>> one = torch.ones(1)
+    >>> cleaned_by_basis(one, torch.tensor([[0.7, 0.3]]), torch.tensor([0]), torch.tensor([0]),
+    ...                  torch.tensor([[0, 1], [1, 0]]), 1)
+    tensor([[0.7000, 0.3000]])
+    """
+    n_classes = basis.shape[1]
+    reached = basis.T[label]  # (L, M): the class that each permutation makes of the label
+    slot = item[:, None] * n_classes + reached
+    fused = coefficients.new_zeros(n_items * n_classes)
+    return fused.index_add(0, slot.flatten(), (weights[:, None] * coefficients).flatten()).view(n_items, n_classes)
+
+
+def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
+    """Sum the rows of `values` (L, ...) that belong to the same item: (B, ...).
+
+    >>> scatter_sum(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 2, 0]), 3)
+    tensor([5., 0., 2.])
+    """
+    return values.new_zeros((n_items, *values.shape[1:])).index_add(0, item, values)
+
+
+def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
+    """Softmax of the pairs' scores (L,) over the pairs of the same item: only labels that exist take part.
+
+    >>> segment_softmax(torch.tensor([1.0, 1.0, 7.0]), torch.tensor([0, 0, 1]), 2)
+    tensor([0.5000, 0.5000, 1.0000])
+    """
+    largest = scores.detach().new_full((n_items,), -torch.inf).scatter_reduce(0, item, scores.detach(), "amax")
+    exponential = (scores - largest[item]).exp()
+    return exponential / scatter_sum(exponential, item, n_items)[item]
+
+
+def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
+    """`KL(target || f)` of each row, (B,), with 0 log 0 = 0 and a gradient of 0 through entries that are 0.
+
+    `torch.nn.functional.kl_div` has NaN gradients there, and fused labels often hold exact zeros.
+
+    >>> kl_divergence(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]]).log())
+    tensor([0.6931])
+    """
+    positive = target > 0
+    logarithm = torch.where(positive, target, 1).log()
+    return torch.where(positive, target * (logarithm - log_probabilities), 0).sum(1)
+
+
+def dense_confusions(coefficients: Tensor, basis: Tensor) -> Tensor:
+    """The matrices `P = sum_m c_m B_m`, (L, K, K), axes (true, said): columns sum to 1.
+
+    >>> dense_confusions(torch.tensor([[0.75, 0.25]]), torch.tensor([[0, 1], [1, 0]]))
+    tensor([[[0.7500, 0.2500],
+             [0.2500, 0.7500]]])
+    """
+    n_pairs, n_classes = len(coefficients), basis.shape[1]
+    matrices = coefficients.new_zeros(n_pairs, n_classes, n_classes)
+    said = torch.arange(n_classes, device=basis.device)
+    for weight, permutation in zip(coefficients.T, basis, strict=True):
+        matrices[:, permutation, said] += weight[:, None]
+    return matrices

@@ -1,0 +1,90 @@
+"""What every method is: a trunk, a class head, a loss over a batch, and what it has to say about annotators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from crowdfuse.batches import Batch, TrainingData
+from crowdfuse.functional import scatter_sum, segment_softmax
+from crowdfuse.nets import Trunk
+from crowdfuse.nets.mlp import mlp
+from crowdfuse.nets.standardize import Standardize
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method is built for: its trunk, and how many classes and annotators there are."""
+
+    trunk: Trunk
+    standardize: Standardize | None
+    n_classes: int
+    n_annotators: int
+    head_hidden: tuple[int, ...]
+    dropout: float
+    seed: int
+
+
+class Loss(NamedTuple):
+    """A loss as a sum and a count, so that means are right over uneven batches and processes."""
+
+    total: Tensor
+    count: Tensor
+
+
+class Method(nn.Module):
+    """Base of all methods. A method defines `loss`, and, where it models annotators, the four questions below.
+
+    By itself a method believes all annotators alike.
+    """
+
+    confusion_given: ClassVar[Literal["said", "true"] | None] = None
+    """What the confusion matrices are conditioned on: P(true | said), P(said | true), or there are none."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.standardize = problem.standardize or nn.Identity()
+        self.trunk = problem.trunk.module
+        self.classify = mlp(problem.trunk.n_features, problem.head_hidden, problem.n_classes, problem.dropout)
+        self.n_classes = problem.n_classes
+        self.n_annotators = problem.n_annotators
+
+    def features(self, x: Tensor) -> Tensor:
+        """Inputs (B, ...) to features (B, D)."""
+        features: Tensor = self.trunk(self.standardize(x))
+        return features
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Inputs (B, ...) to class logits (B, K)."""
+        logits: Tensor = self.classify(self.features(x))
+        return logits
+
+    def loss(self, batch: Batch) -> Loss:
+        raise NotImplementedError(f"{type(self).__name__} has no loss")
+
+    def trains_on(self, data: TrainingData) -> NDArray[np.bool_]:
+        """Which rows take part in training: those that have a label."""
+        mask: NDArray[np.bool_] = np.diff(data.annotations.indptr) > 0
+        return mask
+
+    def prepare(self, data: TrainingData) -> None:
+        """Look at the whole training data once, before the first step."""
+
+    # ---- what it has to say about annotators, for pairs (item, annotator) --------------------
+
+    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Scores (L,) whose softmax over an item's pairs are the annotators' weights."""
+        return features.new_zeros(len(item))
+
+    def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Confusion matrices (L, K, K), axes (true, said)."""
+        raise TypeError(f"{type(self).__name__} has no confusion matrices")
+
+    def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+        """What the labels of each item amount to, (B, K); rows of items without labels are 0."""
+        weights = segment_softmax(self.weight_scores(features, item, annotator), item, len(features))
+        return scatter_sum(weights[:, None] * nn.functional.one_hot(label, self.n_classes), item, len(features))

@@ -1,0 +1,142 @@
+"""Sample-wise label fusion (Gao et al., ECCV 2022): the paper's method.
+
+Three heads read an item's features: class logits, a weight for each annotator, and for each annotator the
+coefficients of a confusion matrix over a fixed basis of permutations. The labels of an item, cleaned by the
+matrices and averaged by the weights, are the fused label on which the classifier is trained, all at once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from crowdfuse.batches import Batch
+from crowdfuse.functional import (
+    basis_penalty,
+    cleaned_by_basis,
+    dense_confusions,
+    kl_divergence,
+    penalty_form,
+    permutation_basis,
+    scatter_sum,
+    segment_softmax,
+)
+from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.nets.annotator_heads import AnnotatorHead
+
+
+class BasisConfusions(nn.Module):
+    """`P = sum_m c_m B_m`, c from a head and softmax: never built in training."""
+
+    basis: Tensor
+    form: Tensor
+
+    def __init__(self, problem: Problem, hidden: tuple[int, ...], n_bases: int, kind: Literal["random", "latin"]):
+        super().__init__()
+        self.register_buffer("basis", permutation_basis(problem.n_classes, n_bases, kind, problem.seed))
+        self.register_buffer("form", penalty_form(self.basis), persistent=False)
+        # with the identity alone there is nothing to learn: the weights-only ablation
+        self.head = (
+            AnnotatorHead(problem.trunk.n_features, hidden, problem.n_annotators, len(self.basis))
+            if len(self.basis) > 1
+            else None
+        )
+
+    def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Coefficients (L, M)."""
+        if self.head is None:
+            return features.new_ones(len(item), 1)
+        coefficients: Tensor = self.head(features, item, annotator).softmax(1)
+        return coefficients
+
+    def clean(self, coefficients: Tensor, weights: Tensor, label: Tensor, item: Tensor, n_items: int) -> Tensor:
+        return cleaned_by_basis(weights, coefficients, label, item, self.basis, n_items)
+
+    def penalty(self, coefficients: Tensor) -> Tensor:
+        return basis_penalty(coefficients, self.form)
+
+    def dense(self, coefficients: Tensor) -> Tensor:
+        return dense_confusions(coefficients, self.basis)
+
+
+class FullConfusions(nn.Module):
+    """A free column-stochastic matrix a pair, for small K: what the basis does can be measured against it."""
+
+    def __init__(self, problem: Problem, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.n_classes = problem.n_classes
+        self.head = AnnotatorHead(problem.trunk.n_features, hidden, problem.n_annotators, problem.n_classes**2)
+
+    def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Matrices (L, K, K), axes (true, said)."""
+        logits = self.head(features, item, annotator).view(-1, self.n_classes, self.n_classes)
+        matrices: Tensor = logits.softmax(1)
+        return matrices
+
+    def clean(self, matrices: Tensor, weights: Tensor, label: Tensor, item: Tensor, n_items: int) -> Tensor:
+        pair = torch.arange(len(label), device=label.device)
+        return scatter_sum(weights[:, None] * matrices[pair, :, label], item, n_items)
+
+    def penalty(self, matrices: Tensor) -> Tensor:
+        return (1 - matrices.diagonal(dim1=1, dim2=2)).square().sum(1)
+
+    def dense(self, matrices: Tensor) -> Tensor:
+        return matrices
+
+
+class Fusion(Method):
+    """`mean_n [ KL(t_n || f_n) + (lambda / R_n) sum_r sum_k (1 - P_kk)^2 ]`, gradients into both sides of the KL."""
+
+    confusion_given = "said"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        n_bases: int,
+        basis: Literal["random", "latin"],
+        penalty: float,
+        confusions: Literal["basis", "full"],
+        weights: Literal["learned", "uniform"],
+        annotator_hidden: tuple[int, ...],
+        loss_scale: Literal["plain", "paper"],
+    ) -> None:
+        super().__init__(problem)
+        self.confuse: BasisConfusions | FullConfusions = (
+            BasisConfusions(problem, annotator_hidden, n_bases, basis)
+            if confusions == "basis"
+            else FullConfusions(problem, annotator_hidden)
+        )
+        self.weigh = (
+            AnnotatorHead(problem.trunk.n_features, annotator_hidden, problem.n_annotators, 1)
+            if weights == "learned"
+            else None
+        )
+        self.penalty = penalty
+        self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
+
+    def loss(self, batch: Batch) -> Loss:
+        h = self.features(batch.x)
+        log_f = self.classify(h).log_softmax(1)
+        w = segment_softmax(self.weight_scores(h, batch.item, batch.annotator), batch.item, len(batch))
+        c = self.confuse(h, batch.item, batch.annotator)
+        t = self.confuse.clean(c, w, batch.label, batch.item, len(batch))
+        n_labels = torch.bincount(batch.item, minlength=len(batch))
+        penalty = scatter_sum(self.confuse.penalty(c), batch.item, len(batch)) / n_labels.clamp(min=1)
+        weight = batch.weight * (n_labels > 0)
+        return Loss(self.scale * (weight * (kl_divergence(t, log_f) + self.penalty * penalty)).sum(), weight.sum())
+
+    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        if self.weigh is None:
+            return super().weight_scores(features, item, annotator)
+        scores: Tensor = self.weigh(features, item, annotator)[:, 0]
+        return scores
+
+    def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        return self.confuse.dense(self.confuse(features, item, annotator))
+
+    def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+        w = segment_softmax(self.weight_scores(features, item, annotator), item, len(features))
+        return self.confuse.clean(self.confuse(features, item, annotator), w, label, item, len(features))

@@ -1,0 +1,44 @@
+"""Majority vote: all annotators count the same. Soft trains on the vote shares, hard on the winner."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from crowdfuse.batches import Batch, TrainingData
+from crowdfuse.functional import kl_divergence
+from crowdfuse.methods.base import Loss, Method, Problem
+
+
+class MajorityVote(Method):
+    """Soft: KL to the mean of the one-hot labels. Hard: cross-entropy on the vote, ties broken from the seed."""
+
+    winner: Tensor
+
+    def __init__(self, problem: Problem, *, vote: Literal["soft", "hard"], loss_scale: Literal["plain", "paper"]) -> None:
+        super().__init__(problem)
+        self.vote = vote
+        self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
+        self.seed = problem.seed
+
+    def prepare(self, data: TrainingData) -> None:
+        if self.vote == "hard":
+            shares = np.nan_to_num(data.annotations.vote_shares())
+            # noise far below the least difference of two shares settles ties and nothing else
+            noise = np.random.default_rng([self.seed, 1]).random(shares.shape) * 1e-9
+            self.register_buffer("winner", torch.from_numpy((shares + noise).argmax(1)), persistent=False)
+
+    def loss(self, batch: Batch) -> Loss:
+        h = self.features(batch.x)
+        logits = self.classify(h)
+        if self.vote == "soft":
+            shares = self.fused(h, batch.item, batch.annotator, batch.label)
+            losses = kl_divergence(shares, logits.log_softmax(1))
+        else:
+            losses = F.cross_entropy(logits, self.winner.to(batch.row.device)[batch.row], reduction="none")
+        weight = batch.weight * (torch.bincount(batch.item, minlength=len(batch)) > 0)
+        return Loss(self.scale * (weight * losses).sum(), weight.sum())

@@ -1,0 +1,36 @@
+"""One annotator's labels and nobody else's: plain cross-entropy on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from crowdfuse.batches import Batch, TrainingData
+from crowdfuse.methods.base import Loss, Method, Problem
+
+
+class SingleAnnotator(Method):
+    """Cross-entropy on the labels of one annotator, given by position."""
+
+    def __init__(self, problem: Problem, *, annotator: int) -> None:
+        super().__init__(problem)
+        self.annotator = annotator
+
+    def trains_on(self, data: TrainingData) -> NDArray[np.bool_]:
+        ann = data.annotations
+        mask = np.zeros(len(data), bool)
+        mask[ann.item[ann.annotator == self.annotator]] = True
+        return mask
+
+    def loss(self, batch: Batch) -> Loss:
+        own = batch.annotator == self.annotator
+        item, label = batch.item[own], batch.label[own]
+        losses = F.cross_entropy(self.logits(batch.x)[item], label, reduction="none")
+        weight = batch.weight[item]
+        return Loss((weight * losses).sum(), weight.sum())
+
+    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        return torch.where(annotator == self.annotator, 0.0, -torch.inf).to(features.dtype)

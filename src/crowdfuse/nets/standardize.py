@@ -1,0 +1,49 @@
+"""Inputs brought to mean 0 and spread 1, inside the model, so that whoever predicts need not remember how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crowdfuse.inputs import Inputs
+
+
+class Standardize(nn.Module):
+    """`(x - mean) / scale`, a feature at a time for rows, a channel at a time for images.
+
+    The numbers come from `measure`, on the training inputs; before that it does nothing.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        size = (shape[0],) if len(shape) in (1, 3) else (1,)
+        size += (1,) * (2 if len(shape) == 3 else len(shape) - 1)
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+
+    def measure(self, inputs: Inputs, rows: np.ndarray[Any, Any]) -> None:
+        """Mean and spread over these rows, block by block in float64."""
+        total = square = np.zeros(1)
+        count = 0.0
+        axes: tuple[int, ...] = (0, 2, 3) if len(inputs.shape) == 3 else (0,)
+        if len(inputs.shape) == 2:
+            axes = (0, 1, 2)
+        for block in np.array_split(rows, max(1, len(rows) // 4096)):
+            values = inputs.rows(block).astype(np.float64)
+            total = total + values.sum(axes)
+            square = square + (values**2).sum(axes)
+            count += values.size / max(1, np.prod(np.shape(total)))
+        mean = total / count
+        spread = np.sqrt(np.maximum(square / count - mean**2, 0))
+        spread = np.where(spread > 1e-7 * np.maximum(np.abs(mean), 1), spread, 1)  # a constant says nothing
+        self.mean.copy_(torch.from_numpy(np.reshape(mean, self.mean.shape)))
+        self.scale.copy_(torch.from_numpy(np.reshape(spread, self.scale.shape)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.scale
