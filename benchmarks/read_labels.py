@@ -1,0 +1,143 @@
+"""Reading and encoding 10 million rows of string ids: `Annotations.read` against pandas.
+
+    python benchmarks/read_labels.py
+    python benchmarks/read_labels.py --order sorted --repeats 5 --json read_labels.json
+
+Makes a CSV of 2,000,000 items x 5 labels in a temporary folder, then reads it in fresh processes, by
+turns, with `Annotations.read` (validated CSR arrays) and with pandas `read_csv` plus three `factorize`
+(codes, neither validated nor sorted). Times are of the reading, imports come before; memory is the peak of
+the whole process. The pandas engines: "c" is the default of `read_csv`, "pyarrow" its fastest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LABELS_PER_ITEM = 5
+N_ANNOTATORS = 1000
+N_CLASSES = 10
+
+
+def main() -> None:
+    arguments = parse()
+    if arguments.reader:
+        print(json.dumps(measure(arguments.reader, arguments.file)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "labels.csv"
+        make_table(path, arguments.items, shuffled=arguments.order == "shuffled")
+        rows = arguments.items * LABELS_PER_ITEM
+        print(f"{rows:,} rows, {arguments.order}, {path.stat().st_size / 1e6:,.0f} MB, {arguments.repeats} repeats")
+        readers = ["crowdfuse", *(f"pandas-{engine}" for engine in arguments.engines.split(","))]
+        runs: dict[str, list[dict[str, float]]] = {reader: [] for reader in readers}
+        for _ in range(arguments.repeats):
+            for reader in readers:  # by turns, so that a busy moment of the machine hits all
+                runs[reader].append(run_fresh(reader, path))
+    results = {reader: summarise(found) for reader, found in runs.items()}
+    ours = results["crowdfuse"]["median_seconds"]
+    print(f"{'':16}{'median s':>10}{'best s':>10}{'peak MB':>10}{'ours / theirs':>16}")
+    for reader, result in results.items():
+        result["ratio"] = ours / result["median_seconds"]
+        print(
+            f"{reader:16}{result['median_seconds']:10.2f}{result['best_seconds']:10.2f}"
+            f"{result['peak_mb']:10.0f}{result['ratio']:16.2f}"
+        )
+    if arguments.json:
+        settings = {"rows": rows, "order": arguments.order, "repeats": arguments.repeats}
+        arguments.json.write_text(json.dumps({**settings, "results": results, "runs": runs}, indent=2) + "\n")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--order", choices=["shuffled", "sorted"], default="shuffled", help="order of the rows")
+    parser.add_argument("--items", type=int, default=2_000_000, help="items, five labels each")
+    parser.add_argument("--repeats", type=int, default=5, help="processes started per reader")
+    parser.add_argument("--engines", default="c,pyarrow", help="pandas engines to compare with")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--reader", help=argparse.SUPPRESS)  # what a fresh process is to measure
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def make_table(path: Path, n_items: int, *, shuffled: bool) -> None:
+    """One row a label: item0001234,worker_0042,class_7. No annotator labels an item twice."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    rng = np.random.default_rng(0)
+    item = np.repeat(np.arange(n_items), LABELS_PER_ITEM)
+    first = np.repeat(rng.integers(N_ANNOTATORS, size=n_items), LABELS_PER_ITEM)
+    turn = np.tile(np.arange(LABELS_PER_ITEM), n_items)
+    annotator = (first + turn * (N_ANNOTATORS // LABELS_PER_ITEM)) % N_ANNOTATORS
+    label = rng.integers(N_CLASSES, size=len(item))
+    order = rng.permutation(len(item)) if shuffled else np.arange(len(item))
+
+    def column(codes: np.ndarray[Any, Any], names: list[str]) -> Any:
+        return pa.array(names).take(pa.array(codes[order]))
+
+    table = pa.table(
+        {
+            "item": column(item, [f"item{i:07d}" for i in range(n_items)]),
+            "annotator": column(annotator, [f"worker_{i:04d}" for i in range(N_ANNOTATORS)]),
+            "label": column(label, [f"class_{i}" for i in range(N_CLASSES)]),
+        }
+    )
+    pyarrow.csv.write_csv(table, path, pyarrow.csv.WriteOptions(quoting_style="none"))
+
+
+def run_fresh(reader: str, path: Path) -> dict[str, float]:
+    command = [sys.executable, __file__, "--reader", reader, "--file", str(path)]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def measure(reader: str, path: Path) -> dict[str, float]:
+    """Read once, in this process; seconds, and peak memory in MB."""
+    read = crowdfuse_reader() if reader == "crowdfuse" else pandas_reader(reader.partition("-")[2])
+    started = time.perf_counter()
+    kept = read(path)
+    seconds = time.perf_counter() - started
+    del kept  # freeing it is not part of reading
+    return {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def crowdfuse_reader() -> Callable[[Path], object]:
+    import crowdfuse.io.labels  # noqa: F401  # loaded at the first read otherwise
+
+    return crowdfuse.Annotations.read
+
+
+def pandas_reader(engine: str) -> Callable[[Path], object]:
+    import pandas as pd
+    import pyarrow.csv  # noqa: F401  # loaded at the first read otherwise
+
+    def read(path: Path) -> object:
+        table = pd.read_csv(path, engine=engine)
+        return [pd.factorize(table[column]) for column in ("item", "annotator", "label")]
+
+    return read
+
+
+def summarise(runs: list[dict[str, float]]) -> dict[str, float]:
+    seconds = [run["seconds"] for run in runs]
+    return {
+        "median_seconds": statistics.median(seconds),
+        "best_seconds": min(seconds),
+        "peak_mb": max(run["peak_mb"] for run in runs),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,468 @@
+"""The base of every estimator: scikit-learn's verbs done once. A subclass holds settings and builds a method."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse as scipy_sparse
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from torch import Tensor
+
+from crowdfuse.alignment import align, annotations_of, gold_codes
+from crowdfuse.annotations import Annotations
+from crowdfuse.batches import Batch, TrainingData
+from crowdfuse.functional import segment_softmax
+from crowdfuse.ids import few, find
+from crowdfuse.inputs import Inputs, check_inputs
+from crowdfuse.methods.base import Method, Problem
+from crowdfuse.nets import Backbone, make_trunk
+from crowdfuse.nets.standardize import Standardize
+from crowdfuse.progress import watcher
+from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule
+from crowdfuse.training import Checkpointing, Trained, Validation, in_blocks, predict_logits, train
+
+DENSE_LIMIT = 2 * 10**9  # bytes
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier trained on the labels of several annotators who disagree.
+
+    Parameters
+    ----------
+    backbone : "auto", "mlp", "lenet", "identity", an nn.Module, or a callable that returns one
+        What turns inputs into (N, D) features. "auto" is an MLP for rows and LeNet for images.
+        A module is copied, never changed.
+    hidden : widths of the MLP backbone, and of the class head on "identity"
+    head_hidden : widths of the class head's hidden layers; None for what suits the backbone
+    dropout : in the MLP backbone and the class head
+    standardize : bring inputs to mean 0 and spread 1 inside the model; None: for named backbones only
+    optimizer : "adamw", "adam", "sgd", or a callable from parameters to an optimiser
+    learning_rate, momentum, weight_decay : of the named optimisers (momentum: of sgd)
+    schedule : "one-cycle", "cosine", "constant", or a callable from the share of steps done to a factor
+    batch_size, epochs : items a step; passes over the data
+    device : "auto", "cpu", "cuda", "mps"
+    devices : how many of them; over one, batches are split over as many processes
+    precision : Lightning Fabric's names, such as "32-true", "bf16-mixed", "64-true"
+    random_state : the one seed of everything random
+    classes : all class names, where the labels may lack some; None for those that are said
+    checkpoint : a folder to keep the state of the training in, and to continue from
+    verbose : 1 shows progress
+
+    Attributes
+    ----------
+    classes_ (K,), annotators_ (R,) : the names
+    history_ : a record an epoch: loss, seconds, validation where there is any
+    best_epoch_ : the epoch chosen by validation, or None
+    uses_gold_ : what gold was used for: "nothing", "choosing the epoch", "training"
+    interrupted_ : whether Ctrl-C ended the training early
+    method_ : the fitted network
+    """
+
+    method_name: ClassVar[str]
+
+    backbone: Backbone = "auto"
+    hidden: tuple[int, ...] = (128,)
+    head_hidden: tuple[int, ...] | None = None
+    dropout: float = 0.0
+    standardize: bool | None = None
+    optimizer: str | OptimizerFactory = "adamw"
+    learning_rate: float = 0.002
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    schedule: str | Schedule = "one-cycle"
+    batch_size: int = 64
+    epochs: int = 40
+    device: str = "auto"
+    devices: int = 1
+    precision: str = "32-true"
+    random_state: Any = 0
+    classes: Sequence[Any] | None = None
+    checkpoint: str | Path | None = None
+    verbose: int = 0
+
+    # ---- what a subclass says ----------------------------------------------------------------
+
+    def _build(self, problem: Problem) -> Method:
+        """The method, for this problem. The only thing a subclass must define."""
+        raise NotImplementedError(f"{type(self).__name__} builds no method")
+
+    # ---- scikit-learn's verbs ----------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        items: ArrayLike | None = None,
+        gold: ArrayLike | None = None,
+        validation: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train on inputs X (N, ...) and labels y.
+
+        Parameters
+        ----------
+        y : Annotations; an (N, R) array, -1, NaN or None where missing; or a 1-D array (one annotator)
+        items : the ids of X's rows, by which Annotations are matched to them. Without it, arrays go row by
+            row, and Annotations must know their items by row number. Items without labels are not trained on.
+        gold : true classes by name, one a row, None or NaN where unknown; used by `true-label` alone
+        validation : (X, gold) or (X, Annotations), with a third entry for items; or a share of the labelled
+            items, judged by their own labels. Used to choose the epoch; without it the last one is kept.
+        sample_weight : how much each row counts
+        """
+        _check_feature_names(self, X, reset=True)
+        inputs = check_inputs(X)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        if not isinstance(y, Annotations) and np.ndim(y) == 1:
+            check_classification_targets(np.asarray(y))
+        ann = align(y, len(inputs), items)
+        if self.classes is not None:
+            ann = ann.with_classes(np.asarray(self.classes))
+        if ann.n_classes < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes, got {ann.n_classes} class"
+                f"{' (' + few(ann.classes) + ')' if ann.n_classes else ''}; name all with classes="
+            )
+        truth = self._gold(y, gold, ann, len(inputs))
+        weight = _check_weight(sample_weight, len(inputs))
+        data = TrainingData(inputs, ann, truth, weight)
+        data, held_out = self._validation(validation, data)
+
+        self.n_features_in_ = inputs.shape[0] if len(inputs.shape) == 1 else int(np.prod(inputs.shape))
+        self.input_shape_ = inputs.shape
+        self.classes_ = ann.classes
+        self.annotators_ = ann.annotators
+        self.uses_gold_ = self._gold_use(held_out)
+        recipe = self._recipe()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.seed)
+            self.method_ = self._build(self._problem(recipe.seed))
+        if isinstance(self.method_.standardize, Standardize):
+            self.method_.standardize.measure(inputs, np.flatnonzero(weight > 0))
+        trained = train(
+            self.method_,
+            data,
+            recipe,
+            validation=held_out,
+            checkpointing=self._checkpointing(data, held_out),
+            watcher=watcher(self.verbose),
+            title=self.method_name,
+        )
+        self._keep(trained)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class of each row, by name (N,)."""
+        check_is_fitted(self)
+        predicted: NDArray[Any] = self.classes_[self._logits(X).argmax(1)]
+        return predicted if predicted.dtype.kind != "O" else predicted.astype(str)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities (N, K), columns as in `classes_`."""
+        check_is_fitted(self)
+        probabilities: NDArray[np.float64] = softmax(self._logits(X).astype(np.float64), axis=1)
+        return probabilities
+
+    def score(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None
+    ) -> float:
+        """Accuracy against gold; against annotations, the share of their labels that the prediction agrees with."""
+        check_is_fitted(self)
+        if not isinstance(y, Annotations) and np.ndim(y) < 2:
+            return float(super().score(X, y, sample_weight))
+        predicted = self._logits(X).argmax(1)
+        ann = self._known(align(y, len(predicted), items))
+        weight = _check_weight(sample_weight, len(predicted))[ann.item]
+        return float(np.average(predicted[ann.item] == ann.label, weights=weight))
+
+    # ---- looking inside ----------------------------------------------------------------------
+
+    def annotator_weights(
+        self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None, sparse: bool = False
+    ) -> Any:
+        """How much each annotator counts on each item, (N, R), rows summing to 1.
+
+        Over all annotators; or, given annotations, over those who labelled the item, 0 for the others
+        (with `sparse`, a SciPy CSR array of just these).
+        """
+        inputs = self._inputs(X)
+        if annotations is None:
+            if sparse:
+                raise ValueError("sparse=True needs annotations: the pairs to compute")
+            self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
+            return np.concatenate([w.view(-1, len(self.annotators_)) for _, _, w in self._all_pair_weights(inputs)])
+        ann = self._known(align(annotations, len(inputs), items))
+        if not sparse:
+            self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
+        weights = [self._weights(h, batch.item, batch.annotator) for batch, h in self._batches(inputs, ann)]
+        result = scipy_sparse.csr_array(
+            (torch.cat(weights).numpy(), ann.annotator, ann.indptr), shape=(len(inputs), len(self.annotators_))
+        )
+        return result if sparse else result.toarray()
+
+    def confusion_matrices(
+        self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """Confusion matrices (N, R, K, K), axes (..., true, said); `confusion_given_` says what is given.
+
+        With annotations, those of the labelled pairs alone, (labels, K, K), in the order of the annotations.
+        """
+        inputs = self._inputs(X)
+        n_classes, n_annotators = len(self.classes_), len(self.annotators_)
+        if annotations is None:
+            self._refuse_huge(
+                len(inputs) * n_annotators * n_classes**2 * 4, "confusion_matrices(X, annotations) for the labelled pairs"
+            )
+            blocks = [self.method_.confusions(h, *self._every_pair(len(h))) for h in self._features(inputs)]
+            return torch.cat(blocks).view(-1, n_annotators, n_classes, n_classes).numpy()
+        ann = self._known(align(annotations, len(inputs), items))
+        self._refuse_huge(ann.n_labels * n_classes**2 * 4, "confusion_matrices for fewer items at a time")
+        blocks = [self.method_.confusions(h, b.item, b.annotator) for b, h in self._batches(inputs, ann)]
+        return torch.cat(blocks).numpy()
+
+    @property
+    def confusion_given_(self) -> str | None:
+        """ "said": columns sum to 1, P(true | said). "true": rows sum to 1, P(said | true). None: no matrices."""
+        check_is_fitted(self)
+        return self.method_.confusion_given
+
+    def fused_labels(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
+        """What the labels of each item amount to: class probabilities (N, K); NaN for items without labels."""
+        inputs = self._inputs(X)
+        ann = self._known(align(annotations, len(inputs), items))
+        blocks = [self.method_.fused(h, b.item, b.annotator, b.label) for b, h in self._batches(inputs, ann)]
+        fused = torch.cat(blocks).numpy()
+        fused[np.diff(ann.indptr) == 0] = np.nan
+        return fused
+
+    def annotator_reliability(
+        self, X: Any, annotations: Any, *, items: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """The share of each annotator's labels that the classifier takes to be right, (R,); NaN without labels.
+
+        The mean, over the annotator's labels, of the probability that the classifier gives to what was said.
+        """
+        probabilities = self.predict_proba(X)
+        ann = self._known(align(annotations, len(probabilities), items))
+        count = np.bincount(ann.annotator, minlength=len(self.annotators_))
+        believed = np.bincount(
+            ann.annotator, weights=probabilities[ann.item, ann.label], minlength=len(self.annotators_)
+        )
+        with np.errstate(invalid="ignore"):
+            reliability: NDArray[np.float64] = believed / count
+        return reliability
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model into a folder: safetensors and JSON, no pickle. `crowdfuse.load` reads it."""
+        from crowdfuse.persistence import save
+
+        check_is_fitted(self)
+        save(self, Path(path), overwrite=overwrite)
+
+    # ---- from settings to a training -----------------------------------------------------------
+
+    def _recipe(self) -> Recipe:
+        names = ("optimizer", "learning_rate", "momentum", "weight_decay", "schedule", "batch_size", "epochs")
+        settings = {name: getattr(self, name) for name in (*names, "device", "devices", "precision")}
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        return Recipe(**settings, seed=int(seed))
+
+    def _problem(self, seed: int) -> Problem:
+        """Build backbone and sizes from `input_shape_`, `classes_` and `annotators_`."""
+        trunk = make_trunk(self.backbone, self.input_shape_, tuple(self.hidden), self.dropout)
+        scaled = trunk.is_ours if self.standardize is None else self.standardize
+        return Problem(
+            trunk=trunk,
+            standardize=Standardize(self.input_shape_) if scaled else None,
+            n_classes=len(self.classes_),
+            n_annotators=len(self.annotators_),
+            head_hidden=trunk.head_hidden if self.head_hidden is None else tuple(self.head_hidden),
+            dropout=self.dropout,
+            seed=seed,
+        )
+
+    def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
+        if gold is None:
+            return np.full(n_rows, -1, np.int64)
+        raise ValueError(f"{self.method_name} does not use gold in training; leave gold= out, or pass it as validation=")
+
+    def _gold_use(self, held_out: Validation | None) -> str:
+        return "choosing the epoch" if held_out and not isinstance(held_out.truth, Annotations) else "nothing"
+
+    def _validation(self, given: Any, data: TrainingData) -> tuple[TrainingData, Validation | None]:
+        """What training keeps, and what chooses the epoch."""
+        if given is None:
+            return data, None
+        if isinstance(given, float):
+            return self._hold_out(given, data)
+        if not isinstance(given, tuple) or len(given) not in (2, 3):
+            raise ValueError(
+                "validation must be (X, gold), (X, Annotations), (X, Annotations, items) or a share such as 0.1, "
+                f"got {type(given).__name__}"
+            )
+        inputs = check_inputs(given[0], "validation X")
+        if inputs.shape != data.inputs.shape:
+            raise ValueError(f"validation inputs have shape {inputs.shape}, X has {data.inputs.shape}")
+        if isinstance(given[1], Annotations) or np.ndim(given[1]) == 2:
+            labels = align(given[1], len(inputs), given[2] if len(given) == 3 else None)
+            return data, Validation(inputs, labels.with_classes(data.annotations.classes))
+        truth = gold_codes(given[1], data.annotations.classes, len(inputs), "validation gold")
+        if (truth < 0).any():
+            raise ValueError(f"validation gold is missing for {int((truth < 0).sum()):,} items; leave these out")
+        return data, Validation(inputs, truth)
+
+    def _hold_out(self, share: float, data: TrainingData) -> tuple[TrainingData, Validation]:
+        """Keep a share of the labelled items out of training, to agree with their labels."""
+        labelled = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
+        count = round(share * len(labelled))
+        if not 0 < share < 1 or not 0 < count < len(labelled):
+            raise ValueError(f"validation as a share must leave items on both sides, got {share} of {len(labelled)}")
+        out = np.sort(np.random.default_rng([self._recipe().seed, 2]).permutation(labelled)[:count])
+        weight = data.weight.copy()
+        weight[out] = 0
+        kept = TrainingData(data.inputs, data.annotations, data.gold, weight)
+        return kept, Validation(Inputs(data.inputs.values[out]), data.annotations._rows(out, by_row=True))
+
+    def _checkpointing(self, data: TrainingData, held_out: Validation | None) -> Checkpointing | None:
+        if self.checkpoint is None:
+            return None
+        hidden = ("checkpoint", "verbose", "device", "devices", "classes")
+        settings = {name: _describe(value) for name, value in self.get_params().items() if name not in hidden}
+        fingerprint = data.fingerprint()
+        if held_out is not None:
+            same_shape = TrainingData(
+                held_out.inputs,
+                held_out.truth if isinstance(held_out.truth, Annotations) else data.annotations,
+                held_out.truth if not isinstance(held_out.truth, Annotations) else data.gold,
+                data.weight,
+            )
+            fingerprint |= {f"validation {name}": value for name, value in same_shape.fingerprint().items()}
+        identity = {"settings": {"method": self.method_name, **settings}, "data": fingerprint}
+        return Checkpointing(Path(self.checkpoint), identity)
+
+    def _keep(self, trained: Trained) -> None:
+        self.method_.to("cpu", torch.float32)
+        self.method_.load_state_dict(trained.weights)
+        self.method_.eval()
+        self.history_ = trained.history
+        self.best_epoch_ = trained.best_epoch
+        self.interrupted_ = trained.interrupted
+        self.n_iter_ = max(1, len(trained.history))
+        if trained.interrupted:
+            warnings.warn(
+                f"interrupted after {len(trained.history)} of {self.epochs} epochs; the model is what was learned so far",
+                stacklevel=3,
+            )
+
+    # ---- from X to features and pairs ----------------------------------------------------------
+
+    def _inputs(self, X: Any) -> Inputs:
+        check_is_fitted(self)
+        _check_feature_names(self, X, reset=False)
+        inputs = check_inputs(X)
+        if inputs.shape != self.input_shape_:
+            raise ValueError(
+                f"X has {int(np.prod(inputs.shape))} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input (rows of shape {inputs.shape} and {self.input_shape_})"
+            )
+        return inputs
+
+    def _logits(self, X: Any) -> NDArray[np.float32]:
+        return predict_logits(self.method_, self._inputs(X), "cpu", self.batch_size)
+
+    def _features(self, inputs: Inputs) -> Iterator[Tensor]:
+        with torch.inference_mode():
+            for rows in in_blocks(len(inputs), self.batch_size):
+                yield self.method_.features(torch.from_numpy(inputs.rows(rows)))
+
+    def _batches(self, inputs: Inputs, ann: Annotations) -> Iterator[tuple[Batch, Tensor]]:
+        """All rows with their labels, in order, and their features."""
+        n_rows = len(inputs)
+        data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
+        with torch.inference_mode():
+            for rows in in_blocks(n_rows, self.batch_size):
+                batch = data.batch(rows)
+                yield batch, self.method_.features(batch.x)
+
+    def _every_pair(self, n_items: int) -> tuple[Tensor, Tensor]:
+        n_annotators = len(self.annotators_)
+        pairs = torch.arange(n_items * n_annotators)
+        return pairs // n_annotators, pairs % n_annotators
+
+    def _all_pair_weights(self, inputs: Inputs) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        for h in self._features(inputs):
+            item, annotator = self._every_pair(len(h))
+            yield item, annotator, self._weights(h, item, annotator)
+
+    def _weights(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        return segment_softmax(self.method_.weight_scores(features, item, annotator), item, len(features))
+
+    def _known(self, ann: Annotations) -> Annotations:
+        """Labels in the positions of this model's classes and annotators."""
+        ann = ann.with_classes(self.classes_)
+        position = find(ann.annotators, self.annotators_)
+        strange = np.zeros(ann.n_annotators, bool)
+        strange[ann.annotator] = True
+        strange &= position < 0
+        if strange.any():
+            raise ValueError(f"annotators never seen in training: {few(ann.annotators[strange])}")
+        return Annotations(
+            indptr=ann.indptr,
+            annotator=position[ann.annotator].astype(np.int32),
+            label=ann.label,
+            items=ann.items,
+            annotators=self.annotators_,
+            classes=ann.classes,
+            by_row=ann.by_row,
+        )
+
+    def _refuse_huge(self, size: int, instead: str) -> None:
+        if size > DENSE_LIMIT:
+            raise ValueError(f"the result would take {size / 1e9:.1f} GB; ask for {instead}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        tags.non_deterministic = False
+        return tags
+
+
+def _check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float32]:
+    if sample_weight is None:
+        return np.ones(n_rows, np.float32)
+    weight = np.asarray(sample_weight, np.float32)
+    if weight.ndim == 0:
+        weight = np.full(n_rows, weight, np.float32)
+    if weight.shape != (n_rows,):
+        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_rows,)}!")
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError("sample_weight must be finite and not negative")
+    return weight
+
+
+def _describe(value: Any) -> Any:
+    """A setting as JSON can hold it; what it cannot is known by its name."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (tuple, list)):
+        return [_describe(part) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return getattr(value, "__qualname__", type(value).__qualname__)

@@ -1,0 +1,109 @@
+"""What people see while a training runs: a bar with loss, validation accuracy and time left, or plain lines."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Watcher(Protocol):
+    """Told of every step and every finished epoch."""
+
+    def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None: ...
+
+    def step(self, epoch: int, done: int, loss: float) -> None: ...
+
+    def epoch(self, record: dict[str, float]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Silence:
+    """Says nothing."""
+
+    def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None: ...
+
+    def step(self, epoch: int, done: int, loss: float) -> None: ...
+
+    def epoch(self, record: dict[str, float]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Bar:
+    """A live bar in a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self.validation = ""
+        self.drawn = 0.0
+
+    def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None:
+        self.n_epochs = n_epochs
+        self.title = title
+        self.task = self.progress.add_task(title, total=n_steps, completed=done, figures="")
+        self.progress.start()
+
+    def step(self, epoch: int, done: int, loss: float) -> None:
+        if time.monotonic() - self.drawn > 0.1:
+            self.drawn = time.monotonic()
+            self.progress.update(
+                self.task,
+                completed=done,
+                description=f"{self.title} epoch {epoch + 1}/{self.n_epochs}",
+                figures=f"loss {loss:.3f}{self.validation}",
+            )
+
+    def epoch(self, record: dict[str, float]) -> None:
+        if "validation" in record:
+            self.validation = f"  validation {record['validation']:.3f}"
+
+    def stop(self) -> None:
+        self.progress.stop()
+
+
+class Lines:
+    """One line now and then, for logs and pipes: at most twenty a training, each with the time left."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None:
+        self.title, self.n_epochs = title, n_epochs
+        self.began = time.monotonic()
+        self.first: float | None = None
+
+    def step(self, epoch: int, done: int, loss: float) -> None: ...
+
+    def epoch(self, record: dict[str, float]) -> None:
+        done = int(record["epoch"])
+        self.first = done - 1 if self.first is None else self.first
+        if done % max(1, self.n_epochs // 20) and done != self.n_epochs:
+            return
+        left = (time.monotonic() - self.began) / (done - self.first) * (self.n_epochs - done)
+        validation = f"  validation {record['validation']:.3f}" if "validation" in record else ""
+        self.console.print(
+            f"{self.title}  epoch {done}/{self.n_epochs}  loss {record['loss']:.4f}{validation}  {left:.0f} s left",
+            highlight=False,
+        )
+
+    def stop(self) -> None: ...
+
+
+def watcher(verbose: int) -> Watcher:
+    """Nothing at 0; at 1 a bar in a terminal or notebook, lines elsewhere."""
+    if not verbose:
+        return Silence()
+    console = Console(stderr=True)
+    return Bar(console) if console.is_terminal or console.is_jupyter else Lines(console)

@@ -1,0 +1,70 @@
+"""How a training goes: optimiser, schedule, sizes, device, seed. Names for people, functions for the loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from torch import nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
+Schedule = Callable[[float], float]
+
+OPTIMIZERS = ("adamw", "adam", "sgd")
+
+
+def _one_cycle(progress: float) -> float:
+    if progress < 0.3:
+        return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / 0.3)) / 2
+    return (1 + math.cos(math.pi * (progress - 0.3) / 0.7)) / 2
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "constant": lambda progress: 1.0,
+    "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
+    "one-cycle": _one_cycle,
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything the loop needs to know but the method and the data."""
+
+    optimizer: str | OptimizerFactory
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: str | Schedule
+    batch_size: int
+    epochs: int
+    device: str
+    devices: int
+    precision: str
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs", "devices"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0, got {self.learning_rate!r}")
+        for name, known in (("optimizer", OPTIMIZERS), ("schedule", tuple(SCHEDULES))):
+            value = getattr(self, name)
+            if isinstance(value, str) and value not in known:
+                raise ValueError(f"unknown {name} {value!r}; the named ones are {', '.join(known)}, or pass a callable")
+
+    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
+        """The named optimiser, or what the user's callable makes of the parameters."""
+        if not isinstance(self.optimizer, str):
+            return self.optimizer(parameters)
+        if self.optimizer == "sgd":
+            return SGD(parameters, self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay)
+        kind = AdamW if self.optimizer == "adamw" else Adam
+        return kind(parameters, self.learning_rate, weight_decay=self.weight_decay)
+
+    def factor(self, progress: float) -> float:
+        """What the learning rate is multiplied by when a share `progress` of the steps is done."""
+        return SCHEDULES[self.schedule](progress) if isinstance(self.schedule, str) else self.schedule(progress)

@@ -1,0 +1,219 @@
+"""The only training loop: batching, devices, precision, data-parallel, checkpoint and resume, progress.
+
+Everything random follows from the seed and the position (epoch, step) alone, so a training that was stopped
+and continued takes the same steps as one that was not.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.batches import TrainingData
+from crowdfuse.checkpoints import TrainingState, copy_weights, load_checkpoint, save_checkpoint
+from crowdfuse.inputs import Inputs
+from crowdfuse.methods.base import Method
+from crowdfuse.progress import Silence, Watcher
+from crowdfuse.recipes import Recipe
+
+CHECKPOINT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Items that only choose the epoch: with gold (class positions), or with annotations to agree with."""
+
+    inputs: Inputs
+    truth: NDArray[np.int64] | Annotations
+
+    def accuracy(self, predicted: NDArray[np.int64]) -> float:
+        """The share of gold that is predicted, or of the labels."""
+        if isinstance(self.truth, Annotations):
+            return float((predicted[self.truth.item] == self.truth.label).mean())
+        return float((predicted == self.truth).mean())
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """Where to keep the state of the training, and which settings and data it belongs to."""
+
+    folder: Path
+    identity: dict[str, Any]
+
+
+@dataclass
+class Trained:
+    """How a training went."""
+
+    weights: dict[str, Tensor]
+    history: list[dict[str, float]]
+    best_epoch: int | None
+    interrupted: bool = field(default=False)
+
+
+def train(
+    method: Method,
+    data: TrainingData,
+    recipe: Recipe,
+    *,
+    validation: Validation | None = None,
+    checkpointing: Checkpointing | None = None,
+    watcher: Watcher | None = None,
+    title: str = "training",
+) -> Trained:
+    """Train `method` and return the weights: of the best epoch where there is validation, else of the last.
+
+    Ctrl-C ends the training and keeps what has been learned so far.
+    """
+    # torchrun and clusters start the processes themselves; otherwise they are started here
+    launched = "LOCAL_RANK" in os.environ
+    strategy = "auto" if recipe.devices == 1 else "ddp" if launched else "ddp_spawn"
+    fabric = Fabric(
+        accelerator=recipe.device, devices=recipe.devices, strategy=strategy, precision=recipe.precision
+    )
+    arguments = (method, data, recipe, validation, checkpointing, title)
+    if recipe.devices == 1:
+        return _run(fabric, *arguments, watcher or Silence())
+    if not launched:
+        trained: Trained = fabric.launch(_run, *arguments, Silence())
+        return trained
+    fabric.launch()
+    return _run(fabric, *arguments, watcher or Silence())
+
+
+def _run(
+    fabric: Fabric,
+    method: Method,
+    data: TrainingData,
+    recipe: Recipe,
+    validation: Validation | None,
+    checkpointing: Checkpointing | None,
+    title: str,
+    watcher: Watcher,
+) -> Trained:
+    """The whole training, in each process."""
+    rows = np.flatnonzero(method.trains_on(data) & (data.weight > 0))
+    if not len(rows):
+        raise ValueError("there is nothing to train on: no item has a label that this method uses")
+    method.prepare(data)
+    optimizer = recipe.make_optimizer(method.parameters())
+    rates = [group["lr"] for group in optimizer.param_groups]
+    state = load_checkpoint(checkpointing.folder, checkpointing.identity, method, optimizer) if checkpointing else None
+    state = state or TrainingState()
+    module, fabric_optimizer = fabric.setup(method, optimizer)
+    module.mark_forward_method("loss")
+    n_batches = len(_cut(rows, recipe.batch_size, fabric.world_size))
+    n_steps = recipe.epochs * n_batches
+
+    def save() -> None:
+        if checkpointing and fabric.is_global_zero:
+            save_checkpoint(checkpointing.folder, checkpointing.identity, state, method, optimizer)
+
+    saved = time.monotonic()
+    watcher.start(title, recipe.epochs, n_steps, state.epoch * n_batches + state.batch)
+    interrupted = False
+    with torch.random.fork_rng():  # dropout draws from torch's own generator: give it back as it was
+        try:
+            while state.epoch < recipe.epochs:
+                began = time.monotonic()
+                order = np.random.default_rng([recipe.seed, state.epoch]).permutation(rows)
+                batches = _cut(order, recipe.batch_size, fabric.world_size)
+                module.train()
+                for chosen in batches[state.batch :]:
+                    step = state.epoch * n_batches + state.batch
+                    torch.manual_seed(_step_seed(recipe.seed, step, fabric.global_rank))
+                    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                        group["lr"] = rate * recipe.factor(step / n_steps)
+                    batch = data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
+                    total, count = module.loss(batch)
+                    everywhere = fabric.all_reduce(count.detach(), reduce_op="sum") if fabric.world_size > 1 else count
+                    fabric_optimizer.zero_grad()
+                    # processes average their gradients: multiply, so that the sum over all is divided by the count
+                    fabric.backward(total * (fabric.world_size / everywhere))
+                    fabric_optimizer.step()
+                    state.epoch_total += float(total.detach())
+                    state.epoch_count += float(count)
+                    state.batch += 1
+                    watcher.step(state.epoch, step + 1, state.epoch_total / state.epoch_count)
+                    if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                        save()
+                        saved = time.monotonic()
+                _end_epoch(fabric, method, validation, state, recipe, time.monotonic() - began)
+                watcher.epoch(state.history[-1])
+                save()
+                saved = time.monotonic()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            watcher.stop()
+    weights = state.best_weights if state.best_weights is not None else copy_weights(method)
+    return Trained(weights, state.history, state.best_epoch, interrupted)
+
+
+def _end_epoch(
+    fabric: Fabric,
+    method: Method,
+    validation: Validation | None,
+    state: TrainingState,
+    recipe: Recipe,
+    seconds: float,
+) -> None:
+    """Write the epoch into the history, keep its weights if they are the best, and move on to the next."""
+    record = {"epoch": state.epoch + 1, "loss": state.epoch_total / state.epoch_count, "seconds": seconds}
+    if validation is not None:
+        predicted = predict_logits(method, validation.inputs, fabric.device, recipe.batch_size).argmax(1)
+        record["validation"] = validation.accuracy(predicted)
+        if state.best_validation is None or record["validation"] > state.best_validation:
+            state.best_validation, state.best_epoch = record["validation"], state.epoch + 1
+            state.best_weights = copy_weights(method)
+    state.history.append(record)
+    state.epoch += 1
+    state.batch = 0
+    state.epoch_total = state.epoch_count = 0.0
+
+
+def predict_logits(
+    method: Method, inputs: Inputs, device: torch.device | str, batch_size: int
+) -> NDArray[np.float32]:
+    """Class logits of all rows, (N, K), in evaluation mode."""
+    method.eval()
+    dtype = next(method.parameters()).dtype
+    out = []
+    with torch.inference_mode():
+        for rows in in_blocks(len(inputs), batch_size):
+            x = torch.from_numpy(inputs.rows(rows)).to(device, dtype)
+            out.append(method.logits(x).float().cpu().numpy())
+    return np.concatenate(out)
+
+
+def in_blocks(n_rows: int, batch_size: int) -> list[NDArray[np.int64]]:
+    """Row numbers in blocks, larger than in training: nothing is kept for gradients."""
+    size = max(256, batch_size)
+    return [np.arange(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+def _cut(order: NDArray[np.int64], batch_size: int, world_size: int) -> list[NDArray[np.int64]]:
+    """Batches in this order. A leftover too small for batch norm or for every process joins the one before."""
+    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    if len(batches) > 1 and len(batches[-1]) < 2 * world_size:
+        last = batches.pop()
+        batches[-1] = np.concatenate([batches[-1], last])
+    return batches
+
+
+def _step_seed(seed: int, step: int, rank: int) -> int:
+    """A seed for one step of one process: splitmix64 of the three numbers."""
+    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) & (2**64 - 1)
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return (mixed ^ (mixed >> 31)) & (2**63 - 1)
