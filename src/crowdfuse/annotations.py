@@ -5,7 +5,7 @@ Nothing after this module touches raw labels. Any triple may be missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.ids import IntArray, few, find, plural, tidy, unique_sorted
+from crowdfuse.ids import IntArray, as_array, few, find, plural, refuse_repeats, tidy, unique_sorted
 
 OnConflict = Literal["error", "first", "last", "drop"]
 
@@ -39,13 +39,18 @@ class Summary:
         def spread(d: dict[str, float]) -> str:
             return f"{d['mean']:.2f} (from {d['min']:.0f} to {d['max']:.0f})"
 
+        def known(value: float, text: str, otherwise: str) -> str:
+            return f"{value:.3f}{text}" if value == value else f"not defined: {otherwise}"
+
         lines = [
             f"{self.n_items:,} items, {self.n_annotators:,} annotators, "
             f"{self.n_classes:,} classes, {self.n_labels:,} labels",
             f"labels an item        {spread(self.labels_per_item)}",
             f"labels an annotator   {spread(self.labels_per_annotator)}",
-            f"agreement             {self.agreement:.3f} of the pairs of labels on one item",
-            f"Krippendorff's alpha  {self.krippendorff_alpha:.3f}",
+            "agreement             "
+            + known(self.agreement, " of the pairs of labels on one item", "no item has two labels"),
+            "Krippendorff's alpha  "
+            + known(self.krippendorff_alpha, "", "it takes items with two labels, and two classes among them"),
         ]
         notes = [
             (self.items_without_labels, "items have no label"),
@@ -145,23 +150,27 @@ class Annotations:
         annotators: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
     ) -> Annotations:
-        """From an (N, R) array of labels, -1, NaN or None where one is missing. Row i is row i of X.
+        """From an (N, R) array of labels, -1, NaN, None or "" where one is missing. Row i is row i of X.
 
         >>> Annotations.from_matrix([[0, 1], [-1, 1]]).indptr.tolist()
         [0, 2, 3]
         """
-        values = np.asarray(matrix, dtype=None if not isinstance(matrix, list) else _list_dtype(matrix))
+        values = as_array(matrix)
         if values.ndim != 2:
-            raise ValueError(f"labels must be an (items, annotators) array, got shape {values.shape}")
-        present = ~_is_missing(values, sentinel=True)
-        return cls._from_dense(values, present, items, annotators, classes)
+            raise ValueError(
+                f"labels must be an (items, annotators) array, got shape {values.shape}; "
+                "from_vector() takes one label an item, from_table() triples"
+            )
+        return cls._from_dense(values, ~_is_missing(values, sentinel=True), items, annotators, classes)
 
     @classmethod
     def from_vector(cls, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> Annotations:
         """From one label an item, as scikit-learn has it: one annotator. NaN or None is missing, -1 a class."""
-        values = np.asarray(y)
+        values = as_array(y)
         if values.ndim != 1:
-            raise ValueError(f"y must have one label an item, got shape {values.shape}")
+            raise ValueError(
+                f"y must have one label an item, got shape {values.shape}; from_matrix() takes one column an annotator"
+            )
         values = values[:, None]
         return cls._from_dense(values, ~_is_missing(values, sentinel=False), None, None, classes)
 
@@ -175,14 +184,16 @@ class Annotations:
         classes: Sequence[Any] | None,
     ) -> Annotations:
         n_items, n_annotators = values.shape
-        row_ids = np.arange(n_items) if items is None else tidy(np.asarray(items), "items")
-        column_ids = np.arange(n_annotators) if annotators is None else tidy(np.asarray(annotators), "annotators")
+        row_ids = np.arange(n_items) if items is None else tidy(items, "items")
+        column_ids = np.arange(n_annotators) if annotators is None else tidy(annotators, "annotators")
         for what, ids, expected in (("items", row_ids, n_items), ("annotators", column_ids, n_annotators)):
             if len(ids) != expected:
-                raise ValueError(f"{what} names {len(ids)}, but the labels have shape {values.shape}")
-            _refuse_repeats(ids, what)
+                raise ValueError(f"{what}= names {len(ids):,}, but the labels have shape {values.shape}")
+            refuse_repeats(ids, what)
         item, annotator = np.nonzero(present)
-        names, code = encode_classes(values[item, annotator], classes)
+        names, code = encode_classes(
+            values[item, annotator], classes, lambda label: f"row {item[label]}, column {annotator[label]}"
+        )
         return cls(
             indptr=np.concatenate([[0], np.cumsum(present.sum(1))]).astype(np.int64),
             annotator=annotator.astype(np.int32),
@@ -248,7 +259,8 @@ class Annotations:
 
     def select(self, items: ArrayLike) -> Annotations:
         """The items with these ids, in this order; still known by their ids."""
-        ids = tidy(np.asarray(items), "items")
+        ids = tidy(items, "items")
+        refuse_repeats(ids, "items")
         rows = find(ids, self.items)
         if (rows < 0).any():
             unknown = ids[rows < 0]
@@ -260,8 +272,10 @@ class Annotations:
 
         Labels of items that are not among the rows are an error, or left out with `on_missing="drop"`.
         """
-        ids = tidy(np.asarray(items), "items")
-        _refuse_repeats(ids, "items")
+        if on_missing not in ("error", "drop"):
+            raise ValueError(f"on_missing must be 'error' or 'drop', got {on_missing!r}")
+        ids = tidy(items, "items")
+        refuse_repeats(ids, "items")
         rows = find(ids, self.items)
         labelled = np.diff(self.indptr) > 0
         kept = np.zeros(self.n_items, bool)
@@ -272,30 +286,31 @@ class Annotations:
                 f"{plural(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: {few(lost)}. "
                 "Pass the rows' ids as items=, or choose the labels with select() or on_missing='drop'"
             )
-        aligned = self._rows(rows, by_row=True)
-        aligned.items = ids
-        return aligned
+        return self.rows(rows, ids)
 
     def __getitem__(self, key: Any) -> Annotations:
         """Rows by position, as scikit-learn's splitters ask for them."""
-        if isinstance(key, tuple):  # scikit-learn asks for ann[rows, ...]
-            key = key[0]
         if not self.by_row:
             raise TypeError(
                 "these annotations know items by id, so row numbers mean nothing: "
                 "ann.align(items) puts them in the order of X's rows, ann.select(ids) chooses by id"
             )
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # scikit-learn asks for ann[rows, ...]
+            key = key[0]
         rows = np.atleast_1d(np.arange(self.n_items)[key])
+        if rows.ndim != 1:
+            raise IndexError(f"rows are chosen by a number, a slice, a list or a mask, got shape {rows.shape}")
         if len(np.unique(rows)) < len(rows):
             raise ValueError("a row was chosen twice; an item can stand only once. Use sample_weight to repeat items")
         return self._rows(rows, by_row=True)
 
     def of(self, annotator: Any) -> Annotations:
         """The labels of one annotator, given by name; items and classes stay."""
-        position = int(find(tidy(np.asarray([annotator]), "annotator"), self.annotators)[0])
+        position = int(find(tidy([annotator], "annotator"), self.annotators)[0])
         if position < 0:
             raise KeyError(
-                f"annotator {annotator!r} is not one of the {self.n_annotators} annotators ({few(self.annotators)})"
+                f"annotator {few([annotator])} is not one of the {self.n_annotators:,} annotators "
+                f"({few(self.annotators)})"
             )
         keep = self.annotator == position
         return Annotations(
@@ -307,6 +322,12 @@ class Annotations:
             classes=self.classes,
             by_row=self.by_row,
         )
+
+    def rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
+        """Rows by position under the names `items`, ready to stand beside X; -1 is an item without labels."""
+        chosen = self._rows(rows, by_row=True)
+        chosen.items = items
+        return chosen
 
     def _rows(self, rows: IntArray, by_row: bool) -> Annotations:
         """Rows by position; -1 stands for an item without labels."""
@@ -325,14 +346,14 @@ class Annotations:
 
     def with_classes(self, classes: ArrayLike) -> Annotations:
         """The same labels over a fixed list of classes, which must hold every class that was said."""
-        names = tidy(np.asarray(classes), "classes")
-        _refuse_repeats(names, "classes")
+        names = tidy(classes, "classes")
+        refuse_repeats(names, "classes")
         position = find(self.classes, names)
         said = np.zeros(self.n_classes, bool)
         said[self.label] = True
         outside = self.classes[said & (position < 0)]
         if len(outside):
-            raise ValueError(f"label {few(outside)} is not one of the {len(names)} classes ({few(names)})")
+            raise ValueError(not_a_class(few(outside), names))
         return Annotations(
             indptr=self.indptr,
             annotator=self.annotator,
@@ -358,11 +379,7 @@ class Annotations:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Class positions, (N, R), -1 where missing: what scikit-learn's splitters look at."""
-        if self.n_items * self.n_annotators * 4 > 2**31:
-            raise ValueError(
-                f"a dense array of {self.n_items:,} items x {self.n_annotators:,} annotators takes over 2 GB; "
-                "use to_table(), or give scikit-learn a splitter such as cv=KFold(5)"
-            )
+        _refuse_dense(self.n_items, self.n_annotators, 4, "annotators", ", or a splitter such as cv=KFold(5)")
         codes = np.full(self.shape, -1, np.int32)
         codes[self.item, self.annotator] = self.label
         return codes if dtype is None else codes.astype(dtype)
@@ -384,6 +401,7 @@ class Annotations:
 
     def vote_shares(self) -> NDArray[np.float64]:
         """How the labels of each item are spread over the classes, (N, K); NaN where there is no label."""
+        _refuse_dense(self.n_items, self.n_classes, 8, "classes")
         counts = np.zeros((self.n_items, self.n_classes))
         np.add.at(counts, (self.item, self.label), 1)
         with np.errstate(invalid="ignore"):
@@ -393,16 +411,15 @@ class Annotations:
         """Counts, agreement and Krippendorff's alpha (nominal)."""
         per_item = np.diff(self.indptr)
         per_annotator = np.bincount(self.annotator, minlength=self.n_annotators)
-        pairable = per_item >= 2
-        agreeing, pairs = 0.0, float((per_item * (per_item - 1)).sum())
+        pairs = float((per_item * (per_item - 1)).sum())
         agreement = alpha = float("nan")
         if pairs:
             # n_ic = how often class c was said of item i, for the items that have at least two labels
-            keep = pairable[self.item]
-            cell, count = np.unique(self.item[keep] * self.n_classes + self.label[keep], return_counts=True)
+            item = self.item
+            keep = per_item[item] >= 2
+            cell, count = np.unique(item[keep] * self.n_classes + self.label[keep], return_counts=True)
             same = count * (count - 1.0)
-            agreeing = float(same.sum())
-            agreement = agreeing / pairs
+            agreement = float(same.sum()) / pairs
             by_class = np.bincount(cell % self.n_classes, weights=count, minlength=self.n_classes)
             total = by_class.sum()
             observed = 1 - float((same / (per_item[cell // self.n_classes] - 1)).sum()) / total
@@ -434,42 +451,53 @@ def ranges(starts: IntArray, counts: IntArray) -> IntArray:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
 
 
-def encode_classes(values: NDArray[Any], classes: Sequence[Any] | None) -> tuple[NDArray[Any], IntArray]:
-    """Class names and the position of each value among them; names are sorted unless they are given."""
-    said = tidy(values, "labels")
+def encode_classes(
+    values: NDArray[Any], classes: Sequence[Any] | None, place: Callable[[int], str] | None = None
+) -> tuple[NDArray[Any], IntArray]:
+    """Class names and the position of each value among them; names are sorted unless they are given.
+
+    `place` puts a position in `values` into words for an error message.
+    """
+    said = tidy(values, "labels", place)
     if classes is None:
         return unique_sorted(said)
-    names = tidy(np.asarray(classes), "classes")
-    _refuse_repeats(names, "classes")
+    names = tidy(classes, "classes")
+    refuse_repeats(names, "classes")
     code = find(said, names)
     if (code < 0).any():
         first = int(np.argmax(code < 0))
-        raise ValueError(f"label {said[first]!r} is not one of the {len(names)} classes ({few(names)})")
+        where = f"labels[{first}]" if place is None else place(first)
+        raise ValueError(f"{where}: {not_a_class(few([said[first]]), names)}")
     return names, code
 
 
+def not_a_class(label: str, classes: NDArray[Any]) -> str:
+    """What is wrong with a label outside the given classes, and the way out."""
+    return f"label {label} is not one of the {len(classes):,} classes ({few(classes)}); mend it, or add it to classes="
+
+
 def _is_missing(values: NDArray[Any], *, sentinel: bool) -> NDArray[np.bool_]:
+    """None, NaN and pandas' NA; with `sentinel` also -1 and the empty string."""
     if values.dtype.kind == "O":
-        missing = np.frompyfunc(lambda v: v is None or v != v, 1, 1)(values).astype(bool)
-        if sentinel:
-            missing |= np.frompyfunc(lambda v: not isinstance(v, str) and v == -1, 1, 1)(values).astype(bool)
-        return missing
+        return np.frompyfunc(lambda v: _is_no_label(v) or (sentinel and v in (-1, "")), 1, 1)(values).astype(bool)
     missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-    if sentinel and values.dtype.kind in "fi":
-        missing |= values == -1
+    if sentinel and values.dtype.kind in "fiU":
+        missing |= values == ("" if values.dtype.kind == "U" else -1)
     return missing
 
 
-def _list_dtype(matrix: list[Any]) -> type | None:
-    """Lists of strings and None stay objects: numpy would turn None into a string's neighbour."""
-    cells = (cell for row in matrix if isinstance(row, (list, tuple)) for cell in row)
-    return object if any(cell is None or isinstance(cell, str) for cell in cells) else None
+def _is_no_label(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas' NA is neither equal nor unequal
+        return True
 
 
-def _refuse_repeats(ids: NDArray[Any], what: str) -> None:
-    names, counts = np.unique(ids, return_counts=True)
-    if len(names) < len(ids):
-        raise ValueError(f"{what} must be distinct; these stand more than once: {few(names[counts > 1])}")
+def _refuse_dense(n_items: int, n_columns: int, size: int, what: str, or_else: str = "") -> None:
+    if n_items * n_columns * size > 2**31:
+        raise ValueError(
+            f"a dense array of {n_items:,} items x {n_columns:,} {what} takes over 2 GB; use to_table(){or_else}"
+        )
 
 
 def _spread(counts: IntArray) -> dict[str, float]:

@@ -337,7 +337,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         weight = data.weight.copy()
         weight[out] = 0
         kept = TrainingData(data.inputs, data.annotations, data.gold, weight)
-        return kept, Validation(Inputs(data.inputs.values[out]), data.annotations._rows(out, by_row=True))
+        return kept, Validation(Inputs(data.inputs.values[out]), data.annotations[out])
 
     def _checkpointing(self, data: TrainingData, held_out: Validation | None) -> Checkpointing | None:
         if self.checkpoint is None:

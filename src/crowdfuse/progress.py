@@ -74,7 +74,7 @@ class Bar:
 
 
 class Lines:
-    """One line now and then, for logs and pipes: at most twenty a training, each with the time left."""
+    """One line now and then, for logs and pipes: about five a training, each with the time left."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -89,7 +89,7 @@ class Lines:
     def epoch(self, record: dict[str, float]) -> None:
         done = int(record["epoch"])
         self.first = done - 1 if self.first is None else self.first
-        if done % max(1, self.n_epochs // 20) and done != self.n_epochs:
+        if done % max(1, self.n_epochs // 5) and done != self.n_epochs:
             return
         left = (time.monotonic() - self.began) / (done - self.first) * (self.n_epochs - done)
         validation = f"  validation {record['validation']:.3f}" if "validation" in record else ""
@@ -107,3 +107,16 @@ def watcher(verbose: int) -> Watcher:
         return Silence()
     console = Console(stderr=True)
     return Bar(console) if console.is_terminal or console.is_jupyter else Lines(console)
+
+
+def grid_progress(verbose: int) -> Progress:
+    """A bar over many trainings, with the time left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not verbose,
+        transient=True,
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.ids import IntArray
+
+CHUNK = 1 << 17  # integers that are dealt at a time
 
 
 class SortedTriples(NamedTuple):
@@ -46,16 +49,16 @@ def sort_triples(
 
 def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: int) -> SortedTriples | None:
     """Each triple as one integer, so that one in-place sort does it all; None where they do not fit or conflict."""
-    label_bits = _bits(label)
-    annotator_bits = _bits(annotator)
-    if _bits(item) + annotator_bits + label_bits > 63 or max(annotator_bits, label_bits) > 31:
+    label_bits, annotator_bits = _bits(label), _bits(annotator)
+    bits = _bits(item) + annotator_bits + label_bits
+    if bits > 63 or max(annotator_bits, label_bits) > 31:
         return None
     key = item.astype(np.int64)
     key <<= annotator_bits
     key |= annotator
     key <<= label_bits
     key |= label
-    _sort_in_place(key)
+    _sort_in_place(key, bits)
     repeated = key[1:] == key[:-1]
     n_duplicates = int(repeated.sum())
     if n_duplicates:
@@ -107,15 +110,34 @@ def _sort_by_row(
     )
 
 
-def _sort_in_place(key: NDArray[np.int64]) -> None:
-    """Sort over two threads: what is below the middle, and what is above."""
-    if len(key) < 1 << 20:
-        key.sort()
-        return
-    middle = len(key) // 2
-    key.partition(middle)
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(np.ndarray.sort, (key[:middle], key[middle:])))
+def _sort_in_place(key: NDArray[np.int64], bits: int) -> None:
+    """Sort integers of at most `bits` bits, over threads.
+
+    They are dealt by their highest bits into buckets that fit the cache, and the buckets sorted side by side.
+    """
+    bucket_bits = min(8, bits, max(0, len(key).bit_length() - 12))
+    low_bits = bits - bucket_bits
+    # the integers of a bucket agree in their highest bits, so that 32 may be enough to sort them, and faster
+    low = np.uint32 if low_bits <= 32 else np.int64
+
+    def deal(start: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Some of the integers, ordered by bucket, and where each bucket begins among them."""
+        some = key[start : start + CHUNK]
+        bucket = (some >> low_bits).astype(np.uint8)
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=1 << bucket_bits))])
+        return some.astype(low)[np.argsort(bucket, kind="stable")], bounds
+
+    def sort(bucket: int) -> None:
+        some = np.concatenate([part[bounds[bucket] : bounds[bucket + 1]] for part, bounds in dealt])
+        some.sort()
+        place = key[begin[bucket] : begin[bucket + 1]]
+        place[:] = some
+        place |= bucket << low_bits
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        dealt = list(pool.map(deal, range(0, len(key), CHUNK)))
+        begin = sum((bounds for _, bounds in dealt), np.zeros((1 << bucket_bits) + 1, np.int64))
+        list(pool.map(sort, range(1 << bucket_bits)))
 
 
 def _indptr(item: IntArray, n_items: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Many strings -> distinct names and codes, by hashing in partitions that fit the cache, over two threads or more.
+"""Many values -> distinct names and a code a row; millions of names by hashing in partitions that fit the cache.
 
 One hash table over millions of names misses the cache on every row. Rows are first dealt into
 partitions by a cheap hash of their bytes, so that each partition's table stays small and the partitions,
@@ -15,64 +15,89 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-PARTITIONS = 64
+from crowdfuse.ids import IntArray
+
+PARTITION_BITS = 6
 SAMPLE = 1 << 17  # rows that tell whether there are many names; below, one table is as fast
 
 
-def encode_values(column: Any) -> tuple[pa.Array, NDArray[np.int32]]:
+def encode_values(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
     """Distinct values in order of first appearance, and a code a row, -1 for null.
 
     >>> names, codes = encode_values(pa.chunked_array([["b", "a"], ["b", None]]))
     >>> names.to_pylist(), codes.tolist()
     (['b', 'a'], [0, 1, 0, -1])
     """
-    many = len(column) > 8 * SAMPLE and len(column.slice(0, SAMPLE).unique()) > SAMPLE // 8
-    dealable = pa.types.is_string(column.type) and not column.null_count
-    return encode_in_partitions(column) if many and dealable else encode_plainly(column)
+    if not pa.types.is_string(column.type) or column.null_count or len(column) <= 8 * SAMPLE:
+        return encode_plainly(column)
+    many = len(column.slice(0, SAMPLE).unique()) > SAMPLE // 8
+    return encode_in_partitions(column) if many else encode_plainly(column)
 
 
-def encode_plainly(column: Any) -> tuple[pa.Array, NDArray[np.int32]]:
+def encode_plainly(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
     """One table over all rows."""
     encoded = column.dictionary_encode()  # every chunk comes with the whole dictionary
     names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], column.type)
-    codes = [chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices for chunk in encoded.chunks]
-    return names, np.concatenate([np.zeros(0, np.int32), *codes])
+    return names, indices(encoded)
 
 
-def encode_in_partitions(column: Any) -> tuple[pa.Array, NDArray[np.int32]]:
-    """The same result as `encode_plainly`, for a chunked string array without nulls."""
-    starts = np.concatenate([[0], np.cumsum([len(chunk) for chunk in column.chunks])])
+def indices(encoded: pa.ChunkedArray) -> NDArray[np.int32]:
+    """The codes of dictionary-encoded chunks that share one dictionary, -1 for null."""
+    codes = (chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices for chunk in encoded.chunks)
+    return np.concatenate([np.zeros(0, np.int32), *codes], dtype=np.int32)
+
+
+def by_appearance(first_row: IntArray, n_rows: int) -> NDArray[np.int32]:
+    """The rank of each name, given the row where it first stands (no two share one).
+
+    >>> by_appearance(np.array([7, 2, 5]), 10).tolist()
+    [2, 0, 1]
+    """
+    is_first = np.zeros(n_rows, np.int8)
+    is_first[first_row] = 1
+    return np.cumsum(is_first, dtype=np.int32)[first_row] - np.int32(1)
+
+
+def first_rows(codes: IntArray, n_names: int, rows: IntArray) -> IntArray:
+    """The row where each code first stands; rows go up."""
+    first = np.empty(n_names, rows.dtype)
+    first[codes[::-1]] = rows[::-1]  # of several writes the last one stays
+    return first
+
+
+def encode_in_partitions(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
+    """The same result as `encode_plainly`, for strings without nulls."""
+    starts = np.concatenate([[0], np.cumsum([len(chunk) for chunk in column.chunks])]).astype(np.int32)
 
     def deal(index: int) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int64]]:
         """One chunk's strings and row numbers, ordered by partition, and where each partition begins."""
         partition = _cheap_hash(column.chunk(index))
         order = np.argsort(partition, kind="stable").astype(np.int32)
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(partition, minlength=PARTITIONS))])
-        return column.chunk(index).take(pa.array(order)), order + np.int32(starts[index]), bounds
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(partition, minlength=1 << PARTITION_BITS))])
+        return column.chunk(index).take(pa.array(order)), order + starts[index], bounds
 
-    def encode(index: int) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    def encode(index: int) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int32], IntArray]:
         """One partition's names, the code and the number of each of its rows, and each name's first row."""
         strings = [strings.slice(bounds[index], bounds[index + 1] - bounds[index]) for strings, _, bounds in dealt]
         rows = np.concatenate([rows[bounds[index] : bounds[index + 1]] for _, rows, bounds in dealt])
-        encoded = pa.concat_arrays(strings).dictionary_encode()
-        codes = np.asarray(encoded.indices)
-        # codes count up as names appear, so a name's first row is where the running maximum grows
-        fresh = np.diff(np.maximum.accumulate(codes), prepend=-1) > 0
-        return encoded.dictionary, codes, rows, rows[fresh]
+        names, local = encode_plainly(pa.chunked_array(strings))
+        return names, local, rows, first_rows(local, len(names), rows)
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    def place(index: int) -> None:
+        names, local, rows, _ = parts[index]
+        codes[rows] = rank[base[index] : base[index + 1]][local]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         dealt = list(pool.map(deal, range(column.num_chunks)))
-        parts = list(pool.map(encode, range(PARTITIONS)))
-    first_row = np.concatenate([first for *_, first in parts])
-    by_appearance = np.argsort(first_row)
-    rank = np.empty(len(first_row), np.int32)
-    rank[by_appearance] = np.arange(len(first_row), dtype=np.int32)
-    codes = np.empty(len(column), np.int32)
-    base = 0
-    for names, local, rows, _ in parts:
-        codes[rows] = rank[base : base + len(names)][local]
-        base += len(names)
-    return pa.concat_arrays([names for names, *_ in parts]).take(pa.array(by_appearance)), codes
+        parts = list(pool.map(encode, range(1 << PARTITION_BITS)))
+        dealt.clear()
+        base = np.concatenate([[0], np.cumsum([len(names) for names, *_ in parts])])
+        rank = by_appearance(np.concatenate([first for *_, first in parts]), len(column))
+        codes = np.empty(len(column), np.int32)
+        list(pool.map(place, range(len(parts))))
+    order = np.empty(len(rank), np.int32)
+    order[rank] = np.arange(len(rank), dtype=np.int32)
+    return pa.concat_arrays([names for names, *_ in parts]).take(pa.array(order)), codes
 
 
 def _cheap_hash(strings: pa.StringArray) -> NDArray[np.uint8]:
@@ -83,7 +108,10 @@ def _cheap_hash(strings: pa.StringArray) -> NDArray[np.uint8]:
     padded = np.concatenate([np.zeros(8, np.uint8), text])
     words = np.ndarray((len(padded) - 7,), np.dtype("<u8"), padded, strides=(1,))
     tail = words[offsets[1:] - offsets[0]]  # in the padded bytes, the eight that end where the string ends
-    length = np.minimum(np.diff(offsets), 8).astype(np.uint64)
-    shift = np.uint64(64) - np.uint64(8) * length
-    tail = np.where(length > 0, tail >> (shift & np.uint64(63)), np.uint64(0))
-    return ((tail * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58)).astype(np.uint8)
+    length = np.diff(offsets)
+    if len(length) and length.min() < 8:  # shift out what belongs to the string before
+        tail >>= (8 * np.clip(8 - length, 0, 7)).astype(np.uint64)
+        tail[length == 0] = 0
+    tail *= np.uint64(0x9E3779B97F4A7C15)
+    tail >>= np.uint64(64 - PARTITION_BITS)
+    return tail.astype(np.uint8)

@@ -1,0 +1,275 @@
+"""The command line: a thin shell. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from crowdfuse.registry import ESTIMATORS
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+app = typer.Typer(
+    help="Train a classifier from annotators who disagree, and see whom to believe, on which item, and why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+reproduce = typer.Typer(help="The paper's experiments, its numbers beside ours.", no_args_is_help=True)
+app.add_typer(reproduce, name="reproduce")
+
+out = Console(highlight=False, soft_wrap=True)
+
+Threads = Annotated[int, typer.Option(help="CPU threads. More than one pays only on an idle machine.", min=1)]
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+
+
+def friendly(command: Callable[P, R]) -> Callable[P, R]:
+    """What is wrong with the input is said in one message, not in a traceback."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except (ValueError, OSError, KeyError) as error:
+            message = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+            Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/red] {escape(message)}")
+            raise typer.Exit(2) from error
+
+    return run
+
+
+def _threads(count: int) -> None:
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from crowdfuse import __version__
+
+        out.print(f"crowdfuse {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Train a classifier from annotators who disagree, and see whom to believe, on which item, and why."""
+
+
+@app.command(epilog="Example: crowdfuse demo --out demo-report")
+@friendly
+def demo(
+    folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-report"),
+    seed: Annotated[int, typer.Option(help="The one seed of everything random.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Passes over the data, for each method.", min=1)] = 40,
+    threads: Threads = 1,
+    json_file: Json = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Everything on built-in data: scikit-learn's digits, five made-up annotators, a third of the labels missing."""
+    from crowdfuse.experiments.demo import run_demo
+    from crowdfuse.files import refuse_existing, write_json
+    from crowdfuse.report.markdown import write_demo_report
+
+    _threads(threads)
+    refuse_existing(folder, force=force)
+    result = run_demo(seed=seed, epochs=epochs, verbose=0 if quiet else 1)
+    table = Table("method", "held-out accuracy", title=f"Digits, {result.n_test} held-out items")
+    for method, accuracy in result.accuracy.items():
+        table.add_row(method, f"{100 * accuracy:.1f} %")
+    out.print(table)
+    table = Table("annotator", "labels", "estimated reliability", "true", title="Whom to believe")
+    for row in result.annotators:
+        table.add_row(row["annotator"], str(row["labels"]), f"{row['estimated']:.3f}", f"{row['true']:.3f}")
+    out.print(table)
+    write_demo_report(result, folder, force=force)
+    if json_file is not None:
+        write_json(json_file, result.figures())
+    out.print(f"report: {folder / 'report.md'}")
+
+
+@app.command(
+    epilog="Example: crowdfuse fit labels.csv --inputs features.npz --out run/ "
+    "--test gold.csv --on-missing drop   |   crowdfuse fit --resume run/"
+)
+@friendly
+def fit(
+    labels: Annotated[Path | None, typer.Argument(help="CSV, TSV or Parquet: item, annotator, label.")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="The run folder to make.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; nothing else is needed.")] = None,
+    method: Annotated[str, typer.Option(help=f"One of: {', '.join(ESTIMATORS)}.")] = "fusion",
+    validation: Annotated[Path | None, typer.Option(help="Gold (item, label) that chooses the epoch.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Gold (item, label) that the trained model is scored on.")] = None,
+    gold: Annotated[Path | None, typer.Option(help="Gold to train on; true-label needs it.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data.", min=1)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Items a step.", min=1)] = None,
+    backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet or identity.")] = None,
+    seed: Annotated[int, typer.Option(help="The one seed of everything random.")] = 0,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other setting of the classifier, as name=value; may be repeated."),
+    ] = None,
+    item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
+    annotator: Annotated[str | None, typer.Option(help="Name of the annotator column.")] = None,
+    label: Annotated[str | None, typer.Option(help="Name of the label column.")] = None,
+    classes: Annotated[str | None, typer.Option(help="All classes, separated by commas.")] = None,
+    on_missing: Annotated[
+        str, typer.Option(help="Items without labels or without inputs: error, or drop (go on without them).")
+    ] = "error",
+    on_conflict: Annotated[
+        str, typer.Option(help="Two labels of one annotator on one item: error, first, last or drop.")
+    ] = "error",
+    image_size: Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=8)] = None,
+    threads: Threads = 1,
+    json_file: Json = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train on your own labels and inputs; writes a run folder with model, fused labels and annotators."""
+    from crowdfuse import runs
+    from crowdfuse.files import write_json
+
+    verbose = 0 if quiet else 1
+    if resume is not None:
+        if labels is not None or inputs is not None or folder is not None:
+            raise ValueError("--resume takes everything from the run folder; leave labels, --inputs and --out out")
+        _threads(threads)
+        folder, summary = resume, runs.resume(resume, verbose=verbose)
+    else:
+        absent = [name for name, value in (("LABELS", labels), ("--inputs", inputs), ("--out", folder)) if value is None]
+        if absent:
+            raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
+        assert labels is not None and inputs is not None and folder is not None
+        for name, value, known in (
+            ("on-missing", on_missing, ("error", "drop")),
+            ("on-conflict", on_conflict, ("error", "first", "last", "drop")),
+        ):
+            if value not in known:
+                raise ValueError(f"--{name} must be one of {', '.join(known)}, got {value!r}")
+        chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone, "device": device}
+        job = runs.Job(
+            labels=str(labels),
+            inputs=str(inputs),
+            method=method,
+            settings={name: value for name, value in chosen.items() if value is not None}
+            | {"random_state": seed}
+            | _parse_settings(settings or []),
+            validation=None if validation is None else str(validation),
+            test=None if test is None else str(test),
+            gold=None if gold is None else str(gold),
+            columns={"item": item, "annotator": annotator, "label": label},
+            classes=None if classes is None else [part.strip() for part in classes.split(",")],
+            on_conflict=on_conflict,
+            on_missing=on_missing,
+            image_size=image_size,
+        )
+        _threads(threads)
+        summary = runs.start(job, folder, force=force, verbose=verbose)
+    for note in summary["notes"]:
+        out.print(f"note: {escape(note)}")
+    out.print(
+        f"{summary['method']}: {summary['labelled items']:,} items, {summary['annotators']:,} annotators, "
+        f"{summary['labels']:,} labels; gold was used for {summary['gold was used for']}"
+    )
+    if "test accuracy" in summary:
+        out.print(f"test accuracy: {100 * summary['test accuracy']:.2f} % of {summary['test items']:,} items")
+    if json_file is not None:
+        write_json(json_file, summary)
+    if summary["interrupted"]:
+        out.print(f"interrupted after {summary['epochs']} epochs; go on with: crowdfuse fit --resume {folder}")
+    out.print(f"run: {folder}")
+    if summary["interrupted"]:
+        raise typer.Exit(130)
+
+
+@app.command(epilog="Example: crowdfuse predict run/ images/ --out predictions.csv --proba")
+@friendly
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run folder, or the model folder in it.")],
+    inputs: Annotated[Path, typer.Argument(help="Features or a folder of images, as for fit.")],
+    file: Annotated[Path, typer.Option("--out", help="The CSV to write.")] = Path("predictions.csv"),
+    proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,
+    item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
+    image_size: Annotated[int | None, typer.Option(help="As in fit; by itself what the model was trained on.")] = None,
+    threads: Threads = 1,
+    force: Force = False,
+) -> None:
+    """Predict the class of new items: item, label, confidence."""
+    from crowdfuse.runs import predict_file
+
+    _threads(threads)
+    count = predict_file(run, inputs, file, proba=proba, item=item, image_size=image_size, force=force)
+    out.print(f"{count:,} predictions: {file}")
+
+
+@reproduce.command(epilog="Example: crowdfuse reproduce twomoon --seeds 0,1,2,3,4 --json out.json")
+@friendly
+def twomoon(
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2,3,4",
+    folder: Annotated[Path, typer.Option("--out", help="Where figures and table go.")] = Path("twomoon"),
+    split: Annotated[str, typer.Option(help="text: train on 4 of 5, as the paper says; code: on 1 of 5.")] = "text",
+    epochs: Annotated[int, typer.Option(help="Steps of full-batch SGD.", min=1)] = 400,
+    threads: Threads = 1,
+    json_file: Json = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Two moons: both annotators alone, their fusion, and what the penalty and the basis do."""
+    from crowdfuse.experiments.twomoon import reproduce_twomoon
+    from crowdfuse.files import write_json
+
+    if split not in ("text", "code"):
+        raise ValueError(f"--split must be text or code, got {split!r}")
+    _threads(threads)
+    result = reproduce_twomoon(
+        _integers(seeds, "--seeds"), folder, split=split, epochs=epochs, force=force, verbose=0 if quiet else 1
+    )
+    out.print(result["markdown"], markup=False)
+    if json_file is not None:
+        write_json(json_file, result["figures"])
+    out.print(f"figures: {folder}")
+
+
+def _integers(text: str, name: str) -> list[int]:
+    try:
+        values = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"{name} must be whole numbers separated by commas, got {text!r}") from error
+    if any(value < 0 for value in values):
+        raise ValueError(f"{name} must not be negative, got {text!r}")
+    return values
+
+
+def _parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """`name=value` with the value as JSON where it is JSON, else as text."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes name=value, got {pair!r}")
+        try:
+            settings[name.strip().replace("-", "_")] = json.loads(value)
+        except ValueError:
+            settings[name.strip().replace("-", "_")] = value
+    return settings

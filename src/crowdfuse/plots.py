@@ -1,0 +1,158 @@
+"""Each picture as a matplotlib figure. Colours are told apart by colour-blind people and in print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from crowdfuse.files import replacing
+
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8c8c8c"
+TWO = ListedColormap([BLUE, ORANGE])
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, whole or not at all."""
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+
+
+def two_moon_setup(
+    X: NDArray[np.float64], gold: NDArray[np.int64], said: NDArray[np.int64], regions: NDArray[np.str_]
+) -> Figure:
+    """The paper's set-up: gold, what each annotator says, and who is wrong where."""
+    figure = Figure(figsize=(11, 7.4), layout="constrained")
+    axes = figure.subplots(2, 2)
+    panels = [("gold", gold), ("annotator 1 says", said[:, 0]), ("annotator 2 says", said[:, 1])]
+    for ax, (title, classes), letter in zip(axes.flat, panels, "abc", strict=False):
+        _points(ax, X, classes, f"({letter}) {title}")
+    ax = axes.flat[3]
+    first, second = (said == gold[:, None]).T
+    kinds = [
+        ("both right", first & second, "#d9d9d9", "o"),
+        ("both wrong", ~first & ~second, "#333333", "x"),
+        ("only annotator 1 right (A, D)", first & ~second, ORANGE, "s"),
+        ("only annotator 2 right (B, C)", ~first & second, "#cc79a7", "^"),
+    ]
+    for name, mask, colour, marker in kinds:
+        ax.scatter(*X[mask].T, s=5, c=colour, marker=marker, linewidths=0.5, label=name)
+    for name in "ABCD":
+        if (regions == name).any():
+            centre = X[regions == name].mean(0)
+            ax.text(*centre, name, fontsize=17, weight="bold", ha="center", va="center",
+                    bbox={"boxstyle": "circle", "fc": "white", "ec": "black", "alpha": 0.85})  # fmt: skip
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2, frameon=False, markerscale=2, fontsize=9)
+    _moon_axes(ax, "(d) who is wrong where")
+    return figure
+
+
+def two_moon_heatmaps(
+    grid: tuple[NDArray[np.float64], NDArray[np.float64]],
+    probability: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    diagonals: Sequence[NDArray[np.float64]],
+    centres: Mapping[str, NDArray[np.float64]],
+) -> Figure:
+    """The paper's heat maps: prediction with its boundary, weight of annotator 1, both diagonals."""
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    panels = [
+        ("(a) predicted probability of class 1", probability),
+        ("(b) weight of annotator 1", weight),
+        ("(c) annotator 1's label is right, to the model", diagonals[0]),
+        ("(d) annotator 2's label is right, to the model", diagonals[1]),
+    ]
+    for ax, (title, values) in zip(figure.subplots(2, 2).flat, panels, strict=True):
+        # one panel may vary little: its own range, said by its own bar
+        image = ax.pcolormesh(*grid, values, cmap="cividis", shading="auto", rasterized=True)
+        figure.colorbar(image, ax=ax, shrink=0.9)
+        if values is probability and probability.min() < 0.5 < probability.max():
+            ax.contour(*grid, values, levels=[0.5], colors="white", linewidths=2)
+        for name, centre in centres.items():
+            ax.text(*centre, name, fontsize=13, weight="bold", color="white", ha="center", va="center",
+                    bbox={"boxstyle": "circle,pad=0.2", "fc": "black", "ec": "white", "alpha": 0.6})  # fmt: skip
+        _moon_axes(ax, title)
+    return figure
+
+
+def reliability(names: Sequence[str], estimated: Sequence[float], true: Sequence[float]) -> Figure:
+    """Each annotator's estimated reliability beside the true one."""
+    figure = Figure(figsize=(6.4, 0.55 * len(names) + 1.5), layout="constrained")
+    ax = figure.subplots()
+    place = np.arange(len(names))[::-1]
+    ax.hlines(place, true, estimated, color=GREY, linewidth=1.5, zorder=1)
+    ax.scatter(true, place, s=70, color=BLUE, marker="o", label="true", zorder=2)
+    ax.scatter(estimated, place, s=70, color=ORANGE, marker="D", label="estimated, without gold", zorder=2)
+    ax.set_yticks(place, names)
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("share of labels that are right")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=2, frameon=False)
+    _bare(ax)
+    return figure
+
+
+def inside_and_outside(names: Sequence[str], inside: Sequence[float], outside: Sequence[float]) -> Figure:
+    """The mean weight of each annotator where they are weak and where they are not."""
+    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+    ax = figure.subplots()
+    place = np.arange(len(names))
+    ax.bar(place - 0.2, outside, 0.38, color=BLUE, label="where the annotator is good")
+    ax.bar(place + 0.2, inside, 0.38, color=ORANGE, hatch="//", edgecolor="white", label="where the annotator is weak")
+    ax.set_xticks(place, names)
+    ax.set_ylabel("mean weight")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.15), ncols=2, frameon=False)
+    _bare(ax)
+    return figure
+
+
+def learning_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+    """The loss over the epochs, a line a method."""
+    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+    ax = figure.subplots()
+    styles = ("-", "--", ":", "-.")
+    for (name, history), style, colour in zip(histories.items(), styles, (ORANGE, BLUE, "#009e73", GREY), strict=False):
+        ax.plot([r["epoch"] for r in history], [r["loss"] for r in history], style, color=colour, label=name, lw=2)
+    ax.set_xlabel("epoch")
+    ax.set_ylabel("loss (each method its own)")
+    ax.legend(frameon=False)
+    _bare(ax)
+    return figure
+
+
+def disputed(images: NDArray[Any], captions: Sequence[str]) -> Figure:
+    """Images in dispute, each with who said what and what was made of it."""
+    columns = 4
+    n_rows = -(-len(images) // columns)
+    figure = Figure(figsize=(11, 3.9 * n_rows), layout="constrained")
+    axes = figure.subplots(n_rows, columns, squeeze=False)
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for ax, image, caption in zip(axes.flat, images, captions, strict=False):
+        ax.imshow(image, cmap="gray_r")
+        ax.set_title(caption, fontsize=9, family="monospace", loc="left")
+    return figure
+
+
+def _points(ax: Axes, X: NDArray[np.float64], classes: NDArray[np.int64], title: str) -> None:
+    for value, colour, marker in ((0, BLUE, "o"), (1, ORANGE, "s")):
+        ax.scatter(*X[classes == value].T, s=5, c=colour, marker=marker, linewidths=0, label=f"class {value}")
+    ax.legend(loc="upper right", frameon=False, markerscale=2.5)
+    _moon_axes(ax, title)
+
+
+def _moon_axes(ax: Axes, title: str) -> None:
+    ax.set_title(title, loc="left")
+    ax.set_aspect("equal")
+    ax.set_xlim(-2.4, 2.4)
+    ax.set_ylim(-2.1, 2.1)
+    _bare(ax)
+
+
+def _bare(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
