@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +15,7 @@ from crowdfuse.annotations import Annotations, ranges
 from crowdfuse.inputs import Inputs
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """B items and the L labels they have. `item` says which of the B items a label belongs to."""
 
     x: Tensor  # (B, ...)
@@ -27,11 +26,12 @@ class Batch:
     annotator: Tensor  # (L,)
     label: Tensor  # (L,)
 
-    def __len__(self) -> int:
+    @property
+    def n_items(self) -> int:
         return len(self.row)
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        return Batch(*(tensor.to(device) for tensor in self))
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,18 @@ class TrainingData:
 
     def fingerprint(self) -> dict[str, str]:
         """A hash of the inputs and one of everything said about them, to know the data again."""
-        inputs = hashlib.blake2b(digest_size=16)
-        self.inputs.hash_into(inputs)
-        labels = hashlib.blake2b(digest_size=16)
-        ann = self.annotations
-        for array in (ann.indptr, ann.annotator, ann.label, self.gold, self.weight):
-            labels.update(np.ascontiguousarray(array).data)
-        for names in (ann.annotators, ann.classes):
-            labels.update(repr(names.tolist()).encode())
-        return {"inputs": inputs.hexdigest(), "labels": labels.hexdigest()}
+        return fingerprint(self.inputs, self.annotations, self.gold, self.weight)
+
+
+def fingerprint(inputs: Inputs, *said: Annotations | NDArray[Any]) -> dict[str, str]:
+    """Hashes of inputs, and of labels, gold and weights."""
+    of_inputs = hashlib.blake2b(digest_size=16)
+    inputs.hash_into(of_inputs)
+    of_labels = hashlib.blake2b(digest_size=16)
+    for part in said:
+        if isinstance(part, Annotations):
+            of_labels.update(repr([part.annotators.tolist(), part.classes.tolist()]).encode())
+        arrays = (part.indptr, part.annotator, part.label) if isinstance(part, Annotations) else (part,)
+        for array in arrays:
+            of_labels.update(np.ascontiguousarray(array).data)
+    return {"inputs": of_inputs.hexdigest(), "labels": of_labels.hexdigest()}

@@ -346,13 +346,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         settings = {name: _describe(value) for name, value in self.get_params().items() if name not in hidden}
         fingerprint = data.fingerprint()
         if held_out is not None:
-            same_shape = TrainingData(
-                held_out.inputs,
-                held_out.truth if isinstance(held_out.truth, Annotations) else data.annotations,
-                held_out.truth if not isinstance(held_out.truth, Annotations) else data.gold,
-                data.weight,
-            )
-            fingerprint |= {f"validation {name}": value for name, value in same_shape.fingerprint().items()}
+            fingerprint |= {f"validation {name}": value for name, value in held_out.fingerprint().items()}
         identity = {"settings": {"method": self.method_name, **settings}, "data": fingerprint}
         return Checkpointing(Path(self.checkpoint), identity)
 

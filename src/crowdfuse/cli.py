@@ -6,34 +6,40 @@ import json
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from crowdfuse.registry import ESTIMATORS
+
+if TYPE_CHECKING:
+    from crowdfuse.datasets.two_moons import Split
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 app = typer.Typer(
     help="Train a classifier from annotators who disagree, and see whom to believe, on which item, and why.",
+    epilog="Example: crowdfuse demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-reproduce = typer.Typer(help="The paper's experiments, its numbers beside ours.", no_args_is_help=True)
+reproduce = typer.Typer(
+    help="The paper's experiments, its numbers beside ours.",
+    epilog="Example: crowdfuse reproduce twomoon --seeds 0,1,2,3,4 --json out.json",
+    no_args_is_help=True,
+)
 app.add_typer(reproduce, name="reproduce")
-
-out = Console(highlight=False, soft_wrap=True)
 
 Threads = Annotated[int, typer.Option(help="CPU threads. More than one pays only on an idle machine.", min=1)]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Seed = Annotated[int, typer.Option(help="The one seed of everything random.", min=0)]
 
 
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
@@ -43,9 +49,9 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (ValueError, OSError, KeyError) as error:
-            message = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-            Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/red] {escape(message)}")
+        except (ValueError, OSError) as error:
+            # echo, not rich: names of people's files and classes may hold what rich takes for markup
+            typer.echo(f"{typer.style('error:', fg='red')} {error}", err=True)
             raise typer.Exit(2) from error
 
     return run
@@ -61,13 +67,15 @@ def _version(value: bool) -> None:
     if value:
         from crowdfuse import __version__
 
-        out.print(f"crowdfuse {__version__}")
+        typer.echo(f"crowdfuse {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Train a classifier from annotators who disagree, and see whom to believe, on which item, and why."""
 
@@ -76,7 +84,7 @@ def main(
 @friendly
 def demo(
     folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-report"),
-    seed: Annotated[int, typer.Option(help="The one seed of everything random.")] = 0,
+    seed: Seed = 0,
     epochs: Annotated[int, typer.Option(help="Passes over the data, for each method.", min=1)] = 40,
     threads: Threads = 1,
     json_file: Json = None,
@@ -85,24 +93,25 @@ def demo(
 ) -> None:
     """Everything on built-in data: scikit-learn's digits, five made-up annotators, a third of the labels missing."""
     from crowdfuse.experiments.demo import run_demo
-    from crowdfuse.files import refuse_existing, write_json
+    from crowdfuse.files import write_json
     from crowdfuse.report.markdown import write_demo_report
 
     _threads(threads)
-    refuse_existing(folder, force=force)
+    _refuse_outputs(folder, "report.md", json_file, force)
     result = run_demo(seed=seed, epochs=epochs, verbose=0 if quiet else 1)
+    console = Console(highlight=False)
     table = Table("method", "held-out accuracy", title=f"Digits, {result.n_test} held-out items")
     for method, accuracy in result.accuracy.items():
         table.add_row(method, f"{100 * accuracy:.1f} %")
-    out.print(table)
+    console.print(table)
     table = Table("annotator", "labels", "estimated reliability", "true", title="Whom to believe")
     for row in result.annotators:
         table.add_row(row["annotator"], str(row["labels"]), f"{row['estimated']:.3f}", f"{row['true']:.3f}")
-    out.print(table)
+    console.print(table)
     write_demo_report(result, folder, force=force)
     if json_file is not None:
         write_json(json_file, result.figures())
-    out.print(f"report: {folder / 'report.md'}")
+    typer.echo(f"report: {folder / 'report.md'}")
 
 
 @app.command(
@@ -111,6 +120,7 @@ def demo(
 )
 @friendly
 def fit(
+    context: typer.Context,
     labels: Annotated[Path | None, typer.Argument(help="CSV, TSV or Parquet: item, annotator, label.")] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")
@@ -124,7 +134,7 @@ def fit(
     epochs: Annotated[int | None, typer.Option(help="Passes over the data.", min=1)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Items a step.", min=1)] = None,
     backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet or identity.")] = None,
-    seed: Annotated[int, typer.Option(help="The one seed of everything random.")] = 0,
+    seed: Seed = 0,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
     settings: Annotated[
         list[str] | None,
@@ -148,59 +158,70 @@ def fit(
 ) -> None:
     """Train on your own labels and inputs; writes a run folder with model, fused labels and annotators."""
     from crowdfuse import runs
-    from crowdfuse.files import write_json
 
     verbose = 0 if quiet else 1
     if resume is not None:
-        if labels is not None or inputs is not None or folder is not None:
-            raise ValueError("--resume takes everything from the run folder; leave labels, --inputs and --out out")
-        _threads(threads)
-        folder, summary = resume, runs.resume(resume, verbose=verbose)
-    else:
-        absent = [name for name, value in (("LABELS", labels), ("--inputs", inputs), ("--out", folder)) if value is None]
-        if absent:
-            raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
-        assert labels is not None and inputs is not None and folder is not None
-        for name, value, known in (
-            ("on-missing", on_missing, ("error", "drop")),
-            ("on-conflict", on_conflict, ("error", "first", "last", "drop")),
-        ):
-            if value not in known:
-                raise ValueError(f"--{name} must be one of {', '.join(known)}, got {value!r}")
-        chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone, "device": device}
-        job = runs.Job(
-            labels=str(labels),
-            inputs=str(inputs),
-            method=method,
-            settings={name: value for name, value in chosen.items() if value is not None}
-            | {"random_state": seed}
-            | _parse_settings(settings or []),
-            validation=None if validation is None else str(validation),
-            test=None if test is None else str(test),
-            gold=None if gold is None else str(gold),
-            columns={"item": item, "annotator": annotator, "label": label},
-            classes=None if classes is None else [part.strip() for part in classes.split(",")],
-            on_conflict=on_conflict,
-            on_missing=on_missing,
-            image_size=image_size,
-        )
-        _threads(threads)
-        summary = runs.start(job, folder, force=force, verbose=verbose)
+        _refuse_beside_resume(context)
+        _refuse_json(json_file, force)
+        if runs.is_finished(resume):
+            typer.echo(f"{resume} is finished already; there is nothing to go on with")
+        _report(runs.resume(resume, verbose=verbose), resume, json_file)
+        return
+    absent = [name for name, value in (("LABELS", labels), ("--inputs", inputs), ("--out", folder)) if value is None]
+    if labels is None or inputs is None or folder is None:
+        raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
+    _refuse_json(json_file, force)
+    chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone, "device": device, "random_state": seed}
+    job = runs.Job(
+        labels=str(labels),
+        inputs=str(inputs),
+        method=method,
+        settings={name: value for name, value in chosen.items() if value is not None} | _parse_settings(settings or []),
+        validation=None if validation is None else str(validation),
+        test=None if test is None else str(test),
+        gold=None if gold is None else str(gold),
+        columns={"item": item, "annotator": annotator, "label": label},
+        classes=None if classes is None else _parse_classes(classes),
+        on_conflict=_one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
+        on_missing=_one_of("--on-missing", on_missing, ("error", "drop")),
+        image_size=image_size,
+        threads=threads,
+    )
+    _report(runs.start(job, folder, force=force, verbose=verbose), folder, json_file)
+
+
+def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
+    """Say how a run went; one that Ctrl-C ended leaves with the exit code of that."""
+    from crowdfuse.files import write_json
+
     for note in summary["notes"]:
-        out.print(f"note: {escape(note)}")
-    out.print(
+        typer.echo(f"note: {note}")
+    typer.echo(
         f"{summary['method']}: {summary['labelled items']:,} items, {summary['annotators']:,} annotators, "
         f"{summary['labels']:,} labels; gold was used for {summary['gold was used for']}"
     )
     if "test accuracy" in summary:
-        out.print(f"test accuracy: {100 * summary['test accuracy']:.2f} % of {summary['test items']:,} items")
+        typer.echo(f"test accuracy: {100 * summary['test accuracy']:.2f} % of {summary['test items']:,} items")
     if json_file is not None:
         write_json(json_file, summary)
     if summary["interrupted"]:
-        out.print(f"interrupted after {summary['epochs']} epochs; go on with: crowdfuse fit --resume {folder}")
-    out.print(f"run: {folder}")
+        typer.echo(f"interrupted after {summary['epochs']} epochs; go on with: crowdfuse fit --resume {run}")
+    typer.echo(f"run: {run}")
     if summary["interrupted"]:
         raise typer.Exit(130)
+
+
+def _refuse_beside_resume(context: typer.Context) -> None:
+    """A resumed run goes on as it was started; an option that would change nothing is not taken in silence."""
+    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    allowed = ("resume", "json_file", "force", "quiet")
+    given = [
+        options[name]
+        for name in context.params
+        if name not in allowed and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    ]
+    if given:
+        raise ValueError(f"--resume takes everything from the run folder; leave out {', '.join(given)}")
 
 
 @app.command(epilog="Example: crowdfuse predict run/ images/ --out predictions.csv --proba")
@@ -211,7 +232,9 @@ def predict(
     file: Annotated[Path, typer.Option("--out", help="The CSV to write.")] = Path("predictions.csv"),
     proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,
     item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
-    image_size: Annotated[int | None, typer.Option(help="As in fit; by itself what the model was trained on.")] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="As in fit; by itself what the model was trained on.", min=8)
+    ] = None,
     threads: Threads = 1,
     force: Force = False,
 ) -> None:
@@ -220,7 +243,7 @@ def predict(
 
     _threads(threads)
     count = predict_file(run, inputs, file, proba=proba, item=item, image_size=image_size, force=force)
-    out.print(f"{count:,} predictions: {file}")
+    typer.echo(f"{count:,} predictions: {file}")
 
 
 @reproduce.command(epilog="Example: crowdfuse reproduce twomoon --seeds 0,1,2,3,4 --json out.json")
@@ -239,16 +262,40 @@ def twomoon(
     from crowdfuse.experiments.twomoon import reproduce_twomoon
     from crowdfuse.files import write_json
 
-    if split not in ("text", "code"):
-        raise ValueError(f"--split must be text or code, got {split!r}")
+    chosen = cast("Split", _one_of("--split", split, ("text", "code")))
     _threads(threads)
+    _refuse_outputs(folder, "twomoon.json", json_file, force)
     result = reproduce_twomoon(
-        _integers(seeds, "--seeds"), folder, split=split, epochs=epochs, force=force, verbose=0 if quiet else 1
+        _integers(seeds, "--seeds"), folder, split=chosen, epochs=epochs, force=force, verbose=0 if quiet else 1
     )
-    out.print(result["markdown"], markup=False)
+    typer.echo(result["markdown"])
     if json_file is not None:
         write_json(json_file, result["figures"])
-    out.print(f"figures: {folder}")
+    typer.echo(f"figures: {folder}")
+
+
+def _refuse_outputs(folder: Path, marker: str, json_file: Path | None, force: bool) -> None:
+    """What could not be written in the end is refused before any work."""
+    from crowdfuse.files import refuse_existing, refuse_foreign
+
+    refuse_existing(folder, force=force)
+    refuse_foreign(folder, marker)
+    _refuse_json(json_file, force)
+
+
+def _refuse_json(path: Path | None, force: bool) -> None:
+    from crowdfuse.files import refuse_existing
+
+    if path is not None:
+        if path.is_dir():
+            raise IsADirectoryError(f"--json {path} is a folder; name a file to write")
+        refuse_existing(path, force=force)
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    return value
 
 
 def _integers(text: str, name: str) -> list[int]:
@@ -259,6 +306,20 @@ def _integers(text: str, name: str) -> list[int]:
     if any(value < 0 for value in values):
         raise ValueError(f"{name} must not be negative, got {text!r}")
     return values
+
+
+def _parse_classes(text: str) -> list[Any]:
+    """Names separated by commas; all integers are integers, as they are in a table."""
+    import numpy as np
+
+    from crowdfuse.ids import from_text, refuse_repeats
+
+    names = [part.strip() for part in text.split(",")]
+    if not all(names):
+        raise ValueError(f"--classes must be names separated by commas, got {text!r}")
+    refuse_repeats(np.array(names, dtype=object), "--classes")
+    classes: list[Any] = from_text(np.array(names, dtype=object)).tolist()
+    return classes
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

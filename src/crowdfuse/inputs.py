@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from crowdfuse.ids import few
+CELLS = 1 << 22  # how many values are looked at in one go
+
+Place = Callable[[tuple[int, ...]], str]
 
 
 class Inputs:
@@ -30,55 +33,76 @@ class Inputs:
 
     def hash_into(self, digest: Any) -> None:
         """Feed shape, type and content to a hash, block by block."""
-        parts = [self.values] if not self.is_sparse else [self.values.data, self.values.indices, self.values.indptr]
+        digest.update(f"{self.values.shape}".encode())
+        parts = [self.values.data, self.values.indices, self.values.indptr] if self.is_sparse else [self.values]
         for part in parts:
             digest.update(f"{part.shape}{part.dtype.str}".encode())
-            for start in range(0, len(part), 4096 if part.ndim > 1 else 1 << 22):
-                digest.update(np.ascontiguousarray(part[start : start + (4096 if part.ndim > 1 else 1 << 22)]).data)
+            for _, block in _blocks(part):
+                digest.update(np.ascontiguousarray(block).data)
 
 
-def check_inputs(X: Any, name: str = "X") -> Inputs:
-    """Inputs from anything array-like; NaN and infinity are refused, naming the place."""
-    if sparse.issparse(X):
-        X = X.tocsr()
-        _refuse_unfinite(X.data, name, lambda at: (int(np.searchsorted(X.indptr, at[0], "right")) - 1,))
-    else:
-        X = np.asarray(X)
-        if X.dtype.kind == "O":
-            try:
-                X = X.astype(np.float64)
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"{name} must hold numbers: argument must be a string or a number ({error})") from error
-        if X.dtype.kind == "c":
-            raise ValueError(f"{name} holds complex numbers. Complex data not supported")
-        if X.dtype.kind not in "fiub":
-            raise ValueError(f"{name} must hold numbers, got dtype {X.dtype}")
-        if X.ndim < 2:
-            raise ValueError(
-                f"{name} must have one row an item, got shape {X.shape}. Reshape your data: "
-                "X.reshape(-1, 1) if it has a single feature, X.reshape(1, -1) if it is a single item"
-            )
-        if X.dtype.kind == "f":
-            _refuse_unfinite(X, name, lambda at: tuple(int(i) for i in at))
+def check_inputs(X: Any, name: str = "X", place: Place | None = None) -> Inputs:
+    """Inputs from anything array-like; NaN and infinity are refused, naming the place.
+
+    `name` is what messages call X, and `place` puts an index into words for them.
+
+    >>> check_inputs([[1, 2], [3, float("nan")]])
+    Traceback (most recent call last):
+    ValueError: X contains NaN at row 1, column 1; fill or drop such values first
+    """
+    X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    if X.dtype.kind == "O":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name} must hold numbers: argument must be a string or a number ({error})") from error
+    if X.dtype.kind == "c":
+        raise ValueError(f"{name} holds complex numbers. Complex data not supported")
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold numbers, got dtype {X.dtype}")
+    if X.ndim < 2:
+        raise ValueError(
+            f"{name} must have one row an item, got shape {X.shape}. Reshape your data: "
+            "X.reshape(-1, 1) if it has a single feature, X.reshape(1, -1) if it is a single item"
+        )
+    # scikit-learn's own checks look for the wording of the next two
     if X.shape[0] == 0:
         raise ValueError(f"{name} has 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
     if 0 in X.shape[1:]:
         raise ValueError(f"{name} has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
+    if X.dtype.kind == "f":
+        _refuse_unfinite(X, name, place or _in_words)
     return Inputs(X)
 
 
-def _refuse_unfinite(values: NDArray[Any], name: str, place: Any) -> None:
-    for start in range(0, len(values), 1 << 16):
-        block = values[start : start + (1 << 16)]
+def _refuse_unfinite(X: Any, name: str, place: Place) -> None:
+    values = X.data if sparse.issparse(X) else X
+    count, first = 0, None
+    for start, block in _blocks(values):
         with np.errstate(over="ignore"):
             finite = np.isfinite(block.astype(np.float32, copy=False))
-        if not finite.all():
-            at = np.argwhere(~finite)[0]
-            value = block[tuple(at)]
-            at[0] += start
-            rows = np.unique(np.argwhere(~finite)[:, 0]) + start
-            kind = "NaN" if np.isnan(value) else "infinity or a value too large for float32"
-            raise ValueError(
-                f"{name} contains {kind} at {place(at)} (rows {few(rows.tolist())} of this block); "
-                "fill or drop such values first"
-            )
+        if finite.all():
+            continue
+        count += int((~finite).sum())
+        if first is None:
+            row, *rest = (int(i) for i in np.unravel_index(np.argmin(finite), finite.shape))
+            first = (start + row, *rest)
+    if first is None:
+        return
+    kind = "NaN" if np.isnan(values[first]) else "infinity or a value too large for float32"
+    if sparse.issparse(X):
+        first = (int(np.searchsorted(X.indptr, first[0], "right")) - 1, int(X.indices[first[0]]))
+    more = "" if count == 1 else f", the first of {count:,} such values"
+    raise ValueError(f"{name} contains {kind} at {place(first)}{more}; fill or drop such values first")
+
+
+def _in_words(at: tuple[int, ...]) -> str:
+    row, *rest = at
+    return f"row {row}, column {rest[0]}" if len(rest) == 1 else f"row {row}, at {tuple(rest)}"
+
+
+def _blocks(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Runs of rows, with the number of the first: few where rows are large."""
+    n_rows = max(1, CELLS // max(1, int(np.prod(values.shape[1:]))))
+    for start in range(0, len(values), n_rows):
+        yield start, values[start : start + n_rows]

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from crowdfuse import __version__
 from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.files import new_folder, sha256, write_json
+from crowdfuse.files import new_folder, refuse_existing, refuse_foreign, sha256, strict, write_json
 from crowdfuse.nets import Backbone
 from crowdfuse.registry import estimator_class
 
@@ -31,10 +31,16 @@ class DamagedModelError(ValueError):
 
 def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
     """Write a fitted classifier; see `CrowdClassifier.save`."""
+    refuse_existing(path, force=overwrite)
+    refuse_foreign(path, SETTINGS_FILE)
     with new_folder(path, force=overwrite) as folder:
-        state = {name: tensor.contiguous() for name, tensor in classifier.method_.state_dict().items()}
+        # copies, since safetensors refuses layers of one's own backbone that share their weights
+        state = {
+            name: tensor.clone(memory_format=torch.contiguous_format)
+            for name, tensor in classifier.method_.state_dict().items()
+        }
         save_file(state, folder / WEIGHTS_FILE)
-        content = {
+        content: dict[str, Any] = {
             "format": FORMAT,
             "crowdfuse": __version__,
             "method": classifier.method_name,
@@ -51,6 +57,7 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             "uses_gold": classifier.uses_gold_,
             "weights_sha256": sha256(folder / WEIGHTS_FILE),
         }
+        content = strict(content)  # the digest must be of what is written
         write_json(folder / SETTINGS_FILE, {**content, "sha256": _digest(content)})
 
 
@@ -71,17 +78,7 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
         raise DamagedModelError(f"{weights} is missing")
     if sha256(weights) != content["weights_sha256"]:
         raise DamagedModelError(f"{weights} is damaged: its content is not what was saved")
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in content["settings"].items()}
-    if settings["backbone"] == OWN:
-        if backbone is None:
-            raise ValueError(f"{folder} was trained with its own backbone: load(path, backbone=...) needs it")
-        settings["backbone"] = backbone
-    elif backbone is not None:
-        raise ValueError(f"{folder} has the backbone {settings['backbone']!r}; leave backbone= out")
-    defaults = estimator_class(content["method"])().get_params()
-    classifier = estimator_class(content["method"])(
-        **{name: defaults[name] if value == OWN else value for name, value in settings.items()}
-    )
+    classifier = estimator_class(content["method"])(**_settings(content["settings"], backbone, folder))
     classifier.classes_ = _names(content["classes"])
     classifier.annotators_ = _names(content["annotators"])
     classifier.input_shape_ = tuple(content["input_shape"])
@@ -95,10 +92,26 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
         classifier.method_ = classifier._build(classifier._problem(0))
     try:
         classifier.method_.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError) as error:
+    except SafetensorError as error:
+        raise DamagedModelError(f"{weights} is damaged: {error}") from error
+    except RuntimeError as error:
+        if backbone is not None:
+            raise ValueError(f"the backbone given is not the one that {folder} was trained with: {error}") from error
         raise DamagedModelError(f"{weights} does not fit the model: {error}") from error
     classifier.method_.eval()
     return classifier
+
+
+def _settings(stored: dict[str, Any], backbone: Backbone | None, folder: Path) -> dict[str, Any]:
+    """The settings as the classifier takes them; what could not be stored was only for training, but the backbone."""
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
+    if settings["backbone"] == OWN:
+        if backbone is None:
+            raise ValueError(f"{folder} was trained with its own backbone: load(path, backbone=...) needs it")
+        settings["backbone"] = backbone
+    elif backbone is not None:
+        raise ValueError(f"{folder} has the backbone {settings['backbone']!r}; leave backbone= out")
+    return {name: value for name, value in settings.items() if value != OWN}
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
@@ -110,12 +123,12 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         stored = content.pop("sha256")
-    except (ValueError, KeyError, AttributeError) as error:
-        raise DamagedModelError(f"{path} is damaged: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedModelError(f"{path} is damaged: {error!r}") from error
     if content.get("format") != FORMAT:
         raise DamagedModelError(
-            f"{path} has format {content.get('format')!r}, this version reads {FORMAT}; it was written by "
-            f"crowdfuse {content.get('crowdfuse')}"
+            f"{path} is damaged, or from another version: its format is {content.get('format')!r}, this version "
+            f"(crowdfuse {__version__}) reads {FORMAT}, and it was written by crowdfuse {content.get('crowdfuse')}"
         )
     if _digest(content) != stored:
         raise DamagedModelError(f"{path} is damaged: its content is not what was saved")

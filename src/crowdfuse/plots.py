@@ -129,12 +129,14 @@ def disputed(images: NDArray[Any], captions: Sequence[str]) -> Figure:
     """Images in dispute, each with who said what and what was made of it."""
     columns = 4
     n_rows = -(-len(images) // columns)
-    figure = Figure(figsize=(11, 3.9 * n_rows), layout="constrained")
+    figure = Figure(figsize=(10, 3.4 * n_rows), layout="constrained")
     axes = figure.subplots(n_rows, columns, squeeze=False)
-    for ax in axes.flat:
+    for ax in axes.flat[len(images) :]:
         ax.set_axis_off()
     for ax, image, caption in zip(axes.flat, images, captions, strict=False):
         ax.imshow(image, cmap="gray_r")
+        ax.set_xticks([])
+        ax.set_yticks([])
         ax.set_title(caption, fontsize=9, family="monospace", loc="left")
     return figure
 

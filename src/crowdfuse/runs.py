@@ -1,4 +1,4 @@
-"""The main job on a user's own files: labels and inputs in, a run folder out; and going on with one.
+"""The main job on a user's own files: labels and inputs in, a run folder out; going on with one; predicting.
 
 A run folder holds `settings.json` (what was asked, and hashes of what was read), the checkpoint while it
 trains, and in the end `model/`, `fused.csv`, `annotators.csv`, `log.jsonl` and `summary.json`.
@@ -9,26 +9,45 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import types
+import typing
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from lightning_fabric import Fabric
 from numpy.typing import NDArray
 
 from crowdfuse import __version__
 from crowdfuse.annotations import Annotations
+from crowdfuse.batches import TrainingData
 from crowdfuse.checkpoints import FILE_NAME as CHECKPOINT_FILE
 from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.files import new_folder, refuse_existing, sha256, write_json, write_text
-from crowdfuse.ids import few, find, plural
-from crowdfuse.io.features import Loaded, read_features
+from crowdfuse.files import (
+    new_folder,
+    refuse_existing,
+    refuse_foreign,
+    remove_leftovers,
+    sha256,
+    strict,
+    write_json,
+    write_text,
+)
+from crowdfuse.ids import as_text, few, find, plural
+from crowdfuse.io.features import TABLE_ENDINGS, Loaded, read_features
 from crowdfuse.io.labels import read_gold
+from crowdfuse.io.tables import TableFile
 from crowdfuse.persistence import load
 from crowdfuse.registry import estimator_class
 
-SETTINGS_FILE = "settings.json"
+SETTINGS_FILE, SUMMARY_FILE, INTERRUPTED_FILE = "settings.json", "summary.json", "interrupted.json"
+# settings of a classifier that a run decides, and what to say instead
+RUN_DECIDES = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
 
 Gold = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classes by name
 
@@ -49,6 +68,12 @@ class Job:
     on_conflict: str = "error"
     on_missing: str = "error"
     image_size: int | None = None
+    threads: int = 1  # sums over several threads round differently, so a resumed run needs the same
+
+    def files(self) -> dict[str, Path]:
+        """The tables it reads, by what they are for."""
+        named = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
+        return {name: Path(path) for name, path in named.items() if path is not None}
 
 
 @dataclass(frozen=True)
@@ -57,170 +82,365 @@ class Material:
 
     loaded: Loaded
     items: NDArray[Any]
-    annotations: Annotations
+    labelled: Annotations  # all labels that have inputs
+    annotations: Annotations  # those to train on: without the items held out for validation and test
     gold: Gold | None
     validation: Gold | None
     test: Gold | None
     notes: list[str]
 
-    def hashes(self, job: Job) -> dict[str, str]:
-        files = {"labels": job.labels, "validation": job.validation, "test": job.test, "gold": job.gold}
-        named = {name: sha256(Path(path)) for name, path in files.items() if path is not None}
-        return {**named, "inputs": self.loaded.fingerprint()}
+    @property
+    def X(self) -> Any:
+        return self.loaded.inputs.values
+
+    def gold_by_row(self) -> NDArray[Any] | None:
+        """The gold to train on, None where an item has none."""
+        if self.gold is None:
+            return None
+        by_row = np.full(len(self.items), None, dtype=object)
+        by_row[self.gold[0]] = self.gold[1]
+        return by_row
 
 
-def read_material(job: Job) -> Material:
+# ---- reading ---------------------------------------------------------------------------------------
+
+
+def read_material(job: Job, loaded: Loaded | None = None) -> Material:
     """Read and join all files of a job; every complaint about them comes from here, before any work."""
-    read_as: dict[str, Any] = {"classes": job.classes, "on_conflict": job.on_conflict}
-    ann = Annotations.read(job.labels, **job.columns, **read_as)
-    loaded = read_features(Path(job.inputs), item=job.columns.get("item"), image_size=job.image_size)
+    read_as: dict[str, Any] = {"classes": job.classes, "on_conflict": job.on_conflict, **job.columns}
+    ann = Annotations.read(job.labels, **read_as)
+    loaded = loaded or read_inputs(job)
     notes = [loaded.note] if loaded.note else []
-    summary = ann.summary()
-    notes += [line.removeprefix("note: ") for line in str(summary).splitlines() if line.startswith("note: ")]
+    notes += [line.removeprefix("note: ") for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
 
     rows = loaded.find(ann.items)
-    labelled = np.diff(ann.indptr) > 0
-    lost = ann.items[(rows < 0) & labelled]
+    lost = ann.items[(rows < 0) & (np.diff(ann.indptr) > 0)]
     if len(lost):
-        _or_drop(job, f"{plural(len(lost), 'item')} in {job.labels} but not in {job.inputs}: {few(lost)}")
+        _or_drop(job, lost, Path(job.labels), loaded)
         notes.append(f"{len(lost):,} labelled items have no inputs and were left out")
+    _refuse_two_names(ann.items, rows, Path(job.labels))
     held = {
-        name: None if path is None else _find_gold(job, loaded, Path(path), ann.classes, notes)
-        for name, path in (("validation", job.validation), ("test", job.test), ("gold", job.gold))
+        name: _read_gold(job, path, loaded, ann.classes, notes)
+        for name, path in job.files().items()
+        if name != "labels"
     }
 
     known = np.flatnonzero(rows >= 0)
-    names, first, count = np.unique(rows[known], return_index=True, return_counts=True)
-    if (count > 1).any():
-        twice = ann.items[rows == names[count > 1][0]]
-        raise ValueError(f"{job.labels} calls one input by several names: {few(twice)}; use one of them throughout")
-    items = loaded.items
-    if ann.items.dtype.kind != items.dtype.kind:
-        items = items.astype(object)
-    items = items.copy()
-    items[rows[known]] = ann.items[known]  # people know a row by the name that their labels use
-    accounted = np.zeros(len(items), bool)
-    accounted[rows[known][labelled[known]]] = True
-    for found in held.values():
-        if found is not None:
-            accounted[found[0]] = True
-    bare = items[~accounted]
-    if len(bare):
-        _or_drop(job, f"{plural(len(bare), 'item')} in {job.inputs} but not in {job.labels}: {few(bare)}")
-        notes.append(f"{len(bare):,} items have inputs but no labels: predicted, not trained on")
-
+    items, said = loaded.items.copy(), ann.items
+    if said.dtype.kind != items.dtype.kind:
+        items, said = as_text(items), as_text(said)
+    items[rows[known]] = said[known]  # people know a row by the name that their labels use
     position = np.full(len(items), -1)
     position[rows[known]] = known
-    for name in ("validation", "test"):
-        found = held[name]
-        if found is not None and (position[found[0]] >= 0).any():
-            notes.append(f"{int((position[found[0]] >= 0).sum()):,} items with {name} gold are kept out of training")
-            position[found[0]] = -1
-    aligned = ann.rows(position, items)
-    if not aligned.n_labels:
+
+    bare = position < 0
+    for gold_rows, _ in held.values():
+        bare[gold_rows] = False
+    if bare.any():
+        if job.on_missing != "drop":
+            few_items = f"{plural(int(bare.sum()), 'item')} in {job.inputs} but not in {job.labels}: {few(items[bare])}"
+            raise ValueError(f"{few_items}. Predict them without training on them by --on-missing drop")
+        notes.append(f"{int(bare.sum()):,} items have inputs but no labels: not trained on")
+
+    labelled = ann.rows(position, items)
+    position[_held_out(held, labelled, notes)] = -1
+    annotations = ann.rows(position, items)
+    if not annotations.n_labels:
         raise ValueError(f"no labels of {job.labels} are left to train on")
-    return Material(loaded, items, aligned, held["gold"], held["validation"], held["test"], notes)
+    return Material(
+        loaded,
+        items,
+        labelled,
+        annotations,
+        _without_held_out(held, notes),
+        held.get("validation"),
+        held.get("test"),
+        notes,
+    )
+
+
+def read_inputs(job: Job) -> Loaded:
+    """The inputs of a job, ids and all."""
+    path = Path(job.inputs)
+    return read_features(path, item=_column(job, "item", path), image_size=job.image_size)
+
+
+def _column(job: Job, role: str, path: Path) -> str | None:
+    """The column name that was given is that of the labels; another table may have it, or one of the usual ones."""
+    name = job.columns.get(role)
+    if name is None or path.suffix.lower() not in TABLE_ENDINGS or name not in TableFile(path).columns:
+        return None
+    return name
+
+
+def _read_gold(job: Job, path: Path, loaded: Loaded, classes: NDArray[Any], notes: list[str]) -> Gold:
+    """Rows and true classes of the items in a gold file, by the names that the labels use."""
+    ids, truth = read_gold(path, item=_column(job, "item", path), label=_column(job, "label", path))
+    rows = loaded.find(ids)
+    lost = ids[rows < 0]
+    if len(lost):
+        _or_drop(job, lost, path, loaded)
+        notes.append(f"{len(lost):,} items of {path} have no inputs and were left out")
+    if not (rows >= 0).any():
+        raise ValueError(f"no item of {path} has inputs in {job.inputs}")
+    _refuse_two_names(ids, rows, path)
+    code = find(truth, classes)
+    if (code < 0).any():
+        raise ValueError(
+            f"{path}: item {few(ids[code < 0][:1])} has gold {few(truth[code < 0][:1])}, which is not one of the "
+            f"classes ({few(classes)}); name all classes with --classes"
+        )
+    return rows[rows >= 0], classes[code[rows >= 0]]
+
+
+def _or_drop(job: Job, lost: NDArray[Any], path: Path, loaded: Loaded) -> None:
+    if job.on_missing != "drop":
+        raise ValueError(
+            f"{plural(len(lost), 'item')} in {path} but not in {job.inputs}: {few(lost)} (the ids there are "
+            f"{few(loaded.items, 3)}). Proceed without them by --on-missing drop"
+        )
+
+
+def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) -> None:
+    """An image has a name with and one without its ending; a file must stay with one of them."""
+    values, count = np.unique(rows[rows >= 0], return_counts=True)
+    if (count > 1).any():
+        twice = ids[rows == values[count > 1][0]]
+        raise ValueError(f"{path} calls one input by several names: {few(twice)}; use one of them throughout")
+
+
+def _held_out(held: dict[str, Gold], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:
+    """The rows that must not be trained on: those that choose the epoch, and those that judge the result."""
+    parts = {name: held[name][0] for name in ("validation", "test") if name in held}
+    for name, rows in parts.items():
+        count = int((np.diff(labelled.indptr)[rows] > 0).sum())
+        if count:
+            notes.append(f"{count:,} labelled items with {name} gold are kept out of training")
+    if len(parts) == 2:
+        both = np.intersect1d(*parts.values())
+        if len(both):
+            notes.append(
+                f"{len(both):,} items have validation and test gold: the test is not independent of the choice"
+            )
+    return np.concatenate([np.zeros(0, np.int64), *parts.values()])
+
+
+def _without_held_out(held: dict[str, Gold], notes: list[str]) -> Gold | None:
+    """Gold to train on; what validation and test hold is not."""
+    if "gold" not in held:
+        return None
+    rows, truth = held["gold"]
+    other = [held[name][0] for name in ("validation", "test") if name in held]
+    keep = ~np.isin(rows, np.concatenate([np.zeros(0, np.int64), *other]))
+    if not keep.all():
+        notes.append(f"{int((~keep).sum()):,} items of the gold to train on are held out by validation or test")
+    return rows[keep], truth[keep]
+
+
+# ---- running ---------------------------------------------------------------------------------------
 
 
 def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
     """Run a job into a new folder and return its summary."""
     refuse_existing(out, force=force)
     if out.exists():
-        _refuse_foreign(out)
+        _refuse_replacing(out, job)
+    classifier = make_classifier(job, out, verbose)
     material = read_material(job)
+    rehearse(classifier, material)
+    hashes = {**_file_hashes(job), "inputs": material.loaded.fingerprint()}
     with new_folder(out, force=force) as folder:
-        write_json(
-            folder / SETTINGS_FILE,
-            {"crowdfuse": __version__, "job": asdict(job), "hashes": material.hashes(job)},
-        )
-    return _train(job, material, out, verbose)
+        write_json(folder / SETTINGS_FILE, {"crowdfuse": __version__, "job": asdict(job), "hashes": hashes})
+    return _train(classifier, job, material, out)
 
 
 def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
-    """Go on with a run that was stopped, with the settings it was started with and the same files."""
-    path = out / SETTINGS_FILE
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is not there: {out} is no run folder, so there is nothing to resume")
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        job = Job(**stored["job"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    summary = out / "summary.json"
-    if summary.exists():
-        done: dict[str, Any] = json.loads(summary.read_text(encoding="utf-8"))
-        return done
-    material = read_material(job)
-    found = material.hashes(job)
-    changed = [name for name, value in stored["hashes"].items() if found.get(name) != value]
-    if changed:
-        raise ValueError(
-            f"cannot resume {out}: {' and '.join(changed)} changed since it was started "
-            f"(another hash than in {path}). Bring the old files back, or start a new run"
-        )
-    return _train(job, material, out, verbose)
+    """Go on with a run that was stopped, with the settings it was started with and the same files.
+
+    Of a run that is finished, the summary.
+    """
+    job, hashes = _read_job(out)
+    remove_leftovers(out)
+    if is_finished(out):
+        (out / CHECKPOINT_FILE).unlink(missing_ok=True)
+        return _read_json(out / SUMMARY_FILE)
+    for path in [*job.files().values(), Path(job.inputs)]:
+        if not path.exists():
+            raise FileNotFoundError(
+                f"cannot resume {out}: {path} is not there. Bring it back; paths are as they were given, "
+                "so resume from the same folder"
+            )
+    _refuse_changed(out, hashes, _file_hashes(job))
+    loaded = read_inputs(job)
+    _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
+    return _train(make_classifier(job, out, verbose), job, read_material(job, loaded), out)
 
 
-def _train(job: Job, material: Material, out: Path, verbose: int) -> dict[str, Any]:
+def is_finished(out: Path) -> bool:
+    """Whether a run has come to its end: the summary is written last."""
+    return (out / SUMMARY_FILE).exists()
+
+
+def make_classifier(job: Job, out: Path, verbose: int) -> CrowdClassifier:
+    """The classifier that a job asks for, its settings checked by name and type."""
     kind = estimator_class(job.method)
-    unknown = sorted(set(job.settings) - set(kind().get_params()))
-    if unknown:
-        raise ValueError(f"{job.method} has no setting {few(unknown)}; it has {', '.join(sorted(kind().get_params()))}")
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in job.settings.items()}
-    classifier = kind(**settings, checkpoint=out, verbose=verbose)
-    X = material.loaded.inputs.values
-    fit: dict[str, Any] = {}
+    names = set(kind().get_params())
+    for name, value in job.settings.items():
+        if name in RUN_DECIDES:
+            raise ValueError(f"--set {name} is not for a run; use {RUN_DECIDES[name]}")
+        if name not in names:
+            known = ", ".join(sorted(names - set(RUN_DECIDES)))
+            raise ValueError(f"--set {name}: {job.method} has no such setting; it has {known}")
+        hint = typing.get_type_hints(kind)[name]
+        if not _fits(value, hint):
+            raise ValueError(f"--set {name}: {_in_words(hint)} was expected, got {value!r}")
+    seed = job.settings.get("random_state", 0)
+    if type(seed) is not int or seed < 0:
+        raise ValueError(f"random_state must be a whole number of at least 0, so that a run can go on, got {seed!r}")
+    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in job.settings.items()}
+    return kind(**settings, checkpoint=out, verbose=verbose)
+
+
+def rehearse(classifier: CrowdClassifier, material: Material) -> None:
+    """Do all that `fit` does before its first step, so that what it would refuse is refused before anything is written."""
+    ann = material.annotations
+    if ann.n_classes < 2:
+        raise ValueError(
+            f"at least two classes are needed, and all labels say {few(ann.classes)}; name all with --classes"
+        )
+    try:
+        truth = classifier._gold(ann, material.gold_by_row(), ann, len(ann))
+    except ValueError as error:
+        raise ValueError(f"{error} (on the command line: --gold, --validation)") from error
+    recipe = classifier._recipe()
+    classifier.classes_, classifier.annotators_ = ann.classes, ann.annotators
+    classifier.input_shape_ = material.loaded.inputs.shape
+    try:
+        with torch.random.fork_rng(devices=[]):
+            method = classifier._build(classifier._problem(recipe.seed))
+        recipe.make_optimizer(method.parameters())
+        Fabric(accelerator=recipe.device, devices=recipe.devices, precision=recipe.precision)
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"{classifier.method_name} cannot be trained with these settings: {error}") from error
+    data = TrainingData(material.loaded.inputs, ann, truth, np.ones(len(ann), np.float32))
+    if not method.trains_on(data).any():
+        raise ValueError(f"there is nothing to train on: no item has what {classifier.method_name} learns from")
+
+
+def _train(classifier: CrowdClassifier, job: Job, material: Material, out: Path) -> dict[str, Any]:
+    torch.set_num_threads(job.threads)
+    fit: dict[str, Any] = {"gold": material.gold_by_row()}
     if material.validation is not None:
-        fit["validation"] = (X[material.validation[0]], material.validation[1])
-    if material.gold is not None:
-        fit["gold"] = np.full(len(material.items), None, dtype=object)
-        fit["gold"][material.gold[0]] = material.gold[1]
-    classifier.fit(X, material.annotations, **fit)
+        rows, truth = material.validation
+        fit["validation"] = (material.X[rows], truth)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="interrupted after")  # the summary says so
+        classifier.fit(material.X, material.annotations, **fit)
     summary = write_results(classifier, material, out)
     if not classifier.interrupted_:
         (out / CHECKPOINT_FILE).unlink(missing_ok=True)
     return summary
 
 
+def _file_hashes(job: Job) -> dict[str, str]:
+    return {name: sha256(path) for name, path in job.files().items()}
+
+
+def _refuse_changed(out: Path, stored: dict[str, str], found: dict[str, str]) -> None:
+    changed = [name for name, value in found.items() if stored.get(name) != value]
+    if changed:
+        raise ValueError(
+            f"cannot resume {out}: {' and '.join(changed)} changed since it was started (another hash than in "
+            f"{out / SETTINGS_FILE}). Bring the old files back, or start a new run"
+        )
+
+
+def _refuse_replacing(out: Path, job: Job) -> None:
+    """--force replaces a run folder, never a folder of something else, nor one that the job reads from."""
+    refuse_foreign(out, SETTINGS_FILE)
+    if (out / SETTINGS_FILE).exists():
+        try:
+            _read_job(out)
+        except ValueError as error:
+            raise FileExistsError(f"{out} is not a run folder, and --force will not replace it: {error}") from error
+    for path in [*job.files().values(), Path(job.inputs)]:
+        if path.resolve().is_relative_to(out.resolve()):
+            raise ValueError(f"{path} is inside {out}, which --force would replace; choose another name for --out")
+
+
+def _read_job(out: Path) -> tuple[Job, dict[str, str]]:
+    path = out / SETTINGS_FILE
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: {out} is no run folder, so there is nothing to resume")
+    stored = _read_json(path)
+    try:
+        return Job(**stored["job"]), dict(stored["hashes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: a JSON object was expected")
+    return content
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value that came as JSON has the type of a setting."""
+    kind, parts = typing.get_origin(hint), typing.get_args(hint)
+    if kind is typing.Literal:
+        return value in parts
+    if kind in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is tuple:
+        return isinstance(value, list) and all(_fits(part, parts[0]) for part in value)
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return hint is Any or type(value) is hint
+
+
+def _in_words(hint: Any) -> str:
+    kind, parts = typing.get_origin(hint), typing.get_args(hint)
+    if kind is typing.Literal:
+        return " or ".join(map(repr, parts))
+    if kind in (typing.Union, types.UnionType):
+        return " or ".join(words for words in map(_in_words, parts) if words)
+    if kind is tuple:
+        return "a list of whole numbers such as [64,32]"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a name", type(None): "null"}
+    return names.get(hint, "")  # modules and functions cannot be typed on a command line
+
+
+# ---- writing ---------------------------------------------------------------------------------------
+
+
 def write_results(classifier: CrowdClassifier, material: Material, out: Path) -> dict[str, Any]:
     """Write what was learned into the run folder; `summary.json` comes last and says that all is there."""
-    ann = material.annotations
-    X = material.loaded.inputs.values
-    classifier.save(out / "model", overwrite=True)
+    X, ann = material.X, material.labelled
     fused = classifier.fused_labels(X, ann)
-    known = np.flatnonzero(~np.isnan(fused).any(1))
-    names = classifier.classes_[np.nan_to_num(fused).argmax(1)]
+    known = ~np.isnan(fused).any(1)
+    best = np.where(known, np.nan_to_num(fused).argmax(1), -1)
+    counts = np.diff(ann.indptr)
     write_table(
         out / "fused.csv",
         ("item", "label", "confidence", "labels"),
         (
-            (material.items[row], names[row], f"{fused[row].max():.6f}", int(ann.indptr[row + 1] - ann.indptr[row]))
-            for row in known
+            (material.items[row], classifier.classes_[best[row]], f"{fused[row, best[row]]:.6f}", counts[row])
+            for row in np.flatnonzero(known)
         ),
     )
-    reliability = classifier.annotator_reliability(X, ann)
-    weights = np.asarray(classifier.annotator_weights(X, ann, sparse=True).sum(0)).ravel()
-    counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
-    agrees = np.bincount(
-        ann.annotator, weights=ann.classes[ann.label] == names[ann.item], minlength=ann.n_annotators
-    )
-    order = np.argsort(-np.nan_to_num(reliability, nan=-1), kind="stable")
-    write_table(
-        out / "annotators.csv",
-        ("annotator", "labels", "reliability", "agreement_with_fused", "mean_weight"),
-        (
-            (ann.annotators[r], counts[r], *(f"{v / counts[r]:.4f}" for v in (reliability[r] * counts[r], agrees[r], weights[r])))
-            for r in order
-            if counts[r]
-        ),
-    )
-    write_text(out / "log.jsonl", "".join(json.dumps(record) + "\n" for record in classifier.history_))
+    _write_annotators(classifier, material, best, out / "annotators.csv")
+    write_text(out / "log.jsonl", "".join(json.dumps(strict(record)) + "\n" for record in classifier.history_))
     summary: dict[str, Any] = {
         "method": classifier.method_name,
         "items": len(material.items),
-        "labelled items": len(known),
+        "labelled items": int((np.diff(material.annotations.indptr) > 0).sum()),
         "annotators": ann.n_annotators,
-        "labels": ann.n_labels,
+        "labels": material.annotations.n_labels,
         "classes": ann.classes.tolist(),
         "epochs": len(classifier.history_),
         "best epoch": classifier.best_epoch_,
@@ -233,11 +453,46 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
         rows, truth = material.test
         summary["test items"] = len(rows)
         summary["test accuracy"] = float((classifier.predict(X[rows]) == truth).mean())
+    if material.loaded.columns is not None:  # so that another table's columns are taken by name
+        classifier.feature_names_in_ = np.array(material.loaded.columns, dtype=object)
+    classifier.save(out / "model", overwrite=True)
     # an interrupted run keeps its summary under another name, so that resume goes on
-    write_json(out / ("summary.json" if not classifier.interrupted_ else "interrupted.json"), summary)
+    write_json(out / (INTERRUPTED_FILE if classifier.interrupted_ else SUMMARY_FILE), summary)
     if not classifier.interrupted_:
-        (out / "interrupted.json").unlink(missing_ok=True)
+        (out / INTERRUPTED_FILE).unlink(missing_ok=True)
     return summary
+
+
+def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDArray[np.int64], path: Path) -> None:
+    """One line an annotator, the most reliable first; `best` is the fused class of each row, -1 for none."""
+    ann = material.labelled
+    fused = best[ann.item]
+    judged = fused >= 0  # labels on items that have a fused label to compare with
+
+    def mean(values: NDArray[Any]) -> NDArray[np.float64]:
+        total = np.bincount(ann.annotator[judged], weights=values[judged], minlength=ann.n_annotators)
+        with np.errstate(invalid="ignore"):
+            average: NDArray[np.float64] = total / np.bincount(ann.annotator[judged], minlength=ann.n_annotators)
+        return average
+
+    figures = np.column_stack(
+        [
+            classifier.annotator_reliability(material.X, ann),
+            mean(ann.label == fused),
+            mean(classifier.annotator_weights(material.X, ann, sparse=True).data),
+        ]
+    )
+    counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
+    order = np.argsort(-np.nan_to_num(figures[:, 0], nan=-1), kind="stable")
+    write_table(
+        path,
+        ("annotator", "labels", "reliability", "agreement_with_fused", "mean_weight"),
+        (
+            (ann.annotators[r], counts[r], *("" if np.isnan(value) else f"{value:.4f}" for value in figures[r]))
+            for r in order
+            if counts[r]
+        ),
+    )
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -249,39 +504,7 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
     write_text(path, text.getvalue())
 
 
-def _or_drop(job: Job, complaint: str) -> None:
-    if job.on_missing != "drop":
-        raise ValueError(f"{complaint}. Proceed without them with --on-missing drop")
-
-
-def _find_gold(
-    job: Job, loaded: Loaded, path: Path, classes: NDArray[Any], notes: list[str]
-) -> Gold:
-    """Rows and true classes of the items in a gold file, by the names that the labels use."""
-    ids, truth = read_gold(path, item=job.columns.get("item"), label=job.columns.get("label"))
-    rows = loaded.find(ids)
-    if (rows < 0).any():
-        lost = ids[rows < 0]
-        _or_drop(job, f"{plural(len(lost), 'item')} in {path} but not in {job.inputs}: {few(lost)}")
-        notes.append(f"{len(lost):,} items of {path} have no inputs and were left out")
-    code = find(truth, classes)
-    if (code < 0).any():
-        raise ValueError(
-            f"{path}: gold {few(np.unique(truth[code < 0]))} is not one of the classes ({few(classes)}); "
-            "name all classes with --classes"
-        )
-    if not (rows >= 0).any():
-        raise ValueError(f"no item of {path} has inputs in {job.inputs}")
-    return rows[rows >= 0], classes[code[rows >= 0]]
-
-
-def _refuse_foreign(out: Path) -> None:
-    """--force replaces a run folder, never a folder of something else."""
-    if out.is_dir() and any(out.iterdir()) and not (out / SETTINGS_FILE).exists():
-        raise FileExistsError(f"{out} is not a run folder; --force will not replace it. Choose another name")
-    if out.is_file():
-        raise FileExistsError(f"{out} is a file; choose another name")
-
+# ---- predicting ------------------------------------------------------------------------------------
 
 
 def predict_file(
@@ -289,15 +512,20 @@ def predict_file(
 ) -> int:
     """Predict every item of `inputs` with the model of a run, into a CSV; returns how many."""
     refuse_existing(out, force=force)
+    if out.is_dir():
+        raise IsADirectoryError(f"{out} is a folder; name a file to write")
     if not run.exists():
         raise FileNotFoundError(f"{run}: no such run folder")
     model = run / "model" if (run / "model").is_dir() else run
     if model == run and (run / SETTINGS_FILE).exists():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(model)
-    if image_size is None and inputs.is_dir() and len(classifier.input_shape_) == 3:
-        image_size = classifier.input_shape_[1]
-    loaded = read_features(inputs, item=item, image_size=image_size)
+    columns = getattr(classifier, "feature_names_in_", None)
+    loaded = read_features(
+        inputs, item=item, image_size=image_size, image_shape=classifier.input_shape_, columns=columns
+    )
+    if columns is not None:
+        del classifier.feature_names_in_  # the columns were taken by name; scikit-learn need not warn of an array
     probabilities = classifier.predict_proba(loaded.inputs.values)
     best = probabilities.argmax(1)
     header = ["item", "label", "confidence"]
@@ -307,13 +535,8 @@ def predict_file(
         out,
         header,
         (
-            (
-                loaded.items[row],
-                classifier.classes_[best[row]],
-                f"{probabilities[row, best[row]]:.6f}",
-                *(f"{p:.6f}" for p in (probabilities[row] if proba else ())),
-            )
-            for row in range(len(best))
+            (name, classifier.classes_[k], f"{row[k]:.6f}", *(f"{p:.6f}" for p in (row if proba else ())))
+            for name, k, row in zip(loaded.items, best, probabilities, strict=True)
         ),
     )
     return len(best)

@@ -6,6 +6,7 @@ and continued takes the same steps as one that was not.
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
+from crowdfuse.batches import TrainingData, fingerprint
 from crowdfuse.checkpoints import TrainingState, copy_weights, load_checkpoint, save_checkpoint
 from crowdfuse.inputs import Inputs
 from crowdfuse.methods.base import Method
@@ -41,6 +42,10 @@ class Validation:
         if isinstance(self.truth, Annotations):
             return float((predicted[self.truth.item] == self.truth.label).mean())
         return float((predicted == self.truth).mean())
+
+    def fingerprint(self) -> dict[str, str]:
+        """Hashes of inputs and truth, to know them again."""
+        return fingerprint(self.inputs, self.truth)
 
 
 @dataclass(frozen=True)
@@ -81,27 +86,50 @@ def train(
     fabric = Fabric(
         accelerator=recipe.device, devices=recipe.devices, strategy=strategy, precision=recipe.precision
     )
-    arguments = (method, data, recipe, validation, checkpointing, title)
-    if recipe.devices == 1:
-        return _run(fabric, *arguments, watcher or Silence())
-    if not launched:
-        trained: Trained = fabric.launch(_run, *arguments, Silence())
-        return trained
+    work = _Work(method, data, recipe, validation, checkpointing, title)
+    if strategy == "ddp_spawn":
+        arrays, trained = fabric.launch(_run_spawned, work)
+        trained.weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return trained  # type: ignore[no-any-return]  # Fabric hands back what _run_spawned returns
     fabric.launch()
-    return _run(fabric, *arguments, watcher or Silence())
+    return _run(fabric, work, watcher or Silence())
 
 
-def _run(
-    fabric: Fabric,
-    method: Method,
-    data: TrainingData,
-    recipe: Recipe,
-    validation: Validation | None,
-    checkpointing: Checkpointing | None,
-    title: str,
-    watcher: Watcher,
-) -> Trained:
+class _Work:
+    """What to train on what. Not a dataclass: Fabric walks through those when it starts processes."""
+
+    def __init__(
+        self,
+        method: Method,
+        data: TrainingData,
+        recipe: Recipe,
+        validation: Validation | None,
+        checkpointing: Checkpointing | None,
+        title: str,
+    ) -> None:
+        self.method = method
+        self.data = data
+        self.recipe = recipe
+        self.validation = validation
+        self.checkpointing = checkpointing
+        self.title = title
+
+
+def _run_spawned(fabric: Fabric, work: _Work) -> tuple[dict[str, NDArray[Any]], Trained]:
+    """In a process that was started here, where the weights still share memory with the others': copy them.
+
+    Weights go home as arrays: a tensor would be gone with the process that holds it.
+    """
+    work.method = copy.deepcopy(work.method)
+    trained = _run(fabric, work, Silence())
+    weights, trained.weights = trained.weights, {}
+    return {name: (t.float() if t.is_floating_point() else t).numpy() for name, t in weights.items()}, trained
+
+
+def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:
     """The whole training, in each process."""
+    method, data, recipe = work.method, work.data, work.recipe
+    validation, checkpointing = work.validation, work.checkpointing
     rows = np.flatnonzero(method.trains_on(data) & (data.weight > 0))
     if not len(rows):
         raise ValueError("there is nothing to train on: no item has a label that this method uses")
@@ -120,7 +148,7 @@ def _run(
             save_checkpoint(checkpointing.folder, checkpointing.identity, state, method, optimizer)
 
     saved = time.monotonic()
-    watcher.start(title, recipe.epochs, n_steps, state.epoch * n_batches + state.batch)
+    watcher.start(work.title, recipe.epochs, n_steps, state.epoch * n_batches + state.batch)
     interrupted = False
     with torch.random.fork_rng():  # dropout draws from torch's own generator: give it back as it was
         try:

@@ -72,9 +72,7 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
     return SortedTriples(_indptr(key, n_items), sorted_annotator, sorted_label, n_duplicates, 0)
 
 
-def _sort_by_row(
-    item: IntArray, annotator: IntArray, label: IntArray, n_items: int, on_conflict: str
-) -> SortedTriples:
+def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: int, on_conflict: str) -> SortedTriples:
     """The plain way, which remembers the rows: stable sort by item and annotator, then settle each pair."""
     order = np.lexsort((annotator, item))
     item, annotator, label = item[order], annotator[order], label[order]

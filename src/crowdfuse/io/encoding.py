@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-
-from crowdfuse.ids import IntArray
 
 PARTITION_BITS = 6
 SAMPLE = 1 << 17  # rows that tell whether there are many names; below, one table is as fast
@@ -38,31 +35,8 @@ def encode_plainly(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]
     """One table over all rows."""
     encoded = column.dictionary_encode()  # every chunk comes with the whole dictionary
     names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], column.type)
-    return names, indices(encoded)
-
-
-def indices(encoded: pa.ChunkedArray) -> NDArray[np.int32]:
-    """The codes of dictionary-encoded chunks that share one dictionary, -1 for null."""
-    codes = (chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices for chunk in encoded.chunks)
-    return np.concatenate([np.zeros(0, np.int32), *codes], dtype=np.int32)
-
-
-def by_appearance(first_row: IntArray, n_rows: int) -> NDArray[np.int32]:
-    """The rank of each name, given the row where it first stands (no two share one).
-
-    >>> by_appearance(np.array([7, 2, 5]), 10).tolist()
-    [2, 0, 1]
-    """
-    is_first = np.zeros(n_rows, np.int8)
-    is_first[first_row] = 1
-    return np.cumsum(is_first, dtype=np.int32)[first_row] - np.int32(1)
-
-
-def first_rows(codes: IntArray, n_names: int, rows: IntArray) -> IntArray:
-    """The row where each code first stands; rows go up."""
-    first = np.empty(n_names, rows.dtype)
-    first[codes[::-1]] = rows[::-1]  # of several writes the last one stays
-    return first
+    codes = [chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices for chunk in encoded.chunks]
+    return names, np.concatenate([np.zeros(0, np.int32), *codes])
 
 
 def encode_in_partitions(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
@@ -76,15 +50,17 @@ def encode_in_partitions(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.
         bounds = np.concatenate([[0], np.cumsum(np.bincount(partition, minlength=1 << PARTITION_BITS))])
         return column.chunk(index).take(pa.array(order)), order + starts[index], bounds
 
-    def encode(index: int) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int32], IntArray]:
+    def encode(index: int) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
         """One partition's names, the code and the number of each of its rows, and each name's first row."""
         strings = [strings.slice(bounds[index], bounds[index + 1] - bounds[index]) for strings, _, bounds in dealt]
         rows = np.concatenate([rows[bounds[index] : bounds[index + 1]] for _, rows, bounds in dealt])
         names, local = encode_plainly(pa.chunked_array(strings))
-        return names, local, rows, first_rows(local, len(names), rows)
+        first = np.empty(len(names), np.int32)
+        first[local[::-1]] = rows[::-1]  # of several writes the last one stays, which is the first row's
+        return names, local, rows, first
 
     def place(index: int) -> None:
-        names, local, rows, _ = parts[index]
+        _, local, rows, _ = parts[index]
         codes[rows] = rank[base[index] : base[index + 1]][local]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -92,7 +68,10 @@ def encode_in_partitions(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.
         parts = list(pool.map(encode, range(1 << PARTITION_BITS)))
         dealt.clear()
         base = np.concatenate([[0], np.cumsum([len(names) for names, *_ in parts])])
-        rank = by_appearance(np.concatenate([first for *_, first in parts]), len(column))
+        first_row = np.concatenate([first for *_, first in parts])
+        is_first = np.zeros(len(column), np.int8)
+        is_first[first_row] = 1
+        rank = np.cumsum(is_first, dtype=np.int32)[first_row] - np.int32(1)
         codes = np.empty(len(column), np.int32)
         list(pool.map(place, range(len(parts))))
     order = np.empty(len(rank), np.int32)

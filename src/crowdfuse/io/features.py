@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import zipfile
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from crowdfuse.ids import as_text, few, find, from_text, tidy
+from crowdfuse.ids import as_text, few, find, refuse_repeats, tidy
 from crowdfuse.inputs import Inputs, check_inputs
-from crowdfuse.io.tables import TableError, TableFile, choose_columns
+from crowdfuse.io.tables import TableError, TableFile, choose_columns, encode
 
+TABLE_ENDINGS = {".csv", ".tsv", ".tab", ".parquet", ".pq"}
 IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 AS_IS = 96  # images of one size up to this many pixels a side are taken as they are
 RESIZED = 64  # others become this size unless the user says otherwise
+SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N"}
+GREY = {"1", "L", "LA", *SIXTEEN_BIT}
 
 
 @dataclass(frozen=True)
@@ -28,27 +33,26 @@ class Loaded:
 
     inputs: Inputs
     items: NDArray[Any]
-    short_names: NDArray[Any] | None
+    short_names: NDArray[Any] | None = None
     note: str = ""
+    columns: tuple[str, ...] | None = None  # of a table
 
     def find(self, wanted: NDArray[Any]) -> NDArray[np.int64]:
         """The row that answers to each id, -1 where none does. Two images that answer to one id are refused."""
         rows = find(wanted, self.items).astype(np.int64)
-        if self.short_names is None or not (rows < 0).any():
+        if self.short_names is None:
             return rows
         names, first, count = np.unique(self.short_names, return_index=True, return_counts=True)
-        names = names.astype(object)
-        lost = np.flatnonzero(rows < 0)
-        position = find(as_text(wanted[lost]), names)
-        twice = position[(position >= 0) & (count[position] > 1)]
-        if len(twice):
-            same = self.items[as_text(self.short_names) == names[twice[0]]]
+        position = find(as_text(wanted), names)
+        by_short_name = np.where(position >= 0, first[position], -1)
+        several = (position >= 0) & ((count[position] > 1) | (rows >= 0))
+        if several.any():
+            name = as_text(wanted)[several][0]
             raise ValueError(
-                f"two images answer to the id {names[twice[0]]!r}: {few(same)}. "
-                "Use the full names in the labels, or keep one of the files"
+                f"two images answer to the id {name!r}: {few(self.items[(self.items == name) | (self.short_names == name)])}. "
+                "Use their full names in the labels, or rename or remove one of the files"
             )
-        rows[lost] = np.where(position >= 0, first[position], -1)
-        return rows
+        return np.where(rows >= 0, rows, by_short_name)
 
     def fingerprint(self) -> str:
         """A hash of inputs and ids."""
@@ -58,111 +62,164 @@ class Loaded:
         return digest.hexdigest()
 
 
-def read_features(path: Path, *, item: str | None = None, image_size: int | None = None) -> Loaded:
+def read_features(
+    path: Path,
+    *,
+    item: str | None = None,
+    image_size: int | None = None,
+    image_shape: tuple[int, ...] | None = None,
+    columns: Sequence[str] | None = None,
+) -> Loaded:
     """Inputs from a file or a folder of images.
 
     An `.npz` holds `X` and `items`; a table an item column and numeric columns; a bare `.npy` goes by row
     number; an image's id is its path below the folder, with or without the ending.
+
+    `image_shape` (channels, height, width) and `columns` say what a trained model reads: images are brought
+    to that shape, and these columns of a table are taken, in this order. `image_size` sets height and width.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if path.is_dir():
-        return _read_images(path, image_size)
-    if path.suffix == ".npy":
-        array = _numpy(path)
-        return Loaded(check_inputs(array, str(path)), np.arange(len(array)), None)
-    if path.suffix == ".npz":
-        return _read_npz(path)
-    return _read_table(path, item)
+        return _read_images(path, image_size, image_shape)
+    if path.suffix.lower() in (".npy", ".npz"):
+        return _read_numpy(path)
+    if path.suffix.lower() in TABLE_ENDINGS:
+        return _read_table(path, item, columns)
+    raise ValueError(
+        f"{path}: inputs are .npy, .npz, .csv, .tsv or .parquet files or a folder of images, got {path.suffix!r}"
+    )
 
 
-def _numpy(path: Path) -> Any:
+def _read_numpy(path: Path) -> Loaded:
     try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path}: not a readable NumPy file without pickled objects ({error})") from error
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            arrays = {"X": content}
+        else:
+            with content:
+                if "X" not in content:
+                    held = few(content.files)
+                    raise ValueError(f"it has no array 'X' but {held}; write it with np.savez(path, X=X, items=items)")
+                arrays = {name: content[name] for name in ("X", "items") if name in content}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        hint = ". Save ids as np.array(ids, dtype=str)" if "Object arrays" in str(error) else ""
+        raise ValueError(f"{path} cannot be read: {error}{hint}") from error
+    name = f"{path}, X" if path.suffix.lower() == ".npz" else str(path)
+    inputs = check_inputs(arrays["X"], name)
+    if "items" not in arrays:
+        return Loaded(inputs, np.arange(len(inputs)))
+    items = tidy(arrays["items"], f"{path}, items")
+    if len(items) != len(inputs):
+        raise ValueError(f"{path}: X has {len(inputs):,} rows, but there are {len(items):,} items; one a row is needed")
+    refuse_repeats(items, f"{path}, items")
+    return Loaded(inputs, items)
 
 
-def _read_npz(path: Path) -> Loaded:
-    archive = _numpy(path)
-    if "X" not in archive:
-        raise ValueError(f"{path} has no array 'X'; it holds {few(list(archive))}. Save it with np.savez(path, X=, items=)")
-    try:
-        X = archive["X"]
-        ids = archive["items"] if "items" in archive else np.arange(len(X))
-    except ValueError as error:
-        raise ValueError(
-            f"{path}: {error}. Arrays of Python objects are not read; save ids as np.array(ids, dtype=str)"
-        ) from error
-    ids = from_text(tidy(ids, f"{path}, items"))
-    if len(ids) != len(X):
-        raise ValueError(f"{path}: X has {len(X):,} rows, items {len(ids):,}")
-    _refuse_repeats(ids, path)
-    return Loaded(check_inputs(X, f"{path}, X"), ids, None)
-
-
-def _read_table(path: Path, item: str | None) -> Loaded:
+def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> Loaded:
     file = TableFile(path)
-    column = choose_columns(file.columns, {"item": item}, str(path))["item"]
-    ids_table = file.read([column], text=True)
-    values = ids_table[column].combine_chunks()
-    if values.null_count or (pa.types.is_string(values.type) and "" in values.unique().to_pylist()):
-        raise TableError(f"{path}: some rows have no {column}")
-    ids = tidy(values.to_numpy(zero_copy_only=False), f"{path}, {column}")
-    ids = from_text(ids) if file.is_text else ids
-    _refuse_repeats(ids, path)
-    numbers = [name for name in file.columns if name != column]
-    if not numbers:
-        raise TableError(f"{path} has no columns but {column!r}; numeric columns were expected beside it")
-    table = file.read(numbers)
-    for name in numbers:
-        kind = table[name].type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            raise TableError(f"{path}: column {name!r} holds {kind}, not numbers; leave it out or encode it first")
-    X = np.column_stack([table[name].to_numpy().astype(np.float32) for name in numbers])
-    return Loaded(check_inputs(X, str(path)), ids, None)
+    id_column = choose_columns(file.columns, {"item": item}, str(path))["item"]
+    items, code = encode(file.read([id_column], text=True)[id_column], id_column, str(path), text=file.is_text)
+    if not len(code):
+        raise TableError(f"{path} has a header but no rows")
+    if (code < 0).any():
+        raise TableError(f"{file.line(int(np.argmax(code < 0)))}: {id_column} is empty")
+    refuse_repeats(items[code], f"{path}, {id_column}")
+
+    names = [name for name in file.columns if name != id_column] if columns is None else list(columns)
+    absent = [name for name in names if name not in file.columns]
+    if absent:
+        raise TableError(f"{path} has no column {few(absent)}, which the model was trained on")
+    if not names:
+        raise TableError(f"{path} has no column but {id_column!r}; numeric columns were expected beside it")
+    table = file.read(names)
+    X = np.empty((len(code), len(names)), np.float32)
+    for index, name in enumerate(names):
+        if not _is_number(table[name].type):
+            _refuse_words(file, name, table[name])
+        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            X[:, index] = table[name].cast(pa.float64(), safe=False).to_numpy()
+
+    def place(at: tuple[int, ...]) -> str:
+        return f"{file.line(at[0]).removeprefix(f'{path}, ')}, column {names[at[1]]!r}"
+
+    return Loaded(check_inputs(X, str(path), place), items[code], columns=tuple(names))
 
 
-def _read_images(folder: Path, image_size: int | None) -> Loaded:
+def _is_number(kind: pa.DataType) -> bool:
+    """Null is the type of a column without any values; that becomes NaN."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def _refuse_words(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
+    """Name the first value that is no number."""
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            float(value or 0)
+        except (TypeError, ValueError) as error:
+            raise TableError(
+                f"{file.line(row)}: column {name!r} holds {value!r}, which is no number; "
+                "turn the column into numbers, or leave it out"
+            ) from error
+    raise TableError(f"{file.path}: column {name!r} holds {column.type}; turn it into numbers, or leave it out")
+
+
+def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> Loaded:
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_ENDINGS and p.is_file())
     if not paths:
         raise ValueError(f"{folder} holds no images ({', '.join(sorted(IMAGE_ENDINGS))})")
+    note = ""
+    if image_shape is not None and len(image_shape) == 3:
+        channels, height, width = image_shape
+        size, mode = (width, height), "L" if channels == 1 else "RGB"
+    else:
+        sizes, modes = _look(paths)
+        size, mode = next(iter(sizes)), "L" if modes <= GREY else "RGB"
+        if image_size is None and (len(sizes) > 1 or max(size) > AS_IS):
+            note = f"images are resized to {RESIZED} x {RESIZED} (--image-size changes that)"
+            size = (RESIZED, RESIZED)
+    if image_size is not None:
+        size = (image_size, image_size)
+    X = np.empty((len(paths), len(mode), size[1], size[0]), np.uint8)  # "L" has one channel, "RGB" three
+    for row, path in enumerate(paths):
+        X[row] = _pixels(path, size, mode)
+    below = [path.relative_to(folder) for path in paths]
+    names = np.array([path.as_posix() for path in below], dtype=object)
+    short_names = np.array([path.with_suffix("").as_posix() for path in below], dtype=object)
+    return Loaded(check_inputs(X, str(folder)), names, short_names, note)
+
+
+def _look(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
+    """The sizes and modes there are, from the files' headers."""
     sizes, modes = set(), set()
     for path in paths:
         try:
             with Image.open(path) as image:
                 sizes.add(image.size)
                 modes.add(image.mode)
-        except (UnidentifiedImageError, OSError) as error:
-            raise ValueError(f"{path}: not a readable image ({error})") from error
-    note = ""
-    size = next(iter(sizes))
-    if image_size is not None:
-        size = (image_size, image_size)
-    elif len(sizes) > 1 or max(size) > AS_IS:
-        note = f"images are resized to {RESIZED} x {RESIZED} (--image-size changes that)"
-        size = (RESIZED, RESIZED)
-    mode = "L" if modes <= {"L", "1", "I;16", "LA"} else "RGB"
-    names = np.array([path.relative_to(folder).as_posix() for path in paths], dtype=object)
-    short = np.array([path.relative_to(folder).with_suffix("").as_posix() for path in paths], dtype=object)
-    X = np.stack(list(_pixels(paths, size, mode)))
-    return Loaded(check_inputs(X, str(folder)), names, short, note)
+        except Exception as error:  # Pillow's readers raise whatever they stumble over
+            raise _unreadable(path, error) from error
+    return sizes, modes
 
 
-def _pixels(paths: Iterable[Path], size: tuple[int, int], mode: str) -> Iterable[NDArray[np.uint8]]:
-    for path in paths:
-        try:
-            with Image.open(path) as image:
-                ready = image.convert(mode)
-                if ready.size != size:
-                    ready = ready.resize(size, Image.Resampling.BILINEAR)
-                pixels = np.asarray(ready)
-        except OSError as error:
-            raise ValueError(f"{path}: not a readable image ({error})") from error
-        yield pixels[None] if mode == "L" else np.moveaxis(pixels, 2, 0)
+def _pixels(path: Path, size: tuple[int, int], mode: str) -> NDArray[np.uint8]:
+    """One image as (channels, height, width), upright."""
+    try:
+        with Image.open(path) as image:
+            if image.mode in ("I", "F"):
+                raise ValueError("it has 32 bits a pixel, whose range nobody knows; save it with 8 or 16")
+            ready = ImageOps.exif_transpose(image)
+            if ready.mode in SIXTEEN_BIT:  # convert would turn all but the darkest 256 of 65,536 greys white
+                ready = Image.fromarray((np.asarray(ready) >> 8).astype(np.uint8))
+            ready = ready.convert(mode)
+            if ready.size != size:
+                ready = ready.resize(size, Image.Resampling.BILINEAR)
+            pixels = np.asarray(ready)
+    except Exception as error:  # as above
+        raise _unreadable(path, error) from error
+    return pixels[None] if mode == "L" else np.moveaxis(pixels, 2, 0)
 
 
-def _refuse_repeats(ids: NDArray[Any], path: Path) -> None:
-    names, counts = np.unique(ids, return_counts=True)
-    if len(names) < len(ids):
-        raise ValueError(f"{path}: these items stand more than once: {few(names[counts > 1])}")
+def _unreadable(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path}: not a readable image ({error}). Repair it, or take it out of the folder")

@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations, OnConflict
-from crowdfuse.ids import few, find, tidy
+from crowdfuse.annotations import Annotations, OnConflict, not_a_class
+from crowdfuse.ids import IntArray, few, find, refuse_repeats, sort_names, tidy
 from crowdfuse.io.tables import TableError, TableFile, as_table, choose_columns, encode
 from crowdfuse.triples import ConflictError, sort_triples
 
-Place = Callable[[int], str]
+
+class Source(NamedTuple):
+    """Where a table comes from, for messages, and whether its strings are text that may mean integers."""
+
+    name: str
+    places: Callable[[Sequence[int]], list[str]]  # row numbers in words: 'labels.csv, line 17'
+    is_text: bool
+
+
+class Column(NamedTuple):
+    """A column's distinct names, and the position of each row's name among them, -1 where it is empty."""
+
+    names: NDArray[Any]
+    codes: NDArray[np.int32]
 
 
 def read_labels(
@@ -31,7 +44,11 @@ def read_labels(
     """Annotations from a CSV, TSV or Parquet file; see `Annotations.read`."""
     file = TableFile(path)
     columns = choose_columns(file.columns, {"item": item, "annotator": annotator, "label": label}, str(path))
-    return _build(file.read(list(columns.values()), text=True), columns, str(path), file.line, file.is_text, classes, on_conflict)
+    few_names = [columns["annotator"], columns["label"]]
+    source = Source(str(path), file.lines, file.is_text)
+    encoded = _encode(file.read(list(columns.values()), text=True, dictionary=few_names), columns, source)
+    pa.default_memory_pool().release_unused()  # make room for the sort
+    return _build(*encoded, source, classes, on_conflict)
 
 
 def table_labels(
@@ -45,8 +62,9 @@ def table_labels(
 ) -> Annotations:
     """Annotations from a table in memory; see `Annotations.from_table`."""
     arrow = as_table(table)
-    columns = choose_columns(arrow.column_names, {"item": item, "annotator": annotator, "label": label}, "the table")
-    return _build(arrow, columns, "the table", lambda row: f"the table, row {row}", False, classes, on_conflict)
+    source = Source("the table", lambda rows: [f"the table, row {row}" for row in rows], False)
+    columns = choose_columns(arrow.column_names, {"item": item, "annotator": annotator, "label": label}, source.name)
+    return _build(*_encode(arrow, columns, source), source, classes, on_conflict)
 
 
 def read_gold(path: Path, *, item: str | None = None, label: str | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -54,93 +72,113 @@ def read_gold(path: Path, *, item: str | None = None, label: str | None = None) 
     file = TableFile(path)
     columns = choose_columns(file.columns, {"item": item, "label": label}, str(path))
     table = file.read(list(columns.values()), text=True)
+    if not table.num_rows:
+        raise TableError(f"{path} has a header but no rows")
     ids, row = encode(table[columns["item"]], columns["item"], str(path), text=file.is_text)
     names, code = encode(table[columns["label"]], columns["label"], str(path), text=file.is_text)
-    for column, codes in ((columns["item"], row), (columns["label"], code)):
+    for role, codes in (("item", row), ("label", code)):
         if (codes < 0).any():
-            raise TableError(f"{file.line(int(np.argmax(codes < 0)))}: {column} is empty")
-    if not len(row):
-        raise TableError(f"{path} has a header but no rows")
-    values, first, count = np.unique(row, return_index=True, return_counts=True)
-    for value in values[count > 1]:
-        said = code[row == value]
-        if (said != said[0]).any():
-            at = int(np.flatnonzero(row == value)[1])
-            raise TableError(f"{file.line(at)}: item {ids[value]!r} has two different gold labels")
-    return ids[values], names[code[first]]
+            raise TableError(
+                f"{file.line(int(np.argmax(codes < 0)))}: the {role} is empty; fill it in or remove the row"
+            )
+    _, first = np.unique(row, return_index=True)
+    differing = np.flatnonzero(code != code[first][row])
+    if len(differing):
+        rows = [int(first[row[differing[0]]]), int(differing[0])]
+        said = [f"{few([names[code[at]]])} ({place})" for at, place in zip(rows, file.lines(rows), strict=True)]
+        raise TableError(
+            f"item {few([ids[row[rows[0]]]])} has two different gold labels, {' and '.join(said)}; remove one"
+        )
+    return ids, names[code[first]]
+
+
+def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
+    """Items, annotators and labels of each row."""
+    if not table.num_rows:
+        raise TableError(f"{source.name} has a header but no rows")
+
+    def column(role: str) -> Column:
+        return Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
+
+    with ThreadPoolExecutor(2) as pool:
+        annotator, label = pool.map(column, ("annotator", "label"))
+    table = table.select([columns["item"]])  # the largest last, when the others have gone
+    pa.default_memory_pool().release_unused()
+    return column("item"), annotator, label
 
 
 def _build(
-    table: pa.Table,
-    columns: dict[str, str],
-    where: str,
-    place: Place,
-    text: bool,
+    item: Column,
+    annotator: Column,
+    label: Column,
+    source: Source,
     classes: Sequence[Any] | None,
     on_conflict: OnConflict,
 ) -> Annotations:
     if on_conflict not in ("error", "first", "last", "drop"):
         raise ValueError(f"on_conflict must be 'error', 'first', 'last' or 'drop', got {on_conflict!r}")
-    if not table.num_rows:
-        raise TableError(f"{where} has a header but no rows")
-    with ThreadPoolExecutor(2) as pool:
-        small = [columns["label"], columns["annotator"]]
-        (names, label), (annotators, annotator) = pool.map(
-            lambda column: encode(table[column], column, where, text=text), small
-        )
-    table = table.select([columns["item"]])  # the largest last, when the others' strings have gone
-    pa.default_memory_pool().release_unused()
-    items, item = encode(table[0], columns["item"], where, text=text)
-    del table
-    pa.default_memory_pool().release_unused()
-    for role, codes in (("item", item), ("annotator", annotator)):
+    label = _sorted(label) if classes is None else _among(tidy(classes, "classes"), label, source)
+    annotator = _sorted(annotator)
+    n_rows = len(label.codes)
+    present: Sequence[int] | IntArray = range(n_rows)
+    if (label.codes < 0).any():
+        present = np.flatnonzero(label.codes >= 0)
+        item, annotator, label = (Column(names, codes[present]) for names, codes in (item, annotator, label))
+    for role, (_, codes) in (("item", item), ("annotator", annotator)):
         if (codes < 0).any():
-            raise TableError(f"{place(int(np.argmax(codes < 0)))}: the {role} is empty")
-
-    if classes is None:
-        order = np.argsort(names)
-        names, position = names[order], np.argsort(order)
-    else:
-        given = tidy(np.asarray(classes), "classes")
-        position = find(names, given)
-        if (position < 0).any():
-            code = int(np.argmax(position < 0))
-            raise TableError(
-                f"{place(int(np.argmax(label == code)))}: label {names[code]!r} is not one of the "
-                f"{len(given)} classes ({few(given)})"
-            )
-        names = given
-    label = np.append(position, -1).astype(np.int32)[label]
-    by_name = np.argsort(annotators)
-    annotators, annotator = annotators[by_name], np.argsort(by_name).astype(np.int32)[annotator]
-
-    missing = label < 0
-    n_missing = int(missing.sum())
-    rows = np.flatnonzero(~missing) if n_missing else None
-    if rows is not None:
-        item, annotator, label = item[rows], annotator[rows], label[rows]
+            place = source.places([int(present[np.argmax(codes < 0)])])[0]
+            raise TableError(f"{place}: the {role} is empty; fill it in, or empty the label too to leave the row out")
     try:
-        triples = sort_triples(item, annotator, label, len(items), on_conflict)
+        triples = sort_triples(item.codes, annotator.codes, label.codes, len(item.names), on_conflict)
     except ConflictError as error:
-        shown = []
-        for one, other in error.rows:
-            lines = [place(int(row if rows is None else rows[row])) for row in (one, other)]
-            shown.append(
-                f"  item {items[item[one]]!r}, annotator {annotators[annotator[one]]!r}: "
-                f"{names[label[one]]!r} ({lines[0]}) and {names[label[other]]!r} ({lines[1]})"
-            )
-        raise TableError(
-            f"{where}: {error.count:,} (item, annotator) pairs have two different labels, such as\n"
-            + "\n".join(shown)
-            + "\nSay what to keep with on_conflict='first', 'last' or 'drop' (--on-conflict on the command line)"
-        ) from error
+        raise TableError(_conflicts(error, item, annotator, label, present, source)) from error
     return Annotations(
         indptr=triples.indptr,
         annotator=triples.annotator,
         label=triples.label,
-        items=items,
-        annotators=annotators,
-        classes=names,
+        items=item.names,
+        annotators=annotator.names,
+        classes=label.names,
         by_row=False,
-        dropped=(n_missing, triples.n_duplicates, triples.n_conflicts),
+        dropped=(n_rows - len(present), triples.n_duplicates, triples.n_conflicts),
+    )
+
+
+def _sorted(column: Column) -> Column:
+    names, position = sort_names(column.names)
+    return Column(names, _renumber(column.codes, position))
+
+
+def _among(classes: NDArray[Any], label: Column, source: Source) -> Column:
+    refuse_repeats(classes, "classes")
+    position = find(label.names, classes)
+    if (position < 0).any():
+        code = int(np.argmax(position < 0))  # names come as they appear, so this one's row is the first bad one
+        place = source.places([int(np.argmax(label.codes == code))])[0]
+        raise TableError(f"{place}: {not_a_class(few([label.names[code]]), classes)}")
+    return Column(classes, _renumber(label.codes, position))
+
+
+def _renumber(codes: NDArray[np.int32], position: IntArray) -> NDArray[np.int32]:
+    return np.append(position, -1).astype(np.int32)[codes]
+
+
+def _conflicts(
+    error: ConflictError,
+    item: Column,
+    annotator: Column,
+    label: Column,
+    present: Sequence[int] | IntArray,
+    source: Source,
+) -> str:
+    places = source.places([int(present[row]) for pair in error.rows for row in pair])
+    shown = [
+        f"  item {few([item.names[item.codes[one]]])}, annotator {few([annotator.names[annotator.codes[one]]])}: "
+        f"{few([label.names[label.codes[one]]])} ({place}) and {few([label.names[label.codes[other]]])} ({other_place})"
+        for (one, other), place, other_place in zip(error.rows, places[::2], places[1::2], strict=True)
+    ]
+    return (
+        f"{source.name}: {error.count:,} (item, annotator) pairs have two different labels, such as\n"
+        + "\n".join(shown)
+        + "\nSay what to keep with on_conflict='first', 'last' or 'drop' (--on-conflict on the command line)"
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from crowdfuse.ids import INTEGER, few
+from crowdfuse.ids import EXACT_FLOAT, WHOLE, few, integers
 from crowdfuse.io.encoding import encode_values
 
 USUAL_NAMES = {
@@ -22,6 +23,7 @@ USUAL_NAMES = {
     "annotator": ("annotator", "worker", "rater"),
     "label": ("label", "answer", "response"),
 }
+BLOCK = 1 << 20  # bytes parsed at a time: what stays in the cache is quickest to take apart
 
 
 class TableError(ValueError):
@@ -53,57 +55,99 @@ class TableFile:
         if not self.is_text:
             try:
                 return list(pyarrow.parquet.read_schema(self.path).names)
-            except pa.ArrowInvalid as error:
+            except (pa.ArrowException, OSError) as error:
                 raise TableError(f"{self.path}: not a readable Parquet file ({error})") from error
-        with self.path.open(newline="", encoding="utf-8-sig", errors="replace") as lines:
-            header = next(csv.reader(lines, delimiter=self.delimiter), [])
+        line, header = next(self._records(), (0, []))
         if not header:
-            raise TableError(f"{self.path} has no header line")
+            raise TableError(f"{self.path} has no header line; the names of the columns were expected")
+        if not _is_utf8(header):
+            raise TableError(f"{self.path}, line {line}: not UTF-8 text; save it as UTF-8")
         return header
 
-    def read(self, columns: Sequence[str] | None = None, *, text: bool = False) -> pa.Table:
-        """Some columns, or all. With `text`, a text file's columns come as strings, untouched."""
+    def read(
+        self, columns: Sequence[str] | None = None, *, text: bool = False, dictionary: Sequence[str] = ()
+    ) -> pa.Table:
+        """Some columns, or all. With `text`, a text file's columns come as strings, untouched.
+
+        Text columns in `dictionary`, which should have few distinct values, are encoded while they are parsed.
+        """
         names = list(self.columns if columns is None else columns)
-        if not self.is_text:
-            return pyarrow.parquet.read_table(self.path, columns=names)
         repeated = sorted({name for name in names if self.columns.count(name) > 1})
         if repeated:
             raise TableError(f"{self.path} has two columns called {few(repeated)}; rename one")
         try:
+            if not self.is_text:
+                return pyarrow.parquet.read_table(self.path, columns=names)
+            types = dict.fromkeys(names, pa.string()) if text else {}
+            types |= dict.fromkeys(dictionary, pa.dictionary(pa.int32(), pa.string()))
+            options = pyarrow.csv.ConvertOptions(include_columns=names, column_types=types, strings_can_be_null=False)
+            return self._parse(options, BLOCK)
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(self._fault() or f"{self.path}: {error}") from error
+
+    def _parse(self, options: pyarrow.csv.ConvertOptions, block: int) -> pa.Table:
+        try:
             return pyarrow.csv.read_csv(
                 self.path,
-                read_options=pyarrow.csv.ReadOptions(block_size=1 << 22),
+                read_options=pyarrow.csv.ReadOptions(block_size=block),
                 parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=self._has_quotes()),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=names,
-                    column_types=dict.fromkeys(names, pa.string()) if text else None,
-                    strings_can_be_null=False,
-                ),
+                convert_options=options,
             )
         except pa.ArrowInvalid as error:
-            raise TableError(f"{self.path}: {_reason(error)}") from error
+            if "straddling" not in str(error) or block > self.path.stat().st_size:
+                raise
+            return self._parse(options, 64 * block)  # a row has to fit into a block
 
     def _has_quotes(self) -> bool:
         """Whether a quoted value may hold a line break: only then must reading go one block after another."""
-        with self.path.open("rb") as data:
-            while block := data.read(1 << 24):
-                if b'"' in block:
+        block = bytearray(BLOCK)
+        with self.path.open("rb", buffering=0) as data:
+            while count := data.readinto(block):
+                if block.find(b'"', 0, count) >= 0:
                     return True
         return False
 
     def line(self, row: int) -> str:
         """'labels.csv, line 17' for a row number of a text file, 'labels.parquet, row 15' otherwise."""
+        return self.lines([row])[0]
+
+    def lines(self, rows: Sequence[int]) -> list[str]:
+        """The same for several rows, in one pass over the file."""
         if not self.is_text:
-            return f"{self.path}, row {row}"
-        with self.path.open(newline="", encoding="utf-8-sig", errors="replace") as lines:
+            return [f"{self.path}, row {row}" for row in rows]
+        wanted, last = set(rows), max(rows)
+        found = {}
+        for row, (line, _) in enumerate(self._records(), start=-1):  # the header is no row
+            if row in wanted:
+                found[row] = f"{self.path}, line {line}"
+            if row == last:
+                break
+        return [found.get(row, f"{self.path}, row {row}") for row in rows]
+
+    def _fault(self) -> str:
+        """Which line of a text file is broken: Arrow, which parses many blocks at once, cannot say."""
+        if not self.is_text:
+            return ""
+        for line, values in self._records():
+            if len(values) != len(self.columns):
+                return (
+                    f"{self.path}, line {line}: the number of values is {len(values)}, but the header names "
+                    f"{len(self.columns)} columns ({few(self.columns, 12)}); mend the line or quote the value"
+                )
+            if not _is_utf8(values):
+                return f"{self.path}, line {line}: not UTF-8 text; save it as UTF-8"
+        return ""
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """The records of a text file, the header first, each with the number of the line it begins on."""
+        with self.path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as lines:
             reader = csv.reader(lines, delimiter=self.delimiter)
-            next(reader)
-            seen = -1
-            for values in reader:
-                seen += bool(values)  # blank lines are no rows
-                if seen == row:
-                    break
-            return f"{self.path}, line {reader.line_num}"
+            begin = 1
+            with suppress(csv.Error):  # a value of over 128 KB: messages have to do without line numbers
+                for values in reader:
+                    if values:  # a blank line is no record
+                        yield begin, values
+                    begin = reader.line_num + 1
 
 
 def as_table(table: Any) -> pa.Table:
@@ -115,7 +159,11 @@ def as_table(table: Any) -> pa.Table:
             raise TableError(f"the columns differ in length: {lengths}")
         return pa.table(columns)
     if hasattr(table, "__arrow_c_stream__"):
-        return pa.table(table)
+        try:
+            return pa.table(table)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            reason = "; ".join(str(argument) for argument in error.args)
+            raise TableError(f"the {type(table).__name__} is no table of strings and integers ({reason})") from error
     raise TypeError(
         f"a table or a dict of arrays was expected, got {type(table).__name__}; "
         "tables are anything with __arrow_c_stream__ (pandas, polars, pyarrow)"
@@ -129,6 +177,8 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
         if name is not None:
             if name not in found:
                 raise TableError(f"{where} has no column {name!r}; its columns are {few(found, 12)}")
+            if found.count(name) > 1:
+                raise TableError(f"{where} has two columns called {name!r}; rename one")
             chosen[role] = name
             continue
         usual = USUAL_NAMES[role]
@@ -151,12 +201,15 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
     return chosen
 
 
-def encode(column: Any, name: str, where: str, *, text: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """A column as distinct names in order of appearance and a code a row, -1 where null or empty.
+def encode(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """A column as distinct names and a code a row, -1 where null or empty.
 
+    Names come in order of appearance, those of a categorical column in the order of its categories.
     `text` says that the strings come from a text file, where "12" means the integer 12
     if every value of the column round-trips as one.
     """
+    if pa.types.is_dictionary(column.type) and not pa.types.is_primitive(column.type.value_type):
+        return _encode_dictionary(column, name, where, text=text)
     names, codes = encode_values(_usable(column, name, where))
     if pa.types.is_integer(names.type):
         return np.asarray(names.cast(pa.int64())), codes
@@ -165,42 +218,67 @@ def encode(column: Any, name: str, where: str, *, text: bool) -> tuple[NDArray[A
         codes[codes == empty] = -1
         codes[codes > empty] -= 1
         names = pa.concat_arrays([names.slice(0, empty), names.slice(empty + 1)])
-    if text and len(names) and pc.all(pc.match_substring_regex(names, INTEGER)).as_py():
-        return np.asarray(names.cast(pa.int64())), codes
-    return names.to_numpy(zero_copy_only=False).astype(object, copy=False), codes
+    numbers = integers(names) if text else None
+    return names.to_numpy(zero_copy_only=False).astype(object, copy=False) if numbers is None else numbers, codes
 
 
-def _usable(column: Any, name: str, where: str) -> Any:
-    """Strings and whole numbers; an integer column with gaps often comes as floats."""
+def _encode_dictionary(
+    column: pa.ChunkedArray, name: str, where: str, *, text: bool
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """By way of the dictionaries, one a chunk, of whose values some may be unused or empty."""
+    dictionaries = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
+    names, of_value = encode(dictionaries, name, where, text=text)
+    codes = np.empty(len(column), np.int32)
+    row = value = 0
+    for chunk in column.chunks:
+        position = chunk.indices.cast(pa.int32()).fill_null(-1) if chunk.null_count else chunk.indices
+        of_chunk = np.append(of_value[value : value + len(chunk.dictionary)], np.int32(-1))
+        codes[row : row + len(chunk)] = of_chunk[np.asarray(position)]
+        row, value = row + len(chunk), value + len(chunk.dictionary)
+    is_used = np.zeros(len(names) + 1, bool)  # one more, for the code -1
+    is_used[codes] = True
+    if not is_used[:-1].all():
+        is_used[-1] = False
+        renumbered = np.where(is_used, np.cumsum(is_used) - 1, -1).astype(np.int32)
+        names, codes = names[is_used[:-1]], renumbered[codes]
+    return names, codes
+
+
+def _usable(column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
+    """Strings and signed integers, from every type that amounts to them."""
     kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_signed_integer(kind):
+        return column
     if pa.types.is_dictionary(kind):
         return _usable(column.cast(kind.value_type), name, where)
     if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return column.cast(pa.string())
-    if pa.types.is_string(kind) or pa.types.is_signed_integer(kind):
-        return column
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8())
     if pa.types.is_unsigned_integer(kind):
-        return column.cast(pa.int64())
-    if pa.types.is_floating(kind):
+        fits = pc.less_equal(column, pa.scalar(np.iinfo(np.int64).max, pa.uint64()))
+    elif pa.types.is_floating(kind):  # integers with gaps often come so
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
-        try:
-            return column.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise TableError(f"{where}: column {name!r} must hold names or whole numbers ({error})") from error
-    raise TableError(f"{where}: column {name!r} holds {kind}; strings or integers were expected")
+        fits = pc.and_(pc.less(pc.abs(column), float(EXACT_FLOAT)), pc.equal(column, pc.floor(column)))
+    else:
+        raise TableError(f"{where}: column {name!r} holds {kind}; strings or integers were expected")
+    row = pc.index(fits, False).as_py()
+    if row >= 0:
+        raise TableError(f"{where}, row {row}: {name} {column[row].as_py()!r} is not among the {WHOLE} that make names")
+    return column.cast(pa.int64())
 
 
 def _arrow_array(values: Any, name: str) -> Any:
     try:
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise TableError(f"column {name!r} must hold all strings or all integers ({error})") from error
+    except (pa.ArrowException, TypeError) as error:
+        raise TableError(f"column {name!r} must be an array of strings or of integers ({error})") from error
 
 
-def _reason(error: pa.ArrowInvalid) -> str:
-    text = str(error)
-    if "UTF8" in text or "UTF-8" in text:
-        return f"not UTF-8 text ({text}); save it as UTF-8"
-    return text
+def _is_utf8(values: list[str]) -> bool:
+    """Whether none of the bytes behind these values had to be escaped."""
+    try:
+        "".join(values).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -120,11 +120,11 @@ class Fusion(Method):
     def loss(self, batch: Batch) -> Loss:
         h = self.features(batch.x)
         log_f = self.classify(h).log_softmax(1)
-        w = segment_softmax(self.weight_scores(h, batch.item, batch.annotator), batch.item, len(batch))
+        w = segment_softmax(self.weight_scores(h, batch.item, batch.annotator), batch.item, batch.n_items)
         c = self.confuse(h, batch.item, batch.annotator)
-        t = self.confuse.clean(c, w, batch.label, batch.item, len(batch))
-        n_labels = torch.bincount(batch.item, minlength=len(batch))
-        penalty = scatter_sum(self.confuse.penalty(c), batch.item, len(batch)) / n_labels.clamp(min=1)
+        t = self.confuse.clean(c, w, batch.label, batch.item, batch.n_items)
+        n_labels = torch.bincount(batch.item, minlength=batch.n_items)
+        penalty = scatter_sum(self.confuse.penalty(c), batch.item, batch.n_items) / n_labels.clamp(min=1)
         weight = batch.weight * (n_labels > 0)
         return Loss(self.scale * (weight * (kl_divergence(t, log_f) + self.penalty * penalty)).sum(), weight.sum())
 

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from crowdfuse.nets import make_trunk
+from crowdfuse.nets.annotator_heads import AnnotatorHead
+from crowdfuse.nets.lenet import LeNet
+
+
+@pytest.mark.parametrize("n_annotators", [1, 3, 50])  # dense product and gathered weights
+def test_annotator_head_equals_one_mlp_with_an_output_for_every_annotator(n_annotators: int) -> None:
+    torch.manual_seed(0)
+    head = AnnotatorHead(5, (7,), n_annotators, 4).double()
+    features = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    item = torch.tensor([0, 0, 2, 5, 5, 5])
+    annotator = torch.tensor([0, 2, 1, 0, 1, 2]) % n_annotators
+    full = torch.einsum("bi,rio->bro", head.hidden(features), head.weight) + head.bias
+    torch.testing.assert_close(head(features, item, annotator), full[item, annotator])
+    assert torch.autograd.gradcheck(lambda f: head(f, item, annotator), features)
+
+
+def test_lenet_is_the_papers() -> None:
+    net = LeNet()
+    assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 256)
+    assert net(torch.zeros(2, 28, 28)).shape == (2, 256)
+    assert sum(p.numel() for p in net.parameters()) == 6 * 25 + 16 * 6 * 25  # no bias, no affine
+
+
+def test_the_backbone_given_is_copied_and_its_features_counted() -> None:
+    given = nn.Sequential(nn.Linear(3, 11), nn.ReLU())
+    trunk = make_trunk(given, (3,), (128,), 0.0)
+    assert trunk.n_features == 11
+    assert trunk.module is not given
+    assert make_trunk(lambda: nn.Linear(3, 5), (3,), (), 0.0).n_features == 5
+
+
+@pytest.mark.parametrize(
+    ("backbone", "shape", "said"),
+    [
+        ("lenett", (1, 28, 28), "unknown backbone 'lenett'"),
+        ("lenet", (5,), "reads images"),
+        (nn.Linear(4, 2), (3,), "cannot read inputs of shape"),
+        (nn.Identity(), (3, 4), r"must give \(N, D\) features"),
+    ],
+)
+def test_bad_backbones_are_refused(backbone: str | nn.Module, shape: tuple[int, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make_trunk(backbone, shape, (8,), 0.0)

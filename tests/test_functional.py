@@ -1,0 +1,223 @@
+"""Each formula against the obvious dense version, over generated shapes; gradients by gradcheck in float64."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from crowdfuse.functional import (
+    basis_penalty,
+    cleaned_by_basis,
+    dense_confusions,
+    kl_divergence,
+    penalty_form,
+    permutation_basis,
+    scatter_sum,
+    segment_softmax,
+)
+
+
+@dataclass
+class Case:
+    """Items with some of the labels missing, one head's outputs for the pairs that exist."""
+
+    n_items: int
+    n_annotators: int
+    n_classes: int
+    basis: Tensor
+    item: Tensor
+    annotator: Tensor
+    label: Tensor
+    weight_logits: Tensor
+    coefficient_logits: Tensor
+    class_logits: Tensor
+
+    @property
+    def coefficients(self) -> Tensor:
+        return self.coefficient_logits.softmax(1)
+
+    @property
+    def weights(self) -> Tensor:
+        return segment_softmax(self.weight_logits, self.item, self.n_items)
+
+
+def make_case(
+    n_items: int, n_annotators: int, n_classes: int, n_bases: int, missing: float, kind: str, seed: int
+) -> Case:
+    generator = torch.Generator().manual_seed(seed)
+    present = torch.rand(n_items, n_annotators, generator=generator) >= missing
+    item, annotator = present.nonzero(as_tuple=True)
+    basis = permutation_basis(n_classes, n_bases, kind, seed)  # type: ignore[arg-type]  # drawn from the two kinds
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64) * 2
+
+    return Case(
+        n_items, n_annotators, n_classes, basis, item, annotator,
+        label=torch.randint(n_classes, (len(item),), generator=generator),
+        weight_logits=draw(len(item)),
+        coefficient_logits=draw(len(item), len(basis)),
+        class_logits=draw(n_items, n_classes),
+    )  # fmt: skip
+
+
+cases = st.builds(
+    make_case,
+    n_items=st.integers(1, 6),
+    n_annotators=st.integers(1, 5),
+    n_classes=st.integers(2, 7),
+    n_bases=st.integers(1, 30),  # over K! for K = 2, 3, 4
+    missing=st.sampled_from([0.0, 0.3, 0.8]),
+    kind=st.sampled_from(["random", "latin"]),
+    seed=st.integers(0, 10_000),
+)
+
+
+def dense_matrices(case: Case) -> Tensor:
+    """(L, K, K): P = sum_m c_m B_m, with B_m e_j = e_pi_m(j), written out."""
+    B = torch.zeros(len(case.basis), case.n_classes, case.n_classes, dtype=torch.float64)
+    for m, permutation in enumerate(case.basis.tolist()):
+        for j, image in enumerate(permutation):
+            B[m, image, j] = 1
+    return torch.einsum("lm,mij->lij", case.coefficients, B)
+
+
+def dense_fused(case: Case) -> Tensor:
+    """The textbook sum over all annotators, weights 0 where there is no label."""
+    w = torch.zeros(case.n_items, case.n_annotators, dtype=torch.float64)
+    scores = torch.full_like(w, -torch.inf)
+    scores[case.item, case.annotator] = case.weight_logits
+    for n in range(case.n_items):
+        if (scores[n] > -torch.inf).any():
+            w[n] = scores[n].softmax(0)
+    one_hot = torch.zeros(case.n_items, case.n_annotators, case.n_classes, dtype=torch.float64)
+    one_hot[case.item, case.annotator, case.label] = 1
+    P = torch.eye(case.n_classes, dtype=torch.float64).expand(case.n_items, case.n_annotators, -1, -1).clone()
+    P[case.item, case.annotator] = dense_matrices(case)
+    return torch.einsum("nr,nrij,nrj->ni", w, P, one_hot)
+
+
+@given(cases)
+@settings(max_examples=150, deadline=None)
+def test_fused_labels_equal_the_dense_einsum(case: Case) -> None:
+    fused = cleaned_by_basis(case.weights, case.coefficients, case.label, case.item, case.basis, case.n_items)
+    torch.testing.assert_close(fused, dense_fused(case), atol=1e-12, rtol=0)
+    in_float32 = cleaned_by_basis(
+        case.weights.float(), case.coefficients.float(), case.label, case.item, case.basis, case.n_items
+    )
+    torch.testing.assert_close(in_float32.double(), dense_fused(case), atol=1e-6, rtol=0)
+
+
+@given(cases)
+@settings(max_examples=150, deadline=None)
+def test_penalty_equals_the_diagonals_written_out(case: Case) -> None:
+    diagonal = dense_matrices(case).diagonal(dim1=1, dim2=2)
+    expected = (1 - diagonal).square().sum(1)
+    form = penalty_form(case.basis)
+    torch.testing.assert_close(basis_penalty(case.coefficients, form.double()), expected, atol=1e-12, rtol=0)
+    single = basis_penalty(case.coefficients.float(), form)
+    torch.testing.assert_close(single.double(), expected, atol=1e-6 * case.n_classes, rtol=1e-6)
+
+
+@given(cases)
+@settings(max_examples=60, deadline=None)
+def test_dense_confusions_are_the_sum_of_permutation_matrices(case: Case) -> None:
+    matrices = dense_confusions(case.coefficients, case.basis)
+    torch.testing.assert_close(matrices, dense_matrices(case))
+    torch.testing.assert_close(matrices.sum(1), torch.ones_like(matrices.sum(1)))  # columns: P(true | said)
+
+
+@given(cases)
+@settings(max_examples=60, deadline=None)
+def test_weights_are_a_softmax_over_the_labels_that_exist(case: Case) -> None:
+    weights = case.weights
+    for n in range(case.n_items):
+        own = case.item == n
+        torch.testing.assert_close(weights[own], case.weight_logits[own].softmax(0))
+
+
+def test_segment_softmax_survives_extreme_scores() -> None:
+    scores = torch.tensor([1e4, -1e4, 1e4, 3.0], requires_grad=True)
+    weights = segment_softmax(scores, torch.tensor([0, 0, 0, 2]), 3)
+    assert weights.tolist() == [0.5, 0.0, 0.5, 1.0]
+    (weights * torch.arange(4.0)).sum().backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(3, 2, 3, 4, 0.3, "random"), (2, 1, 2, 2, 0.0, "random"), (3, 3, 4, 1, 0.3, "random"), (2, 2, 3, 9, 0.0, "latin")],
+)
+def test_gradients_of_the_whole_loss_by_gradcheck(shape: tuple[int, int, int, int, float, str]) -> None:
+    case = make_case(*shape, seed=3)
+    form = penalty_form(case.basis).double()
+
+    def loss(weight_logits: Tensor, coefficient_logits: Tensor, class_logits: Tensor) -> Tensor:
+        w = segment_softmax(weight_logits, case.item, case.n_items)
+        c = coefficient_logits.softmax(1)
+        t = cleaned_by_basis(w, c, case.label, case.item, case.basis, case.n_items)
+        penalty = scatter_sum(basis_penalty(c, form), case.item, case.n_items)
+        return (kl_divergence(t, class_logits.log_softmax(1)) + penalty).sum()
+
+    logits = [case.weight_logits, case.coefficient_logits, case.class_logits]
+    assert torch.autograd.gradcheck(loss, [tensor.requires_grad_() for tensor in logits])
+
+
+def test_kl_equals_the_sum_written_out() -> None:
+    target = torch.tensor([[0.2, 0.8, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    f = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.6, 0.3]], dtype=torch.float64)
+    expected = [0.2 * math.log(0.2 / 0.5) + 0.8 * math.log(0.8 / 0.25), math.log(1 / 0.1)]
+    torch.testing.assert_close(kl_divergence(target, f.log()), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_kl_has_finite_gradients_at_zero_targets_where_torch_has_none() -> None:
+    target = torch.tensor([[0.0, 1.0, 0.0]], requires_grad=True)
+    logits = torch.randn(1, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    kl_divergence(target, logits.log_softmax(1)).sum().backward()
+    assert target.grad is not None
+    assert logits.grad is not None
+    assert target.grad.isfinite().all()
+    assert logits.grad.isfinite().all()
+    assert target.grad[0, 0] == target.grad[0, 2] == 0
+
+    plain = torch.tensor([[0.0, 1.0, 0.0]], requires_grad=True)
+    torch.nn.functional.kl_div(logits.detach().log_softmax(1), plain, reduction="sum").backward()
+    assert plain.grad is not None
+    assert not plain.grad.isfinite().all()  # the trap that stops the authors' released code
+
+
+@given(st.integers(2, 12), st.integers(1, 200), st.sampled_from(["random", "latin"]), st.integers(0, 99))
+@settings(max_examples=80, deadline=None)
+def test_basis_is_distinct_permutations_identity_first(n_classes: int, n_bases: int, kind: str, seed: int) -> None:
+    basis = permutation_basis(n_classes, n_bases, kind, seed)  # type: ignore[arg-type]  # drawn from the two kinds
+    assert len(basis) == min(n_bases, math.factorial(n_classes))
+    assert basis[0].tolist() == list(range(n_classes))
+    assert (basis.sort(1).values == torch.arange(n_classes)).all()
+    assert len(basis.unique(dim=0)) == len(basis)
+    assert torch.equal(basis, permutation_basis(n_classes, n_bases, kind, seed))  # type: ignore[arg-type]  # as above
+
+
+@pytest.mark.parametrize(("n_classes", "n_bases"), [(2, 2), (3, 3), (10, 10), (10, 20), (100, 150)])
+def test_latin_basis_reaches_every_class_from_every_label(n_classes: int, n_bases: int) -> None:
+    basis = permutation_basis(n_classes, n_bases, "latin", seed=1)
+    for label in range(n_classes):
+        assert len(basis[:, label].unique()) == n_classes
+
+
+def test_random_basis_leaves_some_classes_out_of_reach() -> None:
+    basis = permutation_basis(100, 150, "random", seed=0)
+    reached = sum(len(basis[:, label].unique()) for label in range(100)) / 100**2
+    assert 0.75 < reached < 0.81  # the design's 22 % out of reach
+
+
+@pytest.mark.parametrize(("arguments", "said"), [((1, 3), "2 classes"), ((3, 0), "n_bases"), ((3, 2, "odd"), "'odd'")])
+def test_bad_bases_are_refused(arguments: tuple[int, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        permutation_basis(*arguments)
