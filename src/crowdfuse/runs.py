@@ -6,14 +6,11 @@ trains, and in the end `model/`, `fused.csv`, `annotators.csv`, `log.jsonl` and 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import types
 import typing
 import warnings
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +33,7 @@ from crowdfuse.files import (
     sha256,
     strict,
     write_json,
+    write_table,
     write_text,
 )
 from crowdfuse.ids import as_text, few, find, plural
@@ -88,10 +86,6 @@ class Material:
     validation: Gold | None
     test: Gold | None
     notes: list[str]
-
-    @property
-    def X(self) -> Any:
-        return self.loaded.inputs.values
 
     def gold_by_row(self) -> NDArray[Any] | None:
         """The gold to train on, None where an item has none."""
@@ -217,7 +211,7 @@ def _held_out(held: dict[str, Gold], labelled: Annotations, notes: list[str]) ->
         if count:
             notes.append(f"{count:,} labelled items with {name} gold are kept out of training")
     if len(parts) == 2:
-        both = np.intersect1d(*parts.values())
+        both = np.intersect1d(parts["validation"], parts["test"])
         if len(both):
             notes.append(
                 f"{len(both):,} items have validation and test gold: the test is not independent of the choice"
@@ -302,7 +296,7 @@ def make_classifier(job: Job, out: Path, verbose: int) -> CrowdClassifier:
 
 
 def rehearse(classifier: CrowdClassifier, material: Material) -> None:
-    """Do all that `fit` does before its first step, so that what it would refuse is refused before anything is written."""
+    """Do what `fit` does before its first step, so that what it would refuse is refused before anything is written."""
     ann = material.annotations
     if ann.n_classes < 2:
         raise ValueError(
@@ -319,7 +313,8 @@ def rehearse(classifier: CrowdClassifier, material: Material) -> None:
         with torch.random.fork_rng(devices=[]):
             method = classifier._build(classifier._problem(recipe.seed))
         recipe.make_optimizer(method.parameters())
-        Fabric(accelerator=recipe.device, devices=recipe.devices, precision=recipe.precision)
+        where: dict[str, Any] = {"accelerator": recipe.device, "devices": recipe.devices, "precision": recipe.precision}
+        Fabric(**where)
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"{classifier.method_name} cannot be trained with these settings: {error}") from error
     data = TrainingData(material.loaded.inputs, ann, truth, np.ones(len(ann), np.float32))
@@ -329,13 +324,14 @@ def rehearse(classifier: CrowdClassifier, material: Material) -> None:
 
 def _train(classifier: CrowdClassifier, job: Job, material: Material, out: Path) -> dict[str, Any]:
     torch.set_num_threads(job.threads)
+    X = material.loaded.inputs.values
     fit: dict[str, Any] = {"gold": material.gold_by_row()}
     if material.validation is not None:
         rows, truth = material.validation
-        fit["validation"] = (material.X[rows], truth)
+        fit["validation"] = (X[rows], truth)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary says so
-        classifier.fit(material.X, material.annotations, **fit)
+        classifier.fit(X, material.annotations, **fit)
     summary = write_results(classifier, material, out)
     if not classifier.interrupted_:
         (out / CHECKPOINT_FILE).unlink(missing_ok=True)
@@ -420,7 +416,7 @@ def _in_words(hint: Any) -> str:
 
 def write_results(classifier: CrowdClassifier, material: Material, out: Path) -> dict[str, Any]:
     """Write what was learned into the run folder; `summary.json` comes last and says that all is there."""
-    X, ann = material.X, material.labelled
+    X, ann = material.loaded.inputs.values, material.labelled
     fused = classifier.fused_labels(X, ann)
     known = ~np.isnan(fused).any(1)
     best = np.where(known, np.nan_to_num(fused).argmax(1), -1)
@@ -465,7 +461,7 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
 
 def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDArray[np.int64], path: Path) -> None:
     """One line an annotator, the most reliable first; `best` is the fused class of each row, -1 for none."""
-    ann = material.labelled
+    X, ann = material.loaded.inputs.values, material.labelled
     fused = best[ann.item]
     judged = fused >= 0  # labels on items that have a fused label to compare with
 
@@ -477,9 +473,9 @@ def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDA
 
     figures = np.column_stack(
         [
-            classifier.annotator_reliability(material.X, ann),
+            classifier.annotator_reliability(X, ann),
             mean(ann.label == fused),
-            mean(classifier.annotator_weights(material.X, ann, sparse=True).data),
+            mean(classifier.annotator_weights(X, ann, sparse=True).data),
         ]
     )
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
@@ -493,15 +489,6 @@ def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDA
             if counts[r]
         ),
     )
-
-
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A CSV file, whole or not at all."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
 
 
 # ---- predicting ------------------------------------------------------------------------------------

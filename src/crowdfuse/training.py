@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from crowdfuse.annotations import Annotations
@@ -88,9 +90,10 @@ def train(
     )
     work = _Work(method, data, recipe, validation, checkpointing, title)
     if strategy == "ddp_spawn":
-        arrays, trained = fabric.launch(_run_spawned, work)
-        trained.weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        return trained  # type: ignore[no-any-return]  # Fabric hands back what _run_spawned returns
+        with tempfile.TemporaryDirectory() as folder:
+            trained: Trained = fabric.launch(_run_spawned, work, folder)
+            trained.weights = load_file(Path(folder) / "weights.safetensors")
+        return trained
     fabric.launch()
     return _run(fabric, work, watcher or Silence())
 
@@ -115,15 +118,17 @@ class _Work:
         self.title = title
 
 
-def _run_spawned(fabric: Fabric, work: _Work) -> tuple[dict[str, NDArray[Any]], Trained]:
+def _run_spawned(fabric: Fabric, work: _Work, folder: str) -> Trained:
     """In a process that was started here, where the weights still share memory with the others': copy them.
 
-    Weights go home as arrays: a tensor would be gone with the process that holds it.
+    Weights go home in a file: Fabric's own way back is a pipe that blocks once it is full.
     """
     work.method = copy.deepcopy(work.method)
     trained = _run(fabric, work, Silence())
-    weights, trained.weights = trained.weights, {}
-    return {name: (t.float() if t.is_floating_point() else t).numpy() for name, t in weights.items()}, trained
+    if fabric.is_global_zero:
+        save_file(trained.weights, Path(folder) / "weights.safetensors")
+    trained.weights = {}
+    return trained
 
 
 def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:

@@ -48,8 +48,9 @@ class Loaded:
         several = (position >= 0) & ((count[position] > 1) | (rows >= 0))
         if several.any():
             name = as_text(wanted)[several][0]
+            both = self.items[(self.items == name) | (self.short_names == name)]
             raise ValueError(
-                f"two images answer to the id {name!r}: {few(self.items[(self.items == name) | (self.short_names == name)])}. "
+                f"two images answer to the id {name!r}: {few(both)}. "
                 "Use their full names in the labels, or rename or remove one of the files"
             )
         return np.where(rows >= 0, rows, by_short_name)
