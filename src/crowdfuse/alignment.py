@@ -12,11 +12,16 @@ from crowdfuse.annotations import Annotations
 from crowdfuse.ids import few, find, tidy
 
 
+def labels_as_given(y: Any) -> Annotations | NDArray[Any]:
+    """Annotations as they are, anything else as an array."""
+    return y if isinstance(y, Annotations) else np.asarray(y, dtype=object if _holds_none(y) else None)
+
+
 def annotations_of(y: Any) -> Annotations:
     """`y` as annotations: an (N, R) array is a matrix of labels, a 1-D array one annotator."""
-    if isinstance(y, Annotations):
-        return y
-    values = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object if _holds_none(y) else None)
+    values = labels_as_given(y)
+    if isinstance(values, Annotations):
+        return values
     if values.ndim == 2:
         return Annotations.from_matrix(values)
     if values.ndim == 1:

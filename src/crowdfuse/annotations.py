@@ -54,7 +54,7 @@ class Summary:
         ]
         notes = [
             (self.items_without_labels, "items have no label"),
-            (self.dropped_missing, "rows had an empty label"),
+            (self.dropped_missing, "labels were empty and count as missing"),
             (self.dropped_duplicates, "rows said the same thing twice and were dropped"),
             (self.dropped_conflicts, "labels contradicted another of the same annotator and were dropped"),
         ]
@@ -144,7 +144,7 @@ class Annotations:
     @classmethod
     def from_matrix(
         cls,
-        matrix: ArrayLike,
+        matrix: ArrayLike | Sequence[Sequence[Any]],
         *,
         items: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
@@ -164,7 +164,7 @@ class Annotations:
         return cls._from_dense(values, ~_is_missing(values, sentinel=True), items, annotators, classes)
 
     @classmethod
-    def from_vector(cls, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> Annotations:
+    def from_vector(cls, y: ArrayLike | Sequence[Any], *, classes: Sequence[Any] | None = None) -> Annotations:
         """From one label an item, as scikit-learn has it: one annotator. NaN or None is missing, -1 a class."""
         values = as_array(y)
         if values.ndim != 1:
@@ -373,9 +373,10 @@ class Annotations:
         Where -1 is itself a class, the array holds objects and None where missing.
         """
         codes = self.__array__()
-        if self.classes.dtype.kind == "i" and -1 not in self.classes:
-            return np.where(codes < 0, -1, np.append(self.classes, -1)[codes])
-        return np.append(self.classes.astype(object), None)[codes]
+        has_room = self.classes.dtype.kind == "i" and -1 not in self.classes
+        names: NDArray[Any] = np.array([*self.classes, -1 if has_room else None], np.int64 if has_room else object)
+        matrix: NDArray[Any] = names[codes]  # the code -1 takes the last
+        return matrix
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Class positions, (N, R), -1 where missing: what scikit-learn's splitters look at."""
@@ -402,10 +403,11 @@ class Annotations:
     def vote_shares(self) -> NDArray[np.float64]:
         """How the labels of each item are spread over the classes, (N, K); NaN where there is no label."""
         _refuse_dense(self.n_items, self.n_classes, 8, "classes")
-        counts = np.zeros((self.n_items, self.n_classes))
-        np.add.at(counts, (self.item, self.label), 1)
+        shares = np.zeros((self.n_items, self.n_classes))
+        np.add.at(shares, (self.item, self.label), 1)
         with np.errstate(invalid="ignore"):
-            return counts / counts.sum(1, keepdims=True)
+            shares /= shares.sum(1, keepdims=True)
+        return shares
 
     def summary(self) -> Summary:
         """Counts, agreement and Krippendorff's alpha (nominal)."""
@@ -448,7 +450,8 @@ def ranges(starts: IntArray, counts: IntArray) -> IntArray:
     [5, 6, 0, 1, 2]
     """
     ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+    positions: IntArray = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+    return positions
 
 
 def encode_classes(
@@ -478,9 +481,11 @@ def not_a_class(label: str, classes: NDArray[Any]) -> str:
 
 def _is_missing(values: NDArray[Any], *, sentinel: bool) -> NDArray[np.bool_]:
     """None, NaN and pandas' NA; with `sentinel` also -1 and the empty string."""
+    missing = np.zeros(values.shape, bool)
     if values.dtype.kind == "O":
-        return np.frompyfunc(lambda v: _is_no_label(v) or (sentinel and v in (-1, "")), 1, 1)(values).astype(bool)
-    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+        missing.flat[:] = [_is_no_label(value) or (sentinel and value in (-1, "")) for value in values.flat]
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
     if sentinel and values.dtype.kind in "fiU":
         missing |= values == ("" if values.dtype.kind == "U" else -1)
     return missing

@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from torch import Tensor
 
-from crowdfuse.alignment import align, annotations_of, gold_codes
+from crowdfuse.alignment import align, gold_codes, labels_as_given
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import segment_softmax
@@ -127,8 +127,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         inputs = check_inputs(X)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        if not isinstance(y, Annotations) and np.ndim(y) == 1:
-            check_classification_targets(np.asarray(y))
+        y = labels_as_given(y)
+        if isinstance(y, np.ndarray) and y.ndim == 1:
+            check_classification_targets(y)
         ann = align(y, len(inputs), items)
         if self.classes is not None:
             ann = ann.with_classes(np.asarray(self.classes))
@@ -182,7 +183,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     ) -> float:
         """Accuracy against gold; against annotations, the share of their labels that the prediction agrees with."""
         check_is_fitted(self)
-        if not isinstance(y, Annotations) and np.ndim(y) < 2:
+        y = labels_as_given(y)
+        if isinstance(y, np.ndarray) and y.ndim < 2:
             return float(super().score(X, y, sample_weight))
         predicted = self._logits(X).argmax(1)
         ann = self._known(align(y, len(predicted), items))
@@ -241,12 +243,12 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return self.method_.confusion_given
 
     def fused_labels(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
-        """What the labels of each item amount to: class probabilities (N, K); NaN for items without labels."""
+        """What the labels of each item amount to: class probabilities (N, K); NaN where no label counts."""
         inputs = self._inputs(X)
         ann = self._known(align(annotations, len(inputs), items))
         blocks = [self.method_.fused(h, b.item, b.annotator, b.label) for b, h in self._batches(inputs, ann)]
         fused = torch.cat(blocks).numpy()
-        fused[np.diff(ann.indptr) == 0] = np.nan
+        fused[~fused.any(1)] = np.nan
         return fused
 
     def annotator_reliability(
@@ -319,7 +321,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         inputs = check_inputs(given[0], "validation X")
         if inputs.shape != data.inputs.shape:
             raise ValueError(f"validation inputs have shape {inputs.shape}, X has {data.inputs.shape}")
-        if isinstance(given[1], Annotations) or np.ndim(given[1]) == 2:
+        if labels_as_given(given[1]).ndim == 2:
             labels = align(given[1], len(inputs), given[2] if len(given) == 3 else None)
             return data, Validation(inputs, labels.with_classes(data.annotations.classes))
         truth = gold_codes(given[1], data.annotations.classes, len(inputs), "validation gold")
@@ -448,6 +450,8 @@ def _check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.fl
         raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_rows,)}!")
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight must be finite and not negative")
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every row: nothing to train on")
     return weight
 
 

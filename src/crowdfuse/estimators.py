@@ -147,7 +147,7 @@ class TrueLabelClassifier(CrowdClassifier):
     def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
         if gold is not None:
             return gold_codes(gold, ann.classes, n_rows)
-        if isinstance(y, Annotations) or np.ndim(y) != 1:
+        if y.ndim != 1:
             raise ValueError("true-label trains on gold: fit(X, gold) with a 1-D array, or fit(X, annotations, gold=...)")
         codes = np.full(n_rows, -1, np.int64)
         codes[ann.item] = ann.label

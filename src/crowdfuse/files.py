@@ -22,8 +22,11 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path to write to; when all went well it takes the place of `path`, at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
+    temporary.touch()
+    mode = temporary.stat().st_mode  # as the user's umask has it; safetensors would close the file to others
     try:
         yield temporary
+        temporary.chmod(mode)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
@@ -61,14 +64,13 @@ def _swap(new: Path, old: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    # not made by tempfile: that closes its files to everybody else, whatever the user's umask says
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Clear away what a killed process had begun to write in this folder."""
+    """Clear away what a killed process had begun to write in this folder, under our names or safetensors'."""
     for path in folder.iterdir():
-        if re.fullmatch(r"\..+\.[0-9a-f]{8}\.(tmp|old)", path.name):
+        if re.fullmatch(r"\..+\.[0-9a-f]{8}\.(tmp|old)|\.tmp\w{6}", path.name):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

@@ -115,12 +115,15 @@ def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
 def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
     """Softmax of the pairs' scores (L,) over the pairs of the same item: only labels that exist take part.
 
+    Where all scores of an item are minus infinity, nobody counts and all weights are 0.
+
     >>> segment_softmax(torch.tensor([1.0, 1.0, 7.0]), torch.tensor([0, 0, 1]), 2)
     tensor([0.5000, 0.5000, 1.0000])
     """
     largest = scores.detach().new_full((n_items,), -torch.inf).scatter_reduce(0, item, scores.detach(), "amax")
-    exponential = (scores - largest[item]).exp()
-    return exponential / scatter_sum(exponential, item, n_items)[item]
+    exponential = (scores - largest.nan_to_num(neginf=0)[item]).exp()
+    total = scatter_sum(exponential, item, n_items).clamp(min=torch.finfo(scores.dtype).tiny)
+    return exponential / total[item]
 
 
 def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ Text says "12" where an array says 12. The two are the same id; "012" is another
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ EXACT_FLOAT = 2**53  # from here on floats skip integers, so that two ids may ha
 WHOLE = f"strings or whole numbers (of 64 bits; as floats below {EXACT_FLOAT:.0e})"
 
 
-def tidy(values: ArrayLike, what: str, place: Callable[[int], str] | None = None) -> NDArray[Any]:
+def tidy(values: ArrayLike | Sequence[Any], what: str, place: Callable[[int], str] | None = None) -> NDArray[Any]:
     """Ids as an int64 or an object array of strings; whole floats count as integers.
 
     `place` puts a position into words for an error message; otherwise it is `what[position]`.
@@ -37,10 +37,11 @@ def tidy(values: ArrayLike, what: str, place: Callable[[int], str] | None = None
         return array.astype(object)
     if kind in "ib":
         return array.astype(np.int64)
+    usable: NDArray[np.bool_]
     if kind == "u":
         usable = array <= np.iinfo(np.int64).max
     elif kind == "f":
-        usable = _whole_floats(array)
+        usable = (np.abs(array) < EXACT_FLOAT) & (array == np.floor(array))
     elif kind == "O":
         usable = np.array([isinstance(value, str) for value in array], bool)
         if usable.all():
@@ -58,7 +59,7 @@ def tidy(values: ArrayLike, what: str, place: Callable[[int], str] | None = None
     return array.astype(np.int64)
 
 
-def as_array(values: ArrayLike) -> NDArray[Any]:
+def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
     """As numpy has it, but a list keeps its strings apart from None and NaN, which numpy would spell out."""
     if isinstance(values, (list, tuple)):
         rows = values if any(isinstance(row, (list, tuple)) for row in values) else [values]
@@ -166,11 +167,7 @@ def plural(count: int, noun: str) -> str:
     return f"1 {noun} is" if count == 1 else f"{count:,} {noun}s are"
 
 
-def _whole_floats(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return (np.abs(values) < EXACT_FLOAT) & (values == np.floor(values))
-
-
 def _is_whole(value: Any) -> bool:
     if isinstance(value, (float, np.floating)):
-        return float(value).is_integer() and abs(value) < EXACT_FLOAT
+        return float(value).is_integer() and abs(float(value)) < EXACT_FLOAT
     return isinstance(value, (int, np.integer, np.bool_)) and -(2**63) <= int(value) < 2**63

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from crowdfuse import __version__
 from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.files import new_folder, refuse_existing, refuse_foreign, sha256, strict, write_json
+from crowdfuse.files import new_folder, refuse_existing, refuse_foreign, replacing, sha256, strict, write_json
 from crowdfuse.nets import Backbone
 from crowdfuse.registry import estimator_class
 
@@ -39,7 +39,8 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             name: tensor.clone(memory_format=torch.contiguous_format)
             for name, tensor in classifier.method_.state_dict().items()
         }
-        save_file(state, folder / WEIGHTS_FILE)
+        with replacing(folder / WEIGHTS_FILE) as temporary:
+            save_file(state, temporary)
         content: dict[str, Any] = {
             "format": FORMAT,
             "crowdfuse": __version__,

@@ -113,7 +113,10 @@ def _sort_in_place(key: NDArray[np.int64], bits: int) -> None:
 
     They are dealt by their highest bits into buckets that fit the cache, and the buckets sorted side by side.
     """
-    bucket_bits = min(8, bits, max(0, len(key).bit_length() - 12))
+    if len(key) <= CHUNK:
+        key.sort()
+        return
+    bucket_bits = min(8, bits)
     low_bits = bits - bucket_bits
     # the integers of a bucket agree in their highest bits, so that 32 may be enough to sort them, and faster
     low = np.uint32 if low_bits <= 32 else np.int64

@@ -126,7 +126,7 @@ def _build(
         item, annotator, label = (Column(names, codes[present]) for names, codes in (item, annotator, label))
     for role, (_, codes) in (("item", item), ("annotator", annotator)):
         if (codes < 0).any():
-            place = source.places([int(present[np.argmax(codes < 0)])])[0]
+            place = source.places([int(present[int(np.argmax(codes < 0))])])[0]
             raise TableError(f"{place}: the {role} is empty; fill it in, or empty the label too to leave the row out")
     try:
         triples = sort_triples(item.codes, annotator.codes, label.codes, len(item.names), on_conflict)

@@ -1,0 +1,25 @@
+"""Every estimator, as the shared tests see it. A new method is tested by being in the registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.registry import ESTIMATORS, estimator_class
+
+ALL: list[type[CrowdClassifier]] = [estimator_class(name) for name in ESTIMATORS]
+
+
+def expected_failures(estimator: CrowdClassifier) -> dict[str, str]:
+    """The checks of scikit-learn that do not fit, each with the reason."""
+    batches = "the rows of a mini-batch depend on how many rows there are; full batches are tested in test_training.py"
+    return {
+        "check_sample_weight_equivalence_on_dense_data": batches,
+        "check_sample_weight_equivalence_on_sparse_data": batches,
+        "check_supervised_y_2d": "a 2-D y is one column an annotator, not a column vector by mistake",
+    }
+
+
+def quick(kind: type[CrowdClassifier], **settings: Any) -> CrowdClassifier:
+    """An instance that trains in a moment on small data."""
+    return kind(**({"epochs": 30, "batch_size": 16, "learning_rate": 0.01} | settings))

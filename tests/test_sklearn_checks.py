@@ -1,0 +1,16 @@
+"""scikit-learn's own checks, on every estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tests.estimator_list import ALL, expected_failures, quick
+
+
+@parametrize_with_checks([quick(kind) for kind in ALL], expected_failed_checks=expected_failures)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_scikit_learn_check(estimator: Any, check: Any) -> None:
+    check(estimator)  # raises where the convention is broken
