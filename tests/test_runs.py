@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from crowdfuse import load, runs
@@ -379,6 +380,32 @@ def test_ctrl_c_leaves_a_model_that_works_and_a_run_that_goes_on(
     resume(run, verbose=0)
     assert results(run) == expected
     assert files(run) == FINISHED
+
+
+@pytest.mark.parametrize("step", [1, 3, 5])  # of 6, 3 an epoch: before anything was learned, within, in the second
+def test_ctrl_c_at_any_step_can_be_resumed(
+    crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    start(job(crowd), tmp_path / "whole", force=False, verbose=0)
+    zero_grad, steps = torch.optim.Optimizer.zero_grad, 0
+
+    def interrupt(self: Any, *given: Any, **named: Any) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            raise KeyboardInterrupt
+        zero_grad(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.Optimizer, "zero_grad", interrupt)
+        summary = start(job(crowd), tmp_path / "run", force=False, verbose=0)
+    assert steps == step
+    assert summary["interrupted"]
+    assert summary["epochs"] == (step - 1) // 3
+    assert load(tmp_path / "run" / "model").predict(crowd["X"]).shape == (N,)
+    resume(tmp_path / "run", verbose=0)
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+    assert files(tmp_path / "run") == FINISHED
 
 
 class Killed(BaseException):

@@ -144,7 +144,7 @@ class Annotations:
     @classmethod
     def from_matrix(
         cls,
-        matrix: ArrayLike | Sequence[Sequence[Any]],
+        matrix: ArrayLike | Sequence[Any],
         *,
         items: ArrayLike | None = None,
         annotators: ArrayLike | None = None,

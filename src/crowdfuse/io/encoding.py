@@ -8,14 +8,25 @@ which share no names, are encoded side by side.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 PARTITION_BITS = 6
-SAMPLE = 1 << 17  # rows that tell whether there are many names; below, one table is as fast
+SAMPLE = 1 << 15  # rows that tell whether names are many
+MANY_ROWS = 1 << 20  # with fewer, one table is as fast
+
+
+class Dealt(NamedTuple):
+    """Some rows of a column, ordered by partition."""
+
+    strings: pa.Array
+    rows: NDArray[np.int32]  # counted from the first of these rows
+    bounds: NDArray[np.int64]  # where each partition begins, and the end
 
 
 def encode_values(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
@@ -25,10 +36,10 @@ def encode_values(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]
     >>> names.to_pylist(), codes.tolist()
     (['b', 'a'], [0, 1, 0, -1])
     """
-    if not pa.types.is_string(column.type) or column.null_count or len(column) <= 8 * SAMPLE:
+    if not pa.types.is_string(column.type) or column.null_count or len(column) <= MANY_ROWS:
         return encode_plainly(column)
-    many = len(column.slice(0, SAMPLE).unique()) > SAMPLE // 8
-    return encode_in_partitions(column) if many else encode_plainly(column)
+    sample = column.slice(0, SAMPLE).combine_chunks()
+    return encode_in_partitions(column, bytes_to_pass(sample)) if are_many(sample) else encode_plainly(column)
 
 
 def encode_plainly(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
@@ -39,53 +50,64 @@ def encode_plainly(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]
     return names, np.concatenate([np.zeros(0, np.int32), *codes])
 
 
-def encode_in_partitions(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
-    """The same result as `encode_plainly`, for strings without nulls, at least one chunk of them."""
-    starts = np.concatenate([[0], np.cumsum([len(chunk) for chunk in column.chunks])]).astype(np.int32)
-    passed = _telling_bytes(column)
+def encode_in_partitions(column: pa.ChunkedArray, passed: int) -> tuple[pa.Array, NDArray[np.int32]]:
+    """The same result as `encode_plainly`, for strings without nulls."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        dealt = list(pool.map(lambda chunk: deal(chunk, passed), column.chunks))
+    return encode_dealt(dealt)
 
-    def deal(index: int) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int64]]:
-        """One chunk's strings and row numbers, ordered by partition, and where each partition begins."""
-        partition = _cheap_hash(column.chunk(index), passed)
-        order = np.argsort(partition, kind="stable").astype(np.int32)
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(partition, minlength=1 << PARTITION_BITS))])
-        return column.chunk(index).take(pa.array(order)), order + starts[index], bounds
+
+def are_many(sample: pa.Array) -> bool:
+    """Whether the names of a column are many, to judge by some of its rows."""
+    return 4 * len(sample.unique()) > len(sample)
+
+
+def bytes_to_pass(sample: pa.StringArray) -> int:
+    """How many bytes at their end to pass over, because many ids end alike, such as '0017_front.jpg'."""
+
+    def largest_partition(passed: int) -> int:
+        return int(np.bincount(_cheap_hash(sample, passed), minlength=1).max())
+
+    return min(range(0, 40, 8), key=largest_partition)
+
+
+def deal(strings: pa.StringArray, passed: int) -> Dealt:
+    """Order some rows by partition."""
+    partition = _cheap_hash(strings, passed)
+    order = np.argsort(partition, kind="stable").astype(np.int32)
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(partition, minlength=1 << PARTITION_BITS))])
+    return Dealt(strings.take(pa.array(order)), order, bounds)
+
+
+def encode_dealt(dealt: Sequence[Dealt]) -> tuple[pa.Array, NDArray[np.int32]]:
+    """Names in order of first appearance, and a code a row, of all rows that were dealt."""
+    starts = np.concatenate([[0], np.cumsum([len(some.rows) for some in dealt])]).astype(np.int32)
 
     def encode(index: int) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
         """One partition's names, the code and the number of each of its rows, and each name's first row."""
-        strings = [strings.slice(bounds[index], bounds[index + 1] - bounds[index]) for strings, _, bounds in dealt]
-        rows = np.concatenate([rows[bounds[index] : bounds[index + 1]] for _, rows, bounds in dealt])
-        names, local = encode_plainly(pa.chunked_array(strings))
+        parts = [slice(some.bounds[index], some.bounds[index + 1]) for some in dealt]
+        strings = [some.strings[part] for some, part in zip(dealt, parts, strict=True)]
+        rows = [some.rows[part] + start for some, part, start in zip(dealt, parts, starts[:-1], strict=True)]
+        names, local = encode_plainly(pa.chunked_array(strings, pa.string()))
+        numbers = np.concatenate([np.zeros(0, np.int32), *rows])
         first = np.empty(len(names), np.int32)
-        first[local[::-1]] = rows[::-1]  # of several writes the last one stays, which is the first row's
-        return names, local, rows, first
+        first[local[::-1]] = numbers[::-1]  # of several writes the last one stays, which is the first row's
+        return names, local, numbers, first
 
     def place(index: int) -> None:
-        _, local, rows, _ = parts[index]
-        codes[rows] = rank[base[index] : base[index + 1]][local]
+        _, local, numbers, _ = partitions[index]
+        codes[numbers] = rank[base[index] : base[index + 1]][local]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        dealt = list(pool.map(deal, range(column.num_chunks)))
-        parts = list(pool.map(encode, range(1 << PARTITION_BITS)))
-        dealt.clear()
-        base = np.concatenate([[0], np.cumsum([len(names) for names, *_ in parts])])
+        partitions = list(pool.map(encode, range(1 << PARTITION_BITS)))
+        base = np.concatenate([[0], np.cumsum([len(names) for names, *_ in partitions])])
         # within a partition first rows go up, and a stable sort merges such runs
-        by_appearance = np.argsort(np.concatenate([first for *_, first in parts]), kind="stable").astype(np.int32)
+        by_appearance = np.argsort(np.concatenate([first for *_, first in partitions]), kind="stable").astype(np.int32)
         rank = np.empty(len(by_appearance), np.int32)
         rank[by_appearance] = np.arange(len(rank), dtype=np.int32)
-        codes = np.empty(len(column), np.int32)
-        list(pool.map(place, range(len(parts))))
-    return pa.concat_arrays([names for names, *_ in parts]).take(pa.array(by_appearance)), codes
-
-
-def _telling_bytes(column: pa.ChunkedArray) -> int:
-    """How many bytes at their end to pass over, because many ids end alike, such as '0017_front.jpg'."""
-    some = column.slice(0, 4096).combine_chunks()
-
-    def largest_partition(passed: int) -> int:
-        return int(np.bincount(_cheap_hash(some, passed), minlength=1).max())
-
-    return min(range(0, 40, 8), key=largest_partition)
+        codes = np.empty(starts[-1], np.int32)
+        list(pool.map(place, range(len(partitions))))
+    return pa.concat_arrays([names for names, *_ in partitions]).take(pa.array(by_appearance)), codes
 
 
 def _cheap_hash(strings: pa.StringArray, passed: int) -> NDArray[np.uint8]:

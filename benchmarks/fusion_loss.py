@@ -1,0 +1,156 @@
+"""The fusion loss step, against the textbook einsum, the best dense version and the backbone alone; time and memory.
+
+    python benchmarks/fusion_loss.py --json out.json
+
+Each measurement runs in a process of its own, on one thread. Memory is the peak above what the process held
+once the inputs were there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+# (batch, annotators, classes, bases); the dense versions run where their matrices fit
+SIZES = [(64, 3, 10, 20), (128, 3, 100, 150), (32, 3, 1000, 150), (256, 3, 100, 150), (128, 6, 100, 150), (128, 3, 100, 300)]
+DENSE_BYTES = 10e9
+
+
+def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: int, seconds: float) -> dict[str, float]:
+    """Loss and gradient with respect to all head outputs, repeated for a while."""
+    import torch
+    from torch import nn
+
+    from crowdfuse.functional import (
+        basis_penalty,
+        cleaned_by_basis,
+        kl_divergence,
+        penalty_form,
+        permutation_basis,
+        scatter_sum,
+        segment_softmax,
+    )
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    basis = permutation_basis(n_classes, n_bases)
+    form = penalty_form(basis)
+    dense_basis = nn.functional.one_hot(basis, n_classes).transpose(1, 2).float() if kind in ("textbook", "two-step") else None
+    item = torch.arange(batch).repeat_interleave(n_annotators)
+    label = torch.randint(n_classes, (batch * n_annotators,))
+    outputs = [
+        torch.randn(batch * n_annotators, requires_grad=True),
+        torch.randn(batch * n_annotators, n_bases, requires_grad=True),
+        torch.randn(batch, n_classes, requires_grad=True),
+    ]
+    backbone = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, n_classes))
+    x = torch.randn(batch, 512)
+
+    def ours() -> torch.Tensor:
+        scores, coefficients, logits = outputs
+        w = segment_softmax(scores, item, batch)
+        c = coefficients.softmax(1)
+        t = cleaned_by_basis(w, c, label, item, basis, batch)
+        penalty = scatter_sum(basis_penalty(c, form), item, batch) / n_annotators
+        return (kl_divergence(t, logits.log_softmax(1)) + penalty).mean()
+
+    def two_step() -> torch.Tensor:
+        """The best that dense matrices can do: one product for all P, then the sum over annotators."""
+        scores, coefficients, logits = outputs
+        w = scores.view(batch, n_annotators).softmax(1)
+        c = coefficients.view(batch, n_annotators, n_bases).softmax(2)
+        P = torch.einsum("nrm,mij->nrij", c, dense_basis)
+        one_hot = nn.functional.one_hot(label, n_classes).float().view(batch, n_annotators, n_classes)
+        t = torch.einsum("nr,nrij,nrj->ni", w, P, one_hot)
+        penalty = (1 - P.diagonal(dim1=2, dim2=3)).square().sum((1, 2)) / n_annotators
+        return (kl_divergence(t, logits.log_softmax(1)) + penalty).mean()
+
+    def textbook() -> torch.Tensor:
+        """The formula as it stands: every c_m B_m is laid out before it is added up."""
+        scores, coefficients, logits = outputs
+        w = scores.view(batch, n_annotators).softmax(1)
+        c = coefficients.view(batch, n_annotators, n_bases).softmax(2)
+        P = torch.einsum("nrm,mij->nrmij", c, dense_basis).sum(2)
+        one_hot = nn.functional.one_hot(label, n_classes).float().view(batch, n_annotators, n_classes)
+        t = torch.einsum("nr,nrij,nrj->ni", w, P, one_hot)
+        penalty = (1 - P.diagonal(dim1=2, dim2=3)).square().sum((1, 2)) / n_annotators
+        return (kl_divergence(t, logits.log_softmax(1)) + penalty).mean()
+
+    def alone() -> torch.Tensor:
+        loss: torch.Tensor = backbone(x).logsumexp(1).mean()
+        return loss
+
+    step = {"ours": ours, "textbook": textbook, "two-step": two_step, "backbone": alone}[kind]
+    before = _resident()
+    loss = step()
+    loss.backward()
+    times = []
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until or len(times) < 3:
+        began = time.perf_counter()
+        step().backward()
+        times.append(time.perf_counter() - began)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": sorted(times)[len(times) // 2], "bytes": max(0.0, peak - before), "loss": float(loss)}
+
+
+def _resident() -> float:
+    """What the process holds now. Where the system does not tell, its peak so far."""
+    status = Path("/proc/self/statm")
+    if status.exists():
+        return int(status.read_text().split()[1]) * resource.getpagesize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def run(kind: str, size: tuple[int, int, int, int], seconds: float) -> dict[str, float]:
+    command = [sys.executable, __file__, "--one", kind, *map(str, size), str(seconds)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each is repeated")
+    parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        kind, *numbers = given.one
+        print(json.dumps(measure(kind, *map(int, numbers[:4]), float(numbers[4]))))  # type: ignore[arg-type]  # four
+        return
+    rows: list[dict[str, Any]] = []
+    print(f"{'batch, R, K, M':>20} {'ours':>10} {'MB':>7} {'textbook':>10} {'MB':>7} {'ratio':>7} {'two-step':>10} {'MB':>7} {'ratio':>7} {'MLP alone':>10}")
+    for size in SIZES:
+        batch, n_annotators, n_classes, n_bases = size
+        row: dict[str, Any] = {"batch": batch, "annotators": n_annotators, "classes": n_classes, "bases": n_bases}
+        for kind, needed in (
+            ("ours", 0.0),
+            ("textbook", 8.0 * n_classes**2 * batch * n_annotators * n_bases),
+            ("two-step", 4.0 * n_classes**2 * (3 * batch * n_annotators + 2 * n_bases)),
+            ("backbone", 0.0),
+        ):
+            row[kind] = run(kind, size, given.seconds) if needed < DENSE_BYTES else None
+        rows.append(row)
+        ours = row["ours"]
+        text = f"{size!s:>20} {1e3 * ours['seconds']:8.2f}ms {ours['bytes'] / 1e6:7.0f}"
+        for kind in ("textbook", "two-step"):
+            other = row[kind]
+            text += (
+                f" {'too large':>10} {'':>7} {'':>7}" if other is None
+                else f" {1e3 * other['seconds']:8.1f}ms {other['bytes'] / 1e6:7.0f} {other['seconds'] / ours['seconds']:7.0f}"
+            )  # fmt: skip
+            assert other is None or abs(other["loss"] - ours["loss"]) < 1e-4 * max(1, abs(ours["loss"]))
+        print(text + f" {1e3 * row['backbone']['seconds']:8.2f}ms", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
