@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +14,11 @@ from numpy.typing import NDArray
 
 from crowdfuse.annotations import Annotations, OnConflict, not_a_class
 from crowdfuse.ids import IntArray, few, find, refuse_repeats, sort_names, tidy
-from crowdfuse.io.tables import TableError, TableFile, as_table, choose_columns, encode
+from crowdfuse.io.encoding import Dealt, are_many, bytes_to_pass, deal, encode_dealt
+from crowdfuse.io.tables import QuotesFound, TableError, TableFile, as_names, as_table, choose_columns, encode
 from crowdfuse.triples import ConflictError, sort_triples
+
+LARGE = 1 << 24  # bytes from which on it pays to read a text file block by block
 
 
 class Source(NamedTuple):
@@ -44,11 +48,8 @@ def read_labels(
     """Annotations from a CSV, TSV or Parquet file; see `Annotations.read`."""
     file = TableFile(path)
     columns = choose_columns(file.columns, {"item": item, "annotator": annotator, "label": label}, str(path))
-    few_names = [columns["annotator"], columns["label"]]
     source = Source(str(path), file.lines, file.is_text)
-    encoded = _encode(file.read(list(columns.values()), text=True, dictionary=few_names), columns, source)
-    pa.default_memory_pool().release_unused()  # make room for the sort
-    return _build(*encoded, source, classes, on_conflict)
+    return _build(*_read(file, columns, source), source, classes, on_conflict)
 
 
 def table_labels(
@@ -92,19 +93,46 @@ def read_gold(path: Path, *, item: str | None = None, label: str | None = None) 
     return ids, names[code[first]]
 
 
+def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
+    """Items, annotators and labels of each row of a file."""
+    names = list(columns.values())
+    if file.is_text and file.size > LARGE:
+        with suppress(QuotesFound):
+            if are_many(sample := file.head(columns["item"])):
+                return _read_many(file, columns, bytes_to_pass(sample.combine_chunks()))
+            return _encode(pa.concat_tables(file.map(lambda table: table, names, names)), columns, source)
+    return _encode(file.read(names, text=True, dictionary=names), columns, source)
+
+
+def _read_many(file: TableFile, columns: dict[str, str], passed: int) -> tuple[Column, Column, Column]:
+    """The same for many items: they are dealt block by block, so that the file is never in memory as a whole."""
+    item, *others = (columns[role] for role in ("item", "annotator", "label"))
+
+    def take_apart(table: pa.Table) -> tuple[list[Dealt], pa.Table]:
+        return [deal(chunk, passed) for chunk in table[item].chunks], table.select(others)
+
+    dealt, tables = zip(*file.map(take_apart, [item, *others], others), strict=True)
+    annotator, label = (
+        Column(*encode(column, name, "", text=True))
+        for name, column in zip(others, pa.concat_tables(tables).columns, strict=True)
+    )
+    del tables
+    pa.default_memory_pool().release_unused()
+    items = encode_dealt(list(chain.from_iterable(dealt)))
+    del dealt
+    pa.default_memory_pool().release_unused()
+    return Column(*as_names(*items, text=True)), annotator, label
+
+
 def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
-    """Items, annotators and labels of each row."""
+    """Items, annotators and labels of each row of a table."""
     if not table.num_rows:
         raise TableError(f"{source.name} has a header but no rows")
-
-    def column(role: str) -> Column:
-        return Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
-
-    with ThreadPoolExecutor(2) as pool:
-        annotator, label = pool.map(column, ("annotator", "label"))
-    table = table.select([columns["item"]])  # the largest last, when the others have gone
-    pa.default_memory_pool().release_unused()
-    return column("item"), annotator, label
+    item, annotator, label = (
+        Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
+        for role in ("item", "annotator", "label")
+    )
+    return item, annotator, label
 
 
 def _build(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +20,8 @@ from numpy.typing import NDArray
 
 from crowdfuse.ids import EXACT_FLOAT, WHOLE, few, integers
 from crowdfuse.io.encoding import encode_values
+
+T = TypeVar("T")
 
 USUAL_NAMES = {
     "item": ("item", "task", "example"),
@@ -30,6 +35,10 @@ class TableError(ValueError):
     """A table that cannot be used, in words that say where and what to do."""
 
 
+class QuotesFound(Exception):  # noqa: N818  # asks for another way, and is no error
+    """A quoted value may hold a line break, so that the file cannot be cut at line breaks."""
+
+
 class TableFile:
     """A CSV, TSV or Parquet file: its columns at once, its data when asked, its line numbers for messages."""
 
@@ -39,7 +48,8 @@ class TableFile:
             raise FileNotFoundError(f"{path}: no such file")
         if path.is_dir():
             raise TableError(f"{path} is a folder; a .csv, .tsv or .parquet file was expected")
-        if path.stat().st_size == 0:
+        self.size = path.stat().st_size
+        if not self.size:
             raise TableError(f"{path} is empty; a header and one row a label were expected")
         endings = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".parquet": "", ".pq": ""}
         if path.suffix.lower() not in endings:
@@ -75,37 +85,71 @@ class TableFile:
         repeated = sorted({name for name in names if self.columns.count(name) > 1})
         if repeated:
             raise TableError(f"{self.path} has two columns called {few(repeated)}; rename one")
-        try:
-            if not self.is_text:
-                return pyarrow.parquet.read_table(self.path, columns=names)
-            types = dict.fromkeys(names, pa.string()) if text else {}
-            types |= dict.fromkeys(dictionary, pa.dictionary(pa.int32(), pa.string()))
-            options = pyarrow.csv.ConvertOptions(include_columns=names, column_types=types, strings_can_be_null=False)
-            return self._parse(options, BLOCK)
-        except (pa.ArrowException, OSError) as error:
-            raise TableError(self._fault() or f"{self.path}: {error}") from error
+        with self._in_words():
+            if self.is_text:
+                return self._parse(_conversion(names, dictionary) if text else _conversion(names), BLOCK)
+            return pyarrow.parquet.read_table(self.path, columns=names)
 
-    def _parse(self, options: pyarrow.csv.ConvertOptions, block: int) -> pa.Table:
+    def _parse(self, conversion: pyarrow.csv.ConvertOptions, block: int) -> pa.Table:
         try:
             return pyarrow.csv.read_csv(
                 self.path,
-                read_options=pyarrow.csv.ReadOptions(block_size=block),
-                parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=self._has_quotes()),
-                convert_options=options,
+                pyarrow.csv.ReadOptions(block_size=block),
+                pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                conversion,
             )
         except pa.ArrowInvalid as error:
-            if "straddling" not in str(error) or block > self.path.stat().st_size:
+            if "straddling" not in str(error) or block > self.size:
                 raise
-            return self._parse(options, 64 * block)  # a row has to fit into a block
+            return self._parse(conversion, 64 * block)  # a row has to fit into a block
 
-    def _has_quotes(self) -> bool:
-        """Whether a quoted value may hold a line break: only then must reading go one block after another."""
-        block = bytearray(BLOCK)
-        with self.path.open("rb", buffering=0) as data:
-            while count := data.readinto(block):
-                if block.find(b'"', 0, count) >= 0:
-                    return True
-        return False
+    def map(self, work: Callable[[pa.Table], T], columns: Sequence[str], dictionary: Sequence[str]) -> list[T]:
+        """What `work` makes of a text file's rows, about a block of them at a time, over threads.
+
+        Each thread parses a block and works on it while it is in the cache. Columns come as in `read(text=True)`.
+        Where values are quoted this cannot be done, and `QuotesFound` is raised.
+        """
+        conversion = _conversion(columns, dictionary)
+        with self._in_words(), ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(lambda block: work(self._parse_block(*block, conversion)), self._blocks()))
+
+    def head(self, column: str) -> pa.ChunkedArray:
+        """The strings of a column of a text file, of the rows of the first block."""
+        with self._in_words():
+            return self._parse_block(*self._blocks()[0], _conversion([column], []))[column]
+
+    def _blocks(self) -> list[tuple[int, int]]:
+        """Where blocks of whole lines begin and end."""
+        cuts = [0]
+        with self.path.open("rb") as data:
+            while cuts[-1] < self.size:
+                data.seek(cuts[-1] + BLOCK)
+                data.readline()
+                cuts.append(min(data.tell(), self.size))
+        return list(pairwise(cuts))
+
+    def _parse_block(self, begin: int, end: int, conversion: pyarrow.csv.ConvertOptions) -> pa.Table:
+        with self.path.open("rb") as data:
+            data.seek(begin)
+            block = data.read(end - begin)
+        if b'"' in block:
+            raise QuotesFound
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(block),
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=len(block) + 1, column_names=self.columns if begin else None
+            ),
+            pyarrow.csv.ParseOptions(delimiter=self.delimiter),
+            conversion,
+        )
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Arrow's complaints in ours."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(self._fault() or f"{self.path}: {error}") from error
 
     def line(self, row: int) -> str:
         """'labels.csv, line 17' for a row number of a text file, 'labels.parquet, row 15' otherwise."""
@@ -148,6 +192,15 @@ class TableFile:
                     if values:  # a blank line is no record
                         yield begin, values
                     begin = reader.line_num + 1
+
+
+def _conversion(columns: Sequence[str], dictionary: Sequence[str] | None = None) -> pyarrow.csv.ConvertOptions:
+    """Strings as they stand, those of `dictionary` encoded; of types to be found out if that is None."""
+    types = {}
+    if dictionary is not None:
+        types = dict.fromkeys(columns, pa.string())
+        types |= dict.fromkeys(dictionary, pa.dictionary(pa.int32(), pa.string()))
+    return pyarrow.csv.ConvertOptions(include_columns=columns, column_types=types, strings_can_be_null=False)
 
 
 def as_table(table: Any) -> pa.Table:
@@ -210,7 +263,11 @@ def encode(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> tup
     """
     if pa.types.is_dictionary(column.type) and not pa.types.is_primitive(column.type.value_type):
         return _encode_dictionary(column, name, where, text=text)
-    names, codes = encode_values(_usable(column, name, where))
+    return as_names(*encode_values(_usable(column, name, where)), text=text)
+
+
+def as_names(names: pa.Array, codes: NDArray[np.int32], *, text: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Distinct values and a code a row, empty names taken out; `codes` may be changed in place."""
     if pa.types.is_integer(names.type):
         return np.asarray(names.cast(pa.int64())), codes
     empty = pc.index(names, "").as_py()
