@@ -18,7 +18,7 @@ NAMES = st.builds(
     st.text(st.characters(codec="utf-8"), max_size=5) | st.integers(0, 20).map(str),
     st.sampled_from(["", ".jpg", "_and_a_long_ending_too.jpeg"]),
 )
-CHUNKS = st.lists(st.lists(NAMES, max_size=30), min_size=1, max_size=5)
+CHUNKS = st.lists(st.lists(NAMES, max_size=30), max_size=5)
 
 
 def plainly(values: list[Any]) -> tuple[list[Any], list[int]]:
@@ -34,13 +34,13 @@ def chunked(chunks: list[list[str]]) -> pa.ChunkedArray:
 
 
 @settings(deadline=None)
-@given(CHUNKS, st.integers(1, 8))
-def test_partitions_give_what_a_dictionary_gives(chunks: list[list[str]], bits: int) -> None:
+@given(CHUNKS, st.integers(1, 8), st.sampled_from([0, 8, 32]))
+def test_partitions_give_what_a_dictionary_gives(chunks: list[list[str]], bits: int, passed: int) -> None:
     column = chunked(chunks)
     expected = plainly(column.to_pylist())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoding, "PARTITION_BITS", bits)
-        names, codes = encoding.encode_in_partitions(column)
+        names, codes = encoding.encode_in_partitions(column, passed)
     assert (names.to_pylist(), codes.tolist()) == expected
     assert (names.type, codes.dtype.name) == (pa.string(), "int32")
     names, codes = encoding.encode_plainly(column)
@@ -67,9 +67,9 @@ def test_a_name_always_falls_into_the_same_partition(chunks: list[list[str]], pa
 
 @pytest.mark.parametrize("spelling", ["{}", "item{:07d}", "{:05d}_front_view.jpg", "a/{:x}/image.0001.annotated.png"])
 def test_names_are_spread_over_the_partitions(spelling: str) -> None:
-    column = chunked([[spelling.format(i) for i in range(20_000)]])
-    passed = encoding._telling_bytes(column)
-    sizes = np.bincount(encoding._cheap_hash(column.chunk(0), passed), minlength=1 << encoding.PARTITION_BITS)
+    names = pa.array([spelling.format(i) for i in range(20_000)])
+    partition = encoding._cheap_hash(names, encoding.bytes_to_pass(names))
+    sizes = np.bincount(partition, minlength=1 << encoding.PARTITION_BITS)
     assert sizes.max() < 4 * sizes.mean()
 
 
@@ -87,11 +87,12 @@ def test_partitions_are_for_many_strings(values: list[Any], partitioned: bool, m
     calls = []
     in_partitions = encoding.encode_in_partitions
 
-    def counted(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
+    def counted(column: pa.ChunkedArray, passed: int) -> tuple[pa.Array, NDArray[np.int32]]:
         calls.append(column)
-        return in_partitions(column)
+        return in_partitions(column, passed)
 
     monkeypatch.setattr(encoding, "SAMPLE", 64)
+    monkeypatch.setattr(encoding, "MANY_ROWS", 600)
     monkeypatch.setattr(encoding, "encode_in_partitions", counted)
     names, codes = encoding.encode_values(pa.chunked_array([values[:400], values[400:]]))
     assert (names.to_pylist(), codes.tolist()) == plainly(values)

@@ -1,6 +1,7 @@
 """Labels and gold from files and tables: what comes out, what is refused, and in which words."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfuse import Annotations
-from crowdfuse.io import encoding
+from crowdfuse.io import encoding, labels, tables
 from crowdfuse.io.labels import read_gold
 from crowdfuse.io.tables import TableError
 
@@ -157,16 +158,46 @@ def test_csr_is_a_dictionary_of_dictionaries(rows: list[tuple[str, str, str]]) -
     assert all((np.diff(ann.annotator[a:b]) > 0).all() for a, b in zip(ann.indptr, ann.indptr[1:], strict=False))
 
 
-def test_many_names_take_the_other_road_to_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    pairs = rng.choice(700 * 9, 3000, replace=False)
-    rows = [(f"item{pair // 9}", f"w{pair % 9}", f"c{pair % 4}") for pair in pairs]
-    path = write(tmp_path, "item,annotator,label\n" + "\n".join(map(",".join, rows)))
-    plain = Annotations.read(path)
+BIG: dict[str, Callable[[int], tuple[str, str, str]]] = {
+    "many items": lambda i: (f"item{i * 7919 % 3001}", f"w{i % 9}", f"c{i % 4}"),
+    "integers": lambda i: (str(i * 7919 % 3001), str(i % 9), str(i % 4)),
+    "few items, in order": lambda i: (f"item{i // 9}", f"w{i % 9}", f"c{i % 4}"),
+    "empty labels": lambda i: (f"item{i * 7919 % 3001}", f"w{i % 9}", f"c{i % 4}" if i % 3 else ""),
+    "one late quote": lambda i: (f"item{i * 7919 % 3001}", f"w{i % 9}", '"quoted\nlabel"' if i == 2999 else "c"),
+}
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r", "\n\n"])
+@pytest.mark.parametrize("rows", BIG)
+def test_big_files_are_read_in_blocks(tmp_path: Path, rows: str, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [BIG[rows](i) for i in range(3000)]
+    expected: dict[Any, dict[Any, Any]] = defaultdict(dict)
+    for item, annotator, label in values:
+        expected[item] |= {annotator: label.strip('"')} if label else {}
+    path = write(tmp_path, ending.join(["\ufeffitem,annotator,label", *map(",".join, values)]) + ending * 3)
+    whole = Annotations.read(path)
+    monkeypatch.setattr(labels, "LARGE", 0)
+    monkeypatch.setattr(tables, "BLOCK", 1 << 10)
     monkeypatch.setattr(encoding, "SAMPLE", 64)
-    assert Annotations.read(path) == plain
-    assert said(plain)[rows[0][0]][rows[0][1]] == rows[0][2]
-    assert plain.n_labels == 3000
+    monkeypatch.setattr(encoding, "MANY_ROWS", 100)
+    blocks = Annotations.read(path)
+    assert blocks == whole
+    found = {str(item): {str(who): str(what) for who, what in known.items()} for item, known in said(blocks).items()}
+    assert found == expected
+    assert list(found) == list(expected)  # items as they appear
+    assert blocks.dropped_missing == sum(not label for *_, label in values)
+
+
+@pytest.mark.parametrize(("line", "message"), [("a,b", "the number of values is 2"), ("a,b,\udcff", "not UTF-8")])
+def test_broken_lines_of_big_files_are_named(
+    tmp_path: Path, line: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "LARGE", 0)
+    monkeypatch.setattr(tables, "BLOCK", 1 << 10)
+    lines = ["item,annotator,label", *(f"item{i},w,c" for i in range(2000)), line, "item,w,c"]
+    path = tmp_path / "labels.csv"
+    path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
+    assert complaint(path).startswith(f"{path}, line 2002: {message}")
 
 
 # ---- bad input -----------------------------------------------------------------------------

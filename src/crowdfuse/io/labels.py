@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -49,7 +50,9 @@ def read_labels(
     file = TableFile(path)
     columns = choose_columns(file.columns, {"item": item, "annotator": annotator, "label": label}, str(path))
     source = Source(str(path), file.lines, file.is_text)
-    return _build(*_read(file, columns, source), source, classes, on_conflict)
+    found = _read(file, columns, source)
+    pa.default_memory_pool().release_unused()  # make room for the sort
+    return _build(*found, source, classes, on_conflict)
 
 
 def table_labels(
@@ -112,26 +115,27 @@ def _read_many(file: TableFile, columns: dict[str, str], passed: int) -> tuple[C
         return [deal(chunk, passed) for chunk in table[item].chunks], table.select(others)
 
     dealt, tables = zip(*file.map(take_apart, [item, *others], others), strict=True)
-    annotator, label = (
-        Column(*encode(column, name, "", text=True))
-        for name, column in zip(others, pa.concat_tables(tables).columns, strict=True)
-    )
+    with ThreadPoolExecutor(2) as pool:
+        annotator, label = pool.map(
+            lambda column: Column(*encode(column, "", "", text=True)), pa.concat_tables(tables).columns
+        )
     del tables
-    pa.default_memory_pool().release_unused()
-    items = encode_dealt(list(chain.from_iterable(dealt)))
+    names, codes = encode_dealt(list(chain.from_iterable(dealt)))
     del dealt
-    pa.default_memory_pool().release_unused()
-    return Column(*as_names(*items, text=True)), annotator, label
+    pa.default_memory_pool().release_unused()  # make room for the names as Python has them
+    return Column(*as_names(names, codes, text=True)), annotator, label
 
 
 def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
     """Items, annotators and labels of each row of a table."""
     if not table.num_rows:
         raise TableError(f"{source.name} has a header but no rows")
-    item, annotator, label = (
-        Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
-        for role in ("item", "annotator", "label")
-    )
+
+    def column(role: str) -> Column:
+        return Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
+
+    with ThreadPoolExecutor(2) as pool:
+        item, annotator, label = pool.map(column, ("item", "annotator", "label"))
     return item, annotator, label
 
 

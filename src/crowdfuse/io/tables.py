@@ -111,12 +111,12 @@ class TableFile:
         """
         conversion = _conversion(columns, dictionary)
         with self._in_words(), ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(lambda block: work(self._parse_block(*block, conversion)), self._blocks()))
+            return list(pool.map(lambda block: work(self._parse_block(block, conversion)), self._blocks()))
 
     def head(self, column: str) -> pa.ChunkedArray:
         """The strings of a column of a text file, of the rows of the first block."""
         with self._in_words():
-            return self._parse_block(*self._blocks()[0], _conversion([column], []))[column]
+            return self._parse_block(self._blocks()[0], _conversion([column], []))[column]
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Where blocks of whole lines begin and end."""
@@ -128,17 +128,17 @@ class TableFile:
                 cuts.append(min(data.tell(), self.size))
         return list(pairwise(cuts))
 
-    def _parse_block(self, begin: int, end: int, conversion: pyarrow.csv.ConvertOptions) -> pa.Table:
+    def _parse_block(self, block: tuple[int, int], conversion: pyarrow.csv.ConvertOptions) -> pa.Table:
+        begin, end = block
         with self.path.open("rb") as data:
             data.seek(begin)
-            block = data.read(end - begin)
-        if b'"' in block:
+            lines = data.read(end - begin)
+        if b'"' in lines:
             raise QuotesFound
+        names = self.columns if begin else None  # the first block has the header
         return pyarrow.csv.read_csv(
-            pa.BufferReader(block),
-            pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=len(block) + 1, column_names=self.columns if begin else None
-            ),
+            pa.BufferReader(lines),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=len(lines) + 1, column_names=names),
             pyarrow.csv.ParseOptions(delimiter=self.delimiter),
             conversion,
         )

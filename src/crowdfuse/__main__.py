@@ -1,0 +1,5 @@
+"""`python -m crowdfuse` is the command line."""
+
+from crowdfuse.cli import app
+
+app()
