@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any
 
 # (batch, annotators, classes, bases); the dense versions run where their matrices fit
-SIZES = [(64, 3, 10, 20), (128, 3, 100, 150), (32, 3, 1000, 150), (256, 3, 100, 150), (128, 6, 100, 150), (128, 3, 100, 300)]
+SIZES = [
+    (64, 3, 10, 20),
+    (128, 3, 100, 150),
+    (32, 3, 1000, 150),
+    (256, 3, 100, 150),
+    (128, 6, 100, 150),
+    (128, 3, 100, 300),
+]
 DENSE_BYTES = 10e9
 
 
@@ -41,7 +48,9 @@ def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: i
     torch.manual_seed(0)
     basis = permutation_basis(n_classes, n_bases)
     form = penalty_form(basis)
-    dense_basis = nn.functional.one_hot(basis, n_classes).transpose(1, 2).float() if kind in ("textbook", "two-step") else None
+    dense_basis = (
+        nn.functional.one_hot(basis, n_classes).transpose(1, 2).float() if kind in ("textbook", "two-step") else None
+    )
     item = torch.arange(batch).repeat_interleave(n_annotators)
     label = torch.randint(n_classes, (batch * n_annotators,))
     outputs = [
@@ -126,7 +135,9 @@ def main() -> None:
         print(json.dumps(measure(kind, *map(int, numbers[:4]), float(numbers[4]))))  # type: ignore[arg-type]  # four
         return
     rows: list[dict[str, Any]] = []
-    print(f"{'batch, R, K, M':>20} {'ours':>10} {'MB':>7} {'textbook':>10} {'MB':>7} {'ratio':>7} {'two-step':>10} {'MB':>7} {'ratio':>7} {'MLP alone':>10}")
+    print(
+        f"{'batch, R, K, M':>20} {'ours':>10} {'MB':>7} {'textbook':>10} {'MB':>7} {'ratio':>7} {'two-step':>10} {'MB':>7} {'ratio':>7} {'MLP alone':>10}"
+    )
     for size in SIZES:
         batch, n_annotators, n_classes, n_bases = size
         row: dict[str, Any] = {"batch": batch, "annotators": n_annotators, "classes": n_classes, "bases": n_bases}

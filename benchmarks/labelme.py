@@ -57,7 +57,11 @@ def compare(data: Path, methods: list[str], seeds: list[int]) -> dict[str, Any]:
     accuracy = {method: [fit(data, method, seed) for seed in seeds] for method in methods}
     table: dict[str, Any] = {}
     for method, values in accuracy.items():
-        row: dict[str, Any] = {"accuracy": values, "mean": float(np.mean(values)), "spread": float(np.std(values, ddof=1))}
+        row: dict[str, Any] = {
+            "accuracy": values,
+            "mean": float(np.mean(values)),
+            "spread": float(np.std(values, ddof=1)),
+        }
         if method != "majority-vote":
             difference = np.subtract(values, accuracy["majority-vote"])
             half = stats.t.ppf(0.975, len(seeds) - 1) * difference.std(ddof=1) / np.sqrt(len(seeds))
@@ -86,7 +90,9 @@ def main() -> None:
     for method, row in result["methods"].items():
         text = f"{method:20} {row['mean']:6.2f} (spread {row['spread']:.2f})"
         if "interval" in row:
-            text += f"  over soft vote {row['over soft vote']:+.2f}  [{row['interval'][0]:+.2f}, {row['interval'][1]:+.2f}]"
+            text += (
+                f"  over soft vote {row['over soft vote']:+.2f}  [{row['interval'][0]:+.2f}, {row['interval'][1]:+.2f}]"
+            )
         print(text)
     if given.json:
         given.json.write_text(json.dumps(result, indent=2) + "\n")

@@ -140,7 +140,13 @@ def test_the_epochs_loss_is_the_mean_over_items_not_over_batches(crowd: Any) -> 
 
 def test_weights_of_rows_count_like_repeated_rows(crowd: Any) -> None:
     X, truth, _ = crowd
-    settings: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.1, "epochs": 3, "batch_size": 1000, "standardize": False}
+    settings: dict[str, Any] = {
+        "optimizer": "sgd",
+        "learning_rate": 0.1,
+        "epochs": 3,
+        "batch_size": 1000,
+        "standardize": False,
+    }
     weight = np.random.default_rng(0).integers(0, 3, len(X))
     weighted = TrueLabelClassifier(**settings).fit(X, truth, sample_weight=weight)
     repeated = TrueLabelClassifier(**settings).fit(np.repeat(X, weight, 0), np.repeat(truth, weight))
@@ -207,7 +213,13 @@ def test_ctrl_c_leaves_a_usable_model(crowd: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_two_processes_take_the_steps_of_one(crowd: Any) -> None:
     X, _, Y = crowd
-    settings: dict[str, Any] = {"epochs": 2, "batch_size": 32, "device": "cpu", "optimizer": "sgd", "learning_rate": 0.05}
+    settings: dict[str, Any] = {
+        "epochs": 2,
+        "batch_size": 32,
+        "device": "cpu",
+        "optimizer": "sgd",
+        "learning_rate": 0.05,
+    }
     one = FusionClassifier(**settings).fit(X, Y)
     two = FusionClassifier(**settings, devices=2).fit(X, Y)
     for name, tensor in weights(one).items():

@@ -61,14 +61,18 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, what: str = "gold"
     values = np.asarray(gold, dtype=object if _holds_none(gold) else None)
     if values.shape != (n_rows,):
         raise ValueError(f"{what} must have one class a row of X ({n_rows:,}), got shape {values.shape}")
-    known = np.array([not (v is None or v != v) for v in values]) if values.dtype.kind in "Of" else np.ones(n_rows, bool)
+    known = (
+        np.array([not (v is None or v != v) for v in values]) if values.dtype.kind in "Of" else np.ones(n_rows, bool)
+    )
     codes = np.full(n_rows, -1, np.int64)
     names = tidy(values[known], what)
     codes[known] = find(names, classes)
     sentinel = classes.dtype.kind == "i" and -1 not in classes and names.dtype.kind == "i"
     outside = (codes[known] < 0) & ~((names == -1) if sentinel else np.zeros(len(names), bool))
     if outside.any():
-        raise ValueError(f"{what} holds {few(np.unique(names[outside]))}, not among the classes ({few(classes)}); name all with classes=")
+        raise ValueError(
+            f"{what} holds {few(np.unique(names[outside]))}, not among the classes ({few(classes)}); name all with classes="
+        )
     return codes
 
 

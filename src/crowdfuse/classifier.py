@@ -178,9 +178,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         probabilities: NDArray[np.float64] = softmax(self._logits(X).astype(np.float64), axis=1)
         return probabilities
 
-    def score(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None) -> float:
         """Accuracy against gold; against annotations, the share of their labels that the prediction agrees with."""
         check_is_fitted(self)
         y = labels_as_given(y)
@@ -227,7 +225,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         n_classes, n_annotators = len(self.classes_), len(self.annotators_)
         if annotations is None:
             self._refuse_huge(
-                len(inputs) * n_annotators * n_classes**2 * 4, "confusion_matrices(X, annotations) for the labelled pairs"
+                len(inputs) * n_annotators * n_classes**2 * 4,
+                "confusion_matrices(X, annotations) for the labelled pairs",
             )
             blocks = [self.method_.confusions(h, *self._every_pair(len(h))) for h in self._features(inputs)]
             return torch.cat(blocks).view(-1, n_annotators, n_classes, n_classes).numpy()
@@ -251,9 +250,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         fused[~fused.any(1)] = np.nan
         return fused
 
-    def annotator_reliability(
-        self, X: Any, annotations: Any, *, items: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
+    def annotator_reliability(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
         """The share of each annotator's labels that the classifier takes to be right, (R,); NaN without labels.
 
         The mean, over the annotator's labels, of the probability that the classifier gives to what was said.
@@ -302,7 +299,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
         if gold is None:
             return np.full(n_rows, -1, np.int64)
-        raise ValueError(f"{self.method_name} does not use gold in training; leave gold= out, or pass it as validation=")
+        raise ValueError(
+            f"{self.method_name} does not use gold in training; leave gold= out, or pass it as validation="
+        )
 
     def _gold_use(self, held_out: Validation | None) -> str:
         return "choosing the epoch" if held_out and not isinstance(held_out.truth, Annotations) else "nothing"

@@ -148,7 +148,9 @@ class TrueLabelClassifier(CrowdClassifier):
         if gold is not None:
             return gold_codes(gold, ann.classes, n_rows)
         if y.ndim != 1:
-            raise ValueError("true-label trains on gold: fit(X, gold) with a 1-D array, or fit(X, annotations, gold=...)")
+            raise ValueError(
+                "true-label trains on gold: fit(X, gold) with a 1-D array, or fit(X, annotations, gold=...)"
+            )
         codes = np.full(n_rows, -1, np.int64)
         codes[ann.item] = ann.label
         return codes

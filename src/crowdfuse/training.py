@@ -85,9 +85,7 @@ def train(
     # torchrun and clusters start the processes themselves; otherwise they are started here
     launched = "LOCAL_RANK" in os.environ
     strategy = "auto" if recipe.devices == 1 else "ddp" if launched else "ddp_spawn"
-    fabric = Fabric(
-        accelerator=recipe.device, devices=recipe.devices, strategy=strategy, precision=recipe.precision
-    )
+    fabric = Fabric(accelerator=recipe.device, devices=recipe.devices, strategy=strategy, precision=recipe.precision)
     work = _Work(method, data, recipe, validation, checkpointing, title)
     if strategy == "ddp_spawn":
         with tempfile.TemporaryDirectory() as folder:
@@ -215,9 +213,7 @@ def _end_epoch(
     state.epoch_total = state.epoch_count = 0.0
 
 
-def predict_logits(
-    method: Method, inputs: Inputs, device: torch.device | str, batch_size: int
-) -> NDArray[np.float32]:
+def predict_logits(method: Method, inputs: Inputs, device: torch.device | str, batch_size: int) -> NDArray[np.float32]:
     """Class logits of all rows, (N, K), in evaluation mode."""
     method.eval()
     dtype = next(method.parameters()).dtype

@@ -217,7 +217,9 @@ def _markdown(runs: list[Run], split: Split, epochs: int) -> str:
         for variant in fusions
         for measure in measures
     ]
-    regions = table(["variant", "mean over seeds", "A (1 right)", "B (2 right)", "C (2 right)", "D (1 right)"], region_rows)
+    regions = table(
+        ["variant", "mean over seeds", "A (1 right)", "B (2 right)", "C (2 right)", "D (1 right)"], region_rows
+    )
     collapse = table(
         ["variant", "predicted as class 1, by seed (%)", "mean diagonal, by seed"],
         [

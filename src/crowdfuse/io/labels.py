@@ -47,12 +47,13 @@ def read_labels(
     on_conflict: OnConflict,
 ) -> Annotations:
     """Annotations from a CSV, TSV or Parquet file; see `Annotations.read`."""
+    known = _check(classes, on_conflict)
     file = TableFile(path)
     columns = choose_columns(file.columns, {"item": item, "annotator": annotator, "label": label}, str(path))
     source = Source(str(path), file.lines, file.is_text)
     found = _read(file, columns, source)
     pa.default_memory_pool().release_unused()  # make room for the sort
-    return _build(*found, source, classes, on_conflict)
+    return _build(*found, source, known, on_conflict)
 
 
 def table_labels(
@@ -65,10 +66,11 @@ def table_labels(
     on_conflict: OnConflict,
 ) -> Annotations:
     """Annotations from a table in memory; see `Annotations.from_table`."""
+    known = _check(classes, on_conflict)
     arrow = as_table(table)
     source = Source("the table", lambda rows: [f"the table, row {row}" for row in rows], False)
     columns = choose_columns(arrow.column_names, {"item": item, "annotator": annotator, "label": label}, source.name)
-    return _build(*_encode(arrow, columns, source), source, classes, on_conflict)
+    return _build(*_encode(arrow, columns, source), source, known, on_conflict)
 
 
 def read_gold(path: Path, *, item: str | None = None, label: str | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -94,6 +96,17 @@ def read_gold(path: Path, *, item: str | None = None, label: str | None = None) 
             f"item {few([ids[row[rows[0]]]])} has two different gold labels, {' and '.join(said)}; remove one"
         )
     return ids, names[code[first]]
+
+
+def _check(classes: Sequence[Any] | None, on_conflict: OnConflict) -> NDArray[Any] | None:
+    """The given classes, if there are any; an error before any work if they or `on_conflict` cannot be used."""
+    if on_conflict not in ("error", "first", "last", "drop"):
+        raise ValueError(f"on_conflict must be 'error', 'first', 'last' or 'drop', got {on_conflict!r}")
+    if classes is None:
+        return None
+    names = tidy(classes, "classes")
+    refuse_repeats(names, "classes")
+    return names
 
 
 def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
@@ -144,12 +157,10 @@ def _build(
     annotator: Column,
     label: Column,
     source: Source,
-    classes: Sequence[Any] | None,
+    classes: NDArray[Any] | None,
     on_conflict: OnConflict,
 ) -> Annotations:
-    if on_conflict not in ("error", "first", "last", "drop"):
-        raise ValueError(f"on_conflict must be 'error', 'first', 'last' or 'drop', got {on_conflict!r}")
-    label = _sorted(label) if classes is None else _among(tidy(classes, "classes"), label, source)
+    label = _sorted(label) if classes is None else _among(classes, label, source)
     annotator = _sorted(annotator)
     n_rows = len(label.codes)
     present: Sequence[int] | IntArray = range(n_rows)
@@ -182,7 +193,6 @@ def _sorted(column: Column) -> Column:
 
 
 def _among(classes: NDArray[Any], label: Column, source: Source) -> Column:
-    refuse_repeats(classes, "classes")
     position = find(label.names, classes)
     if (position < 0).any():
         code = int(np.argmax(position < 0))  # names come as they appear, so this one's row is the first bad one

@@ -19,7 +19,9 @@ class MajorityVote(Method):
 
     winner: Tensor
 
-    def __init__(self, problem: Problem, *, vote: Literal["soft", "hard"], loss_scale: Literal["plain", "paper"]) -> None:
+    def __init__(
+        self, problem: Problem, *, vote: Literal["soft", "hard"], loss_scale: Literal["plain", "paper"]
+    ) -> None:
         super().__init__(problem)
         self.vote = vote
         self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
