@@ -99,7 +99,7 @@ def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: i
     before = _resident()
     loss = step()
     loss.backward()
-    times = []
+    times: list[float] = []
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or len(times) < 3:
         began = time.perf_counter()
@@ -124,6 +124,32 @@ def run(kind: str, size: tuple[int, int, int, int], seconds: float) -> dict[str,
     return result
 
 
+def measure_all(size: tuple[int, int, int, int], seconds: float) -> dict[str, Any]:
+    """All versions of one size, where they fit; they must agree on the loss."""
+    batch, n_annotators, n_classes, n_bases = size
+    row: dict[str, Any] = {"batch": batch, "annotators": n_annotators, "classes": n_classes, "bases": n_bases}
+    needed = {
+        "ours": 0.0,
+        "textbook": 8.0 * n_classes**2 * batch * n_annotators * n_bases,
+        "two-step": 4.0 * n_classes**2 * (3 * batch * n_annotators + 2 * n_bases),
+        "backbone": 0.0,
+    }
+    for kind, size_in_bytes in needed.items():
+        row[kind] = run(kind, size, seconds) if size_in_bytes < DENSE_BYTES else None
+        if kind in ("textbook", "two-step") and row[kind] is not None:
+            difference = abs(row[kind]["loss"] - row["ours"]["loss"])
+            if difference > 1e-4 * max(1, abs(row["ours"]["loss"])):
+                raise SystemExit(f"{kind} and ours differ by {difference} at {size}")
+    return row
+
+
+def _cell(figures: dict[str, float] | None, ours: dict[str, float]) -> str:
+    if figures is None:
+        return "too large"
+    text = f"{1e3 * figures['seconds']:.2f} ms, {figures['bytes'] / 1e6:.0f} MB"
+    return text if figures is ours else f"{text} ({figures['seconds'] / ours['seconds']:,.1f} x)"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
@@ -131,34 +157,19 @@ def main() -> None:
     parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        kind, *numbers = given.one
-        print(json.dumps(measure(kind, *map(int, numbers[:4]), float(numbers[4]))))  # type: ignore[arg-type]  # four
+        kind, batch, n_annotators, n_classes, n_bases, seconds = given.one
+        sizes = (int(batch), int(n_annotators), int(n_classes), int(n_bases))
+        print(json.dumps(measure(kind, *sizes, float(seconds))))
         return
-    rows: list[dict[str, Any]] = []
+    rows = []
     print(
-        f"{'batch, R, K, M':>20} {'ours':>10} {'MB':>7} {'textbook':>10} {'MB':>7} {'ratio':>7} {'two-step':>10} {'MB':>7} {'ratio':>7} {'MLP alone':>10}"
+        "| batch, R, K, M | ours | textbook einsum | best dense | backbone alone (512-512-K) |\n|---|---|---|---|---|"
     )
     for size in SIZES:
-        batch, n_annotators, n_classes, n_bases = size
-        row: dict[str, Any] = {"batch": batch, "annotators": n_annotators, "classes": n_classes, "bases": n_bases}
-        for kind, needed in (
-            ("ours", 0.0),
-            ("textbook", 8.0 * n_classes**2 * batch * n_annotators * n_bases),
-            ("two-step", 4.0 * n_classes**2 * (3 * batch * n_annotators + 2 * n_bases)),
-            ("backbone", 0.0),
-        ):
-            row[kind] = run(kind, size, given.seconds) if needed < DENSE_BYTES else None
+        row = measure_all(size, given.seconds)
         rows.append(row)
-        ours = row["ours"]
-        text = f"{size!s:>20} {1e3 * ours['seconds']:8.2f}ms {ours['bytes'] / 1e6:7.0f}"
-        for kind in ("textbook", "two-step"):
-            other = row[kind]
-            text += (
-                f" {'too large':>10} {'':>7} {'':>7}" if other is None
-                else f" {1e3 * other['seconds']:8.1f}ms {other['bytes'] / 1e6:7.0f} {other['seconds'] / ours['seconds']:7.0f}"
-            )  # fmt: skip
-            assert other is None or abs(other["loss"] - ours["loss"]) < 1e-4 * max(1, abs(ours["loss"]))
-        print(text + f" {1e3 * row['backbone']['seconds']:8.2f}ms", flush=True)
+        cells = [_cell(row[kind], row["ours"]) for kind in ("ours", "textbook", "two-step", "backbone")]
+        print(f"| {', '.join(map(str, size))} | {' | '.join(cells)} |", flush=True)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=2) + "\n")
 

@@ -427,7 +427,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "a checkpoint of one's own": (lambda c: c.fit("--set", "checkpoint=x"), ("--set checkpoint", "--out")),
     "an unknown backbone": (lambda c: c.fit("--backbone", "vgg"), ("unknown backbone 'vgg'", "lenet")),
     "an unknown device": (lambda c: c.fit("--device", "gpuu"), ("gpuu",)),
-    "an absent device": (lambda c: c.fit("--device", "mps"), ("cannot be trained with these settings",)),
+    "an absent device": (lambda c: c.fit("--device", "mps"), ("cannot train with these settings",)),
     "gold for fusion": (
         lambda c: c.fit("--gold", c.gold("g.csv", slice(0, 9))),
         ("fusion does not use gold in training", "--gold, --validation"),

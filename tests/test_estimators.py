@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
@@ -155,7 +156,7 @@ def test_labels_of_items_that_are_not_there_are_refused(crowd: Any) -> None:
 
 
 def test_cross_validation_and_grid_search_over_annotations(crowd: Any) -> None:
-    X, truth, ann = crowd
+    X, _, ann = crowd
     search = GridSearchCV(quick(FusionClassifier, epochs=5), {"penalty": [0.1, 1.0]}, cv=3)
     search.fit(X, ann)
     assert search.best_params_["penalty"] in (0.1, 1.0)
@@ -197,8 +198,8 @@ def test_ablations(crowd: Any) -> None:
 
 
 def test_the_number_of_bases_is_at_most_k_factorial(crowd: Any) -> None:
-    assert fitted(FusionClassifier, crowd, epochs=1, n_bases=500).n_bases_ == 6  # type: ignore[attr-defined]  # fusion
-    assert fitted(FusionClassifier, crowd, epochs=1, confusions="full").n_bases_ is None  # type: ignore[attr-defined]
+    assert fitted(FusionClassifier, crowd, epochs=1, n_bases=500).n_bases_ == 6
+    assert fitted(FusionClassifier, crowd, epochs=1, confusions="full").n_bases_ is None
 
 
 def test_penalty_draws_the_matrices_to_the_identity(crowd: Any) -> None:
@@ -249,10 +250,10 @@ def test_images_go_to_lenet_and_own_backbones_are_not_changed() -> None:
     clf = FusionClassifier(epochs=1).fit(images, Y)
     assert type(clf.method_.trunk).__name__ == "LeNet"
     assert clf.predict_proba(images).shape == (40, 2)
-    own = nn.Sequential(nn.Flatten(), nn.Linear(3 * 28 * 28, 6))
-    before = own[1].weight.detach().clone()
-    FusionClassifier(epochs=1, backbone=own).fit(images / 255, Y)
-    assert (own[1].weight == before).all()
+    layer = nn.Linear(3 * 28 * 28, 6)
+    before = layer.weight.detach().clone()
+    FusionClassifier(epochs=1, backbone=nn.Sequential(nn.Flatten(), layer)).fit(images / 255, Y)
+    assert torch.equal(layer.weight, before)
 
 
 def test_classes_can_be_fixed(crowd: Any) -> None:
@@ -267,7 +268,7 @@ def test_classes_can_be_fixed(crowd: Any) -> None:
 def test_a_dense_result_that_is_too_large_is_refused(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, _, _ = crowd
     clf = fitted(FusionClassifier, crowd, epochs=1)
-    monkeypatch.setattr("crowdfuse.classifier.DENSE_LIMIT", 1000)
+    monkeypatch.setattr("crowdfuse.inspection.DENSE_LIMIT", 1000)
     with pytest.raises(ValueError, match="sparse=True"):
         clf.annotator_weights(X)
     with pytest.raises(ValueError, match=r"confusion_matrices\(X, annotations\)"):
@@ -275,7 +276,7 @@ def test_a_dense_result_that_is_too_large_is_refused(crowd: Any, monkeypatch: py
 
 
 def test_strangers_and_strange_shapes_are_refused(crowd: Any) -> None:
-    X, _, ann = crowd
+    X, _, _ = crowd
     clf = fitted(FusionClassifier, crowd, epochs=1)
     with pytest.raises(ValueError, match="never seen in training: 'new'"):
         clf.fused_labels(X[:1], Annotations.from_matrix([["ant"]], annotators=["new"]))

@@ -22,7 +22,9 @@ from PIL import Image
 
 from crowdfuse import load, runs
 from crowdfuse.checkpoints import FILE_NAME as CHECKPOINT_FILE
-from crowdfuse.runs import Job, read_material, resume, start
+from crowdfuse.runs import Job, resume, start
+from crowdfuse.runs.job import make_classifier
+from crowdfuse.runs.material import read_material
 
 N = 36
 NAMES = ["ada", "bob", "cy"]
@@ -158,7 +160,7 @@ def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it
 
 def test_what_the_classifier_is_asked_for_is_checked_by_type() -> None:
     def make(method: str = "fusion", /, **settings: Any) -> Any:
-        return runs.make_classifier(Job("l", "i", method, settings), Path("out"), 0)
+        return make_classifier(Job("l", "i", method, settings), Path("out"), 0)
 
     made = make(hidden=[8, 4], head_hidden=[], standardize=None, penalty=2, weights="uniform", backbone="mlp")
     assert made.hidden == (8, 4)

@@ -10,7 +10,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.estimator_list import ALL, expected_failures, quick
 
 
-@parametrize_with_checks([quick(kind) for kind in ALL], expected_failed_checks=expected_failures)
+@parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    [quick(kind) for kind in ALL], expected_failed_checks=expected_failures
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_scikit_learn_check(estimator: Any, check: Any) -> None:
     check(estimator)  # raises where the convention is broken

@@ -36,7 +36,7 @@ def assert_same_bits(one: CrowdClassifier, other: CrowdClassifier) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-class Stop(Exception):
+class StopError(Exception):
     """Stands for the end of the process."""
 
 
@@ -61,12 +61,12 @@ def test_a_stopped_training_resumes_to_the_same_bits(
         nonlocal steps
         steps += 1
         if steps > stop_after:
-            raise Stop
+            raise StopError
         original(self, *args, **kwargs)
 
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", count)
     stopped = FusionClassifier(**SETTINGS, optimizer=optimizer, checkpoint=tmp_path)
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         stopped.fit(X, Y, validation=validation)
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", original)
     assert (tmp_path / FILE_NAME).exists()
@@ -260,7 +260,12 @@ def test_own_optimizer_and_schedule(crowd: Any) -> None:
     [
         ({"epochs": 0}, "epochs must be a whole number"),
         ({"batch_size": 2.5}, "batch_size must be a whole number"),
-        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be a number of at least 0"),
+        ({"learning_rate": 0}, "learning_rate must be above 0"),
+        ({"weight_decay": "x"}, "weight_decay must be a number"),
+        ({"momentum": float("nan")}, "momentum must be a number"),
+        ({"random_state": -1}, "random_state must be 0 or more"),
+        ({"hidden": (8, 0)}, "widths of hidden layers"),
         ({"optimizer": "adamm"}, "unknown optimizer 'adamm'"),
         ({"schedule": "linear"}, "unknown schedule 'linear'"),
     ],

@@ -71,7 +71,8 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, what: str = "gold"
     outside = (codes[known] < 0) & ~((names == -1) if sentinel else np.zeros(len(names), bool))
     if outside.any():
         raise ValueError(
-            f"{what} holds {few(np.unique(names[outside]))}, not among the classes ({few(classes)}); name all with classes="
+            f"{what} holds {few(np.unique(names[outside]))}, not among the classes ({few(classes)}); "
+            "name all with classes= (--classes on the command line)"
         )
     return codes
 

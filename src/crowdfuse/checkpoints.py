@@ -57,7 +57,9 @@ def save_checkpoint(
         "scalars": json.dumps(scalars),
     }
     with replacing(folder / FILE_NAME) as temporary:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary, header)
+        # clones, since safetensors refuses tensors that share memory, as tied weights do
+        whole = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
+        save_file(whole, temporary, header)
 
 
 def load_checkpoint(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -12,32 +12,27 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse as scipy_sparse
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
-from torch import Tensor
 
 from crowdfuse.alignment import align, gold_codes, labels_as_given
 from crowdfuse.annotations import Annotations
-from crowdfuse.batches import Batch, TrainingData
-from crowdfuse.functional import segment_softmax
-from crowdfuse.ids import few, find
+from crowdfuse.batches import TrainingData
+from crowdfuse.ids import few
 from crowdfuse.inputs import Inputs, check_inputs
+from crowdfuse.inspection import Inspection
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.nets import Backbone, make_trunk
 from crowdfuse.nets.standardize import Standardize
 from crowdfuse.progress import watcher
 from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule
-from crowdfuse.training import Checkpointing, Trained, Validation, in_blocks, predict_logits, train
-
-DENSE_LIMIT = 2 * 10**9  # bytes
+from crowdfuse.training import Checkpointing, Trained, Validation, check_trainable, train
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier trained on the labels of several annotators who disagree.
 
     Parameters
@@ -123,37 +118,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             items, judged by their own labels. Used to choose the epoch; without it the last one is kept.
         sample_weight : how much each row counts
         """
-        _check_feature_names(self, X, reset=True)
-        inputs = check_inputs(X)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        y = labels_as_given(y)
-        if isinstance(y, np.ndarray) and y.ndim == 1:
-            check_classification_targets(y)
-        ann = align(y, len(inputs), items)
-        if self.classes is not None:
-            ann = ann.with_classes(np.asarray(self.classes))
-        if ann.n_classes < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes, got {ann.n_classes} class"
-                f"{' (' + few(ann.classes) + ')' if ann.n_classes else ''}; name all with classes="
-            )
-        truth = self._gold(y, gold, ann, len(inputs))
-        weight = _check_weight(sample_weight, len(inputs))
-        data = TrainingData(inputs, ann, truth, weight)
-        data, held_out = self._validation(validation, data)
-
-        self.n_features_in_ = inputs.shape[0] if len(inputs.shape) == 1 else int(np.prod(inputs.shape))
-        self.input_shape_ = inputs.shape
-        self.classes_ = ann.classes
-        self.annotators_ = ann.annotators
-        self.uses_gold_ = self._gold_use(held_out)
-        recipe = self._recipe()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.seed)
-            self.method_ = self._build(self._problem(recipe.seed))
-        if isinstance(self.method_.standardize, Standardize):
-            self.method_.standardize.measure(inputs, np.flatnonzero(weight > 0))
+        data, held_out, recipe = self._prepare(X, y, items, gold, validation, sample_weight)
         trained = train(
             self.method_,
             data,
@@ -172,12 +137,6 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         predicted: NDArray[Any] = self.classes_[self._logits(X).argmax(1)]
         return predicted if predicted.dtype.kind != "O" else predicted.astype(str)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities (N, K), columns as in `classes_`."""
-        check_is_fitted(self)
-        probabilities: NDArray[np.float64] = softmax(self._logits(X).astype(np.float64), axis=1)
-        return probabilities
-
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None) -> float:
         """Accuracy against gold; against annotations, the share of their labels that the prediction agrees with."""
         check_is_fitted(self)
@@ -189,82 +148,6 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         weight = _check_weight(sample_weight, len(predicted))[ann.item]
         return float(np.average(predicted[ann.item] == ann.label, weights=weight))
 
-    # ---- looking inside ----------------------------------------------------------------------
-
-    def annotator_weights(
-        self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None, sparse: bool = False
-    ) -> Any:
-        """How much each annotator counts on each item, (N, R), rows summing to 1.
-
-        Over all annotators; or, given annotations, over those who labelled the item, 0 for the others
-        (with `sparse`, a SciPy CSR array of just these).
-        """
-        inputs = self._inputs(X)
-        if annotations is None:
-            if sparse:
-                raise ValueError("sparse=True needs annotations: the pairs to compute")
-            self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
-            return np.concatenate([w.view(-1, len(self.annotators_)) for _, _, w in self._all_pair_weights(inputs)])
-        ann = self._known(align(annotations, len(inputs), items))
-        if not sparse:
-            self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
-        weights = [self._weights(h, batch.item, batch.annotator) for batch, h in self._batches(inputs, ann)]
-        result = scipy_sparse.csr_array(
-            (torch.cat(weights).numpy(), ann.annotator, ann.indptr), shape=(len(inputs), len(self.annotators_))
-        )
-        return result if sparse else result.toarray()
-
-    def confusion_matrices(
-        self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
-    ) -> NDArray[np.float32]:
-        """Confusion matrices (N, R, K, K), axes (..., true, said); `confusion_given_` says what is given.
-
-        With annotations, those of the labelled pairs alone, (labels, K, K), in the order of the annotations.
-        """
-        inputs = self._inputs(X)
-        n_classes, n_annotators = len(self.classes_), len(self.annotators_)
-        if annotations is None:
-            self._refuse_huge(
-                len(inputs) * n_annotators * n_classes**2 * 4,
-                "confusion_matrices(X, annotations) for the labelled pairs",
-            )
-            blocks = [self.method_.confusions(h, *self._every_pair(len(h))) for h in self._features(inputs)]
-            return torch.cat(blocks).view(-1, n_annotators, n_classes, n_classes).numpy()
-        ann = self._known(align(annotations, len(inputs), items))
-        self._refuse_huge(ann.n_labels * n_classes**2 * 4, "confusion_matrices for fewer items at a time")
-        blocks = [self.method_.confusions(h, b.item, b.annotator) for b, h in self._batches(inputs, ann)]
-        return torch.cat(blocks).numpy()
-
-    @property
-    def confusion_given_(self) -> str | None:
-        """ "said": columns sum to 1, P(true | said). "true": rows sum to 1, P(said | true). None: no matrices."""
-        check_is_fitted(self)
-        return self.method_.confusion_given
-
-    def fused_labels(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
-        """What the labels of each item amount to: class probabilities (N, K); NaN where no label counts."""
-        inputs = self._inputs(X)
-        ann = self._known(align(annotations, len(inputs), items))
-        blocks = [self.method_.fused(h, b.item, b.annotator, b.label) for b, h in self._batches(inputs, ann)]
-        fused = torch.cat(blocks).numpy()
-        fused[~fused.any(1)] = np.nan
-        return fused
-
-    def annotator_reliability(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """The share of each annotator's labels that the classifier takes to be right, (R,); NaN without labels.
-
-        The mean, over the annotator's labels, of the probability that the classifier gives to what was said.
-        """
-        probabilities = self.predict_proba(X)
-        ann = self._known(align(annotations, len(probabilities), items))
-        count = np.bincount(ann.annotator, minlength=len(self.annotators_))
-        believed = np.bincount(
-            ann.annotator, weights=probabilities[ann.item, ann.label], minlength=len(self.annotators_)
-        )
-        with np.errstate(invalid="ignore"):
-            reliability: NDArray[np.float64] = believed / count
-        return reliability
-
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model into a folder: safetensors and JSON, no pickle. `crowdfuse.load` reads it."""
         from crowdfuse.persistence import save
@@ -273,6 +156,51 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         save(self, Path(path), overwrite=overwrite)
 
     # ---- from settings to a training -----------------------------------------------------------
+
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        items: ArrayLike | None = None,
+        gold: ArrayLike | None = None,
+        validation: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> tuple[TrainingData, Validation | None, Recipe]:
+        """All of `fit` but the training: whatever can be wrong with settings and data is said here."""
+        _check_feature_names(self, X, reset=True)
+        inputs = check_inputs(X)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        y = labels_as_given(y)
+        if isinstance(y, np.ndarray) and y.ndim == 1:
+            check_classification_targets(y)
+        ann = align(y, len(inputs), items)
+        if self.classes is not None:
+            ann = ann.with_classes(np.asarray(self.classes))
+        if ann.n_classes < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes, got {ann.n_classes} class"
+                f"{' (' + few(ann.classes) + ')' if ann.n_classes else ''}; name all with classes= "
+                "(--classes on the command line)"
+            )
+        truth = self._gold(y, gold, ann, len(inputs))
+        weight = _check_weight(sample_weight, len(inputs))
+        data = TrainingData(inputs, ann, truth, weight)
+        recipe = self._recipe()
+        data, held_out = self._validation(validation, data)
+
+        self.n_features_in_ = inputs.shape[0] if len(inputs.shape) == 1 else int(np.prod(inputs.shape))
+        self.input_shape_ = inputs.shape
+        self.classes_ = ann.classes
+        self.annotators_ = ann.annotators
+        self.uses_gold_ = self._gold_use(held_out)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.seed)
+            self.method_ = self._build(self._problem(recipe.seed))
+        if isinstance(self.method_.standardize, Standardize):
+            self.method_.standardize.measure(inputs, np.flatnonzero(weight > 0))
+        check_trainable(self.method_, data, recipe)
+        return data, held_out, recipe
 
     def _recipe(self) -> Recipe:
         names = ("optimizer", "learning_rate", "momentum", "weight_decay", "schedule", "batch_size", "epochs")
@@ -300,7 +228,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if gold is None:
             return np.full(n_rows, -1, np.int64)
         raise ValueError(
-            f"{self.method_name} does not use gold in training; leave gold= out, or pass it as validation="
+            f"{self.method_name} does not use gold in training; leave gold= out, or pass it as "
+            "validation= (--gold, --validation on the command line)"
         )
 
     def _gold_use(self, held_out: Validation | None) -> str:
@@ -361,75 +290,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.n_iter_ = max(1, len(trained.history))
         if trained.interrupted:
             warnings.warn(
-                f"interrupted after {len(trained.history)} of {self.epochs} epochs; the model is what was learned so far",
+                f"interrupted after {len(trained.history)} of {self.epochs} epochs; the model is what it had learned",
                 stacklevel=3,
             )
-
-    # ---- from X to features and pairs ----------------------------------------------------------
-
-    def _inputs(self, X: Any) -> Inputs:
-        check_is_fitted(self)
-        _check_feature_names(self, X, reset=False)
-        inputs = check_inputs(X)
-        if inputs.shape != self.input_shape_:
-            raise ValueError(
-                f"X has {int(np.prod(inputs.shape))} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input (rows of shape {inputs.shape} and {self.input_shape_})"
-            )
-        return inputs
-
-    def _logits(self, X: Any) -> NDArray[np.float32]:
-        return predict_logits(self.method_, self._inputs(X), "cpu", self.batch_size)
-
-    def _features(self, inputs: Inputs) -> Iterator[Tensor]:
-        with torch.inference_mode():
-            for rows in in_blocks(len(inputs), self.batch_size):
-                yield self.method_.features(torch.from_numpy(inputs.rows(rows)))
-
-    def _batches(self, inputs: Inputs, ann: Annotations) -> Iterator[tuple[Batch, Tensor]]:
-        """All rows with their labels, in order, and their features."""
-        n_rows = len(inputs)
-        data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
-        with torch.inference_mode():
-            for rows in in_blocks(n_rows, self.batch_size):
-                batch = data.batch(rows)
-                yield batch, self.method_.features(batch.x)
-
-    def _every_pair(self, n_items: int) -> tuple[Tensor, Tensor]:
-        n_annotators = len(self.annotators_)
-        pairs = torch.arange(n_items * n_annotators)
-        return pairs // n_annotators, pairs % n_annotators
-
-    def _all_pair_weights(self, inputs: Inputs) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        for h in self._features(inputs):
-            item, annotator = self._every_pair(len(h))
-            yield item, annotator, self._weights(h, item, annotator)
-
-    def _weights(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        return segment_softmax(self.method_.weight_scores(features, item, annotator), item, len(features))
-
-    def _known(self, ann: Annotations) -> Annotations:
-        """Labels in the positions of this model's classes and annotators."""
-        ann = ann.with_classes(self.classes_)
-        position = find(ann.annotators, self.annotators_)
-        strange = np.zeros(ann.n_annotators, bool)
-        strange[ann.annotator] = True
-        strange &= position < 0
-        if strange.any():
-            raise ValueError(f"annotators never seen in training: {few(ann.annotators[strange])}")
-        return Annotations(
-            indptr=ann.indptr,
-            annotator=position[ann.annotator].astype(np.int32),
-            label=ann.label,
-            items=ann.items,
-            annotators=self.annotators_,
-            classes=ann.classes,
-            by_row=ann.by_row,
-        )
-
-    def _refuse_huge(self, size: int, instead: str) -> None:
-        if size > DENSE_LIMIT:
-            raise ValueError(f"the result would take {size / 1e9:.1f} GB; ask for {instead}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,7 +13,7 @@ from crowdfuse.annotations import Annotations
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
-from crowdfuse.methods.fusion import Fusion
+from crowdfuse.methods.fusion import BasisConfusions, Fusion
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.single_annotator import SingleAnnotator
 from crowdfuse.methods.true_label import TrueLabel
@@ -80,7 +80,8 @@ class FusionClassifier(CrowdClassifier):
     @property
     def n_bases_(self) -> int | None:
         """How many permutations there are: min(n_bases, K!); None with full confusions."""
-        return len(self.method_.confuse.basis) if self.confusions == "basis" else None
+        assert isinstance(self.method_, Fusion)
+        return len(self.method_.confuse.basis) if isinstance(self.method_.confuse, BasisConfusions) else None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -149,7 +150,8 @@ class TrueLabelClassifier(CrowdClassifier):
             return gold_codes(gold, ann.classes, n_rows)
         if y.ndim != 1:
             raise ValueError(
-                "true-label trains on gold: fit(X, gold) with a 1-D array, or fit(X, annotations, gold=...)"
+                "true-label trains on gold: fit(X, gold) with a 1-D array, or fit(X, annotations, gold=...) "
+                "(--gold on the command line)"
             )
         codes = np.full(n_rows, -1, np.int64)
         codes[ann.item] = ann.label

@@ -42,7 +42,7 @@ def two_moon_setup(
         ("only annotator 2 right (B, C)", ~first & second, "#cc79a7", "^"),
     ]
     for name, mask, colour, marker in kinds:
-        ax.scatter(*X[mask].T, s=5, c=colour, marker=marker, linewidths=0.5, label=name)
+        ax.scatter(X[mask, 0], X[mask, 1], s=5, c=colour, marker=marker, linewidths=0.5, label=name)
     for name in "ABCD":
         if (regions == name).any():
             centre = X[regions == name].mean(0)
@@ -143,7 +143,15 @@ def disputed(images: NDArray[Any], captions: Sequence[str]) -> Figure:
 
 def _points(ax: Axes, X: NDArray[np.float64], classes: NDArray[np.int64], title: str) -> None:
     for value, colour, marker in ((0, BLUE, "o"), (1, ORANGE, "s")):
-        ax.scatter(*X[classes == value].T, s=5, c=colour, marker=marker, linewidths=0, label=f"class {value}")
+        ax.scatter(
+            X[classes == value, 0],
+            X[classes == value, 1],
+            s=5,
+            c=colour,
+            marker=marker,
+            linewidths=0,
+            label=f"class {value}",
+        )
     ax.legend(loc="upper right", frameon=False, markerscale=2.5)
     _moon_axes(ax, title)
 

@@ -49,8 +49,14 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        for name in ("learning_rate", "momentum", "weight_decay"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, got {self.learning_rate!r}")
+        if self.seed < 0:
+            raise ValueError(f"random_state must be 0 or more, got {self.seed}")
         for name, known in (("optimizer", OPTIMIZERS), ("schedule", tuple(SCHEDULES))):
             value = getattr(self, name)
             if isinstance(value, str) and value not in known:

@@ -23,7 +23,7 @@ def estimator_class(method: str) -> type[CrowdClassifier]:
     """The estimator class of a method's name."""
     if method not in ESTIMATORS:
         near = difflib.get_close_matches(method, ESTIMATORS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise ValueError(f"unknown method {method!r}{hint} The methods are {', '.join(ESTIMATORS)}")
     from crowdfuse import estimators
 

@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,18 +83,43 @@ def train(
 
     Ctrl-C ends the training and keeps what has been learned so far.
     """
-    # torchrun and clusters start the processes themselves; otherwise they are started here
-    launched = "LOCAL_RANK" in os.environ
-    strategy = "auto" if recipe.devices == 1 else "ddp" if launched else "ddp_spawn"
-    fabric = Fabric(accelerator=recipe.device, devices=recipe.devices, strategy=strategy, precision=recipe.precision)
+    fabric = _make_fabric(recipe)
     work = _Work(method, data, recipe, validation, checkpointing, title)
-    if strategy == "ddp_spawn":
+    if recipe.devices > 1 and not _started_from_outside():
         with tempfile.TemporaryDirectory() as folder:
-            trained: Trained = fabric.launch(_run_spawned, work, folder)
+            trained: Trained = fabric.launch(partial(_run_spawned, work=work, folder=folder))
             trained.weights = load_file(Path(folder) / "weights.safetensors")
         return trained
     fabric.launch()
     return _run(fabric, work, watcher or Silence())
+
+
+def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> None:
+    """Refuse what `train` could not do, before anything is done."""
+    if not _rows(method, data).any():
+        raise ValueError("there is nothing to train on: no item has a label that this method uses")
+    try:
+        recipe.make_optimizer(method.parameters())
+        _make_fabric(recipe)
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"cannot train with these settings: {error}") from error
+
+
+def _rows(method: Method, data: TrainingData) -> NDArray[np.bool_]:
+    """The rows that training steps over."""
+    mask: NDArray[np.bool_] = method.trains_on(data) & (data.weight > 0)
+    return mask
+
+
+def _started_from_outside() -> bool:
+    """torchrun and clusters start the processes themselves; otherwise they are started here."""
+    return "LOCAL_RANK" in os.environ
+
+
+def _make_fabric(recipe: Recipe) -> Fabric:
+    strategy = "auto" if recipe.devices == 1 else "ddp" if _started_from_outside() else "ddp_spawn"
+    where: dict[str, Any] = {"accelerator": recipe.device, "devices": recipe.devices, "precision": recipe.precision}
+    return Fabric(strategy=strategy, **where)
 
 
 class _Work:
@@ -133,9 +159,7 @@ def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:
     """The whole training, in each process."""
     method, data, recipe = work.method, work.data, work.recipe
     validation, checkpointing = work.validation, work.checkpointing
-    rows = np.flatnonzero(method.trains_on(data) & (data.weight > 0))
-    if not len(rows):
-        raise ValueError("there is nothing to train on: no item has a label that this method uses")
+    rows = np.flatnonzero(_rows(method, data))
     method.prepare(data)
     optimizer = recipe.make_optimizer(method.parameters())
     rates = [group["lr"] for group in optimizer.param_groups]
@@ -167,7 +191,9 @@ def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:
                         group["lr"] = rate * recipe.factor(step / n_steps)
                     batch = data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
                     total, count = module.loss(batch)
-                    everywhere = fabric.all_reduce(count.detach(), reduce_op="sum") if fabric.world_size > 1 else count
+                    everywhere: Any = count.detach()
+                    if fabric.world_size > 1:
+                        everywhere = fabric.all_reduce(everywhere, reduce_op="sum")
                     fabric_optimizer.zero_grad()
                     # processes average their gradients: multiply, so that the sum over all is divided by the count
                     fabric.backward(total * (fabric.world_size / everywhere))

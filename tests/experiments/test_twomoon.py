@@ -9,6 +9,7 @@ from PIL import Image
 
 from crowdfuse.datasets.two_moons import two_moons
 from crowdfuse.experiments import twomoon
+from crowdfuse.synthesis import two_moon_annotators
 
 
 def test_the_data_is_the_papers() -> None:
@@ -23,7 +24,7 @@ def test_the_data_is_the_papers() -> None:
 def test_regions_are_where_exactly_one_annotator_is_right() -> None:
     data = two_moons(1)
     where = twomoon.region(data.X_train, data.y_train)
-    said = twomoon.two_moon_annotators(data.X_train).to_matrix()
+    said = two_moon_annotators(data.X_train).to_matrix()
     right = said == data.y_train[:, None]
     np.testing.assert_array_equal(where != "", right[:, 0] != right[:, 1])
     np.testing.assert_array_equal(np.isin(where, ["A", "D"]), right[:, 0] & ~right[:, 1])

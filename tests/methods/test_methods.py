@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import Batch, TrainingData
@@ -112,7 +112,7 @@ def test_hard_vote_takes_the_winner_and_breaks_ties_from_the_seed(data: Training
     assert picked == {0, 1, 2}
     total, _ = method.loss(data.batch(np.array([0, 1, 3])))
     logits = method.logits(torch.from_numpy(data.inputs.rows(np.array([0, 1, 3]))))
-    losses = F.cross_entropy(logits, torch.tensor([1, 2, 1]), reduction="none")
+    losses = cross_entropy(logits, torch.tensor([1, 2, 1]), reduction="none")
     torch.testing.assert_close(total, (losses * torch.tensor([1.0, 2.0, 0.5])).sum())
 
 
@@ -121,7 +121,7 @@ def test_single_annotator_uses_nobody_elses_labels(batch: Batch, data: TrainingD
     assert method.trains_on(data).tolist() == [True, False, False, False, True]
     total, count = method.loss(batch)
     logits = method.logits(torch.from_numpy(data.inputs.rows(np.array([0, 4]))))
-    torch.testing.assert_close(total, F.cross_entropy(logits, torch.tensor([1, 1]), reduction="sum"))
+    torch.testing.assert_close(total, cross_entropy(logits, torch.tensor([1, 1]), reduction="sum"))
     assert count == 2
 
 
@@ -130,6 +130,6 @@ def test_true_label_uses_gold_where_there_is_any(batch: Batch, data: TrainingDat
     assert method.trains_on(data).tolist() == [True, True, True, False, True]
     total, count = method.loss(batch)
     logits = method.logits(torch.from_numpy(data.inputs.rows(np.array([0, 1, 2, 4]))))
-    losses = F.cross_entropy(logits, torch.tensor([1, 2, 0, 0]), reduction="none")
+    losses = cross_entropy(logits, torch.tensor([1, 2, 0, 0]), reduction="none")
     torch.testing.assert_close(total, (losses * torch.tensor([1.0, 2.0, 1.0, 1.0])).sum())
     assert count == 5

@@ -111,13 +111,13 @@ def _check(classes: Sequence[Any] | None, on_conflict: OnConflict) -> NDArray[An
 
 def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
     """Items, annotators and labels of each row of a file."""
-    names = list(columns.values())
+    names = [columns[role] for role in ("item", "annotator", "label")]
     if file.is_text and file.size > LARGE:
         with suppress(QuotesFound):
             if are_many(sample := file.head(columns["item"])):
                 return _read_many(file, columns, bytes_to_pass(sample.combine_chunks()))
             return _encode(pa.concat_tables(file.map(lambda table: table, names, names)), columns, source)
-    return _encode(file.read(names, text=True, dictionary=names), columns, source)
+    return _encode(file.read(names, text=True, dictionary=names[1:]), columns, source)
 
 
 def _read_many(file: TableFile, columns: dict[str, str], passed: int) -> tuple[Column, Column, Column]:
@@ -148,8 +148,10 @@ def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[C
         return Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
 
     with ThreadPoolExecutor(2) as pool:
-        item, annotator, label = pool.map(column, ("item", "annotator", "label"))
-    return item, annotator, label
+        annotator, label = pool.map(column, ("annotator", "label"))
+    table = table.select([columns["item"]])  # the largest last, when the others have gone
+    pa.default_memory_pool().release_unused()
+    return column("item"), annotator, label
 
 
 def _build(

@@ -30,10 +30,10 @@ class Problem:
 
 
 class Loss(NamedTuple):
-    """A loss as a sum and a count, so that means are right over uneven batches and processes."""
+    """A loss as a sum and the weight of the items in it, so that means are right over uneven batches and processes."""
 
     total: Tensor
-    count: Tensor
+    weight: Tensor
 
 
 class Method(nn.Module):

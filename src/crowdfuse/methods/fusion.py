@@ -36,7 +36,7 @@ class BasisConfusions(nn.Module):
     def __init__(self, problem: Problem, hidden: tuple[int, ...], n_bases: int, kind: Literal["random", "latin"]):
         super().__init__()
         self.register_buffer("basis", permutation_basis(problem.n_classes, n_bases, kind, problem.seed))
-        self.register_buffer("form", penalty_form(self.basis), persistent=False)
+        self.register_buffer("form", penalty_form(self.basis))
         # with the identity alone there is nothing to learn: the weights-only ablation
         self.head = (
             AnnotatorHead(problem.trunk.n_features, hidden, problem.n_annotators, len(self.basis))

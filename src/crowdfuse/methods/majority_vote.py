@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import kl_divergence
@@ -41,6 +41,6 @@ class MajorityVote(Method):
             shares = self.fused(h, batch.item, batch.annotator, batch.label)
             losses = kl_divergence(shares, logits.log_softmax(1))
         else:
-            losses = F.cross_entropy(logits, self.winner.to(batch.row.device)[batch.row], reduction="none")
+            losses = cross_entropy(logits, self.winner.to(batch.row.device)[batch.row], reduction="none")
         weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
         return Loss(self.scale * (weight * losses).sum(), weight.sum())

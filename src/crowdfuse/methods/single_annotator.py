@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.methods.base import Loss, Method, Problem
@@ -28,7 +28,7 @@ class SingleAnnotator(Method):
     def loss(self, batch: Batch) -> Loss:
         own = batch.annotator == self.annotator
         item, label = batch.item[own], batch.label[own]
-        losses = F.cross_entropy(self.logits(batch.x)[item], label, reduction="none")
+        losses = cross_entropy(self.logits(batch.x)[item], label, reduction="none")
         weight = batch.weight[item]
         return Loss((weight * losses).sum(), weight.sum())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.methods.base import Loss, Method
@@ -19,5 +19,5 @@ class TrueLabel(Method):
 
     def loss(self, batch: Batch) -> Loss:
         weight = batch.weight * (batch.gold >= 0)
-        losses = F.cross_entropy(self.logits(batch.x), batch.gold.clamp(min=0), reduction="none")
+        losses = cross_entropy(self.logits(batch.x), batch.gold.clamp(min=0), reduction="none")
         return Loss((weight * losses).sum(), weight.sum())

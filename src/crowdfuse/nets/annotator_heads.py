@@ -31,7 +31,8 @@ class AnnotatorHead(nn.Module):
         n_annotators, _, n_out = self.weight.shape
         if len(h) * n_annotators <= 2 * len(item):  # nearly all pairs are there: one product for all
             full = (h @ self.weight.permute(1, 0, 2).flatten(1)).view(len(h), n_annotators, n_out) + self.bias
-            return full.flatten(0, 1).index_select(0, item * n_annotators + annotator)
+            chosen: Tensor = full.flatten(0, 1).index_select(0, item * n_annotators + annotator)
+            return chosen
         weight = self.weight.index_select(0, annotator)
         return torch.baddbmm(self.bias.index_select(0, annotator)[:, None], h.index_select(0, item)[:, None], weight)[
             :, 0

@@ -22,7 +22,7 @@ class Standardize(nn.Module):
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
-        size = (shape[0],) if len(shape) in (1, 3) else (1,)
+        size: tuple[int, ...] = (shape[0],) if len(shape) in (1, 3) else (1,)
         size += (1,) * (2 if len(shape) == 3 else len(shape) - 1)
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))

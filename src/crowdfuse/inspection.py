@@ -1,0 +1,182 @@
+"""Looking inside a fitted classifier: whom it believes, on which item, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse as scipy_sparse
+from scipy.special import softmax
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from torch import Tensor
+
+from crowdfuse.alignment import align
+from crowdfuse.annotations import Annotations
+from crowdfuse.batches import Batch, TrainingData
+from crowdfuse.functional import segment_softmax
+from crowdfuse.ids import few, find
+from crowdfuse.inputs import Inputs, check_inputs
+from crowdfuse.methods.base import Method
+from crowdfuse.training import in_blocks, predict_logits
+
+DENSE_LIMIT = 2 * 10**9  # bytes
+
+
+class Inspection:
+    """What a fitted classifier tells, from its network and the names of classes and annotators."""
+
+    method_: Method
+    classes_: NDArray[Any]
+    annotators_: NDArray[Any]
+    input_shape_: tuple[int, ...]
+    n_features_in_: int
+    batch_size: int
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities (N, K), columns as in `classes_`."""
+        check_is_fitted(self)
+        probabilities: NDArray[np.float64] = softmax(self._logits(X).astype(np.float64), axis=1)
+        return probabilities
+
+    def annotator_weights(
+        self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None, sparse: bool = False
+    ) -> Any:
+        """How much each annotator counts on each item, (N, R), rows summing to 1.
+
+        Over all annotators; or, given annotations, over those who labelled the item, 0 for the others
+        (with `sparse`, a SciPy CSR array of just these).
+        """
+        inputs = self._inputs(X)
+        if annotations is None:
+            if sparse:
+                raise ValueError("sparse=True needs annotations: the pairs to compute")
+            self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
+            return np.concatenate([w.view(-1, len(self.annotators_)) for _, _, w in self._all_pair_weights(inputs)])
+        ann = self._known(align(annotations, len(inputs), items))
+        if not sparse:
+            self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
+        weights = [self._weights(h, batch.item, batch.annotator) for batch, h in self._batches(inputs, ann)]
+        result = scipy_sparse.csr_array(
+            (torch.cat(weights).numpy(), ann.annotator, ann.indptr), shape=(len(inputs), len(self.annotators_))
+        )
+        return result if sparse else result.toarray()
+
+    def confusion_matrices(
+        self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """Confusion matrices (N, R, K, K), axes (..., true, said); `confusion_given_` says what is given.
+
+        With annotations, those of the labelled pairs alone, (labels, K, K), in the order of the annotations.
+        """
+        inputs = self._inputs(X)
+        n_classes, n_annotators = len(self.classes_), len(self.annotators_)
+        if annotations is None:
+            self._refuse_huge(
+                len(inputs) * n_annotators * n_classes**2 * 4,
+                "confusion_matrices(X, annotations) for the labelled pairs",
+            )
+            blocks = [self.method_.confusions(h, *self._every_pair(len(h))) for h in self._features(inputs)]
+            return torch.cat(blocks).view(-1, n_annotators, n_classes, n_classes).numpy()
+        ann = self._known(align(annotations, len(inputs), items))
+        self._refuse_huge(ann.n_labels * n_classes**2 * 4, "confusion_matrices for fewer items at a time")
+        blocks = [self.method_.confusions(h, b.item, b.annotator) for b, h in self._batches(inputs, ann)]
+        return torch.cat(blocks).numpy()
+
+    @property
+    def confusion_given_(self) -> str | None:
+        """ "said": columns sum to 1, P(true | said). "true": rows sum to 1, P(said | true). None: no matrices."""
+        check_is_fitted(self)
+        return self.method_.confusion_given
+
+    def fused_labels(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
+        """What the labels of each item amount to: class probabilities (N, K); NaN where no label counts."""
+        inputs = self._inputs(X)
+        ann = self._known(align(annotations, len(inputs), items))
+        blocks = [self.method_.fused(h, b.item, b.annotator, b.label) for b, h in self._batches(inputs, ann)]
+        fused = torch.cat(blocks).numpy()
+        fused[~fused.any(1)] = np.nan
+        return fused
+
+    def annotator_reliability(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
+        """The share of each annotator's labels that the classifier takes to be right, (R,); NaN without labels.
+
+        The mean, over the annotator's labels, of the probability that the classifier gives to what was said.
+        """
+        probabilities = self.predict_proba(X)
+        ann = self._known(align(annotations, len(probabilities), items))
+        count = np.bincount(ann.annotator, minlength=len(self.annotators_))
+        believed = np.bincount(
+            ann.annotator, weights=probabilities[ann.item, ann.label], minlength=len(self.annotators_)
+        )
+        with np.errstate(invalid="ignore"):
+            reliability: NDArray[np.float64] = believed / count
+        return reliability
+
+    # ---- from X to features and pairs ----------------------------------------------------------
+
+    def _inputs(self, X: Any) -> Inputs:
+        check_is_fitted(self)
+        _check_feature_names(self, X, reset=False)
+        inputs = check_inputs(X)
+        if inputs.shape != self.input_shape_:
+            raise ValueError(
+                f"X has {int(np.prod(inputs.shape))} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input (rows of shape {inputs.shape} and {self.input_shape_})"
+            )
+        return inputs
+
+    def _logits(self, X: Any) -> NDArray[np.float32]:
+        return predict_logits(self.method_, self._inputs(X), "cpu", self.batch_size)
+
+    def _features(self, inputs: Inputs) -> Iterator[Tensor]:
+        with torch.inference_mode():
+            for rows in in_blocks(len(inputs), self.batch_size):
+                yield self.method_.features(torch.from_numpy(inputs.rows(rows)))
+
+    def _batches(self, inputs: Inputs, ann: Annotations) -> Iterator[tuple[Batch, Tensor]]:
+        """All rows with their labels, in order, and their features."""
+        n_rows = len(inputs)
+        data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
+        with torch.inference_mode():
+            for rows in in_blocks(n_rows, self.batch_size):
+                batch = data.batch(rows)
+                yield batch, self.method_.features(batch.x)
+
+    def _every_pair(self, n_items: int) -> tuple[Tensor, Tensor]:
+        n_annotators = len(self.annotators_)
+        pairs = torch.arange(n_items * n_annotators)
+        return pairs // n_annotators, pairs % n_annotators
+
+    def _all_pair_weights(self, inputs: Inputs) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        for h in self._features(inputs):
+            item, annotator = self._every_pair(len(h))
+            yield item, annotator, self._weights(h, item, annotator)
+
+    def _weights(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        return segment_softmax(self.method_.weight_scores(features, item, annotator), item, len(features))
+
+    def _known(self, ann: Annotations) -> Annotations:
+        """Labels in the positions of this model's classes and annotators."""
+        ann = ann.with_classes(self.classes_)
+        position = find(ann.annotators, self.annotators_)
+        strange = np.zeros(ann.n_annotators, bool)
+        strange[ann.annotator] = True
+        strange &= position < 0
+        if strange.any():
+            raise ValueError(f"annotators never seen in training: {few(ann.annotators[strange])}")
+        return Annotations(
+            indptr=ann.indptr,
+            annotator=position[ann.annotator].astype(np.int32),
+            label=ann.label,
+            items=ann.items,
+            annotators=self.annotators_,
+            classes=ann.classes,
+            by_row=ann.by_row,
+        )
+
+    def _refuse_huge(self, size: int, instead: str) -> None:
+        if size > DENSE_LIMIT:
+            raise ValueError(f"the result would take {size / 1e9:.1f} GB; ask for {instead}")

@@ -1,0 +1,183 @@
+"""The main job on a user's own files: labels and inputs in, a run folder out; going on with one; predicting.
+
+A run folder holds `settings.json` (what was asked, and hashes of what was read), the checkpoint while it
+trains, and in the end `model/`, `fused.csv`, `annotators.csv`, `log.jsonl` and `summary.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.base import clone
+
+from crowdfuse import __version__
+from crowdfuse.checkpoints import FILE_NAME as CHECKPOINT_FILE
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.files import (
+    new_folder,
+    refuse_existing,
+    refuse_foreign,
+    remove_leftovers,
+    sha256,
+    write_json,
+    write_table,
+)
+from crowdfuse.io.features import read_features
+from crowdfuse.persistence import load
+from crowdfuse.runs.job import Job, make_classifier
+from crowdfuse.runs.material import Material, read_inputs, read_material
+from crowdfuse.runs.results import SUMMARY_FILE, write_results
+
+__all__ = ["Job", "is_finished", "predict_file", "rehearse", "resume", "start"]
+
+SETTINGS_FILE = "settings.json"
+
+
+def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
+    """Run a job into a new folder and return its summary."""
+    refuse_existing(out, force=force)
+    if out.exists():
+        _refuse_replacing(out, job)
+    classifier = make_classifier(job, out, verbose)
+    material = read_material(job)
+    rehearse(classifier, material)
+    hashes = {**_file_hashes(job), "inputs": material.loaded.fingerprint()}
+    with new_folder(out, force=force) as folder:
+        write_json(folder / SETTINGS_FILE, {"crowdfuse": __version__, "job": asdict(job), "hashes": hashes})
+    return _train(classifier, job, material, out)
+
+
+def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
+    """Go on with a run that was stopped, with the settings it was started with and the same files.
+
+    Of a run that is finished, the summary.
+    """
+    job, hashes = _read_job(out)
+    remove_leftovers(out)
+    if is_finished(out):
+        (out / CHECKPOINT_FILE).unlink(missing_ok=True)
+        return _read_json(out / SUMMARY_FILE)
+    for path in [*job.files().values(), Path(job.inputs)]:
+        if not path.exists():
+            raise FileNotFoundError(
+                f"cannot resume {out}: {path} is not there. Bring it back; paths are as they were given, "
+                "so resume from the same folder"
+            )
+    _refuse_changed(out, hashes, _file_hashes(job))
+    loaded = read_inputs(job)
+    _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
+    return _train(make_classifier(job, out, verbose), job, read_material(job, loaded), out)
+
+
+def is_finished(out: Path) -> bool:
+    """Whether a run has come to its end: the summary is written last."""
+    return (out / SUMMARY_FILE).exists()
+
+
+def rehearse(classifier: CrowdClassifier, material: Material) -> None:
+    """All of `fit` but the training, so that what it would refuse is refused before anything is written."""
+    clone(classifier)._prepare(
+        material.loaded.inputs.values,
+        material.annotations,
+        gold=material.gold_by_row(),
+        validation=material.validation_set(),
+    )
+
+
+def _train(classifier: CrowdClassifier, job: Job, material: Material, out: Path) -> dict[str, Any]:
+    torch.set_num_threads(job.threads)
+    X = material.loaded.inputs.values
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="interrupted after")  # the summary says so
+        classifier.fit(X, material.annotations, gold=material.gold_by_row(), validation=material.validation_set())
+    summary = write_results(classifier, material, out)
+    if not classifier.interrupted_:
+        (out / CHECKPOINT_FILE).unlink(missing_ok=True)
+    return summary
+
+
+def _file_hashes(job: Job) -> dict[str, str]:
+    return {name: sha256(path) for name, path in job.files().items()}
+
+
+def _refuse_changed(out: Path, stored: dict[str, str], found: dict[str, str]) -> None:
+    changed = [name for name, value in found.items() if stored.get(name) != value]
+    if changed:
+        raise ValueError(
+            f"cannot resume {out}: {' and '.join(changed)} changed since it was started (another hash than in "
+            f"{out / SETTINGS_FILE}). Bring the old files back, or start a new run"
+        )
+
+
+def _refuse_replacing(out: Path, job: Job) -> None:
+    """--force replaces a run folder, never a folder of something else, nor one that the job reads from."""
+    refuse_foreign(out, SETTINGS_FILE)
+    if (out / SETTINGS_FILE).exists():
+        try:
+            _read_job(out)
+        except ValueError as error:
+            raise FileExistsError(f"{out} is not a run folder, and --force will not replace it: {error}") from error
+    for path in [*job.files().values(), Path(job.inputs)]:
+        if path.resolve().is_relative_to(out.resolve()):
+            raise ValueError(f"{path} is inside {out}, which --force would replace; choose another name for --out")
+
+
+def _read_job(out: Path) -> tuple[Job, dict[str, str]]:
+    path = out / SETTINGS_FILE
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: {out} is no run folder, so there is nothing to resume")
+    stored = _read_json(path)
+    try:
+        return Job(**stored["job"]), dict(stored["hashes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: a JSON object was expected")
+    return content
+
+
+def predict_file(
+    run: Path, inputs: Path, out: Path, *, proba: bool, item: str | None, image_size: int | None, force: bool
+) -> int:
+    """Predict every item of `inputs` with the model of a run, into a CSV; returns how many."""
+    refuse_existing(out, force=force)
+    if out.is_dir():
+        raise IsADirectoryError(f"{out} is a folder; name a file to write")
+    if not run.exists():
+        raise FileNotFoundError(f"{run}: no such run folder")
+    model = run / "model" if (run / "model").is_dir() else run
+    if model == run and (run / SETTINGS_FILE).exists():
+        raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
+    classifier = load(model)
+    columns = getattr(classifier, "feature_names_in_", None)
+    loaded = read_features(
+        inputs, item=item, image_size=image_size, image_shape=classifier.input_shape_, columns=columns
+    )
+    if columns is not None:
+        del classifier.feature_names_in_  # the columns were taken by name; scikit-learn need not warn of an array
+    probabilities = classifier.predict_proba(loaded.inputs.values)
+    best = probabilities.argmax(1)
+    header = ["item", "label", "confidence"]
+    if proba:
+        header += [f"p_{name}" for name in classifier.classes_]
+    write_table(
+        out,
+        header,
+        (
+            (name, classifier.classes_[k], f"{row[k]:.6f}", *(f"{p:.6f}" for p in (row if proba else ())))
+            for name, k, row in zip(loaded.items, best, probabilities, strict=True)
+        ),
+    )
+    return len(best)

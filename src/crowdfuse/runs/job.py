@@ -1,0 +1,86 @@
+"""What a user asked for on the command line, and the classifier it means."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.registry import estimator_class
+
+# settings of a classifier that a run decides, and what to say instead
+RUN_DECIDES = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the user asked for. Paths are kept as given; `settings` go to the classifier."""
+
+    labels: str
+    inputs: str
+    method: str = "fusion"
+    settings: dict[str, Any] = field(default_factory=dict)
+    validation: str | None = None
+    test: str | None = None
+    gold: str | None = None
+    columns: dict[str, str | None] = field(default_factory=dict)
+    classes: list[Any] | None = None
+    on_conflict: str = "error"
+    on_missing: str = "error"
+    image_size: int | None = None
+    threads: int = 1  # sums over several threads round differently, so a resumed run needs the same
+
+    def files(self) -> dict[str, Path]:
+        """The tables it reads, by what they are for."""
+        named = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
+        return {name: Path(path) for name, path in named.items() if path is not None}
+
+
+def make_classifier(job: Job, out: Path, verbose: int) -> CrowdClassifier:
+    """The classifier that a job asks for, its settings checked by name and type."""
+    kind = estimator_class(job.method)
+    names = set(kind().get_params())
+    for name, value in job.settings.items():
+        if name in RUN_DECIDES:
+            raise ValueError(f"--set {name} is not for a run; use {RUN_DECIDES[name]}")
+        if name not in names:
+            known = ", ".join(sorted(names - set(RUN_DECIDES)))
+            raise ValueError(f"--set {name}: {job.method} has no such setting; it has {known}")
+        hint = typing.get_type_hints(kind)[name]
+        if not _fits(value, hint):
+            raise ValueError(f"--set {name}: {_in_words(hint)} was expected, got {value!r}")
+    seed = job.settings.get("random_state", 0)
+    if type(seed) is not int or seed < 0:
+        raise ValueError(f"random_state must be a whole number of at least 0, so that a run can go on, got {seed!r}")
+    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in job.settings.items()}
+    return kind(**settings, checkpoint=out, verbose=verbose)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value that came as JSON has the type of a setting."""
+    kind, parts = typing.get_origin(hint), typing.get_args(hint)
+    if kind is typing.Literal:
+        return value in parts
+    if kind in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is tuple:
+        return isinstance(value, list) and all(_fits(part, parts[0]) for part in value)
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return hint is Any or type(value) is hint
+
+
+def _in_words(hint: Any) -> str:
+    kind, parts = typing.get_origin(hint), typing.get_args(hint)
+    if kind is typing.Literal:
+        return " or ".join(map(repr, parts))
+    if kind in (typing.Union, types.UnionType):
+        return " or ".join(words for words in map(_in_words, parts) if words)
+    if kind is tuple:
+        return "a list of whole numbers such as [64,32]"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a name", type(None): "null"}
+    return names.get(hint, "")  # modules and functions cannot be typed on a command line

@@ -1,0 +1,177 @@
+"""Everything a job reads, checked and joined by item id: every complaint about files comes from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.ids import as_text, few, find, plural
+from crowdfuse.io.features import TABLE_ENDINGS, Loaded, read_features
+from crowdfuse.io.labels import read_gold
+from crowdfuse.io.tables import TableFile
+from crowdfuse.runs.job import Job
+
+Gold = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classes by name
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything a job reads, checked and joined: row i of all arrays is the same item."""
+
+    loaded: Loaded
+    items: NDArray[Any]
+    labelled: Annotations  # all labels that have inputs
+    annotations: Annotations  # those to train on: without the items held out for validation and test
+    gold: Gold | None
+    validation: Gold | None
+    test: Gold | None
+    notes: list[str]
+
+    def gold_by_row(self) -> NDArray[Any] | None:
+        """The gold to train on, None where an item has none."""
+        if self.gold is None:
+            return None
+        by_row = np.full(len(self.items), None, dtype=object)
+        by_row[self.gold[0]] = self.gold[1]
+        return by_row
+
+    def validation_set(self) -> tuple[Any, NDArray[Any]] | None:
+        """Inputs and gold that choose the epoch."""
+        return None if self.validation is None else (self.loaded.inputs.values[self.validation[0]], self.validation[1])
+
+
+def read_material(job: Job, loaded: Loaded | None = None) -> Material:
+    """Read and join all files of a job; every complaint about them comes from here, before any work."""
+    read_as: dict[str, Any] = {"classes": job.classes, "on_conflict": job.on_conflict, **job.columns}
+    ann = Annotations.read(job.labels, **read_as)
+    loaded = loaded or read_inputs(job)
+    notes = [loaded.note] if loaded.note else []
+    notes += [line.removeprefix("note: ") for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
+
+    rows = loaded.find(ann.items)
+    lost = ann.items[(rows < 0) & (np.diff(ann.indptr) > 0)]
+    if len(lost):
+        _or_drop(job, lost, Path(job.labels), loaded)
+        notes.append(f"{len(lost):,} labelled items have no inputs and were left out")
+    _refuse_two_names(ann.items, rows, Path(job.labels))
+    held = {
+        name: _read_gold(job, path, loaded, ann.classes, notes)
+        for name, path in job.files().items()
+        if name != "labels"
+    }
+
+    known = np.flatnonzero(rows >= 0)
+    items, said = loaded.items.copy(), ann.items
+    if said.dtype.kind != items.dtype.kind:
+        items, said = as_text(items), as_text(said)
+    items[rows[known]] = said[known]  # people know a row by the name that their labels use
+    position = np.full(len(items), -1)
+    position[rows[known]] = known
+
+    bare = position < 0
+    for gold_rows, _ in held.values():
+        bare[gold_rows] = False
+    if bare.any():
+        if job.on_missing != "drop":
+            few_items = f"{plural(int(bare.sum()), 'item')} in {job.inputs} but not in {job.labels}: {few(items[bare])}"
+            raise ValueError(f"{few_items}. Predict them without training on them by --on-missing drop")
+        notes.append(f"{int(bare.sum()):,} items have inputs but no labels: not trained on")
+
+    labelled = ann.rows(position, items)
+    position[_held_out(held, labelled, notes)] = -1
+    annotations = ann.rows(position, items)
+    if not annotations.n_labels:
+        raise ValueError(f"no labels of {job.labels} are left to train on")
+    return Material(
+        loaded,
+        items,
+        labelled,
+        annotations,
+        _without_held_out(held, notes),
+        held.get("validation"),
+        held.get("test"),
+        notes,
+    )
+
+
+def read_inputs(job: Job) -> Loaded:
+    """The inputs of a job, ids and all."""
+    path = Path(job.inputs)
+    return read_features(path, item=_column(job, "item", path), image_size=job.image_size)
+
+
+def _column(job: Job, role: str, path: Path) -> str | None:
+    """The column name that was given is that of the labels; another table may have it, or one of the usual ones."""
+    name = job.columns.get(role)
+    if name is None or path.suffix.lower() not in TABLE_ENDINGS or name not in TableFile(path).columns:
+        return None
+    return name
+
+
+def _read_gold(job: Job, path: Path, loaded: Loaded, classes: NDArray[Any], notes: list[str]) -> Gold:
+    """Rows and true classes of the items in a gold file, by the names that the labels use."""
+    ids, truth = read_gold(path, item=_column(job, "item", path), label=_column(job, "label", path))
+    rows = loaded.find(ids)
+    lost = ids[rows < 0]
+    if len(lost):
+        _or_drop(job, lost, path, loaded)
+        notes.append(f"{len(lost):,} items of {path} have no inputs and were left out")
+    if not (rows >= 0).any():
+        raise ValueError(f"no item of {path} has inputs in {job.inputs}")
+    _refuse_two_names(ids, rows, path)
+    code = find(truth, classes)
+    if (code < 0).any():
+        raise ValueError(
+            f"{path}: item {few(ids[code < 0][:1])} has gold {few(truth[code < 0][:1])}, which is not one of the "
+            f"classes ({few(classes)}); name all classes with --classes"
+        )
+    return rows[rows >= 0], classes[code[rows >= 0]]
+
+
+def _or_drop(job: Job, lost: NDArray[Any], path: Path, loaded: Loaded) -> None:
+    if job.on_missing != "drop":
+        raise ValueError(
+            f"{plural(len(lost), 'item')} in {path} but not in {job.inputs}: {few(lost)} (the ids there are "
+            f"{few(loaded.items, 3)}). Proceed without them by --on-missing drop"
+        )
+
+
+def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) -> None:
+    """An image has a name with and one without its ending; a file must stay with one of them."""
+    values, count = np.unique(rows[rows >= 0], return_counts=True)
+    if (count > 1).any():
+        twice = ids[rows == values[count > 1][0]]
+        raise ValueError(f"{path} calls one input by several names: {few(twice)}; use one of them throughout")
+
+
+def _held_out(held: dict[str, Gold], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:
+    """The rows that must not be trained on: those that choose the epoch, and those that judge the result."""
+    parts = {name: held[name][0] for name in ("validation", "test") if name in held}
+    for name, rows in parts.items():
+        count = int((np.diff(labelled.indptr)[rows] > 0).sum())
+        if count:
+            notes.append(f"{count:,} labelled items with {name} gold are kept out of training")
+    if len(parts) == 2:
+        both = np.intersect1d(parts["validation"], parts["test"])
+        if len(both):
+            notes.append(
+                f"{len(both):,} items have validation and test gold: the test is not independent of the choice"
+            )
+    return np.concatenate([np.zeros(0, np.int64), *parts.values()])
+
+
+def _without_held_out(held: dict[str, Gold], notes: list[str]) -> Gold | None:
+    """Gold to train on; what validation and test hold is not."""
+    if "gold" not in held:
+        return None
+    rows, truth = held["gold"]
+    other = [held[name][0] for name in ("validation", "test") if name in held]
+    keep = ~np.isin(rows, np.concatenate([np.zeros(0, np.int64), *other]))
+    if not keep.all():
+        notes.append(f"{int((~keep).sum()):,} items of the gold to train on are held out by validation or test")
+    return rows[keep], truth[keep]

@@ -1,0 +1,93 @@
+"""What a run folder holds in the end: model, fused labels, annotators, log, summary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.files import strict, write_json, write_table, write_text
+from crowdfuse.runs.material import Material
+
+SUMMARY_FILE, INTERRUPTED_FILE = "summary.json", "interrupted.json"
+
+
+def write_results(classifier: CrowdClassifier, material: Material, out: Path) -> dict[str, Any]:
+    """Write what was learned into the run folder; `summary.json` comes last and says that all is there."""
+    X, ann = material.loaded.inputs.values, material.labelled
+    fused = classifier.fused_labels(X, ann)
+    known = ~np.isnan(fused).any(1)
+    best = np.where(known, np.nan_to_num(fused).argmax(1), -1)
+    counts = np.diff(ann.indptr)
+    write_table(
+        out / "fused.csv",
+        ("item", "label", "confidence", "labels"),
+        (
+            (material.items[row], classifier.classes_[best[row]], f"{fused[row, best[row]]:.6f}", counts[row])
+            for row in np.flatnonzero(known)
+        ),
+    )
+    _write_annotators(classifier, material, best, out / "annotators.csv")
+    write_text(out / "log.jsonl", "".join(json.dumps(strict(record)) + "\n" for record in classifier.history_))
+    summary: dict[str, Any] = {
+        "method": classifier.method_name,
+        "items": len(material.items),
+        "labelled items": int((np.diff(material.annotations.indptr) > 0).sum()),
+        "annotators": ann.n_annotators,
+        "labels": material.annotations.n_labels,
+        "classes": ann.classes.tolist(),
+        "epochs": len(classifier.history_),
+        "best epoch": classifier.best_epoch_,
+        "interrupted": classifier.interrupted_,
+        "gold was used for": classifier.uses_gold_,
+        "final loss": classifier.history_[-1]["loss"] if classifier.history_ else None,
+        "notes": material.notes,
+    }
+    if material.test is not None:
+        rows, truth = material.test
+        summary["test items"] = len(rows)
+        summary["test accuracy"] = float((classifier.predict(X[rows]) == truth).mean())
+    if material.loaded.columns is not None:  # so that another table's columns are taken by name
+        classifier.feature_names_in_ = np.array(material.loaded.columns, dtype=object)
+    classifier.save(out / "model", overwrite=True)
+    # an interrupted run keeps its summary under another name, so that resume goes on
+    write_json(out / (INTERRUPTED_FILE if classifier.interrupted_ else SUMMARY_FILE), summary)
+    if not classifier.interrupted_:
+        (out / INTERRUPTED_FILE).unlink(missing_ok=True)
+    return summary
+
+
+def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDArray[np.int64], path: Path) -> None:
+    """One line an annotator, the most reliable first; `best` is the fused class of each row, -1 for none."""
+    X, ann = material.loaded.inputs.values, material.labelled
+    fused = best[ann.item]
+    judged = fused >= 0  # labels on items that have a fused label to compare with
+
+    def mean(values: NDArray[Any]) -> NDArray[np.float64]:
+        total = np.bincount(ann.annotator[judged], weights=values[judged], minlength=ann.n_annotators)
+        with np.errstate(invalid="ignore"):
+            average: NDArray[np.float64] = total / np.bincount(ann.annotator[judged], minlength=ann.n_annotators)
+        return average
+
+    figures = np.column_stack(
+        [
+            classifier.annotator_reliability(X, ann),
+            mean(ann.label == fused),
+            mean(classifier.annotator_weights(X, ann, sparse=True).data),
+        ]
+    )
+    counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
+    order = np.argsort(-np.nan_to_num(figures[:, 0], nan=-1), kind="stable")
+    write_table(
+        path,
+        ("annotator", "labels", "reliability", "agreement_with_fused", "mean_weight"),
+        (
+            (ann.annotators[r], counts[r], *("" if np.isnan(value) else f"{value:.4f}" for value in figures[r]))
+            for r in order
+            if counts[r]
+        ),
+    )
