@@ -43,11 +43,11 @@ def two_moon_setup(
     ]
     for name, mask, colour, marker in kinds:
         ax.scatter(X[mask, 0], X[mask, 1], s=5, c=colour, marker=marker, linewidths=0.5, label=name)
-    for name in "ABCD":
+    beside = {"A": (-0.45, 0.0), "B": (0.5, 0.1), "C": (-0.5, -0.1), "D": (0.45, 0.0)}  # not on top of the points
+    for name, offset in beside.items():
         if (regions == name).any():
-            centre = X[regions == name].mean(0)
-            ax.text(*centre, name, fontsize=17, weight="bold", ha="center", va="center",
-                    bbox={"boxstyle": "circle", "fc": "white", "ec": "black", "alpha": 0.85})  # fmt: skip
+            x, y = X[regions == name].mean(0) + offset
+            ax.text(x, y, name, fontsize=16, weight="bold", ha="center", va="center")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2, frameon=False, markerscale=2, fontsize=9)
     _moon_axes(ax, "(d) who is wrong where")
     return figure
