@@ -41,20 +41,20 @@ def prepare(source: Path, out: Path) -> None:
             writer.writerows((f"{part}-{i}", int(label)) for i, label in enumerate(data[f"y_{part}"]))
 
 
-def fit(data: Path, method: str, seed: int) -> float:
+def fit(data: Path, method: str, epochs: int, seed: int) -> float:
     """One run of the command line; its test accuracy in per cent."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable, "-m", "crowdfuse", "fit", str(data / "labels.csv"), "--inputs", str(data / "features.npz"),
-            "--test", str(data / "test.csv"), "--on-missing", "drop", "--method", method, "--seed", str(seed),
+            "--test", str(data / "test.csv"), "--on-missing", "drop", "--method", method, "--epochs", str(epochs), "--seed", str(seed),
             "--out", f"{folder}/run", "--json", f"{folder}/summary.json", "--quiet",
         ]  # fmt: skip
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return 100 * float(json.loads(Path(folder, "summary.json").read_text())["test accuracy"])
 
 
-def compare(data: Path, methods: list[str], seeds: list[int]) -> dict[str, Any]:
-    accuracy = {method: [fit(data, method, seed) for seed in seeds] for method in methods}
+def compare(data: Path, methods: list[str], epochs: int, seeds: list[int]) -> dict[str, Any]:
+    accuracy = {method: [fit(data, method, epochs, seed) for seed in seeds] for method in methods}
     table: dict[str, Any] = {}
     for method, values in accuracy.items():
         row: dict[str, Any] = {
@@ -68,7 +68,7 @@ def compare(data: Path, methods: list[str], seeds: list[int]) -> dict[str, Any]:
             row["over soft vote"] = float(difference.mean())
             row["interval"] = [float(difference.mean() - half), float(difference.mean() + half)]
         table[method] = row
-    return {"seeds": seeds, "methods": table}
+    return {"seeds": seeds, "epochs": epochs, "methods": table}
 
 
 def main() -> None:
@@ -80,22 +80,26 @@ def main() -> None:
     comparing = commands.add_parser("compare")
     comparing.add_argument("--data", type=Path, required=True)
     comparing.add_argument("--methods", default="majority-vote,fusion")
+    comparing.add_argument("--epochs", default="40", help="one or more, separated by commas")
     comparing.add_argument("--seeds", default="0,1,2,3,4")
     comparing.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.command == "prepare":
         prepare(given.source, given.out)
         return
-    result = compare(given.data, given.methods.split(","), [int(seed) for seed in given.seeds.split(",")])
-    for method, row in result["methods"].items():
-        text = f"{method:20} {row['mean']:6.2f} (spread {row['spread']:.2f})"
-        if "interval" in row:
-            text += (
-                f"  over soft vote {row['over soft vote']:+.2f}  [{row['interval'][0]:+.2f}, {row['interval'][1]:+.2f}]"
-            )
-        print(text)
+    seeds = [int(seed) for seed in given.seeds.split(",")]
+    results = []
+    print("| epochs | method | test accuracy, mean (spread) | over soft vote |\n|---|---|---|---|")
+    for epochs in map(int, given.epochs.split(",")):
+        result = compare(given.data, given.methods.split(","), epochs, seeds)
+        results.append(result)
+        for method, row in result["methods"].items():
+            over = ""
+            if "interval" in row:
+                over = f"{row['over soft vote']:+.2f} [{row['interval'][0]:+.2f}, {row['interval'][1]:+.2f}]"
+            print(f"| {epochs} | {method} | {row['mean']:.2f} ({row['spread']:.2f}) | {over} |", flush=True)
     if given.json:
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
+        given.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

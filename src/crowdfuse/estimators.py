@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,6 +18,7 @@ from crowdfuse.methods.fusion import BasisConfusions, Fusion
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.single_annotator import SingleAnnotator
 from crowdfuse.methods.true_label import TrueLabel
+from crowdfuse.progress import say
 from crowdfuse.training import Validation
 
 
@@ -65,6 +67,9 @@ class FusionClassifier(CrowdClassifier):
         _one_of("loss_scale", self.loss_scale, ("plain", "paper"))
         if not self.penalty >= 0:
             raise ValueError(f"penalty must be 0 or more, got {self.penalty!r}")
+        possible = math.factorial(problem.n_classes)
+        if self.confusions == "basis" and self.n_bases > possible:
+            say(self.verbose, f"n_bases={self.n_bases}: {problem.n_classes} classes have only {possible} permutations")
         hidden = (problem.head_hidden or (64,)) if self.annotator_hidden is None else tuple(self.annotator_hidden)
         return Fusion(
             problem,

@@ -101,6 +101,12 @@ class Lines:
     def stop(self) -> None: ...
 
 
+def say(verbose: int, text: str) -> None:
+    """A remark on what is being done, where progress is shown."""
+    if verbose:
+        Console(stderr=True).print(text, highlight=False, markup=False)
+
+
 def watcher(verbose: int) -> Watcher:
     """Nothing at 0; at 1 a bar in a terminal or notebook, lines elsewhere."""
     if not verbose:

@@ -28,7 +28,7 @@ USUAL_NAMES = {
     "annotator": ("annotator", "worker", "rater"),
     "label": ("label", "answer", "response"),
 }
-BLOCK = 1 << 20  # bytes parsed at a time: what stays in the cache is quickest to take apart
+BLOCK = 1 << 22  # bytes parsed at a time: what stays in the cache is quickest to take apart
 
 
 class TableError(ValueError):
