@@ -46,8 +46,8 @@ def fit(data: Path, method: str, epochs: int, seed: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable, "-m", "crowdfuse", "fit", str(data / "labels.csv"), "--inputs", str(data / "features.npz"),
-            "--test", str(data / "test.csv"), "--on-missing", "drop", "--method", method, "--epochs", str(epochs), "--seed", str(seed),
-            "--out", f"{folder}/run", "--json", f"{folder}/summary.json", "--quiet",
+            "--test", str(data / "test.csv"), "--on-missing", "drop", "--method", method, "--epochs", str(epochs),
+            "--seed", str(seed), "--out", f"{folder}/run", "--json", f"{folder}/summary.json", "--quiet",
         ]  # fmt: skip
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return 100 * float(json.loads(Path(folder, "summary.json").read_text())["test accuracy"])

@@ -54,7 +54,8 @@ class Inspection:
             if sparse:
                 raise ValueError("sparse=True needs annotations: the pairs to compute")
             self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
-            return np.concatenate([w.view(-1, len(self.annotators_)) for _, _, w in self._all_pair_weights(inputs)])
+            blocks = [self._weights(h, *self._every_pair(len(h))) for h in self._features(inputs)]
+            return torch.cat(blocks).view(-1, len(self.annotators_)).numpy()
         ann = self._known(align(annotations, len(inputs), items))
         if not sparse:
             self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
@@ -149,11 +150,6 @@ class Inspection:
         n_annotators = len(self.annotators_)
         pairs = torch.arange(n_items * n_annotators)
         return pairs // n_annotators, pairs % n_annotators
-
-    def _all_pair_weights(self, inputs: Inputs) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        for h in self._features(inputs):
-            item, annotator = self._every_pair(len(h))
-            yield item, annotator, self._weights(h, item, annotator)
 
     def _weights(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         return segment_softmax(self.method_.weight_scores(features, item, annotator), item, len(features))

@@ -69,7 +69,7 @@ class Recipe:
         if self.optimizer == "sgd":
             return SGD(parameters, self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay)
         kind = AdamW if self.optimizer == "adamw" else Adam
-        return kind(parameters, self.learning_rate, weight_decay=self.weight_decay)
+        return kind(parameters, self.learning_rate, weight_decay=self.weight_decay, fused=True)
 
     def factor(self, progress: float) -> float:
         """What the learning rate is multiplied by when a share `progress` of the steps is done."""

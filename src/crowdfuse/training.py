@@ -177,7 +177,8 @@ def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:
     saved = time.monotonic()
     watcher.start(work.title, recipe.epochs, n_steps, state.epoch * n_batches + state.batch)
     interrupted = False
-    with torch.random.fork_rng():  # dropout draws from torch's own generator: give it back as it was
+    # dropout draws from torch's own generators: give them back as they were
+    with torch.random.fork_rng(devices=[fabric.device] if fabric.device.type == "cuda" else []):
         try:
             while state.epoch < recipe.epochs:
                 began = time.monotonic()
@@ -186,7 +187,7 @@ def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:
                 module.train()
                 for chosen in batches[state.batch :]:
                     step = state.epoch * n_batches + state.batch
-                    torch.manual_seed(_step_seed(recipe.seed, step, fabric.global_rank))
+                    _seed(fabric.device, _step_seed(recipe.seed, step, fabric.global_rank))
                     for group, rate in zip(optimizer.param_groups, rates, strict=True):
                         group["lr"] = rate * recipe.factor(step / n_steps)
                     batch = data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
@@ -264,6 +265,13 @@ def _cut(order: NDArray[np.int64], batch_size: int, world_size: int) -> list[NDA
         last = batches.pop()
         batches[-1] = np.concatenate([batches[-1], last])
     return batches
+
+
+def _seed(device: torch.device, seed: int) -> None:
+    """Seed the generators in use. (`torch.manual_seed` seeds those of absent devices too, and takes a millisecond.)"""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:
