@@ -403,7 +403,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "images too small for the network": (
         lambda c: c.fit(inputs=tiny(c), labels=write_rows(c.folder / "l.csv", HEADER, [("a", "x", 0), ("b", "x", 1)])),
-        ("the backbone cannot read inputs of shape (1, 9, 9)",),
+        ("reads images of at least 16 pixels a side, got 9 x 9",),
     ),
     "a folder without images": (lambda c: c.fit(inputs=nothing(c)), ("nothing holds no images",)),
     "inputs of an unknown kind": (lambda c: c.fit(inputs=write_rows(c.folder / "f.txt", "", [])), ("f.txt", ".npz")),
@@ -421,7 +421,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         ("learning_rate must be a number of at least 0, got -1",),
     ),
     'penalty="x"': (lambda c: c.fit("--set", 'penalty="x"'), ("--set penalty: a number was expected, got 'x'",)),
-    "penalty=-1": (lambda c: c.fit("--set", "penalty=-1"), ("penalty must be 0 or more, got -1",)),
+    "penalty=-1": (lambda c: c.fit("--set", "penalty=-1"), ("penalty must be a number of at least 0, got -1",)),
     "weight_decay=-1": (lambda c: c.fit("--set", "weight_decay=-1"), ("weight_decay", "-1")),
     "dropout=2": (lambda c: c.fit("--set", "dropout=2"), ("dropout", "2")),
     "hidden=[-1]": (lambda c: c.fit("--set", "hidden=[-1]"), ("widths of hidden layers", "got -1")),
@@ -508,7 +508,7 @@ def test_bad_input_is_refused_before_anything_is_written(crowd: Crowd, case: str
 def test_an_existing_run_is_replaced_by_force_alone(crowd: Crowd) -> None:
     ok(*crowd.fit())
     refused(crowd, crowd.fit("--seed", 1), f"{crowd.out} exists already", "--force")
-    refused(crowd, crowd.fit("--force", "--set", "penalty=-1"), "penalty must be 0 or more")
+    refused(crowd, crowd.fit("--force", "--set", "penalty=-1"), "penalty must be a number of at least 0")
     refused(crowd, crowd.fit("--force", labels=crowd.folder / "no.csv"), "no such file")
     before = (crowd.out / "model" / "weights.safetensors").read_bytes()
     ok(*crowd.fit("--seed", 1, "--force"))

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -151,8 +152,91 @@ def test_labels_of_items_that_are_not_there_are_refused(crowd: Any) -> None:
         quick(FusionClassifier).fit(X[:100], ann, items=np.arange(100))
     with pytest.raises(ValueError, match="X has 100 rows, but y has 150"):
         quick(FusionClassifier).fit(X[:100], ann)
-    with pytest.raises(ValueError, match="items names 3 rows, but X has 150"):
+    with pytest.raises(ValueError, match="items= must name each of the 150 rows"):
         quick(FusionClassifier).fit(X, ann, items=["a", "b", "c"])
+
+
+@pytest.fixture
+def shuffled() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """X, perfect labels, and ids that are row numbers in another order: the bait for a silent misalignment."""
+    X = np.eye(6).repeat(8, 0)
+    truth = np.arange(6).repeat(8)
+    return X, truth, np.random.default_rng(0).permutation(48)
+
+
+def test_arrays_go_row_by_row_whatever_the_items_are_called(shuffled: Any) -> None:
+    X, truth, ids = shuffled
+    Y = np.stack([truth, truth], axis=1)
+    for y in (Y, truth):
+        clf = quick(FusionClassifier, learning_rate=0.05).fit(X, y, items=ids)
+        assert clf.score(X, truth) == 1
+        assert clf.score(X, Y, items=ids) == 1
+        assert (clf.fused_labels(X, y, items=ids).argmax(1) == truth).all()
+    gold = quick(TrueLabelClassifier, learning_rate=0.05).fit(X, truth, items=ids)
+    assert gold.score(X, truth) == 1
+    chosen = quick(FusionClassifier, learning_rate=0.05).fit(X, Y, validation=(X, Y, ids))
+    assert max(record["validation"] for record in chosen.history_) == 1
+    with pytest.raises(ValueError, match="items= goes with Annotations"):
+        clf.score(X, truth, items=ids)
+    with pytest.raises(ValueError, match="items= goes with Annotations"):
+        quick(FusionClassifier).fit(X, Y, validation=(X, truth, ids))
+
+
+def test_annotations_by_id_are_never_taken_for_rows(shuffled: Any) -> None:
+    X, truth, ids = shuffled
+    named = Annotations.from_matrix(truth[:, None], items=ids)  # row i of the matrix is item ids[i]
+    table = named.to_table()
+    by_id = Annotations.from_table(table)
+    clf = quick(MajorityVoteClassifier, learning_rate=0.05)
+    assert clf.fit(X, named, items=ids).score(X, truth) == 1
+    assert clf.fit(X, by_id, items=ids).score(X, truth) == 1
+    back = np.argsort(ids)
+    assert clf.fit(X[back], by_id).score(X, truth) == 1  # a table's integer ids are row numbers
+    for ann in (named, by_id.select(ids), named.select(np.arange(48))):
+        with pytest.raises(ValueError, match="items="):
+            quick(MajorityVoteClassifier).fit(X, ann)
+        with pytest.raises(TypeError, match="by id"):
+            np.asarray(ann)
+
+
+def test_gold_that_is_not_known_is_left_out_of_the_score(crowd: Any) -> None:
+    X, truth, _ = crowd
+    clf = fitted(FusionClassifier, crowd)
+    some = truth.copy()
+    some[50:] = None
+    assert clf.score(X, some) == pytest.approx(clf.score(X[:50], truth[:50]))
+    assert clf.score(X[:2], ["zebra", "zebra"]) == 0
+    with pytest.raises(ValueError, match="nothing to score on"):
+        clf.score(X[:2], [None, None])
+
+
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(crowd: Any, tmp_path: Any) -> None:
+    X, _, ann = crowd
+    fresh = quick(FusionClassifier, n_bases=0)
+    with pytest.raises(ValueError, match="n_bases"):
+        fresh.fit(X, ann)
+    with pytest.raises(NotFittedError):
+        fresh.predict(X)
+    good = quick(FusionClassifier, epochs=3, checkpoint=tmp_path).fit(X, ann)
+    before = good.predict_proba(X)
+    with pytest.raises(ValueError, match="belongs to another training"):
+        good.fit(X + 1, ann)
+    np.testing.assert_array_equal(good.predict_proba(X), before)
+
+
+def test_only_rows_that_train_set_the_standardisation(crowd: Any) -> None:
+    X, _, ann = crowd
+    far = np.concatenate([X, np.full((1, 5), 1e6)])
+    with_far = Annotations.from_matrix(np.concatenate([ann.to_matrix(), [[None] * 3]]), annotators=ann.annotators)
+    one = quick(MajorityVoteClassifier, epochs=2).fit(X, ann)
+    two = quick(MajorityVoteClassifier, epochs=2).fit(far, with_far)
+    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+
+
+def test_numpy_numbers_from_a_grid_are_numbers(crowd: Any) -> None:
+    X, _, ann = crowd
+    search = GridSearchCV(quick(FusionClassifier), {"epochs": np.arange(1, 3), "penalty": np.array([0.5])}, cv=2)
+    assert search.fit(X, ann).best_params_["epochs"] in (1, 2)
 
 
 def test_cross_validation_and_grid_search_over_annotations(crowd: Any) -> None:
@@ -310,8 +394,12 @@ def test_bad_input_is_refused_before_any_work(X: Any, y: Any, said: str) -> None
         ({"weights": "some"}, "weights must be one of"),
         ({"loss_scale": "big"}, "loss_scale must be one of"),
         ({"basis": "odd"}, "'odd'"),
-        ({"penalty": -1.0}, "penalty must be 0 or more"),
-        ({"n_bases": 0}, "n_bases must be at least 1"),
+        ({"penalty": -1.0}, "penalty must be a number of at least 0"),
+        ({"n_bases": 0}, "n_bases must be a whole number of at least 1"),
+        ({"n_bases": 2.5}, "n_bases must be a whole number"),
+        ({"penalty": "1"}, "penalty must be a number"),
+        ({"hidden": 64}, "hidden must be a tuple of widths"),
+        ({"annotator_hidden": (8, 0)}, "annotator_hidden: widths"),
     ],
 )
 def test_bad_settings_of_fusion_are_refused(crowd: Any, setting: dict[str, Any], said: str) -> None:

@@ -98,8 +98,9 @@ def test_from_text_keeps_every_spelling(values: list[Any]) -> None:
     assert [str(value) for value in ids.from_text(np.array(spelled, object))] == spelled
 
 
-def test_a_late_value_that_is_no_integer_keeps_all_as_text() -> None:
-    spelled = [str(i) for i in range(500)] + ["x"]
+@pytest.mark.parametrize("late", ["x", "007", ""])
+def test_a_late_value_that_is_no_integer_keeps_all_as_text(late: str) -> None:
+    spelled = [*map(str, range(500)), late]
     assert ids.from_text(np.array(spelled, object)).tolist() == spelled
 
 

@@ -10,7 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier, TrueLabelClassifier, training
+from crowdfuse import (
+    Annotations,
+    FusionClassifier,
+    MajorityVoteClassifier,
+    SingleAnnotatorClassifier,
+    TrueLabelClassifier,
+    training,
+)
 from crowdfuse.checkpoints import FILE_NAME
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.recipes import SCHEDULES, Recipe
@@ -224,6 +231,43 @@ def test_two_processes_take_the_steps_of_one(crowd: Any) -> None:
     two = FusionClassifier(**settings, devices=2).fit(X, Y)
     for name, tensor in weights(one).items():
         torch.testing.assert_close(weights(two)[name], tensor, atol=2e-6, rtol=1e-4)
+    np.testing.assert_allclose([r["loss"] for r in two.history_], [r["loss"] for r in one.history_], rtol=1e-5)
+
+
+def test_a_training_that_diverges_says_so(crowd: Any) -> None:
+    X, _, Y = crowd
+    with pytest.raises(ValueError, match=r"the loss is .* in epoch \d+, step \d+.*Lower learning_rate \(now 1e\+25\)"):
+        FusionClassifier(optimizer="sgd", learning_rate=1e25, schedule="constant").fit(X, Y)
+
+
+def test_one_annotators_epoch_is_not_chosen_by_the_others(crowd: Any) -> None:
+    X, _, Y = crowd
+    changed = Y.copy()
+    changed[:, 1:] = np.where(Y[:, 1:] >= 0, 0, -1)
+    fits = [SingleAnnotatorClassifier(annotator=0, epochs=5).fit(X, labels, validation=0.3) for labels in (Y, changed)]
+    assert [r["validation"] for r in fits[0].history_] == [r["validation"] for r in fits[1].history_]
+
+
+def test_validation_that_cannot_choose_is_refused(crowd: Any) -> None:
+    X, truth, Y = crowd
+    with pytest.raises(ValueError, match="no label to agree with"):
+        MajorityVoteClassifier().fit(X, Y, validation=(X, np.full((90, 2), -1)))
+    with pytest.raises(ValueError, match="pass gold as a 1-D array"):
+        MajorityVoteClassifier().fit(X, Y, validation=(X, truth[:, None]))
+
+
+def test_a_checkpoint_knows_its_seed_and_its_backbone(crowd: Any, tmp_path: Path) -> None:
+    X, _, Y = crowd
+    MajorityVoteClassifier(epochs=1, random_state=None, checkpoint=tmp_path / "a").fit(X, Y)
+    with pytest.raises(ValueError, match=r"settings\.seed"):
+        MajorityVoteClassifier(epochs=1, random_state=None, checkpoint=tmp_path / "a").fit(X, Y)
+    MajorityVoteClassifier(epochs=1, backbone=nn.Sequential(nn.Linear(4, 3), nn.ReLU()), checkpoint=tmp_path / "b").fit(
+        X, Y
+    )
+    with pytest.raises(ValueError, match=r"settings\.backbone"):
+        MajorityVoteClassifier(
+            epochs=1, backbone=nn.Sequential(nn.Linear(4, 3), nn.Tanh()), checkpoint=tmp_path / "b"
+        ).fit(X, Y)
 
 
 def test_other_precisions_train(crowd: Any) -> None:

@@ -79,7 +79,8 @@ def test_conflicts_are_an_error_with_their_rows(rows: list[tuple[int, int, int]]
         (3000, 50, 4),
         (1, 20_000, 1),  # no bits but the annotator's
         (1, 1, 1),  # no bits at all
-        (2**21 + 1, 1000, 10),  # 64 bits are needed within a bucket's 32
+        (2**21 + 1, 1000, 10),  # 36 bits in all, 28 in a bucket
+        (2**30, 2**10, 2**4),  # 44 bits in all, 36 in a bucket
         (2**31 - 1, 2**20, 2**10),  # more than 32 bits are left in a bucket
     ],
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crowdfuse.annotations import Annotations, Summary
+from crowdfuse.annotations import Annotations
 from crowdfuse.registry import ESTIMATORS
+from crowdfuse.summary import Summary
 
 if TYPE_CHECKING:
     from crowdfuse.estimators import (

@@ -32,43 +32,47 @@ def annotations_of(y: Any) -> Annotations:
 def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
     """The labels by row of X.
 
-    With `items`, the ids of X's rows, labels meet rows by id. Without, an array or row-ordered annotations
-    go row by row, and others only if their ids are row numbers.
+    An array goes row by row. Annotations meet rows by id, through `items`, the ids of X's rows; without it,
+    row by row where they are known to be in that order, by row number where a table's ids are row numbers.
     """
     ann = annotations_of(y)
-    if items is not None:
-        ids = np.asarray(items)
-        if len(ids) != n_rows:
-            raise ValueError(f"items names {len(ids):,} rows, but X has {n_rows:,}")
+    ids = None if items is None else np.asarray(items)
+    if ids is not None and ids.shape != (n_rows,):
+        raise ValueError(f"items= must name each of the {n_rows:,} rows of X, got shape {ids.shape}")
+    if isinstance(y, Annotations) and ids is not None:
         return ann.align(ids)
     if ann.by_row:
         if len(ann) != n_rows:
             raise ValueError(
                 f"X has {n_rows:,} rows, but y has {len(ann):,}. Inconsistent numbers of samples: "
-                "pass items=, the ids of X's rows, to match labels to rows by id"
+                "pass Annotations and items=, the ids of X's rows, to match labels to rows by id"
             )
         return ann
-    if ann.items.dtype.kind == "i" and len(ann.items) and ann.items.min() >= 0 and ann.items.max() < n_rows:
+    numbers = ann.items.dtype.kind == "i" and len(ann.items) > 0
+    if ann.numbered and numbers and ann.items.min() >= 0 and ann.items.max() < n_rows:
         return ann.align(np.arange(n_rows))
     raise ValueError(
-        f"the labels know items by ids such as {few(ann.items, 3)}, which are not the row numbers 0 to {n_rows - 1} "
-        "of X. Pass items=, the ids of X's rows in order: fit(X, annotations, items=ids)"
+        f"the labels know items by ids such as {few(ann.items, 3)}, not as rows of X (0 to {n_rows - 1}). "
+        "Pass items=, the ids of X's rows in order: fit(X, annotations, items=ids)"
     )
+
+
+def known_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, what: str = "gold") -> NDArray[np.bool_]:
+    """Where gold says something, (N,): None, NaN and, unless it is a class, -1 say nothing."""
+    if gold.shape != (n_rows,):
+        raise ValueError(f"{what} must have one class a row of X ({n_rows:,}), got shape {gold.shape}")
+    unknown = () if -1 in classes else (-1,)
+    return np.array([not (v is None or v != v or (not isinstance(v, str) and v in unknown)) for v in gold], bool)
 
 
 def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, what: str = "gold") -> NDArray[np.int64]:
-    """True classes by name, one a row, as positions in `classes`; -1 where None or NaN (or -1, if no class)."""
+    """True classes by name, one a row, as positions in `classes`; -1 where gold says nothing."""
     values = np.asarray(gold, dtype=object if _holds_none(gold) else None)
-    if values.shape != (n_rows,):
-        raise ValueError(f"{what} must have one class a row of X ({n_rows:,}), got shape {values.shape}")
-    known = (
-        np.array([not (v is None or v != v) for v in values]) if values.dtype.kind in "Of" else np.ones(n_rows, bool)
-    )
-    codes = np.full(n_rows, -1, np.int64)
+    known = known_gold(values, classes, n_rows, what)
     names = tidy(values[known], what)
+    codes = np.full(n_rows, -1, np.int64)
     codes[known] = find(names, classes)
-    sentinel = classes.dtype.kind == "i" and -1 not in classes and names.dtype.kind == "i"
-    outside = (codes[known] < 0) & ~((names == -1) if sentinel else np.zeros(len(names), bool))
+    outside = codes[known] < 0
     if outside.any():
         raise ValueError(
             f"{what} holds {few(np.unique(names[outside]))}, not among the classes ({few(classes)}); "

@@ -6,7 +6,6 @@ Nothing after this module touches raw labels. Any triple may be missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,51 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.ids import IntArray, as_array, few, find, plural, refuse_repeats, tidy, unique_sorted
+from crowdfuse.summary import Summary, summarise
 
 OnConflict = Literal["error", "first", "last", "drop"]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The annotations in a few numbers; `print` it."""
-
-    n_items: int
-    n_annotators: int
-    n_classes: int
-    n_labels: int
-    labels_per_item: dict[str, float]
-    labels_per_annotator: dict[str, float]
-    items_without_labels: int
-    agreement: float
-    krippendorff_alpha: float
-    dropped_missing: int
-    dropped_duplicates: int
-    dropped_conflicts: int
-
-    def __str__(self) -> str:
-        def spread(d: dict[str, float]) -> str:
-            return f"{d['mean']:.2f} (from {d['min']:.0f} to {d['max']:.0f})"
-
-        def known(value: float, text: str, otherwise: str) -> str:
-            return f"{value:.3f}{text}" if value == value else f"not defined: {otherwise}"
-
-        lines = [
-            f"{self.n_items:,} items, {self.n_annotators:,} annotators, "
-            f"{self.n_classes:,} classes, {self.n_labels:,} labels",
-            f"labels an item        {spread(self.labels_per_item)}",
-            f"labels an annotator   {spread(self.labels_per_annotator)}",
-            "agreement             "
-            + known(self.agreement, " of the pairs of labels on one item", "no item has two labels"),
-            "Krippendorff's alpha  "
-            + known(self.krippendorff_alpha, "", "it takes items with two labels, and two classes among them"),
-        ]
-        notes = [
-            (self.items_without_labels, "items have no label"),
-            (self.dropped_missing, "labels were empty and count as missing"),
-            (self.dropped_duplicates, "rows said the same thing twice and were dropped"),
-            (self.dropped_conflicts, "labels contradicted another of the same annotator and were dropped"),
-        ]
-        return "\n".join(lines + [f"note: {count:,} {text}" for count, text in notes if count])
 
 
 class Annotations:
@@ -68,7 +25,8 @@ class Annotations:
     integers; they are kept in `items` (N,), `annotators` (R,) and `classes` (K,).
 
     `by_row` says what row i means: True, and row i here belongs with row i of X (a matrix, or
-    what `align` or `ann[rows]` gave); False, and items are known by their ids alone.
+    what `align` or `ann[rows]` gave); False, and items are known by their ids alone. Then `numbered`
+    says whether integer ids may be taken for row numbers of X: those of a table may.
 
     >>> ann = Annotations.from_table({"item": ["a", "a", "b"], "annotator": ["x", "y", "x"],
     ...                               "label": ["cat", "dog", "cat"]})
@@ -88,6 +46,7 @@ class Annotations:
         annotators: NDArray[Any],
         classes: NDArray[Any],
         by_row: bool,
+        numbered: bool = False,
         dropped: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         self.indptr = indptr
@@ -97,6 +56,7 @@ class Annotations:
         self.annotators = annotators
         self.classes = classes
         self.by_row = by_row
+        self.numbered = numbered
         self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts = dropped
 
     # ---- ways in ---------------------------------------------------------------------------
@@ -150,7 +110,9 @@ class Annotations:
         annotators: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
     ) -> Annotations:
-        """From an (N, R) array of labels, -1, NaN, None or "" where one is missing. Row i is row i of X.
+        """From an (N, R) array of labels, -1, NaN, None or "" where one is missing.
+
+        Row i is row i of X; or, with `items`, the item of that id, wherever it is in X.
 
         >>> Annotations.from_matrix([[0, 1], [-1, 1]]).indptr.tolist()
         [0, 2, 3]
@@ -201,8 +163,7 @@ class Annotations:
             items=row_ids,
             annotators=column_ids,
             classes=names,
-            by_row=True,
-            dropped=(values.size - len(item), 0, 0),
+            by_row=items is None,
         )
 
     # ---- shape -----------------------------------------------------------------------------
@@ -258,7 +219,7 @@ class Annotations:
     # ---- choosing items --------------------------------------------------------------------
 
     def select(self, items: ArrayLike) -> Annotations:
-        """The items with these ids, in this order; still known by their ids."""
+        """The items with these ids, in this order; known by their ids, so that `fit` needs `items=`."""
         ids = tidy(items, "items")
         refuse_repeats(ids, "items")
         rows = find(ids, self.items)
@@ -321,6 +282,7 @@ class Annotations:
             annotators=self.annotators[position : position + 1],
             classes=self.classes,
             by_row=self.by_row,
+            numbered=self.numbered,
         )
 
     def rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
@@ -362,28 +324,39 @@ class Annotations:
             annotators=self.annotators,
             classes=names,
             by_row=self.by_row,
+            numbered=self.numbered,
             dropped=(self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts),
         )
 
     # ---- ways out --------------------------------------------------------------------------
 
     def to_matrix(self) -> NDArray[Any]:
-        """The labels by name, (N, R). Integer classes give integers with -1 where missing, strings None.
+        """The labels by name, (N, R): row i is `items[i]`, which is row i of X only after `align`.
 
-        Where -1 is itself a class, the array holds objects and None where missing.
+        Integer classes give integers with -1 where missing, strings None. Where -1 is itself a class, the
+        array holds objects and None where missing.
         """
-        codes = self.__array__()
+        codes = self._codes()
         has_room = self.classes.dtype.kind == "i" and -1 not in self.classes
         names: NDArray[Any] = np.array([*self.classes, -1 if has_room else None], np.int64 if has_room else object)
         matrix: NDArray[Any] = names[codes]  # the code -1 takes the last
         return matrix
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Class positions, (N, R), -1 where missing: what scikit-learn's splitters look at."""
+        """Class positions by row of X, (N, R), -1 where missing: what scikit-learn's splitters look at."""
+        if not self.by_row:
+            raise TypeError(
+                "these annotations know items by id, not by row of X: ann.align(items) puts them in the order of "
+                "X's rows; ann.to_matrix() gives them in the order of ann.items"
+            )
+        codes = self._codes()
+        return codes if dtype is None else codes.astype(dtype)
+
+    def _codes(self) -> NDArray[np.int32]:
         _refuse_dense(self.n_items, self.n_annotators, 4, "annotators", ", or a splitter such as cv=KFold(5)")
         codes = np.full(self.shape, -1, np.int32)
         codes[self.item, self.annotator] = self.label
-        return codes if dtype is None else codes.astype(dtype)
+        return codes
 
     def to_table(self) -> Any:
         """A pyarrow table with columns item, annotator, label: one row a label."""
@@ -411,36 +384,8 @@ class Annotations:
 
     def summary(self) -> Summary:
         """Counts, agreement and Krippendorff's alpha (nominal)."""
-        per_item = np.diff(self.indptr)
-        per_annotator = np.bincount(self.annotator, minlength=self.n_annotators)
-        pairs = float((per_item * (per_item - 1)).sum())
-        agreement = alpha = float("nan")
-        if pairs:
-            # n_ic = how often class c was said of item i, for the items that have at least two labels
-            item = self.item
-            keep = per_item[item] >= 2
-            cell, count = np.unique(item[keep] * self.n_classes + self.label[keep], return_counts=True)
-            same = count * (count - 1.0)
-            agreement = float(same.sum()) / pairs
-            by_class = np.bincount(cell % self.n_classes, weights=count, minlength=self.n_classes)
-            total = by_class.sum()
-            observed = 1 - float((same / (per_item[cell // self.n_classes] - 1)).sum()) / total
-            expected = 1 - float((by_class * (by_class - 1)).sum()) / (total * (total - 1))
-            alpha = 1 - observed / expected if expected > 0 else float("nan")
-        return Summary(
-            n_items=self.n_items,
-            n_annotators=self.n_annotators,
-            n_classes=self.n_classes,
-            n_labels=self.n_labels,
-            labels_per_item=_spread(per_item),
-            labels_per_annotator=_spread(per_annotator),
-            items_without_labels=int((per_item == 0).sum()),
-            agreement=agreement,
-            krippendorff_alpha=alpha,
-            dropped_missing=self.dropped_missing,
-            dropped_duplicates=self.dropped_duplicates,
-            dropped_conflicts=self.dropped_conflicts,
-        )
+        dropped = (self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts)
+        return summarise(self.indptr, self.annotator, self.label, self.n_annotators, self.n_classes, dropped)
 
 
 def ranges(starts: IntArray, counts: IntArray) -> IntArray:
@@ -503,9 +448,3 @@ def _refuse_dense(n_items: int, n_columns: int, size: int, what: str, or_else: s
         raise ValueError(
             f"a dense array of {n_items:,} items x {n_columns:,} {what} takes over 2 GB; use to_table(){or_else}"
         )
-
-
-def _spread(counts: IntArray) -> dict[str, float]:
-    if not len(counts):
-        return {"min": 0.0, "mean": 0.0, "max": 0.0}
-    return {"min": float(counts.min()), "mean": float(counts.mean()), "max": float(counts.max())}

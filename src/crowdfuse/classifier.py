@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +18,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from crowdfuse.alignment import align, gold_codes, labels_as_given
+from crowdfuse.alignment import align, gold_codes, known_gold, labels_as_given
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData
-from crowdfuse.ids import few
+from crowdfuse.ids import few, find, tidy
 from crowdfuse.inputs import Inputs, check_inputs
 from crowdfuse.inspection import Inspection
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.nets import Backbone, make_trunk
 from crowdfuse.nets.standardize import Standardize
-from crowdfuse.progress import watcher
 from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule
 from crowdfuse.training import Checkpointing, Trained, Validation, check_trainable, train
 
@@ -111,24 +111,27 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
         Parameters
         ----------
         y : Annotations; an (N, R) array, -1, NaN or None where missing; or a 1-D array (one annotator)
-        items : the ids of X's rows, by which Annotations are matched to them. Without it, arrays go row by
-            row, and Annotations must know their items by row number. Items without labels are not trained on.
+        items : the ids of X's rows, by which Annotations are matched to them. Without it, Annotations must be
+            in the order of X's rows, or know their items by row number. Arrays always go row by row.
+            Items without labels are not trained on.
         gold : true classes by name, one a row, None or NaN where unknown; used by `true-label` alone
         validation : (X, gold) or (X, Annotations), with a third entry for items; or a share of the labelled
             items, judged by their own labels. Used to choose the epoch; without it the last one is kept.
         sample_weight : how much each row counts
         """
-        data, held_out, recipe = self._prepare(X, y, items, gold, validation, sample_weight)
+        draft = copy.copy(self)  # what fails, fails there: this one stays as it was
+        data, held_out, recipe = draft._prepare(X, y, items, gold, validation, sample_weight)
         trained = train(
-            self.method_,
+            draft.method_,
             data,
             recipe,
             validation=held_out,
-            checkpointing=self._checkpointing(data, held_out),
-            watcher=watcher(self.verbose),
+            checkpointing=draft._checkpointing(data, held_out, recipe),
+            verbose=self.verbose,
             title=self.method_name,
         )
-        self._keep(trained)
+        draft._keep(trained)
+        self.__dict__ = draft.__dict__
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -138,15 +141,21 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
         return predicted if predicted.dtype.kind != "O" else predicted.astype(str)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None) -> float:
-        """Accuracy against gold; against annotations, the share of their labels that the prediction agrees with."""
-        check_is_fitted(self)
-        y = labels_as_given(y)
-        if isinstance(y, np.ndarray) and y.ndim < 2:
-            return float(super().score(X, y, sample_weight))
+        """Accuracy against gold (N,), where it is known; against annotations, the share of labels agreed with."""
         predicted = self._logits(X).argmax(1)
-        ann = self._known(align(y, len(predicted), items))
-        weight = _check_weight(sample_weight, len(predicted))[ann.item]
-        return float(np.average(predicted[ann.item] == ann.label, weights=weight))
+        weight = _check_weight(sample_weight, len(predicted))
+        y = labels_as_given(y)
+        if y.ndim == 2:
+            ann = align(y, len(predicted), items).with_classes(self.classes_)
+            right, weight = predicted[ann.item] == ann.label, weight[ann.item]
+        else:
+            _refuse_items(items)
+            known = known_gold(y, self.classes_, len(predicted))
+            right = predicted[known] == find(tidy(y[known], "gold"), self.classes_)
+            weight = weight[known]
+        if not weight.sum() > 0:
+            raise ValueError("there is nothing to score on: y holds no label")
+        return float(np.average(right, weights=weight))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model into a folder: safetensors and JSON, no pickle. `crowdfuse.load` reads it."""
@@ -172,8 +181,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         y = labels_as_given(y)
-        if isinstance(y, np.ndarray) and y.ndim == 1:
-            check_classification_targets(y)
+        if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind == "f":
+            check_classification_targets(y[~np.isnan(y)])
         ann = align(y, len(inputs), items)
         if self.classes is not None:
             ann = ann.with_classes(np.asarray(self.classes))
@@ -187,7 +196,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
         weight = _check_weight(sample_weight, len(inputs))
         data = TrainingData(inputs, ann, truth, weight)
         recipe = self._recipe()
-        data, held_out = self._validation(validation, data)
+        data, held_out = self._validation(validation, data, recipe.seed)
 
         self.n_features_in_ = inputs.shape[0] if len(inputs.shape) == 1 else int(np.prod(inputs.shape))
         self.input_shape_ = inputs.shape
@@ -197,9 +206,9 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
             self.method_ = self._build(self._problem(recipe.seed))
+        rows = check_trainable(self.method_, data, recipe)
         if isinstance(self.method_.standardize, Standardize):
-            self.method_.standardize.measure(inputs, np.flatnonzero(weight > 0))
-        check_trainable(self.method_, data, recipe)
+            self.method_.standardize.measure(inputs, rows)
         return data, held_out, recipe
 
     def _recipe(self) -> Recipe:
@@ -208,18 +217,21 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
+        for name in ("batch_size", "epochs", "devices"):
+            if isinstance(settings[name], Integral):  # NumPy's come from parameter grids
+                settings[name] = int(settings[name])
         return Recipe(**settings, seed=int(seed))
 
     def _problem(self, seed: int) -> Problem:
         """Build backbone and sizes from `input_shape_`, `classes_` and `annotators_`."""
-        trunk = make_trunk(self.backbone, self.input_shape_, tuple(self.hidden), self.dropout)
+        trunk = make_trunk(self.backbone, self.input_shape_, widths("hidden", self.hidden), self.dropout)
         scaled = trunk.is_ours if self.standardize is None else self.standardize
         return Problem(
             trunk=trunk,
             standardize=Standardize(self.input_shape_) if scaled else None,
             n_classes=len(self.classes_),
             n_annotators=len(self.annotators_),
-            head_hidden=trunk.head_hidden if self.head_hidden is None else tuple(self.head_hidden),
+            head_hidden=trunk.head_hidden if self.head_hidden is None else widths("head_hidden", self.head_hidden),
             dropout=self.dropout,
             seed=seed,
         )
@@ -235,12 +247,16 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
     def _gold_use(self, held_out: Validation | None) -> str:
         return "choosing the epoch" if held_out and not isinstance(held_out.truth, Annotations) else "nothing"
 
-    def _validation(self, given: Any, data: TrainingData) -> tuple[TrainingData, Validation | None]:
+    def _judged_by(self, ann: Annotations) -> Annotations:
+        """The labels that a validation without gold looks at."""
+        return ann
+
+    def _validation(self, given: Any, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
         """What training keeps, and what chooses the epoch."""
         if given is None:
             return data, None
         if isinstance(given, float):
-            return self._hold_out(given, data)
+            return self._hold_out(given, data, seed)
         if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise ValueError(
                 "validation must be (X, gold), (X, Annotations), (X, Annotations, items) or a share such as 0.1, "
@@ -249,31 +265,42 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
         inputs = check_inputs(given[0], "validation X")
         if inputs.shape != data.inputs.shape:
             raise ValueError(f"validation inputs have shape {inputs.shape}, X has {data.inputs.shape}")
-        if labels_as_given(given[1]).ndim == 2:
-            labels = align(given[1], len(inputs), given[2] if len(given) == 3 else None)
-            return data, Validation(inputs, labels.with_classes(data.annotations.classes))
+        items = given[2] if len(given) == 3 else None
+        judges = labels_as_given(given[1])
+        if isinstance(judges, np.ndarray) and judges.ndim == 2 and judges.shape[1] == 1:
+            raise ValueError(
+                "validation labels have one column: pass gold as a 1-D array, one annotator as Annotations"
+            )
+        if judges.ndim == 2:
+            labels = self._judged_by(align(judges, len(inputs), items)).with_classes(data.annotations.classes)
+            if not labels.n_labels:
+                raise ValueError("validation holds no label to agree with; leave it out, or give labelled items")
+            return data, Validation(inputs, labels)
+        _refuse_items(items)
         truth = gold_codes(given[1], data.annotations.classes, len(inputs), "validation gold")
         if (truth < 0).any():
             raise ValueError(f"validation gold is missing for {int((truth < 0).sum()):,} items; leave these out")
         return data, Validation(inputs, truth)
 
-    def _hold_out(self, share: float, data: TrainingData) -> tuple[TrainingData, Validation]:
+    def _hold_out(self, share: float, data: TrainingData, seed: int) -> tuple[TrainingData, Validation]:
         """Keep a share of the labelled items out of training, to agree with their labels."""
-        labelled = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
+        judges = self._judged_by(data.annotations)
+        labelled = np.flatnonzero(np.diff(judges.indptr) > 0)
         count = round(share * len(labelled))
         if not 0 < share < 1 or not 0 < count < len(labelled):
             raise ValueError(f"validation as a share must leave items on both sides, got {share} of {len(labelled)}")
-        out = np.sort(np.random.default_rng([self._recipe().seed, 2]).permutation(labelled)[:count])
+        out = np.sort(np.random.default_rng([seed, 2]).permutation(labelled)[:count])
         weight = data.weight.copy()
         weight[out] = 0
         kept = TrainingData(data.inputs, data.annotations, data.gold, weight)
-        return kept, Validation(Inputs(data.inputs.values[out]), data.annotations[out])
+        return kept, Validation(Inputs(data.inputs.values[out]), judges[out])
 
-    def _checkpointing(self, data: TrainingData, held_out: Validation | None) -> Checkpointing | None:
+    def _checkpointing(self, data: TrainingData, held_out: Validation | None, recipe: Recipe) -> Checkpointing | None:
         if self.checkpoint is None:
             return None
-        hidden = ("checkpoint", "verbose", "device", "devices", "classes")
-        settings = {name: _describe(value) for name, value in self.get_params().items() if name not in hidden}
+        apart = ("checkpoint", "verbose", "device", "classes", "random_state")  # the seed that was drawn counts
+        settings = {name: _describe(value) for name, value in self.get_params().items() if name not in apart}
+        settings["seed"] = recipe.seed
         fingerprint = data.fingerprint()
         if held_out is not None:
             fingerprint |= {f"validation {name}": value for name, value in held_out.fingerprint().items()}
@@ -302,6 +329,16 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
         return tags
 
 
+def widths(name: str, value: Any) -> tuple[int, ...]:
+    """Widths of hidden layers as a tuple of integers."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        raise ValueError(f"{name} must be a tuple of widths such as (64, 32), got {value!r}")
+    for width in value:
+        if not isinstance(width, Integral) or width < 1:
+            raise ValueError(f"{name}: widths of hidden layers must be whole numbers of at least 1, got {width!r}")
+    return tuple(int(width) for width in value)
+
+
 def _check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float32]:
     if sample_weight is None:
         return np.ones(n_rows, np.float32)
@@ -317,8 +354,16 @@ def _check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.fl
     return weight
 
 
+def _refuse_items(items: ArrayLike | None) -> None:
+    """Gold in an array goes row by row; ids beside it would be looked at by nobody."""
+    if items is not None:
+        raise ValueError("items= goes with Annotations; gold goes row by row, one class a row of X")
+
+
 def _describe(value: Any) -> Any:
-    """A setting as JSON can hold it; what it cannot is known by its name."""
+    """A setting as JSON can hold it; a module by its layers, other objects by their name."""
+    if isinstance(value, torch.nn.Module):
+        return repr(value)
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (tuple, list)):

@@ -150,7 +150,7 @@ def fit(
     on_conflict: Annotated[
         str, typer.Option(help="Two labels of one annotator on one item: error, first, last or drop.")
     ] = "error",
-    image_size: Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=8)] = None,
+    image_size: Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=16)] = None,
     threads: Threads = 1,
     json_file: Json = None,
     force: Force = False,
@@ -233,7 +233,7 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,
     item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
     image_size: Annotated[
-        int | None, typer.Option(help="As in fit; by itself what the model was trained on.", min=8)
+        int | None, typer.Option(help="As in fit; by itself what the model was trained on.", min=16)
     ] = None,
     threads: Threads = 1,
     force: Force = False,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.alignment import gold_codes
 from crowdfuse.annotations import Annotations
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.classifier import CrowdClassifier, widths
 from crowdfuse.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
@@ -19,7 +19,10 @@ from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.single_annotator import SingleAnnotator
 from crowdfuse.methods.true_label import TrueLabel
 from crowdfuse.progress import say
+from crowdfuse.recipes import at_least_0, at_least_1
 from crowdfuse.training import Validation
+
+FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -65,12 +68,20 @@ class FusionClassifier(CrowdClassifier):
         _one_of("confusions", self.confusions, ("basis", "full"))
         _one_of("weights", self.weights, ("learned", "uniform"))
         _one_of("loss_scale", self.loss_scale, ("plain", "paper"))
-        if not self.penalty >= 0:
-            raise ValueError(f"penalty must be 0 or more, got {self.penalty!r}")
+        at_least_0("penalty", self.penalty)
+        at_least_1("n_bases", self.n_bases)
+        if self.confusions == "full" and problem.n_classes > FULL_LIMIT:
+            raise ValueError(
+                f"confusions='full' is for at most {FULL_LIMIT} classes, got {problem.n_classes}; use 'basis'"
+            )
         possible = math.factorial(problem.n_classes)
         if self.confusions == "basis" and self.n_bases > possible:
             say(self.verbose, f"n_bases={self.n_bases}: {problem.n_classes} classes have only {possible} permutations")
-        hidden = (problem.head_hidden or (64,)) if self.annotator_hidden is None else tuple(self.annotator_hidden)
+        hidden = (
+            (problem.head_hidden or (64,))
+            if self.annotator_hidden is None
+            else widths("annotator_hidden", self.annotator_hidden)
+        )
         return Fusion(
             problem,
             n_bases=self.n_bases,
@@ -136,6 +147,9 @@ class SingleAnnotatorClassifier(CrowdClassifier):
         if position < 0:
             raise ValueError(f"annotator {self.annotator!r} is not one of the annotators ({few(self.annotators_)})")
         return SingleAnnotator(problem, annotator=position)
+
+    def _judged_by(self, ann: Annotations) -> Annotations:
+        return ann if self.annotator is None else ann.of(self.annotator)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -162,7 +162,10 @@ class Inspection:
         strange[ann.annotator] = True
         strange &= position < 0
         if strange.any():
-            raise ValueError(f"annotators never seen in training: {few(ann.annotators[strange])}")
+            raise ValueError(
+                f"annotators never seen in training: {few(ann.annotators[strange])}; leave their labels out, "
+                f"or fit with them. Known are {few(self.annotators_)}"
+            )
         return Annotations(
             indptr=ann.indptr,
             annotator=position[ann.annotator].astype(np.int32),

@@ -107,7 +107,7 @@ def say(verbose: int, text: str) -> None:
         Console(stderr=True).print(text, highlight=False, markup=False)
 
 
-def watcher(verbose: int) -> Watcher:
+def make_watcher(verbose: int) -> Watcher:
     """Nothing at 0; at 1 a bar in a terminal or notebook, lines elsewhere."""
     if not verbose:
         return Silence()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
@@ -28,6 +29,18 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
+def at_least_0(name: str, value: object) -> None:
+    """Refuse what is no number, negative or infinite."""
+    if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+
+
+def at_least_1(name: str, value: object) -> None:
+    """Refuse what is no positive whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Everything the loop needs to know but the method and the data."""
@@ -46,13 +59,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "devices"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+            at_least_1(name, getattr(self, name))
         for name in ("learning_rate", "momentum", "weight_decay"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+            at_least_0(name, getattr(self, name))
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, got {self.learning_rate!r}")
         if self.seed < 0:

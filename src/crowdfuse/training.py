@@ -7,6 +7,7 @@ and continued takes the same steps as one that was not.
 from __future__ import annotations
 
 import copy
+import math
 import os
 import tempfile
 import time
@@ -27,7 +28,7 @@ from crowdfuse.batches import TrainingData, fingerprint
 from crowdfuse.checkpoints import TrainingState, copy_weights, load_checkpoint, save_checkpoint
 from crowdfuse.inputs import Inputs
 from crowdfuse.methods.base import Method
-from crowdfuse.progress import Silence, Watcher
+from crowdfuse.progress import make_watcher
 from crowdfuse.recipes import Recipe
 
 CHECKPOINT_SECONDS = 600.0
@@ -76,7 +77,7 @@ def train(
     *,
     validation: Validation | None = None,
     checkpointing: Checkpointing | None = None,
-    watcher: Watcher | None = None,
+    verbose: int = 0,
     title: str = "training",
 ) -> Trained:
     """Train `method` and return the weights: of the best epoch where there is validation, else of the last.
@@ -84,31 +85,36 @@ def train(
     Ctrl-C ends the training and keeps what has been learned so far.
     """
     fabric = _make_fabric(recipe)
-    work = _Work(method, data, recipe, validation, checkpointing, title)
+    work = _Work(method, data, recipe, validation, checkpointing, verbose, title)
     if recipe.devices > 1 and not _started_from_outside():
         with tempfile.TemporaryDirectory() as folder:
             trained: Trained = fabric.launch(partial(_run_spawned, work=work, folder=folder))
             trained.weights = load_file(Path(folder) / "weights.safetensors")
         return trained
     fabric.launch()
-    return _run(fabric, work, watcher or Silence())
+    return _run(fabric, work)
 
 
-def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> None:
-    """Refuse what `train` could not do, before anything is done."""
-    if not _rows(method, data).any():
+class DivergedError(ValueError):
+    """The loss is no longer a number; the message says when, and what to change."""
+
+
+def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArray[np.int64]:
+    """Refuse what `train` could not do, before anything is done; returns the rows it will step over."""
+    rows = _rows(method, data)
+    if not len(rows):
         raise ValueError("there is nothing to train on: no item has a label that this method uses")
     try:
         recipe.make_optimizer(method.parameters())
         _make_fabric(recipe)
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"cannot train with these settings: {error}") from error
+    return rows
 
 
-def _rows(method: Method, data: TrainingData) -> NDArray[np.bool_]:
+def _rows(method: Method, data: TrainingData) -> NDArray[np.int64]:
     """The rows that training steps over."""
-    mask: NDArray[np.bool_] = method.trains_on(data) & (data.weight > 0)
-    return mask
+    return np.flatnonzero(method.trains_on(data) & (data.weight > 0))
 
 
 def _started_from_outside() -> bool:
@@ -132,6 +138,7 @@ class _Work:
         recipe: Recipe,
         validation: Validation | None,
         checkpointing: Checkpointing | None,
+        verbose: int,
         title: str,
     ) -> None:
         self.method = method
@@ -139,6 +146,7 @@ class _Work:
         self.recipe = recipe
         self.validation = validation
         self.checkpointing = checkpointing
+        self.verbose = verbose
         self.title = title
 
 
@@ -148,18 +156,19 @@ def _run_spawned(fabric: Fabric, work: _Work, folder: str) -> Trained:
     Weights go home in a file: Fabric's own way back is a pipe that blocks once it is full.
     """
     work.method = copy.deepcopy(work.method)
-    trained = _run(fabric, work, Silence())
+    trained = _run(fabric, work)
     if fabric.is_global_zero:
         save_file(trained.weights, Path(folder) / "weights.safetensors")
     trained.weights = {}
     return trained
 
 
-def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:
+def _run(fabric: Fabric, work: _Work) -> Trained:
     """The whole training, in each process."""
+    watcher = make_watcher(work.verbose if fabric.is_global_zero else 0)
     method, data, recipe = work.method, work.data, work.recipe
     validation, checkpointing = work.validation, work.checkpointing
-    rows = np.flatnonzero(_rows(method, data))
+    rows = _rows(method, data)
     method.prepare(data)
     optimizer = recipe.make_optimizer(method.parameters())
     rates = [group["lr"] for group in optimizer.param_groups]
@@ -191,16 +200,20 @@ def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:
                     for group, rate in zip(optimizer.param_groups, rates, strict=True):
                         group["lr"] = rate * recipe.factor(step / n_steps)
                     batch = data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
-                    total, count = module.loss(batch)
-                    everywhere: Any = count.detach()
-                    if fabric.world_size > 1:
-                        everywhere = fabric.all_reduce(everywhere, reduce_op="sum")
+                    total, weight = module.loss(batch)
+                    everywhere = _sum_over_processes(fabric, torch.stack([total.detach(), weight.detach()]))
+                    loss, count = everywhere.tolist()
+                    if not math.isfinite(loss):
+                        raise DivergedError(
+                            f"the loss is {loss} in epoch {state.epoch + 1}, step {state.batch + 1}: the training "
+                            f"diverged. Lower learning_rate (now {recipe.learning_rate}) or look at the inputs' scale"
+                        )
                     fabric_optimizer.zero_grad()
                     # processes average their gradients: multiply, so that the sum over all is divided by the count
-                    fabric.backward(total * (fabric.world_size / everywhere))
+                    fabric.backward(total * (fabric.world_size / everywhere[1]))
                     fabric_optimizer.step()
-                    state.epoch_total += float(total.detach())
-                    state.epoch_count += float(count)
+                    state.epoch_total += loss
+                    state.epoch_count += count
                     state.batch += 1
                     watcher.step(state.epoch, step + 1, state.epoch_total / state.epoch_count)
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -216,6 +229,10 @@ def _run(fabric: Fabric, work: _Work, watcher: Watcher) -> Trained:
             watcher.stop()
     weights = state.best_weights if state.best_weights is not None else copy_weights(method)
     return Trained(weights, state.history, state.best_epoch, interrupted)
+
+
+def _sum_over_processes(fabric: Fabric, figures: Tensor) -> Tensor:
+    return fabric.all_reduce(figures, reduce_op="sum") if fabric.world_size > 1 else figures  # type: ignore[return-value]
 
 
 def _end_epoch(

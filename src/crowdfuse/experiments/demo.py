@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from crowdfuse.annotations import Summary
 from crowdfuse.estimators import FusionClassifier, MajorityVoteClassifier, TrueLabelClassifier
+from crowdfuse.summary import Summary
 from crowdfuse.synthesis import MadeUp, weakness_annotators
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve")

@@ -185,6 +185,7 @@ def _build(
         annotators=annotator.names,
         classes=label.names,
         by_row=False,
+        numbered=True,
         dropped=(n_rows - len(present), triples.n_duplicates, triples.n_conflicts),
     )
 

@@ -14,6 +14,7 @@ from crowdfuse.nets.mlp import dense_layers
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
 
+LENET_LEAST = 16  # pixels a side, so that something is left after both convolutions
 NAMES = ("auto", "mlp", "lenet", "identity")
 
 
@@ -55,6 +56,12 @@ def _named(
     if name == "lenet":
         if len(shape) not in (2, 3):
             raise ValueError(f"backbone 'lenet' reads images (H, W) or (C, H, W), got inputs of shape {shape}")
+        if min(shape[-2:]) < LENET_LEAST:
+            raise ValueError(
+                f"backbone 'lenet' reads images of at least {LENET_LEAST} pixels a side, "
+                f"got {shape[-2]} x {shape[-1]}; "
+                "make them larger (--image-size), or use backbone='mlp'"
+            )
         return LeNet(channels=1 if len(shape) == 2 else shape[0]), (120, 84)
     raise ValueError(f"unknown backbone {name!r}; the named ones are {', '.join(NAMES)}, or pass an nn.Module")
 

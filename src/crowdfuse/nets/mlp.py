@@ -13,8 +13,6 @@ def dense_layers(n_in: int, hidden: tuple[int, ...], dropout: float = 0.0) -> li
     """
     layers: list[nn.Module] = []
     for width in hidden:
-        if not isinstance(width, int) or width < 1:
-            raise ValueError(f"widths of hidden layers must be whole numbers of at least 1, got {width!r} in {hidden}")
         layers += [nn.Linear(n_in, width), nn.ReLU()]
         if dropout:
             layers.append(nn.Dropout(dropout))

@@ -31,9 +31,9 @@ class Standardize(nn.Module):
         """Mean and spread over these rows, block by block in float64."""
         total = square = np.zeros(1)
         count = 0.0
-        axes: tuple[int, ...] = (0, 2, 3) if len(inputs.shape) == 3 else (0,)
-        if len(inputs.shape) == 2:
-            axes = (0, 1, 2)
+        # a figure a feature of rows, a channel of images, and one for all of anything else
+        known: dict[int, tuple[int, ...]] = {1: (0,), 3: (0, 2, 3)}
+        axes = known.get(len(inputs.shape), tuple(range(1 + len(inputs.shape))))
         for block in np.array_split(rows, max(1, len(rows) // 4096)):
             values = inputs.rows(block).astype(np.float64)
             total = total + values.sum(axes)
