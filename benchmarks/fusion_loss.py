@@ -37,7 +37,7 @@ def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: i
 
     from crowdfuse.functional import (
         basis_penalty,
-        cleaned_by_basis,
+        fuse_by_basis,
         kl_divergence,
         penalty_form,
         permutation_basis,
@@ -66,7 +66,7 @@ def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: i
         scores, coefficients, logits = outputs
         w = segment_softmax(scores, item, batch)
         c = coefficients.softmax(1)
-        t = cleaned_by_basis(w, c, label, item, basis, batch)
+        t = fuse_by_basis(w, c, label, item, basis, batch)
         penalty = scatter_sum(basis_penalty(c, form), item, batch) / n_annotators
         return (kl_divergence(t, logits.log_softmax(1)) + penalty).mean()
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from crowdfuse.functional import (
     basis_penalty,
-    cleaned_by_basis,
     dense_confusions,
+    fuse_by_basis,
     kl_divergence,
     penalty_form,
     permutation_basis,
@@ -106,9 +106,9 @@ def dense_fused(case: Case) -> Tensor:
 @given(cases)
 @settings(max_examples=150, deadline=None)
 def test_fused_labels_equal_the_dense_einsum(case: Case) -> None:
-    fused = cleaned_by_basis(case.weights, case.coefficients, case.label, case.item, case.basis, case.n_items)
+    fused = fuse_by_basis(case.weights, case.coefficients, case.label, case.item, case.basis, case.n_items)
     torch.testing.assert_close(fused, dense_fused(case), atol=1e-12, rtol=0)
-    in_float32 = cleaned_by_basis(
+    in_float32 = fuse_by_basis(
         case.weights.float(), case.coefficients.float(), case.label, case.item, case.basis, case.n_items
     )
     torch.testing.assert_close(in_float32.double(), dense_fused(case), atol=1e-6, rtol=0)
@@ -162,7 +162,7 @@ def test_gradients_of_the_whole_loss_by_gradcheck(shape: tuple[int, int, int, in
     def loss(weight_logits: Tensor, coefficient_logits: Tensor, class_logits: Tensor) -> Tensor:
         w = segment_softmax(weight_logits, case.item, case.n_items)
         c = coefficient_logits.softmax(1)
-        t = cleaned_by_basis(w, c, case.label, case.item, case.basis, case.n_items)
+        t = fuse_by_basis(w, c, case.label, case.item, case.basis, case.n_items)
         penalty = scatter_sum(basis_penalty(c, form), case.item, case.n_items)
         return (kl_divergence(t, class_logits.log_softmax(1)) + penalty).sum()
 

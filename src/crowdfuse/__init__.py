@@ -9,24 +9,11 @@ from crowdfuse.registry import ESTIMATORS
 from crowdfuse.summary import Summary
 
 if TYPE_CHECKING:
-    from crowdfuse.estimators import (
-        FusionClassifier,
-        MajorityVoteClassifier,
-        SingleAnnotatorClassifier,
-        TrueLabelClassifier,
-    )
+    from crowdfuse.estimators import *  # noqa: F403 (each estimator by its name, without a list to keep)
     from crowdfuse.persistence import load
 
 __version__ = "0.1.0"
-__all__ = [
-    "Annotations",
-    "FusionClassifier",
-    "MajorityVoteClassifier",
-    "SingleAnnotatorClassifier",
-    "Summary",
-    "TrueLabelClassifier",
-    "load",
-]
+__all__ = ["Annotations", "Summary", "load", *ESTIMATORS.values()]
 
 
 def __getattr__(name: str) -> Any:

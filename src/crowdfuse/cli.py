@@ -94,7 +94,7 @@ def demo(
     """Everything on built-in data: scikit-learn's digits, five made-up annotators, a third of the labels missing."""
     from crowdfuse.experiments.demo import run_demo
     from crowdfuse.files import write_json
-    from crowdfuse.report.markdown import write_demo_report
+    from crowdfuse.report.demo import write_demo_report
 
     _threads(threads)
     _refuse_outputs(folder, "report.md", json_file, force)
@@ -259,18 +259,18 @@ def twomoon(
     quiet: Quiet = False,
 ) -> None:
     """Two moons: both annotators alone, their fusion, and what the penalty and the basis do."""
-    from crowdfuse.experiments.twomoon import reproduce_twomoon
+    from crowdfuse.experiments.twomoon import run_all
     from crowdfuse.files import write_json
+    from crowdfuse.report.twomoon import markdown, write_twomoon_report
 
     chosen = cast("Split", _one_of("--split", split, ("text", "code")))
     _threads(threads)
     _refuse_outputs(folder, "twomoon.json", json_file, force)
-    result = reproduce_twomoon(
-        _integers(seeds, "--seeds"), folder, split=chosen, epochs=epochs, force=force, verbose=0 if quiet else 1
-    )
-    typer.echo(result["markdown"])
+    runs = run_all(_integers(seeds, "--seeds"), chosen, epochs, verbose=0 if quiet else 1)
+    figures = write_twomoon_report(runs, folder, split=chosen, epochs=epochs, force=force)
+    typer.echo(markdown(runs, chosen, epochs))
     if json_file is not None:
-        write_json(json_file, result["figures"])
+        write_json(json_file, figures)
     typer.echo(f"figures: {folder}")
 
 

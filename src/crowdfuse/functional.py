@@ -84,7 +84,7 @@ def basis_penalty(coefficients: Tensor, form: Tensor) -> Tensor:
     return product.square().sum(1) if form.shape[1] < form.shape[0] else (product * coefficients).sum(1)
 
 
-def cleaned_by_basis(
+def fuse_by_basis(
     weights: Tensor, coefficients: Tensor, label: Tensor, item: Tensor, basis: Tensor, n_items: int
 ) -> Tensor:
     """Fused labels `t_n = sum_r w_n^r P_n^r e_y`, (B, K): a scatter-add of w c_m into the classes pi_m(y).
@@ -92,7 +92,7 @@ def cleaned_by_basis(
     `weights` (L,), `coefficients` (L, M), `label` (L,), `item` (L,), `basis` (M, K).
 
     >>> one = torch.ones(1)
-    >>> cleaned_by_basis(one, torch.tensor([[0.7, 0.3]]), torch.tensor([0]), torch.tensor([0]),
+    >>> fuse_by_basis(one, torch.tensor([[0.7, 0.3]]), torch.tensor([0]), torch.tensor([0]),
     ...                  torch.tensor([[0, 1], [1, 0]]), 1)
     tensor([[0.7000, 0.3000]])
     """

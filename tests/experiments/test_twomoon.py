@@ -9,6 +9,7 @@ from PIL import Image
 
 from crowdfuse.datasets.two_moons import two_moons
 from crowdfuse.experiments import twomoon
+from crowdfuse.report.twomoon import write_twomoon_report
 from crowdfuse.synthesis import two_moon_annotators
 
 
@@ -38,7 +39,8 @@ def test_regions_are_where_exactly_one_annotator_is_right() -> None:
 
 def test_a_short_run_writes_table_figures_and_json(tmp_path: Path) -> None:
     out = tmp_path / "twomoon"
-    result = twomoon.reproduce_twomoon([0, 1], out, split="text", epochs=3, force=False, verbose=0, n_points=500)
+    runs = twomoon.run_all([0, 1], "text", epochs=3, verbose=0, n_points=500)
+    write_twomoon_report(runs, out, split="text", epochs=3, force=False)
     assert {p.name for p in out.iterdir()} == {"setup.png", "heatmaps.png", "twomoon.md", "twomoon.json"}
     for name in ("setup.png", "heatmaps.png"):
         assert np.asarray(Image.open(out / name)).std() > 10  # not blank
@@ -48,14 +50,14 @@ def test_a_short_run_writes_table_figures_and_json(tmp_path: Path) -> None:
     regions = next(run for run in figures["runs"] if run["variant"] == "fusion")["regions"]
     assert set(regions) == set("ABCD")
     accuracies = [run["accuracy"] for run in figures["runs"] if run["variant"] == "fusion"]
-    assert f"{np.mean(accuracies):.2f}" in result["markdown"]
-    with pytest.raises(FileExistsError, match="exists already"):
-        twomoon.reproduce_twomoon([0], out, split="text", epochs=1, force=False, verbose=0, n_points=100)
+    assert f"{np.mean(accuracies):.2f}" in (out / "twomoon.md").read_text()
+    with pytest.raises(FileExistsError, match="exists"):
+        write_twomoon_report(runs, out, split="text", epochs=3, force=False)
 
 
 def test_wins_are_counted_over_both_annotators() -> None:
     def one(variant: str, seed: int, accuracy: float) -> twomoon.Run:
-        return twomoon.Run(variant, seed, {"accuracy": accuracy}, classifier=None)  # type: ignore[arg-type]  # not used
+        return twomoon.Run(variant, seed, {"accuracy": accuracy}, classifier=None, data=None)  # type: ignore[arg-type]  # not used
 
     runs = [one("annotator-1", s, 60.0) for s in range(3)] + [one("annotator-2", s, 80.0 + s) for s in range(3)]
     runs += [one("fusion", 0, 81.0), one("fusion", 1, 81.0), one("fusion", 2, 70.0)]

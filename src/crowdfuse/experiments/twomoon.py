@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse import plots
 from crowdfuse.annotations import Annotations
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.datasets.two_moons import Split, TwoMoons, two_moons
 from crowdfuse.estimators import FusionClassifier, SingleAnnotatorClassifier
-from crowdfuse.files import new_folder, refuse_existing, write_json, write_text
 from crowdfuse.progress import grid_progress
-from crowdfuse.report.markdown import table
 from crowdfuse.synthesis import two_moon_annotators
 
 PAPER = {"annotator-1": 66.51, "annotator-2": 83.67, "fusion": 86.70}  # one run each
@@ -55,6 +51,7 @@ class Run:
     seed: int
     figures: dict[str, Any]
     classifier: CrowdClassifier
+    data: TwoMoons
 
 
 def region(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
@@ -78,7 +75,7 @@ def run(variant: str, seed: int, split: Split = "text", epochs: int = 400, n_poi
     data = two_moons(seed, n_points, split)
     recipe = RECIPE | {"epochs": epochs, "batch_size": len(data.X_train), "random_state": seed}
     classifier = VARIANTS[variant](**recipe).fit(data.X_train, two_moon_annotators(data.X_train))
-    return Run(variant, seed, _measure(classifier, data), classifier)
+    return Run(variant, seed, _measure(classifier, data), classifier, data)
 
 
 def _measure(classifier: CrowdClassifier, data: TwoMoons) -> dict[str, Any]:
@@ -142,11 +139,8 @@ def fusion_wins(runs: Iterable[Run]) -> tuple[int, int]:
     return sum(wins), len(wins)
 
 
-def reproduce_twomoon(
-    seeds: list[int], folder: Path, *, split: Split, epochs: int, force: bool, verbose: int, n_points: int = 20_000
-) -> dict[str, Any]:
-    """All variants on all seeds, the paper's two figures (of the first seed), and the table as Markdown."""
-    refuse_existing(folder, force=force)
+def run_all(seeds: list[int], split: Split, epochs: int, verbose: int, n_points: int = 20_000) -> list[Run]:
+    """Every variant on every seed."""
     runs: list[Run] = []
     with grid_progress(verbose) as progress:
         task = progress.add_task("two moons", total=len(seeds) * len(VARIANTS))
@@ -155,98 +149,4 @@ def reproduce_twomoon(
                 progress.update(task, description=f"two moons, seed {seed}, {variant}")
                 runs.append(run(variant, seed, split, epochs, n_points))
                 progress.advance(task)
-    markdown = _markdown(runs, split, epochs)
-    figures = {
-        "split": split,
-        "steps": epochs,
-        "summary": summarise(runs),
-        "fusion above both": dict(zip(("seeds", "of"), fusion_wins(runs), strict=True)),
-        "runs": [{"variant": one.variant, "seed": one.seed, **one.figures} for one in runs],
-    }
-    with new_folder(folder, force=force) as place:
-        _draw(next(one for one in runs if one.variant == "fusion"), two_moons(seeds[0], n_points, split), place)
-        write_text(place / "twomoon.md", markdown)
-        write_json(place / "twomoon.json", figures)
-    return {"markdown": markdown, "figures": figures}
-
-
-def _draw(fusion: Run, data: TwoMoons, place: Path) -> None:
-    X, y = data.X_test, data.y_test
-    where = region(X, y)
-    plots.save(plots.two_moon_setup(X, y, two_moon_annotators(X).to_matrix(), where), place / "setup.png")
-    across, up = np.meshgrid(np.linspace(-2.4, 2.4, 240), np.linspace(-2.1, 2.1, 210))
-    grid = np.column_stack([across.ravel(), up.ravel()])
-    diagonals = said_diagonals(fusion.classifier, grid, two_moon_annotators(grid))
-    plots.save(
-        plots.two_moon_heatmaps(
-            (across, up),
-            fusion.classifier.predict_proba(grid)[:, 1].reshape(across.shape),
-            fusion.classifier.annotator_weights(grid)[:, 0].reshape(across.shape),
-            [diagonals[:, r].reshape(across.shape) for r in range(2)],
-            {name: X[where == name].mean(0) for name in "ABCD" if (where == name).any()},
-        ),
-        place / "heatmaps.png",
-    )
-
-
-def _markdown(runs: list[Run], split: Split, epochs: int) -> str:
-    wins, seeds = fusion_wins(runs)
-    rows = [
-        [
-            row["variant"],
-            row["runs"],
-            f"{row['mean']:.2f}",
-            "-" if row["spread"] is None else f"{row['spread']:.2f}",
-            f"{row['least']:.2f} to {row['most']:.2f}",
-            "-" if row["paper"] is None else f"{row['paper']:.2f}",
-        ]
-        for row in summarise(runs)
-    ]
-    accuracy = table(["variant", "runs", "mean accuracy", "spread", "range", "paper (one run)"], rows)
-    fusions = sorted({one.variant for one in runs if "regions" in one.figures}, key=list(VARIANTS).index)
-    measures = ("weight of annotator 1", "diagonal of annotator 1", "diagonal of annotator 2")
-    region_rows = [
-        [
-            variant,
-            measure,
-            *(
-                f"{np.mean([one.figures['regions'][name][measure] for one in runs if one.variant == variant]):.3f}"
-                for name in "ABCD"
-            ),
-        ]
-        for variant in fusions
-        for measure in measures
-    ]
-    regions = table(
-        ["variant", "mean over seeds", "A (1 right)", "B (2 right)", "C (2 right)", "D (1 right)"], region_rows
-    )
-    collapse = table(
-        ["variant", "predicted as class 1, by seed (%)", "mean diagonal, by seed"],
-        [
-            [
-                variant,
-                ", ".join(f"{one.figures['predicted as class 1']:.0f}" for one in runs if one.variant == variant),
-                ", ".join(f"{one.figures['mean diagonal']:.2f}" for one in runs if one.variant == variant),
-            ]
-            for variant in fusions
-        ],
-    )
-    return f"""# Two moons
-
-Split as in the paper's {split}, {epochs} steps of full-batch SGD, last step kept, no gold in training or in choosing.
-Spread is the standard deviation over seeds.
-
-{accuracy}
-
-Fusion is above both annotators on {wins} of {seeds} seeds.
-
-## Where exactly one annotator is right
-
-A is the left end of the upper moon, B its right half, C the left half of the lower moon, D its right end.
-
-{regions}
-
-## What the penalty and the basis prevent
-
-{collapse}
-"""
+    return runs

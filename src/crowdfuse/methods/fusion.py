@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from crowdfuse.batches import Batch
 from crowdfuse.functional import (
     basis_penalty,
-    cleaned_by_basis,
     dense_confusions,
+    fuse_by_basis,
     kl_divergence,
     penalty_form,
     permutation_basis,
@@ -51,8 +51,8 @@ class BasisConfusions(nn.Module):
         coefficients: Tensor = self.head(features, item, annotator).softmax(1)
         return coefficients
 
-    def clean(self, coefficients: Tensor, weights: Tensor, label: Tensor, item: Tensor, n_items: int) -> Tensor:
-        return cleaned_by_basis(weights, coefficients, label, item, self.basis, n_items)
+    def fuse(self, coefficients: Tensor, weights: Tensor, label: Tensor, item: Tensor, n_items: int) -> Tensor:
+        return fuse_by_basis(weights, coefficients, label, item, self.basis, n_items)
 
     def penalty(self, coefficients: Tensor) -> Tensor:
         return basis_penalty(coefficients, self.form)
@@ -75,7 +75,7 @@ class FullConfusions(nn.Module):
         matrices: Tensor = logits.softmax(1)
         return matrices
 
-    def clean(self, matrices: Tensor, weights: Tensor, label: Tensor, item: Tensor, n_items: int) -> Tensor:
+    def fuse(self, matrices: Tensor, weights: Tensor, label: Tensor, item: Tensor, n_items: int) -> Tensor:
         pair = torch.arange(len(label), device=label.device)
         return scatter_sum(weights[:, None] * matrices[pair, :, label], item, n_items)
 
@@ -120,9 +120,7 @@ class Fusion(Method):
     def loss(self, batch: Batch) -> Loss:
         h = self.features(batch.x)
         log_f = self.classify(h).log_softmax(1)
-        w = segment_softmax(self.weight_scores(h, batch.item, batch.annotator), batch.item, batch.n_items)
-        c = self.confuse(h, batch.item, batch.annotator)
-        t = self.confuse.clean(c, w, batch.label, batch.item, batch.n_items)
+        t, c = self._fuse(h, batch.item, batch.annotator, batch.label)
         n_labels = torch.bincount(batch.item, minlength=batch.n_items)
         penalty = scatter_sum(self.confuse.penalty(c), batch.item, batch.n_items) / n_labels.clamp(min=1)
         weight = batch.weight * (n_labels > 0)
@@ -138,5 +136,10 @@ class Fusion(Method):
         return self.confuse.dense(self.confuse(features, item, annotator))
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        w = segment_softmax(self.weight_scores(features, item, annotator), item, len(features))
-        return self.confuse.clean(self.confuse(features, item, annotator), w, label, item, len(features))
+        return self._fuse(features, item, annotator, label)[0]
+
+    def _fuse(self, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """Fused labels t (B, K), and the pairs' coefficients or matrices c that made them."""
+        w = segment_softmax(self.weight_scores(h, item, annotator), item, len(h))
+        c = self.confuse(h, item, annotator)
+        return self.confuse.fuse(c, w, label, item, len(h)), c
