@@ -214,7 +214,7 @@ def test_latin_basis_reaches_every_class_from_every_label(n_classes: int, n_base
 def test_random_basis_leaves_some_classes_out_of_reach() -> None:
     basis = permutation_basis(100, 150, "random", seed=0)
     reached = sum(len(set(basis[:, label].tolist())) for label in range(100)) / 100**2
-    assert 0.75 < reached < 0.81  # the design's 22 % out of reach
+    assert 0.75 < reached < 0.81  # about 22 % of the pairs are out of reach
 
 
 @pytest.mark.parametrize(("arguments", "said"), [((1, 3), "2 classes"), ((3, 0), "n_bases"), ((3, 2, "odd"), "'odd'")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -32,7 +33,7 @@ from crowdfuse.training import Checkpointing, Trained, Validation, check_trainab
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier trained on the labels of several annotators who disagree.
 
     Parameters
@@ -90,9 +91,9 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator):  # type: igno
 
     # ---- what a subclass says ----------------------------------------------------------------
 
+    @abstractmethod
     def _build(self, problem: Problem) -> Method:
         """The method, for this problem. The only thing a subclass must define."""
-        raise NotImplementedError(f"{type(self).__name__} builds no method")
 
     # ---- scikit-learn's verbs ----------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -36,7 +37,7 @@ class Loss(NamedTuple):
     weight: Tensor
 
 
-class Method(nn.Module):
+class Method(nn.Module, ABC):
     """Base of all methods. A method defines `loss`, and, where it models annotators, the four questions below.
 
     By itself a method believes all annotators alike.
@@ -63,8 +64,9 @@ class Method(nn.Module):
         logits: Tensor = self.classify(self.features(x))
         return logits
 
+    @abstractmethod
     def loss(self, batch: Batch) -> Loss:
-        raise NotImplementedError(f"{type(self).__name__} has no loss")
+        """The loss of a batch: its sum, and the weight of the items in it."""
 
     def trains_on(self, data: TrainingData) -> NDArray[np.bool_]:
         """Which rows take part in training: those that have a label."""
