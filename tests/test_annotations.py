@@ -285,7 +285,7 @@ def test_summary_in_words() -> None:
         "labels an annotator   2.50 (from 2 to 3)",
         "agreement             0.500 of the pairs of labels on one item",
         "Krippendorff's alpha  0.000",
-        "note: 1 items have no label",
+        "note: 1 item has no label",
     ]
     undefined = str(Annotations.from_matrix([["a"], ["b"]]).summary())
     assert "agreement             not defined: no item has two labels" in undefined

@@ -126,7 +126,7 @@ def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> 
     assert sorted(path.name for path in crowd.out.iterdir()) == names
 
     fused = read_rows(crowd.out / "fused.csv")
-    assert list(fused[0]) == ["item", "label", "confidence", "labels"]
+    assert list(fused[0]) == ["item", "label", "confidence", "labels", "predicted", "predicted_confidence"]
     assert [row["item"] for row in fused] == crowd.items
     assert {row["label"] for row in fused} <= {"cat", "Zoë's dog"}
     assert all(0.5 <= float(row["confidence"]) <= 1 for row in fused)
@@ -234,7 +234,7 @@ def test_empty_and_repeated_labels_are_counted(crowd: Crowd) -> None:
     ok(*crowd.fit(labels=labels))
     notes = json.loads((crowd.out / "summary.json").read_text())["notes"]
     assert any(note.startswith("2 ") and "empty" in note for note in notes)
-    assert any(note.startswith("1 ") and "twice" in note for note in notes)
+    assert any(note.startswith("1 ") and "repeated" in note for note in notes)
 
 
 def test_a_table_is_predicted_by_column_name(crowd: Crowd) -> None:
@@ -413,8 +413,21 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         ("--set penlty", "fusion has no such setting", "penalty"),
     ),
     "a setting without a value": (lambda c: c.fit("--set", "penalty"), ("--set takes name=value, got 'penalty'",)),
-    "epochs=abc": (lambda c: c.fit("--set", "epochs=abc"), ("--set epochs: a whole number was expected, got 'abc'",)),
-    "epochs=0": (lambda c: c.fit("--set", "epochs=0"), ("epochs must be", "0")),
+    "batch_size=abc": (
+        lambda c: c.fit("--set", "batch_size=abc"),
+        ("--set batch_size: a whole number was expected, got 'abc'",),
+    ),
+    "batch_size=0": (lambda c: c.fit("--set", "batch_size=0"), ("batch_size must be", "0")),
+    "epochs twice": (lambda c: c.fit("--set", "epochs=3"), ("--epochs and --set epochs", "keep one")),
+    "a setting twice": (lambda c: c.fit("--set", "penalty=1", "--set", "penalty=2"), ("--set penalty is given twice",)),
+    "labels as a feature": (
+        lambda c: c.fit(inputs=write_rows(c.folder / "x.csv", "item,a,label", [(f'"{i}"', 1, 0) for i in c.items])),
+        ("x.csv: column 'label' looks like labels", "rename it"),
+    ),
+    "figures over the labels": (
+        lambda c: [*c.fit(), "--json", c.labels, "--force"],
+        ("would be overwritten, and it is also read",),
+    ),
     "--epochs 0": (lambda c: c.fit("--epochs", 0), ("--epochs",)),
     "learning_rate=-1": (
         lambda c: c.fit("--set", "learning_rate=-1"),
@@ -535,10 +548,10 @@ def test_force_never_takes_what_it_reads(crowd: Crowd) -> None:
     refused(crowd, crowd.fit("--force", labels=inside), "labels.csv is inside", "choose another name")
 
 
-def test_force_takes_an_empty_folder(crowd: Crowd) -> None:
+def test_an_empty_folder_is_as_good_as_none(crowd: Crowd) -> None:
     crowd.out.mkdir()
-    refused(crowd, crowd.fit(), "exists already")
-    ok(*crowd.fit("--force"))
+    ok(*crowd.fit())
+    assert (crowd.out / "summary.json").exists()
 
 
 def test_a_finished_run_says_so_when_it_is_resumed(crowd: Crowd) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -197,6 +198,24 @@ def test_annotations_by_id_are_never_taken_for_rows(shuffled: Any) -> None:
             quick(MajorityVoteClassifier).fit(X, ann)
         with pytest.raises(TypeError, match="by id"):
             np.asarray(ann)
+
+
+def test_tables_are_made_annotations_first(crowd: Any) -> None:
+    X, truth, ann = crowd
+    wide = pd.DataFrame(ann.to_matrix(), index=[f"i{n}" for n in range(150)], columns=ann.annotators)
+    for table in (wide, wide.reset_index().melt("index")):
+        with pytest.raises(ValueError, match=r"make Annotations of it first, with Annotations\.from_table"):
+            quick(FusionClassifier).fit(X, table)
+    made = Annotations.from_matrix(wide.sample(frac=1, random_state=0))
+    assert made.annotators.tolist() == ["good", "fair", "poor"]
+    clf = quick(FusionClassifier).fit(X, made, items=wide.index)
+    assert clf.score(X, truth) == fitted(FusionClassifier, crowd).score(X, truth)
+
+
+def test_ids_that_seem_to_count_from_1_get_a_warning() -> None:
+    table = {"item": [1, 2], "annotator": ["a", "a"], "label": ["x", "y"]}
+    with pytest.warns(UserWarning, match="if your ids count from 1"):
+        MajorityVoteClassifier(epochs=1).fit(np.eye(3), Annotations.from_table(table))
 
 
 def test_gold_that_is_not_known_is_left_out_of_the_score(crowd: Any) -> None:

@@ -199,6 +199,7 @@ def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, An
     model = load(tmp_path / "run" / "model")
     material = read_material(job(crowd))
     fused = model.fused_labels(crowd["X"], material.labelled)
+    probabilities = model.predict_proba(crowd["X"])
     counts = np.diff(material.labelled.indptr)
     expected = [
         {
@@ -206,6 +207,8 @@ def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, An
             "label": model.classes_[fused[n].argmax()],
             "confidence": f"{fused[n].max():.6f}",
             "labels": str(counts[n]),
+            "predicted": model.classes_[probabilities[n].argmax()],
+            "predicted_confidence": f"{probabilities[n].max():.6f}",
         }
         for n, item in enumerate(crowd["items"])
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,12 @@ from crowdfuse.ids import few, find, tidy
 
 
 def labels_as_given(y: Any) -> Annotations | NDArray[Any]:
-    """Annotations as they are, anything else as an array."""
+    """Annotations as they are, anything else as an array; a data frame would lose its ids, and is refused."""
+    if not isinstance(y, Annotations) and hasattr(y, "columns"):
+        raise ValueError(
+            "y is a table: make Annotations of it first, with Annotations.from_table(y) where a row is a label, "
+            "Annotations.from_matrix(y) where a row is an item"
+        )
     return y if isinstance(y, Annotations) else np.asarray(y, dtype=object if _holds_none(y) else None)
 
 
@@ -50,10 +56,16 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
         return ann
     numbers = ann.items.dtype.kind == "i" and len(ann.items) > 0
     if ann.numbered and numbers and ann.items.min() >= 0 and ann.items.max() < n_rows:
+        if ann.items.min() == 1:
+            warnings.warn(
+                "integer ids are taken as row numbers, and nobody labelled row 0: if your ids count from 1, "
+                "pass items=, the ids of X's rows",
+                stacklevel=4,
+            )
         return ann.align(np.arange(n_rows))
     raise ValueError(
         f"the labels know items by ids such as {few(ann.items, 3)}, not as rows of X (0 to {n_rows - 1}). "
-        "Pass items=, the ids of X's rows in order: fit(X, annotations, items=ids)"
+        "Pass items=, the ids of X's rows in order, such as fit(X, annotations, items=ids)"
     )
 
 

@@ -112,11 +112,17 @@ class Annotations:
     ) -> Annotations:
         """From an (N, R) array of labels, -1, NaN, None or "" where one is missing.
 
-        Row i is row i of X; or, with `items`, the item of that id, wherever it is in X.
+        Row i is row i of X; or, with `items`, the item of that id, wherever it is in X. A pandas frame names
+        annotators by its columns and, unless it is just 0, 1, 2, ..., items by its index.
 
         >>> Annotations.from_matrix([[0, 1], [-1, 1]]).indptr.tolist()
         [0, 2, 3]
         """
+        if hasattr(matrix, "columns") and hasattr(matrix, "index"):
+            annotators = np.asarray(matrix.columns) if annotators is None else annotators
+            index = np.asarray(matrix.index)
+            if items is None and not np.array_equal(index, np.arange(len(index))):
+                items = index
         values = as_array(matrix)
         if values.ndim != 2:
             raise ValueError(

@@ -311,6 +311,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     def _keep(self, trained: Trained) -> None:
         self.method_.to("cpu", torch.float32)
         self.method_.load_state_dict(trained.weights)
+        self.method_.zero_grad(set_to_none=True)
         self.method_.eval()
         self.history_ = trained.history
         self.best_epoch_ = trained.best_epoch

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from crowdfuse.ids import few
 from crowdfuse.registry import ESTIMATORS
 
 if TYPE_CHECKING:
@@ -131,8 +132,8 @@ def fit(
     validation: Annotated[Path | None, typer.Option(help="Gold (item, label) that chooses the epoch.")] = None,
     test: Annotated[Path | None, typer.Option(help="Gold (item, label) that the trained model is scored on.")] = None,
     gold: Annotated[Path | None, typer.Option(help="Gold to train on; true-label needs it.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data.", min=1)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Items a step.", min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data; 40 if not given.", min=1)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Items a step; 64 if not given.", min=1)] = None,
     backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet or identity.")] = None,
     seed: Seed = 0,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
@@ -171,12 +172,14 @@ def fit(
     if labels is None or inputs is None or folder is None:
         raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
     _refuse_json(json_file, force)
+    for given in (labels, inputs, validation, test, gold):
+        _refuse_same(json_file, given)
     chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone, "device": device, "random_state": seed}
     job = runs.Job(
         labels=str(labels),
         inputs=str(inputs),
         method=method,
-        settings={name: value for name, value in chosen.items() if value is not None} | _parse_settings(settings or []),
+        settings=_settings({name: value for name, value in chosen.items() if value is not None}, settings or []),
         validation=None if validation is None else str(validation),
         test=None if test is None else str(test),
         gold=None if gold is None else str(gold),
@@ -198,7 +201,8 @@ def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
         typer.echo(f"note: {note}")
     typer.echo(
         f"{summary['method']}: {summary['labelled items']:,} items, {summary['annotators']:,} annotators, "
-        f"{summary['labels']:,} labels; gold was used for {summary['gold was used for']}"
+        f"{summary['labels']:,} labels, {len(summary['classes']):,} classes ({few(summary['classes'])}); "
+        f"gold was used for {summary['gold was used for']}"
     )
     if "test accuracy" in summary:
         typer.echo(f"test accuracy: {100 * summary['test accuracy']:.2f} % of {summary['test items']:,} items")
@@ -283,6 +287,12 @@ def _refuse_outputs(folder: Path, marker: str, json_file: Path | None, force: bo
     _refuse_json(json_file, force)
 
 
+def _refuse_same(output: Path | None, given: Path | None) -> None:
+    """What a command reads is never what it writes, not even with --force."""
+    if output is not None and given is not None and output.resolve() == given.resolve():
+        raise ValueError(f"{output} would be overwritten, and it is also read; choose another name for the output")
+
+
 def _refuse_json(path: Path | None, force: bool) -> None:
     from crowdfuse.files import refuse_existing
 
@@ -305,6 +315,8 @@ def _integers(text: str, name: str) -> list[int]:
         raise ValueError(f"{name} must be whole numbers separated by commas, got {text!r}") from error
     if any(value < 0 for value in values):
         raise ValueError(f"{name} must not be negative, got {text!r}")
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name} names a seed twice: {text!r}")
     return values
 
 
@@ -322,6 +334,16 @@ def _parse_classes(text: str) -> list[Any]:
     return classes
 
 
+def _settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
+    """Settings from options of their own and from `--set`, each given once."""
+    settings = _parse_settings(pairs)
+    twice = [name for name in settings if name in options and not (name == "random_state" and options[name] == 0)]
+    if twice:
+        option = "--seed" if twice[0] == "random_state" else f"--{twice[0].replace('_', '-')}"
+        raise ValueError(f"{option} and --set {twice[0]} say the same thing twice; keep one")
+    return options | settings
+
+
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:
     """`name=value` with the value as JSON where it is JSON, else as text."""
     settings: dict[str, Any] = {}
@@ -329,8 +351,11 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         if not equals:
             raise ValueError(f"--set takes name=value, got {pair!r}")
+        name = name.strip().replace("-", "_")
+        if name in settings:
+            raise ValueError(f"--set {name} is given twice; keep one")
         try:
-            settings[name.strip().replace("-", "_")] = json.loads(value)
+            settings[name] = json.loads(value)
         except ValueError:
-            settings[name.strip().replace("-", "_")] = value
+            settings[name] = value
     return settings

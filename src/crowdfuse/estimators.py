@@ -141,7 +141,10 @@ class SingleAnnotatorClassifier(CrowdClassifier):
     def _build(self, problem: Problem) -> Method:
         if self.annotator is None:
             if len(self.annotators_) > 1:
-                raise ValueError(f"say which annotator with annotator=; there are {few(self.annotators_)}")
+                raise ValueError(
+                    "say which annotator with annotator= (--set annotator=NAME on the command line); "
+                    f"there are {few(self.annotators_)}"
+                )
             return SingleAnnotator(problem, annotator=0)
         position = int(find(tidy(np.asarray([self.annotator]), "annotator"), self.annotators_)[0])
         if position < 0:

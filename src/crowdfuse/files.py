@@ -76,7 +76,8 @@ def remove_leftovers(folder: Path) -> None:
 
 def refuse_existing(path: Path, *, force: bool) -> None:
     """An output that exists is never overwritten unless the user says so."""
-    if path.exists() and not force:
+    empty = path.is_dir() and not any(path.iterdir())
+    if path.exists() and not empty and not force:
         raise FileExistsError(
             f"{path} exists already; choose another name, or say --force (overwrite=True) to replace it"
         )

@@ -104,14 +104,12 @@ class Inspection:
     def annotator_reliability(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
         """The share of each annotator's labels that the classifier takes to be right, (R,); NaN without labels.
 
-        The mean, over the annotator's labels, of the probability that the classifier gives to what was said.
+        A label is taken to be right where the classifier would have said the same.
         """
-        probabilities = self.predict_proba(X)
-        ann = self._known(align(annotations, len(probabilities), items))
+        predicted = self._logits(X).argmax(1)
+        ann = self._known(align(annotations, len(predicted), items))
         count = np.bincount(ann.annotator, minlength=len(self.annotators_))
-        believed = np.bincount(
-            ann.annotator, weights=probabilities[ann.item, ann.label], minlength=len(self.annotators_)
-        )
+        believed = np.bincount(ann.annotator, weights=predicted[ann.item] == ann.label, minlength=len(self.annotators_))
         with np.errstate(invalid="ignore"):
             reliability: NDArray[np.float64] = believed / count
         return reliability

@@ -73,6 +73,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     array([0, 1, 2, 3])
     """
     folder = Path(path)
+    if not (folder / SETTINGS_FILE).exists() and (folder / "model" / SETTINGS_FILE).exists():
+        folder /= "model"  # a run folder holds its model there
     content = _read_settings(folder)
     weights = folder / WEIGHTS_FILE
     if not weights.exists():

@@ -9,7 +9,7 @@ import numpy as np
 from crowdfuse.ids import IntArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """The annotations in a few numbers; `print` it."""
 
@@ -44,12 +44,19 @@ class Summary:
             + known(self.krippendorff_alpha, "", "it takes items with two labels, and two classes among them"),
         ]
         notes = [
-            (self.items_without_labels, "items have no label"),
-            (self.dropped_missing, "labels were empty and count as missing"),
-            (self.dropped_duplicates, "rows said the same thing twice and were dropped"),
-            (self.dropped_conflicts, "labels contradicted another of the same annotator and were dropped"),
+            (self.items_without_labels, "item has no label", "items have no label"),
+            (self.dropped_missing, "label was empty and counts as missing", "labels were empty and count as missing"),
+            (self.dropped_duplicates, "row repeated another and was dropped", "rows repeated others and were dropped"),
+            (
+                self.dropped_conflicts,
+                "label contradicted another of the same annotator and was dropped",
+                "labels contradicted another of the same annotator and were dropped",
+            ),
         ]
-        return "\n".join(lines + [f"note: {count:,} {text}" for count, text in notes if count])
+        lines += [f"note: {count:,} {one if count == 1 else many}" for count, one, many in notes if count]
+        return "\n".join(lines)
+
+    __repr__ = __str__  # what a notebook shows
 
 
 def summarise(

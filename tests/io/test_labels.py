@@ -261,7 +261,7 @@ def test_rows_without_anything_are_missing_labels(tmp_path: Path) -> None:
 def test_repeats_are_dropped_and_counted(tmp_path: Path) -> None:
     ann = Annotations.read(write(tmp_path, "item,annotator,label\na,x,cat\na,y,cat\na,x,cat\na,x,cat\n"))
     assert (ann.n_labels, ann.dropped_duplicates, ann.dropped_conflicts) == (2, 2, 0)
-    assert "2 rows said the same thing twice and were dropped" in str(ann.summary())
+    assert "2 rows repeated others and were dropped" in str(ann.summary())
 
 
 CONFLICT = 'item,annotator,label\n7,x,cat\n\n8,x,\n"7",x,dog\n8,x,dog\n7,x,cat\n8,"x",cat\n9,x,cat\n'

@@ -17,9 +17,10 @@ from PIL import Image, ImageOps
 
 from crowdfuse.ids import as_text, few, find, refuse_repeats, tidy
 from crowdfuse.inputs import Inputs, check_inputs
-from crowdfuse.io.tables import TableError, TableFile, choose_columns, encode
+from crowdfuse.io.tables import USUAL_NAMES, TableError, TableFile, choose_columns, encode
 
 TABLE_ENDINGS = {".csv", ".tsv", ".tab", ".parquet", ".pq"}
+NOT_FEATURES = {*USUAL_NAMES["annotator"], *USUAL_NAMES["label"], "gold", "class", "target"}
 IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 AS_IS = 96  # images of one size up to this many pixels a side are taken as they are
 RESIZED = 64  # others become this size unless the user says otherwise
@@ -109,7 +110,8 @@ def _read_numpy(path: Path) -> Loaded:
     name = f"{path}, X" if path.suffix.lower() == ".npz" else str(path)
     inputs = check_inputs(arrays["X"], name)
     if "items" not in arrays:
-        return Loaded(inputs, np.arange(len(inputs)))
+        note = f"{path} names no items: its row numbers, 0 to {len(inputs) - 1:,}, are the ids"
+        return Loaded(inputs, np.arange(len(inputs)), note=note)
     items = tidy(arrays["items"], f"{path}, items")
     if len(items) != len(inputs):
         raise ValueError(f"{path}: X has {len(inputs):,} rows, but there are {len(items):,} items; one a row is needed")
@@ -128,6 +130,12 @@ def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> 
     refuse_repeats(items[code], f"{path}, {id_column}")
 
     names = [name for name in file.columns if name != id_column] if columns is None else list(columns)
+    suspect = [name for name in names if name.strip().lower() in NOT_FEATURES]
+    if suspect and columns is None:
+        raise TableError(
+            f"{path}: column {few(suspect)} looks like labels, not like a feature; leave it out, "
+            "or rename it if it is one"
+        )
     absent = [name for name in names if name not in file.columns]
     if absent:
         raise TableError(f"{path} has no column {few(absent)}, which the model was trained on")

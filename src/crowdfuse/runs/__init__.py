@@ -40,6 +40,8 @@ SETTINGS_FILE = "settings.json"
 
 def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
     """Run a job into a new folder and return its summary."""
+    if not force and (out / SETTINGS_FILE).exists() and not is_finished(out):
+        raise FileExistsError(f"{out} holds an unfinished run: go on with --resume {out}, or replace it with --force")
     refuse_existing(out, force=force)
     if out.exists():
         _refuse_replacing(out, job)
@@ -153,6 +155,8 @@ def predict_file(
 ) -> int:
     """Predict every item of `inputs` with the model of a run, into a CSV; returns how many."""
     refuse_existing(out, force=force)
+    if out.exists() and out.resolve() == inputs.resolve():
+        raise ValueError(f"{out} is what is to be predicted; choose another name for --out")
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder; name a file to write")
     if not run.exists():

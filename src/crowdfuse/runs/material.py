@@ -79,14 +79,18 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
     if bare.any():
         if job.on_missing != "drop":
             few_items = f"{plural(int(bare.sum()), 'item')} in {job.inputs} but not in {job.labels}: {few(items[bare])}"
-            raise ValueError(f"{few_items}. Predict them without training on them by --on-missing drop")
+            raise ValueError(f"{few_items}. Go on without training on them by --on-missing drop")
         notes.append(f"{int(bare.sum()):,} items have inputs but no labels: not trained on")
 
+    alike = _alike(ann.classes)
+    if alike:
+        notes.append(f"classes that differ only by case or spaces: {few(alike)}")
     labelled = ann.rows(position, items)
     position[_held_out(held, labelled, notes)] = -1
     annotations = ann.rows(position, items)
     if not annotations.n_labels:
-        raise ValueError(f"no labels of {job.labels} are left to train on")
+        reasons = "; ".join(notes)
+        raise ValueError(f"no labels of {job.labels} are left to train on{': ' + reasons if reasons else ''}")
     return Material(
         loaded,
         items,
@@ -97,6 +101,14 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
         held.get("test"),
         notes,
     )
+
+
+def _alike(classes: NDArray[Any]) -> list[str]:
+    """Class names that are the same but for case and spaces: most likely one class, written twice."""
+    seen: dict[str, list[str]] = {}
+    for name in as_text(classes):
+        seen.setdefault("".join(name.split()).casefold(), []).append(name)
+    return [name for names in seen.values() if len(names) > 1 for name in names]
 
 
 def read_inputs(job: Job) -> Loaded:

@@ -23,11 +23,20 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
     known = ~np.isnan(fused).any(1)
     best = np.where(known, np.nan_to_num(fused).argmax(1), -1)
     counts = np.diff(ann.indptr)
+    probabilities = classifier.predict_proba(X)
+    predicted = probabilities.argmax(1)
     write_table(
         out / "fused.csv",
-        ("item", "label", "confidence", "labels"),
+        ("item", "label", "confidence", "labels", "predicted", "predicted_confidence"),
         (
-            (material.items[row], classifier.classes_[best[row]], f"{fused[row, best[row]]:.6f}", counts[row])
+            (
+                material.items[row],
+                classifier.classes_[best[row]],
+                f"{fused[row, best[row]]:.6f}",
+                counts[row],
+                classifier.classes_[predicted[row]],
+                f"{probabilities[row, predicted[row]]:.6f}",
+            )
             for row in np.flatnonzero(known)
         ),
     )
