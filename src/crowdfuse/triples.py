@@ -48,28 +48,50 @@ def sort_triples(
 
 
 def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: int) -> SortedTriples | None:
-    """Each triple as one integer, so that one in-place sort does it all; None where they do not fit or conflict."""
-    label_bits, annotator_bits = _bits(label), _bits(annotator)
-    bits = _bits(item) + annotator_bits + label_bits
-    if bits > 63 or max(annotator_bits, label_bits) > 31:
+    """Each triple as one integer; None where that does not fit into 63 bits, or where labels conflict.
+
+    The integers are dealt by their highest bits, which are the item's, into buckets that fit the cache, and the
+    buckets are sorted and taken apart side by side.
+    """
+    item_bits, annotator_bits, label_bits = _bits(item), _bits(annotator), _bits(label)
+    bits = item_bits + annotator_bits + label_bits
+    if bits > 63 or max(item_bits, annotator_bits, label_bits) > 31:
         return None
-    key = item.astype(np.int64)
-    key <<= annotator_bits
-    key |= annotator
-    key <<= label_bits
-    key |= label
-    _sort_in_place(key, bits)
-    repeated = key[1:] == key[:-1]
-    n_duplicates = int(repeated.sum())
-    if n_duplicates:
-        key = key[np.concatenate([[True], ~repeated])]
-    sorted_label = key.astype(np.int32) & np.int32((1 << label_bits) - 1)
-    key >>= label_bits
-    if (key[1:] == key[:-1]).any():
+    bucket_bits = min(8, item_bits) if len(item) > CHUNK else 0
+    low_bits = bits - bucket_bits
+    # the integers of a bucket agree in their highest bits, so that 32 may be enough to sort them, and faster
+    low = np.uint32 if low_bits <= 32 else np.uint64
+
+    def deal(start: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Some of the integers, ordered by bucket, and where each bucket begins among them."""
+        rows = slice(start, start + CHUNK)
+        key = item[rows].astype(np.int64)
+        for codes, width in ((annotator, annotator_bits), (label, label_bits)):
+            key <<= width
+            key |= codes[rows]
+        bucket = (key >> low_bits).astype(np.uint8)
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=1 << bucket_bits))])
+        return key.astype(low)[np.argsort(bucket, kind="stable")], bounds
+
+    def sort(bucket: int) -> tuple[NDArray[Any], ...]:
+        """Of one bucket the number of labels of each item, annotators, labels, and whether labels conflict."""
+        key = np.concatenate([part[bounds[bucket] : bounds[bucket + 1]] for part, bounds in dealt])
+        key.sort()
+        key = key[_is_new(key)]
+        pair = key >> low(label_bits)
+        own = _lowest(pair >> low(annotator_bits), item_bits - bucket_bits)
+        counts = np.bincount(own, minlength=1 << item_bits - bucket_bits)
+        conflict = np.array([not _is_new(pair).all()])
+        return counts, _lowest(pair, annotator_bits), _lowest(key, label_bits), conflict
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        dealt = list(pool.map(deal, range(0, max(len(item), 1), CHUNK)))
+        buckets = list(pool.map(sort, range(1 << bucket_bits)))
+    counts, annotators, labels, conflicts = (np.concatenate(parts) for parts in zip(*buckets, strict=True))
+    if conflicts.any():
         return None
-    sorted_annotator = key.astype(np.int32) & np.int32((1 << annotator_bits) - 1)
-    key >>= annotator_bits
-    return SortedTriples(_indptr(key, n_items), sorted_annotator, sorted_label, n_duplicates, 0)
+    counts.resize(n_items, refcheck=False)  # it was made for a power of two
+    return SortedTriples(_indptr(counts), annotators, labels, len(item) - len(labels), 0)
 
 
 def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: int, on_conflict: str) -> SortedTriples:
@@ -100,7 +122,7 @@ def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
     else:
         n_conflicts = int((contradicting & (label != label[chosen][pair])).sum())
     return SortedTriples(
-        _indptr(item[chosen], n_items),
+        _indptr(np.bincount(item[chosen], minlength=n_items)),
         annotator[chosen].astype(np.int32),
         label[chosen].astype(np.int32),
         lost - n_conflicts,
@@ -108,41 +130,20 @@ def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
     )
 
 
-def _sort_in_place(key: NDArray[np.int64], bits: int) -> None:
-    """Sort integers of at most `bits` bits, over threads.
-
-    They are dealt by their highest bits into buckets that fit the cache, and the buckets sorted side by side.
-    """
-    if len(key) <= CHUNK:
-        key.sort()
-        return
-    bucket_bits = min(8, bits)
-    low_bits = bits - bucket_bits
-    # the integers of a bucket agree in their highest bits, so that 32 may be enough to sort them, and faster
-    low = np.uint32 if low_bits <= 32 else np.int64
-
-    def deal(start: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Some of the integers, ordered by bucket, and where each bucket begins among them."""
-        some = key[start : start + CHUNK]
-        bucket = (some >> low_bits).astype(np.uint8)
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=1 << bucket_bits))])
-        return some.astype(low)[np.argsort(bucket, kind="stable")], bounds
-
-    def sort(bucket: int) -> None:
-        some = np.concatenate([part[bounds[bucket] : bounds[bucket + 1]] for part, bounds in dealt])
-        some.sort()
-        place = key[begin[bucket] : begin[bucket + 1]]
-        place[:] = some
-        place |= bucket << low_bits
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        dealt = list(pool.map(deal, range(0, len(key), CHUNK)))
-        begin = sum((bounds for _, bounds in dealt), np.zeros((1 << bucket_bits) + 1, np.int64))
-        list(pool.map(sort, range(1 << bucket_bits)))
+def _indptr(counts: IntArray) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64, copy=False)
 
 
-def _indptr(item: IntArray, n_items: int) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.bincount(item, minlength=n_items))]).astype(np.int64)
+def _is_new(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of the sorted values differ from the one before."""
+    new = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return new
+
+
+def _lowest(values: NDArray[Any], bits: int) -> NDArray[np.int32]:
+    lowest: NDArray[np.int32] = (values & values.dtype.type((1 << bits) - 1)).astype(np.int32)
+    return lowest
 
 
 def _bits(codes: IntArray) -> int:

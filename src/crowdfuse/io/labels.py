@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from crowdfuse.annotations import Annotations, OnConflict, not_a_class
 from crowdfuse.ids import IntArray, few, find, refuse_repeats, sort_names, tidy
 from crowdfuse.io.encoding import Dealt, are_many, bytes_to_pass, deal, encode_dealt
-from crowdfuse.io.tables import QuotesFound, TableError, TableFile, as_names, as_table, choose_columns, encode
+from crowdfuse.io.tables import CutInsideQuotes, TableError, TableFile, as_names, as_table, choose_columns, encode
 from crowdfuse.triples import ConflictError, sort_triples
 
 LARGE = 1 << 24  # bytes from which on it pays to read a text file block by block
@@ -113,7 +113,7 @@ def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Col
     """Items, annotators and labels of each row of a file."""
     names = [columns[role] for role in ("item", "annotator", "label")]
     if file.is_text and file.size > LARGE:
-        with suppress(QuotesFound):
+        with suppress(CutInsideQuotes):
             if are_many(sample := file.head(columns["item"])):
                 return _read_many(file, columns, bytes_to_pass(sample.combine_chunks()))
             return _encode(pa.concat_tables(file.map(lambda table: table, names, names)), columns, source)
@@ -129,14 +129,13 @@ def _read_many(file: TableFile, columns: dict[str, str], passed: int) -> tuple[C
 
     dealt, tables = zip(*file.map(take_apart, [item, *others], others), strict=True)
     with ThreadPoolExecutor(2) as pool:
-        annotator, label = pool.map(
-            lambda column: Column(*encode(column, "", "", text=True)), pa.concat_tables(tables).columns
-        )
-    del tables
-    names, codes = encode_dealt(list(chain.from_iterable(dealt)))
-    del dealt
-    pa.default_memory_pool().release_unused()  # make room for the names as Python has them
-    return Column(*as_names(names, codes, text=True)), annotator, label
+        encoded = pool.map(lambda column: Column(*encode(column, "", "", text=True)), pa.concat_tables(tables).columns)
+        names, codes = encode_dealt(list(chain.from_iterable(dealt)))
+        del dealt, tables
+        pa.default_memory_pool().release_unused()  # make room for the names as Python has them
+        items = Column(*as_names(names, codes, text=True))
+        annotator, label = encoded
+    return items, annotator, label
 
 
 def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
@@ -148,10 +147,10 @@ def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[C
         return Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
 
     with ThreadPoolExecutor(2) as pool:
-        annotator, label = pool.map(column, ("annotator", "label"))
-    table = table.select([columns["item"]])  # the largest last, when the others have gone
-    pa.default_memory_pool().release_unused()
-    return column("item"), annotator, label
+        others = pool.map(column, ("annotator", "label"))
+        item = column("item")
+        annotator, label = others
+    return item, annotator, label
 
 
 def _build(

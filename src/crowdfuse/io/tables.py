@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,8 +34,8 @@ class TableError(ValueError):
     """A table that cannot be used, in words that say where and what to do."""
 
 
-class QuotesFound(Exception):  # noqa: N818  # asks for another way, and is no error
-    """A quoted value may hold a line break, so that the file cannot be cut at line breaks."""
+class CutInsideQuotes(Exception):  # noqa: N818  # asks for another way, and is no error
+    """A file was cut into blocks at a line break that is, or may be, part of a quoted value."""
 
 
 class TableFile:
@@ -107,41 +106,57 @@ class TableFile:
         """What `work` makes of a text file's rows, about a block of them at a time, over threads.
 
         Each thread parses a block and works on it while it is in the cache. Columns come as in `read(text=True)`.
-        Where values are quoted this cannot be done, and `QuotesFound` is raised.
+        Where quoted values hold line breaks this may fail with `CutInsideQuotes`; then `read` is the way.
         """
         conversion = _conversion(columns, dictionary)
         with self._in_words(), ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(lambda block: work(self._parse_block(block, conversion)), self._blocks()))
+            return list(pool.map(lambda block: work(self._parse_block(block, conversion)), self._blocks(BLOCK)))
 
     def head(self, column: str) -> pa.ChunkedArray:
-        """The strings of a column of a text file, of the rows of the first block."""
+        """The strings of a column of a text file, of some rows at its beginning."""
         with self._in_words():
-            return self._parse_block(self._blocks()[0], _conversion([column], []))[column]
+            return self._parse_block(next(self._blocks(BLOCK // 16)), _conversion([column], []))[column]
 
-    def _blocks(self) -> list[tuple[int, int]]:
+    def _blocks(self, size: int) -> Iterator[tuple[int, int]]:
         """Where blocks of whole lines begin and end."""
-        cuts = [0]
+        begin = 0
         with self.path.open("rb") as data:
-            while cuts[-1] < self.size:
-                data.seek(cuts[-1] + BLOCK)
+            while begin < self.size:
+                data.seek(begin + size)
                 data.readline()
-                cuts.append(min(data.tell(), self.size))
-        return list(pairwise(cuts))
+                end = min(data.tell(), self.size)
+                yield begin, end
+                begin = end
 
     def _parse_block(self, block: tuple[int, int], conversion: pyarrow.csv.ConvertOptions) -> pa.Table:
         begin, end = block
         with self.path.open("rb") as data:
             data.seek(begin)
             lines = data.read(end - begin)
-        if b'"' in lines:
-            raise QuotesFound
+        quoted = b'"' in lines
+        after_end = []
+
+        def invalid_row(row: pyarrow.csv.InvalidRow) -> str:
+            after_end.append(row)
+            return "skip" if row.text == "\0" else "error"
+
+        if quoted:  # Arrow says nothing of a quote left open, but takes in what follows: so let a line follow
+            lines += b"\n\0"
         names = self.columns if begin else None  # the first block has the header
-        return pyarrow.csv.read_csv(
-            pa.BufferReader(lines),
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=len(lines) + 1, column_names=names),
-            pyarrow.csv.ParseOptions(delimiter=self.delimiter),
-            conversion,
-        )
+        try:
+            table = pyarrow.csv.read_csv(
+                pa.BufferReader(lines),
+                pyarrow.csv.ReadOptions(use_threads=False, block_size=len(lines) + 1, column_names=names),
+                pyarrow.csv.ParseOptions(delimiter=self.delimiter, invalid_row_handler=invalid_row if quoted else None),
+                conversion,
+            )
+        except pa.ArrowInvalid as error:
+            if quoted:
+                raise CutInsideQuotes from error
+            raise
+        if quoted and len(after_end) != 1:
+            raise CutInsideQuotes
+        return table
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -282,23 +297,28 @@ def as_names(names: pa.Array, codes: NDArray[np.int32], *, text: bool) -> tuple[
 def _encode_dictionary(
     column: pa.ChunkedArray, name: str, where: str, *, text: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """By way of the dictionaries, one a chunk, of whose values some may be unused or empty."""
+    """By way of the dictionaries, one a chunk, of whose values some may be empty or unused."""
     dictionaries = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
     names, of_value = encode(dictionaries, name, where, text=text)
+    first_row = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
+    first_value = np.cumsum([0, *(len(dictionary) for dictionary in dictionaries.chunks)])
     codes = np.empty(len(column), np.int32)
-    row = value = 0
-    for chunk in column.chunks:
+
+    def place(index: int) -> None:
+        chunk = column.chunk(index)
         position = chunk.indices.cast(pa.int32()).fill_null(-1) if chunk.null_count else chunk.indices
-        of_chunk = np.append(of_value[value : value + len(chunk.dictionary)], np.int32(-1))
-        codes[row : row + len(chunk)] = of_chunk[np.asarray(position)]
-        row, value = row + len(chunk), value + len(chunk.dictionary)
+        of_chunk = np.append(of_value[first_value[index] : first_value[index + 1]], np.int32(-1))
+        codes[first_row[index] : first_row[index + 1]] = of_chunk[np.asarray(position)]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(place, range(column.num_chunks)))
+    if text:  # the dictionaries were made of the rows, so that all values are used
+        return names, codes
     is_used = np.zeros(len(names) + 1, bool)  # one more, for the code -1
     is_used[codes] = True
-    if not is_used[:-1].all():
-        is_used[-1] = False
-        renumbered = np.where(is_used, np.cumsum(is_used) - 1, -1).astype(np.int32)
-        names, codes = names[is_used[:-1]], renumbered[codes]
-    return names, codes
+    is_used[-1] = False
+    renumbered = np.where(is_used, np.cumsum(is_used) - 1, -1).astype(np.int32)
+    return names[is_used[:-1]], renumbered[codes]
 
 
 def _usable(column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:

@@ -1,0 +1,60 @@
+"""What the README shows, runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`labels.csv` and `features.npz` as the README speaks of them, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    items = np.array([f"img-{i}" for i in range(40)])
+    X = generator.normal(size=(40, 3))
+    np.savez("features.npz", X=X, items=items)
+    np.savez("new_features.npz", X=X[:5], items=items[:5])
+    rows = [
+        f"{item},{who},{'cat' if x > 0 else 'dog'}" for item, x in zip(items, X[:, 0], strict=True) for who in "abc"
+    ]
+    Path("labels.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    return tmp_path
+
+
+def test_the_python_example_runs(crowd: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=crowd, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "40 items, 3 annotators, 2 classes, 120 labels" in done.stdout
+    assert (crowd / "model" / "model.json").exists()
+
+
+def test_the_two_commands_for_own_data_run(crowd: Path) -> None:
+    commands = re.search(r"```\n(crowdfuse fit .*?)\n(crowdfuse predict .*?)\n```", README)
+    assert commands is not None
+    for command in commands.groups():
+        result = CliRunner().invoke(app, command.split()[1:])
+        assert result.exit_code == 0, result.output
+    lines = (crowd / "predictions.csv").read_text().splitlines()
+    assert lines[0] == "item,label,confidence"
+    assert len(lines) == 6
+
+
+def test_every_file_that_the_docs_link_to_is_there() -> None:
+    root = Path(__file__).parent.parent
+    for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.relative_to(root)} links to {target}"
