@@ -21,7 +21,7 @@ TWO = ListedColormap([BLUE, ORANGE])
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, whole or not at all."""
     with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+        figure.savefig(temporary, format="png", dpi=120, bbox_inches="tight", pad_inches=0.15)
 
 
 def two_moon_setup(
