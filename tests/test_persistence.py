@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -107,8 +108,7 @@ def test_images_and_column_names_survive(tmp_path: Path) -> None:
     before = MajorityVoteClassifier(**SETTINGS).fit(images, ANNOTATIONS)
     before.save(tmp_path / "images")
     np.testing.assert_array_equal(load(tmp_path / "images").predict_proba(images), before.predict_proba(images))
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=list("abcde"))
+    frame = pd.DataFrame(X, columns=list("abcde"))
     MajorityVoteClassifier(**SETTINGS).fit(frame, ANNOTATIONS).save(tmp_path / "table")
     after = load(tmp_path / "table")
     after.predict(frame)
