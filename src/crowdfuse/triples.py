@@ -58,40 +58,50 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
     if bits > 63 or max(item_bits, annotator_bits, label_bits) > 31:
         return None
     bucket_bits = min(8, item_bits) if len(item) > CHUNK else 0
-    low_bits = bits - bucket_bits
+    own_bits, low_bits = item_bits - bucket_bits, bits - bucket_bits
     # the integers of a bucket agree in their highest bits, so that 32 may be enough to sort them, and faster
     low = np.uint32 if low_bits <= 32 else np.uint64
+    # large arrays that threads fill part by part: the system hands out memory in small pieces more slowly
+    keys = np.empty(len(item), low)
+    annotators, labels = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
+    counts = np.empty(1 << item_bits, np.int64)
 
-    def deal(start: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Some of the integers, ordered by bucket, and where each bucket begins among them."""
+    def deal(start: int) -> NDArray[np.int64]:
+        """Put some of the integers in the order of their buckets; where each bucket begins among them."""
         rows = slice(start, start + CHUNK)
         key = item[rows].astype(np.int64)
         for codes, width in ((annotator, annotator_bits), (label, label_bits)):
             key <<= width
             key |= codes[rows]
         bucket = (key >> low_bits).astype(np.uint8)
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=1 << bucket_bits))])
-        return key.astype(low)[np.argsort(bucket, kind="stable")], bounds
+        keys[rows] = key if (bucket[1:] >= bucket[:-1]).all() else key[np.argsort(bucket, kind="stable")]
+        return start + np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=1 << bucket_bits))])
 
-    def sort(bucket: int) -> tuple[NDArray[Any], ...]:
-        """Of one bucket the number of labels of each item, annotators, labels, and whether labels conflict."""
-        key = np.concatenate([part[bounds[bucket] : bounds[bucket + 1]] for part, bounds in dealt])
+    def sort(bucket: int) -> tuple[int, bool]:
+        """Sort and take apart one bucket; how many triples are left, and whether labels conflict."""
+        key = np.concatenate([keys[begin[bucket] : begin[bucket + 1]] for begin in dealt])
         key.sort()
         key = key[_is_new(key)]
         pair = key >> low(label_bits)
-        own = _lowest(pair >> low(annotator_bits), item_bits - bucket_bits)
-        counts = np.bincount(own, minlength=1 << item_bits - bucket_bits)
-        conflict = np.array([not _is_new(pair).all()])
-        return counts, _lowest(pair, annotator_bits), _lowest(key, label_bits), conflict
+        own = _lowest(pair >> low(annotator_bits), own_bits)
+        counts[bucket << own_bits : bucket + 1 << own_bits] = np.bincount(own, minlength=1 << own_bits)
+        place = slice(begins[bucket], begins[bucket] + len(key))
+        annotators[place], labels[place] = _lowest(pair, annotator_bits), _lowest(key, label_bits)
+        return len(key), not _is_new(pair).all()
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        dealt = list(pool.map(deal, range(0, max(len(item), 1), CHUNK)))
-        buckets = list(pool.map(sort, range(1 << bucket_bits)))
-    counts, annotators, labels, conflicts = (np.concatenate(parts) for parts in zip(*buckets, strict=True))
-    if conflicts.any():
+        starts = range(0, max(len(item), 1), CHUNK)
+        dealt = list(pool.map(deal, starts))
+        begins = np.sum(dealt, axis=0) - sum(starts)
+        left, conflicts = zip(*pool.map(sort, range(1 << bucket_bits)), strict=True)
+    if any(conflicts):
         return None
+    n_duplicates = len(item) - sum(left)
+    if n_duplicates:  # close the gaps
+        kept = [slice(begin, begin + count) for begin, count in zip(begins[:-1], left, strict=True)]
+        annotators, labels = (np.concatenate([codes[part] for part in kept]) for codes in (annotators, labels))
     counts.resize(n_items, refcheck=False)  # it was made for a power of two
-    return SortedTriples(_indptr(counts), annotators, labels, len(item) - len(labels), 0)
+    return SortedTriples(_indptr(counts), annotators, labels, n_duplicates, 0)
 
 
 def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: int, on_conflict: str) -> SortedTriples:

@@ -82,32 +82,35 @@ def deal(strings: pa.StringArray, passed: int) -> Dealt:
 def encode_dealt(dealt: Sequence[Dealt]) -> tuple[pa.Array, NDArray[np.int32]]:
     """Names in order of first appearance, and a code a row, of all rows that were dealt."""
     starts = np.concatenate([[0], np.cumsum([len(some.rows) for some in dealt])]).astype(np.int32)
+    begins = sum((some.bounds for some in dealt), np.zeros((1 << PARTITION_BITS) + 1, np.int64))
+    # large arrays that threads fill part by part: the system hands out memory in small pieces more slowly
+    local, rows, codes = (np.empty(starts[-1], np.int32) for _ in range(3))
 
-    def encode(index: int) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """One partition's names, the code and the number of each of its rows, and each name's first row."""
+    def encode(index: int) -> tuple[pa.Array, NDArray[np.int32]]:
+        """One partition's names and their first rows; the codes and numbers of its rows go into `local` and `rows`."""
         parts = [slice(some.bounds[index], some.bounds[index + 1]) for some in dealt]
         strings = [some.strings[part] for some, part in zip(dealt, parts, strict=True)]
-        rows = [some.rows[part] + start for some, part, start in zip(dealt, parts, starts[:-1], strict=True)]
-        names, local = encode_plainly(pa.chunked_array(strings, pa.string()))
-        numbers = np.concatenate([np.zeros(0, np.int32), *rows])
+        numbers = [some.rows[part] + start for some, part, start in zip(dealt, parts, starts[:-1], strict=True)]
+        partition = slice(begins[index], begins[index + 1])
+        names, local[partition] = encode_plainly(pa.chunked_array(strings, pa.string()))
+        rows[partition] = np.concatenate([np.zeros(0, np.int32), *numbers])
         first = np.empty(len(names), np.int32)
-        first[local[::-1]] = numbers[::-1]  # of several writes the last one stays, which is the first row's
-        return names, local, numbers, first
+        first[local[partition][::-1]] = rows[partition][::-1]  # of several writes the last one stays: the first row
+        return names, first
 
     def place(index: int) -> None:
-        _, local, numbers, _ = partitions[index]
-        codes[numbers] = rank[base[index] : base[index + 1]][local]
+        partition = slice(begins[index], begins[index + 1])
+        codes[rows[partition]] = rank[base[index] : base[index + 1]][local[partition]]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        partitions = list(pool.map(encode, range(1 << PARTITION_BITS)))
-        base = np.concatenate([[0], np.cumsum([len(names) for names, *_ in partitions])])
+        names, first = zip(*pool.map(encode, range(1 << PARTITION_BITS)), strict=True)
+        base = np.concatenate([[0], np.cumsum([len(some) for some in names])])
         # within a partition first rows go up, and a stable sort merges such runs
-        by_appearance = np.argsort(np.concatenate([first for *_, first in partitions]), kind="stable").astype(np.int32)
+        by_appearance = np.argsort(np.concatenate(first), kind="stable").astype(np.int32)
         rank = np.empty(len(by_appearance), np.int32)
         rank[by_appearance] = np.arange(len(rank), dtype=np.int32)
-        codes = np.empty(starts[-1], np.int32)
-        list(pool.map(place, range(len(partitions))))
-    return pa.concat_arrays([names for names, *_ in partitions]).take(pa.array(by_appearance)), codes
+        list(pool.map(place, range(1 << PARTITION_BITS)))
+    return pa.concat_arrays(names).take(pa.array(by_appearance)), codes
 
 
 def _cheap_hash(strings: pa.StringArray, passed: int) -> NDArray[np.uint8]:
