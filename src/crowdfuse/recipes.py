@@ -76,7 +76,8 @@ class Recipe:
         if not isinstance(self.optimizer, str):
             return self.optimizer(parameters)
         if self.optimizer == "sgd":
-            return SGD(parameters, self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay)
+            rates = {"momentum": self.momentum, "weight_decay": self.weight_decay}
+            return SGD(parameters, self.learning_rate, **rates, fused=True)
         kind = AdamW if self.optimizer == "adamw" else Adam
         return kind(parameters, self.learning_rate, weight_decay=self.weight_decay, fused=True)
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from crowdfuse.nets import make_trunk
 from crowdfuse.nets.annotator_heads import AnnotatorHead
-from crowdfuse.nets.lenet import LeNet
+from crowdfuse.nets.lenet import LeNet, NormPool
 
 
 @pytest.mark.parametrize("n_annotators", [1, 3, 50])  # dense product and gathered weights
@@ -48,3 +48,24 @@ def test_the_backbone_given_is_copied_and_its_features_counted() -> None:
 def test_bad_backbones_are_refused(backbone: str | nn.Module, shape: tuple[int, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make_trunk(backbone, shape, (8,), 0.0)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 8, 8), (4, 2, 7, 9), (2, 1, 2, 2)])
+def test_norm_pool_is_batch_norm_and_average_pooling(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = (3 + torch.randn(shape, generator=generator, dtype=torch.float64)).requires_grad_()
+    ours = NormPool(shape[1]).double()
+    plain = nn.Sequential(nn.BatchNorm2d(shape[1], affine=False), nn.AvgPool2d(2)).double()
+    upstream = torch.randn(ours(x).shape, generator=generator, dtype=torch.float64)
+    plain(x)
+    torch.testing.assert_close(ours(x), plain(x))
+    gradients = [torch.autograd.grad(module(x), x, upstream)[0] for module in (ours, plain)]
+    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(ours.mean, plain[0].running_mean)
+    torch.testing.assert_close(ours.variance, plain[0].running_var)
+    torch.testing.assert_close(ours.eval()(x), plain.eval()(x))
+
+
+def test_norm_pool_gradients() -> None:
+    x = torch.randn((3, 2, 5, 4), dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: NormPool(2).double()(x), x)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+MAP = 4  # pixels a side of the last feature map
 
 
 class LeNet(nn.Module):
@@ -15,17 +21,82 @@ class LeNet(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(
             nn.Conv2d(channels, 6, 5, bias=False),
-            nn.BatchNorm2d(6, affine=False),
-            nn.AvgPool2d(2),
+            NormPool(6),
             nn.ReLU(),
             nn.Conv2d(6, 16, 5, bias=False),
-            nn.BatchNorm2d(16, affine=False),
-            nn.AvgPool2d(2),
+            NormPool(16),
             nn.ReLU(),
-            nn.AdaptiveAvgPool2d(4),
-            nn.Flatten(),
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.layers(x.unsqueeze(1) if x.ndim == 3 else x)
-        return features
+        maps: Tensor = self.layers(x.unsqueeze(1) if x.ndim == 3 else x)
+        if maps.shape[2:] != (MAP, MAP):
+            maps = nn.functional.adaptive_avg_pool2d(maps, MAP)
+        return maps.flatten(1)
+
+
+class NormPool(nn.Module):
+    """`AvgPool2d(2)` of `BatchNorm2d(affine=False)`: the same function, faster on a CPU.
+
+    Both are linear once the statistics are known, so normalising can come after pooling, on a quarter of the
+    numbers; and both are put together from sums, which PyTorch vectorises better than its kernels for the two.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.momentum = momentum
+        self.eps = eps
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("variance", torch.ones(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) to (N, C, H // 2, W // 2)."""
+        if not self.training:
+            return (_pool(x) - self.mean[:, None, None]) * (self.variance + self.eps).rsqrt()[:, None, None]
+        out, mean, variance = _NormPool.apply(x, self.eps)  # type: ignore[no-untyped-call]
+        count = x.numel() // x.shape[1]
+        self.mean.lerp_(mean.to(self.mean.dtype), self.momentum)
+        self.variance.lerp_((variance * (count / (count - 1))).to(self.variance.dtype), self.momentum)
+        return out  # type: ignore[no-any-return]
+
+
+class _NormPool(torch.autograd.Function):
+    """Normalised by the batch's own statistics, then pooled."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        mean = x.mean((0, 2, 3))
+        centred = x - mean[:, None, None]
+        variance = centred.square().mean((0, 2, 3))
+        scale = (variance + eps).rsqrt()
+        out = _pool(centred) * scale[:, None, None]
+        ctx.save_for_backward(centred, out, scale)
+        ctx.mark_non_differentiable(mean, variance)
+        return out, mean, variance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        gradient, (centred, out, scale) = gradients[0], ctx.saved_tensors
+        count = centred.numel() // centred.shape[1]
+        # through the mean and through the variance, both of all of x
+        by_mean = -scale * gradient.sum((0, 2, 3)) / count
+        by_variance = -scale.square() * (gradient * out).sum((0, 2, 3)) / count
+        dx = (centred * by_variance[:, None, None]).add_(by_mean[:, None, None])
+        height, width = out.shape[2:]
+        each = gradient * (scale / 4)[:, None, None]
+        wide = torch.stack([each, each], dim=4).flatten(3)
+        # an odd last row or column is in no window
+        windows = dx[:, :, : 2 * height, : 2 * width].unflatten(2, (height, 2))
+        windows += wide[:, :, :, None]
+        return dx, None
+
+
+def _pool(x: Tensor) -> Tensor:
+    """Means of 2 x 2 windows."""
+    height, width = x.shape[2] // 2 * 2, x.shape[3] // 2 * 2
+    rows = x[:, :, 0:height:2] + x[:, :, 1:height:2]
+    return (rows[..., 0:width:2] + rows[..., 1:width:2]) / 4
