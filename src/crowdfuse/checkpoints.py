@@ -19,18 +19,19 @@ from torch.optim import Optimizer
 from crowdfuse.files import replacing
 
 FILE_NAME = "checkpoint.safetensors"
-VERSION = "1"
+VERSION = "2"
 
 
 @dataclass
 class TrainingState:
     """Where a training stands. Together with seed, settings and data it decides every later bit."""
 
-    epoch: int = 0
+    phase: int = 0
+    epoch: int = 0  # over all phases
     batch: int = 0  # batches of this epoch that are done
     epoch_total: float = 0.0  # the epoch's loss so far, as a sum and a count
     epoch_count: float = 0.0
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int | None = None
     best_validation: float | None = None
     best_weights: dict[str, Tensor] | None = None
@@ -62,24 +63,35 @@ def save_checkpoint(
         save_file(whole, temporary, header)
 
 
-def load_checkpoint(
-    folder: Path, identity: dict[str, Any], module: nn.Module, optimizer: Optimizer
-) -> TrainingState | None:
-    """Put module and optimiser back to where they stood; None where there is nothing to continue."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """A stopped training: first where it stood, then, once its optimiser is there, everything else."""
+
+    state: TrainingState
+    tensors: dict[str, Tensor]
+    scalars: dict[str, dict[str, float]]
+
+    def restore(self, module: nn.Module, optimizer: Optimizer) -> None:
+        """Put module and optimiser back to where they stood."""
+        module.load_state_dict(_under("model.", self.tensors))
+        slots: dict[int, dict[str, Any]] = {}
+        for name, tensor in _under("optimizer.", self.tensors).items():
+            index, slot = name.split(".", 1)
+            slots.setdefault(int(index), {})[slot] = tensor
+        for key, values in self.scalars.items():
+            slots.setdefault(int(key), {}).update(values)
+        optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def find_checkpoint(folder: Path, identity: dict[str, Any]) -> Checkpoint | None:
+    """What there is to continue, if it belongs to these settings and data; None where there is nothing."""
     path = folder / FILE_NAME
     if not path.exists():
         return None
     tensors, header = _read(path)
     _refuse_other(json.loads(header["identity"]), identity, path)
-    module.load_state_dict(_under("model.", tensors))
-    slots: dict[int, dict[str, Any]] = {}
-    for name, tensor in _under("optimizer.", tensors).items():
-        index, slot = name.split(".", 1)
-        slots.setdefault(int(index), {})[slot] = tensor
-    for key, values in json.loads(header["scalars"]).items():
-        slots.setdefault(int(key), {}).update(values)
-    optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-    return TrainingState(**json.loads(header["state"]), best_weights=_under("best.", tensors) or None)
+    state = TrainingState(**json.loads(header["state"]), best_weights=_under("best.", tensors) or None)
+    return Checkpoint(state, tensors, json.loads(header["scalars"]))
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -68,6 +68,10 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     """
 
     method_name: ClassVar[str]
+    paper_settings: ClassVar[dict[str, Any]] = {}
+    """What the paper's experiments set otherwise than the defaults here, apart from network and optimiser."""
+    trains_on_labels: ClassVar[bool] = True
+    """Whether what annotators say makes a difference."""
 
     backbone: Backbone = "auto"
     hidden: tuple[int, ...] = (128,)
@@ -90,6 +94,11 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     verbose: int = 0
 
     # ---- what a subclass says ----------------------------------------------------------------
+
+    @classmethod
+    def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
+        """What an experiment runs of this method, by name: settings that each adds. Most methods are run once."""
+        return {cls.method_name: {}}
 
     @abstractmethod
     def _build(self, problem: Problem) -> Method:
@@ -319,7 +328,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         self.n_iter_ = max(1, len(trained.history))
         if trained.interrupted:
             warnings.warn(
-                f"interrupted after {len(trained.history)} of {self.epochs} epochs; the model is what it had learned",
+                f"interrupted after {len(trained.history)} of {trained.n_epochs} epochs; "
+                "the model is what it had learned",
                 stacklevel=3,
             )
 

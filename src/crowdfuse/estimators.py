@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from crowdfuse.alignment import gold_codes
 from crowdfuse.annotations import Annotations
@@ -15,9 +17,13 @@ from crowdfuse.classifier import CrowdClassifier, widths
 from crowdfuse.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
+from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.methods.majority_vote import MajorityVote
+from crowdfuse.methods.mbem import MBEM
 from crowdfuse.methods.single_annotator import SingleAnnotator
+from crowdfuse.methods.trace_reg import TraceReg
 from crowdfuse.methods.true_label import TrueLabel
+from crowdfuse.methods.wdn import WDN
 from crowdfuse.progress import say
 from crowdfuse.recipes import at_least_0, at_least_1
 from crowdfuse.training import Validation
@@ -55,6 +61,7 @@ class FusionClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "fusion"
+    paper_settings: ClassVar[dict[str, Any]] = {"n_bases": 20, "penalty": 1.0, "loss_scale": "paper"}
 
     n_bases: int = 20
     basis: Literal["random", "latin"] = "random"
@@ -113,6 +120,7 @@ class MajorityVoteClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "majority-vote"
+    paper_settings: ClassVar[dict[str, Any]] = {"vote": "soft", "loss_scale": "paper"}
 
     vote: Literal["soft", "hard"] = "soft"
     loss_scale: Literal["plain", "paper"] = "plain"
@@ -138,6 +146,11 @@ class SingleAnnotatorClassifier(CrowdClassifier):
 
     annotator: Any = None
 
+    @classmethod
+    def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
+        """One an annotator."""
+        return {f"{cls.method_name} {name}": {"annotator": name} for name in annotators}
+
     def _build(self, problem: Problem) -> Method:
         if self.annotator is None:
             if len(self.annotators_) > 1:
@@ -156,6 +169,173 @@ class SingleAnnotatorClassifier(CrowdClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
+class GlobalConfusionsClassifier(CrowdClassifier):
+    """Base of the classifiers with one confusion matrix an annotator, the same on every item."""
+
+    @property
+    def confusion_matrices_(self) -> NDArray[np.float32]:
+        """One matrix an annotator, (R, K, K), axes (annotator, true, said).
+
+        Global, and true to noisy: row k is what the annotator says of items of class k, and sums to 1.
+        """
+        check_is_fitted(self)
+        assert isinstance(self.method_, GlobalConfusions)
+        matrices: NDArray[np.float32] = self.method_.log_confusions().detach().exp().numpy()
+        return matrices
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TraceRegClassifier(GlobalConfusionsClassifier):
+    """One global confusion matrix an annotator, learned with the network under a trace penalty (Tanno et al., 2019).
+
+    Parameters
+    ----------
+    trace_weight : how strongly the traces of the matrices are pulled down; 0.01 in the paper
+
+    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
+    its labels, so items with more labels count more.
+
+    Attributes
+    ----------
+    confusion_matrices_ (R, K, K) : axes (annotator, true, said): the same on every item, true to noisy, P(said | true)
+
+    `fused_labels` takes the network's prediction as the prior, and the labels as evidence by Bayes.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> truth = (X[:, 0] > 0).astype(int)
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> clf = TraceRegClassifier(epochs=20, learning_rate=0.02).fit(X, Y)
+    >>> clf.score(X, truth) > 0.9
+    True
+    >>> clf.confusion_matrices_[2].argmax(1)                 # what it says of each class
+    array([1, 0])
+    """
+
+    method_name: ClassVar[str] = "trace-reg"
+    paper_settings: ClassVar[dict[str, Any]] = {"trace_weight": 0.01}
+
+    trace_weight: float = 0.01
+
+    def _build(self, problem: Problem) -> Method:
+        at_least_0("trace_weight", self.trace_weight)
+        return TraceReg(problem, trace_weight=self.trace_weight)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MBEMClassifier(GlobalConfusionsClassifier):
+    """Model-bootstrapped EM: the network's predictions say how far each annotator is right (Khetan et al., 2018).
+
+    Each round trains on the posterior of the class given an item's labels, which starts as the vote shares. Before
+    every later round, the network's predictions are taken for the truth: from them come a class prior and a matrix
+    an annotator, and from these, by Bayes, the new posterior.
+
+    Parameters
+    ----------
+    rounds : how often to train; `epochs` is split evenly over them, so 40 epochs in 2 rounds are 20 and 20. The
+        learning-rate schedule starts over in each round, the network and the optimiser's memory carry on, and
+        validation chooses an epoch of the last round
+
+    The other parameters are those of every classifier here: see `CrowdClassifier`.
+
+    Attributes
+    ----------
+    confusion_matrices_ (R, K, K) : axes (annotator, true, said): the same on every item, true to noisy, P(said | true);
+        those that the last round was trained with (with one round: counted from the vote)
+
+    `history_` says the round as "phase". `fused_labels` is the posterior.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> truth = (X[:, 0] > 0).astype(int)
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> clf = MBEMClassifier(epochs=20).fit(X, Y)
+    >>> clf.score(X, truth) > 0.9
+    True
+    >>> clf.confusion_matrices_[2].argmax(1)                 # what it says of each class
+    array([1, 0])
+    >>> clf.history_[-1]["phase"]
+    'round 2 of 2'
+    """
+
+    method_name: ClassVar[str] = "mbem"
+    paper_settings: ClassVar[dict[str, Any]] = {"rounds": 2}
+
+    rounds: int = 2
+
+    def _build(self, problem: Problem) -> Method:
+        at_least_1("rounds", self.rounds)
+        if self.rounds > self.epochs:
+            raise ValueError(
+                f"rounds={self.rounds} needs at least as many epochs, got epochs={self.epochs}: every round trains"
+            )
+        return MBEM(problem, rounds=int(self.rounds))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class WDNClassifier(CrowdClassifier):
+    """Weighted doctor net: a network for each annotator, and weights to average them by (Guan et al., 2018).
+
+    First, for `epochs`, one network an annotator on its own labels; all but their last layers is shared. Then, for
+    `weight_epochs` and with the networks frozen, one weight an annotator, so that the average of all networks comes
+    close to the vote. Predicts with the weighted average, in time and memory that grow with the number of annotators.
+
+    Parameters
+    ----------
+    weights : "softmax": positive and summing to 1, as in Guan et al., from the plain average on; "released": free
+        numbers from a normal start, as in the fusion paper's code, where the weighted sum of probabilities is taken
+        for class logits. These want some thousand steps: a weight that is still negative turns its network round
+    weight_epochs : how long the weights are trained, by an optimiser and a run of the schedule of their own;
+        validation chooses among these epochs
+    loss_scale : of the weights' loss. "plain": the mean over items; "paper": that divided by K
+
+    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss for the networks is
+    the sum over its labels, so items with more labels count more.
+
+    Attributes
+    ----------
+    weights_ (R,) : the weights in the average; 0 for annotators without labels. "released" ones can be negative
+
+    `annotator_weights` are the same on every item: `weights_` without the negative ones, made to sum to 1. They say
+    who makes up the vote, which the average is fitted to, not who is right: `annotator_reliability` does.
+    `history_` says as "phase" whether networks or weights were trained.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> truth = (X[:, 0] > 0).astype(int)
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> clf = WDNClassifier(epochs=20).fit(X, Y)
+    >>> clf.score(X, truth) > 0.9
+    True
+    >>> clf.weights_.round(1)                                # each makes up a third of the vote
+    array([0.3, 0.3, 0.3], dtype=float32)
+    >>> clf.annotator_reliability(X, Y).argmin()
+    np.int64(2)
+    """
+
+    method_name: ClassVar[str] = "wdn"
+    paper_settings: ClassVar[dict[str, Any]] = {"weights": "released", "weight_epochs": 5, "loss_scale": "paper"}
+
+    weights: Literal["released", "softmax"] = "softmax"
+    weight_epochs: int = 5
+    loss_scale: Literal["plain", "paper"] = "plain"
+
+    def _build(self, problem: Problem) -> Method:
+        _one_of("weights", self.weights, ("released", "softmax"))
+        _one_of("loss_scale", self.loss_scale, ("plain", "paper"))
+        at_least_1("weight_epochs", self.weight_epochs)
+        return WDN(problem, weights=self.weights, weight_epochs=int(self.weight_epochs), loss_scale=self.loss_scale)
+
+    @property
+    def weights_(self) -> NDArray[np.float32]:
+        """How much each annotator's network counts in the average, (R,)."""
+        check_is_fitted(self)
+        assert isinstance(self.method_, WDN)
+        weights: NDArray[np.float32] = self.method_.average().detach().numpy()
+        return weights
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class TrueLabelClassifier(CrowdClassifier):
     """Trained on gold: the upper bound. `fit(X, gold)`, or `fit(X, annotations, gold=gold)`.
 
@@ -163,6 +343,7 @@ class TrueLabelClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "true-label"
+    trains_on_labels: ClassVar[bool] = False
 
     def _build(self, problem: Problem) -> Method:
         return TrueLabel(problem)

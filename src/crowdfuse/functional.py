@@ -126,6 +126,37 @@ def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
     return exponential / total[item]
 
 
+def label_evidence(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+    """`log A_r[k, y]` of each pair and class k, (L, K): how likely the annotator says y of an item of class k.
+
+    `log_confusions` (R, K, K) are the logs of one matrix an annotator, axes (true, said), rows summing to 1.
+
+    >>> A = torch.tensor([[[0.9, 0.1], [0.4, 0.6]]])
+    >>> label_evidence(A.log(), torch.tensor([0, 0]), torch.tensor([0, 1])).exp()
+    tensor([[0.9000, 0.4000],
+            [0.1000, 0.6000]])
+    """
+    n_classes = log_confusions.shape[1]
+    columns = log_confusions.transpose(1, 2).flatten(0, 1)  # by annotator and label
+    return columns.index_select(0, annotator * n_classes + label)
+
+
+def posterior(log_prior: Tensor, evidence: Tensor, item: Tensor) -> Tensor:
+    """By Bayes, `q_n(k)` proportional to `prior_n(k) prod_r A_r[k, y_nr]`, (B, K); rows of items without labels are 0.
+
+    In logs, since the product over many labels would underflow. `log_prior` (B, K), `evidence` (L, K) as from
+    `label_evidence`.
+
+    >>> evidence = torch.tensor([[0.9, 0.4], [0.9, 0.4]]).log()
+    >>> posterior(torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log(), evidence, torch.tensor([0, 0]))
+    tensor([[0.8351, 0.1649],
+            [0.0000, 0.0000]])
+    """
+    n_items = len(log_prior)
+    labelled = torch.bincount(item, minlength=n_items) > 0
+    return (log_prior + scatter_sum(evidence, item, n_items)).softmax(1) * labelled[:, None]
+
+
 def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
     """`KL(target || f)` of each row, (B,), with 0 log 0 = 0 and a gradient of 0 through entries that are 0.
 

@@ -166,3 +166,57 @@ def _moon_axes(ax: Axes, title: str) -> None:
 
 def _bare(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
+
+
+LINES = (BLUE, ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b0b0b0", "#d0d0d0", "#000000")
+MARKERS = "osD^vP<>x*"
+
+
+def _style(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """A colour and a marker a name, in this order; the upper bound is black."""
+    styles = {
+        name: {"color": colour, "marker": marker}
+        for name, colour, marker in zip(names, (LINES * 9)[: len(names)], MARKERS * 9, strict=False)
+    }
+    if "true-label" in styles:
+        styles["true-label"] = {"color": "black", "marker": "*"}
+    return styles
+
+
+def accuracy_over(
+    knob: str, series: Mapping[str, Sequence[tuple[float, float, float | None, float | None]]], title: str
+) -> Figure:
+    """Accuracy over a knob, a line a method: ours with the spread over seeds, the paper's thin and dotted.
+
+    `series` holds (value, mean, spread, the paper's) by method.
+    """
+    figure = Figure(figsize=(8.5, 5), layout="constrained")
+    ax = figure.subplots()
+    for name, style in _style(list(series)).items():
+        value, mean, spread, paper = (np.array(column, float) for column in zip(*series[name], strict=True))
+        ax.errorbar(value, mean, yerr=np.nan_to_num(spread), capsize=3, markersize=5, label=name, **style)
+        if not np.isnan(paper).all():
+            ax.plot(value, paper, ":", linewidth=1, color=style["color"])
+    if any(point[3] is not None for points in series.values() for point in points):
+        ax.plot([], [], "k:", linewidth=1, label="paper")
+    ax.set(xlabel=knob, ylabel="test accuracy (%)", title=title)
+    _legend_beside(ax)
+    return figure
+
+
+def validation_curves(curves: Mapping[str, Sequence[float]], title: str) -> Figure:
+    """Validation accuracy (%) over epochs, a line a method."""
+    figure = Figure(figsize=(8.5, 5), layout="constrained")
+    ax = figure.subplots()
+    for name, style in _style(list(curves)).items():
+        epochs = np.arange(1, 1 + len(curves[name]))
+        ax.plot(epochs, curves[name], label=name, markersize=4, markevery=4, linewidth=1.3, **style)
+    ax.set(xlabel="epoch", ylabel="validation accuracy (%)", title=title)
+    _legend_beside(ax)
+    return figure
+
+
+def _legend_beside(ax: Axes) -> None:
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Watcher(Protocol):
-    """Told of every step and every finished epoch."""
+    """Told of every phase, every step and every finished epoch."""
 
     def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None: ...
 
+    def phase(self, name: str) -> None: ...
+
     def step(self, epoch: int, done: int, loss: float) -> None: ...
 
-    def epoch(self, record: dict[str, float]) -> None: ...
+    def epoch(self, record: dict[str, Any]) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -26,9 +28,11 @@ class Silence:
 
     def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None: ...
 
+    def phase(self, name: str) -> None: ...
+
     def step(self, epoch: int, done: int, loss: float) -> None: ...
 
-    def epoch(self, record: dict[str, float]) -> None: ...
+    def epoch(self, record: dict[str, Any]) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -50,10 +54,13 @@ class Bar:
         self.drawn = 0.0
 
     def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None:
-        self.n_epochs = n_epochs
-        self.title = title
+        self.title, self.n_epochs = title, n_epochs
         self.task = self.progress.add_task(title, total=n_steps, completed=done, figures="")
         self.progress.start()
+
+    def phase(self, name: str) -> None:
+        self.name = f"{self.title} {name}".rstrip()
+        self.progress.update(self.task, description=self.name)
 
     def step(self, epoch: int, done: int, loss: float) -> None:
         if time.monotonic() - self.drawn > 0.1:
@@ -61,11 +68,11 @@ class Bar:
             self.progress.update(
                 self.task,
                 completed=done,
-                description=f"{self.title} epoch {epoch + 1}/{self.n_epochs}",
+                description=f"{self.name} epoch {epoch + 1}/{self.n_epochs}",
                 figures=f"loss {loss:.3f}{self.validation}",
             )
 
-    def epoch(self, record: dict[str, float]) -> None:
+    def epoch(self, record: dict[str, Any]) -> None:
         if "validation" in record:
             self.validation = f"  validation {record['validation']:.3f}"
 
@@ -84,9 +91,15 @@ class Lines:
         self.began = time.monotonic()
         self.first: float | None = None
 
+    def phase(self, name: str) -> None:
+        self.name = self.title
+        if name:
+            self.name = f"{self.title}  {name}"
+            self.console.print(self.name, highlight=False)
+
     def step(self, epoch: int, done: int, loss: float) -> None: ...
 
-    def epoch(self, record: dict[str, float]) -> None:
+    def epoch(self, record: dict[str, Any]) -> None:
         done = int(record["epoch"])
         self.first = done - 1 if self.first is None else self.first
         if done % max(1, self.n_epochs // 5) and done != self.n_epochs:
@@ -94,7 +107,7 @@ class Lines:
         left = (time.monotonic() - self.began) / (done - self.first) * (self.n_epochs - done)
         validation = f"  validation {record['validation']:.3f}" if "validation" in record else ""
         self.console.print(
-            f"{self.title}  epoch {done}/{self.n_epochs}  loss {record['loss']:.4f}{validation}  {left:.0f} s left",
+            f"{self.name}  epoch {done}/{self.n_epochs}  loss {record['loss']:.4f}{validation}  {left:.0f} s left",
             highlight=False,
         )
 

@@ -76,8 +76,8 @@ class Recipe:
         if not isinstance(self.optimizer, str):
             return self.optimizer(parameters)
         if self.optimizer == "sgd":
-            rates = {"momentum": self.momentum, "weight_decay": self.weight_decay}
-            return SGD(parameters, self.learning_rate, **rates, fused=True)
+            rate, decay = self.learning_rate, self.weight_decay
+            return SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)
         kind = AdamW if self.optimizer == "adamw" else Adam
         return kind(parameters, self.learning_rate, weight_decay=self.weight_decay, fused=True)
 

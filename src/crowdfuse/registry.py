@@ -15,6 +15,9 @@ ESTIMATORS = {
     "fusion": "FusionClassifier",
     "majority-vote": "MajorityVoteClassifier",
     "single-annotator": "SingleAnnotatorClassifier",
+    "trace-reg": "TraceRegClassifier",
+    "mbem": "MBEMClassifier",
+    "wdn": "WDNClassifier",
     "true-label": "TrueLabelClassifier",
 }
 

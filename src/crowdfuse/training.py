@@ -1,4 +1,4 @@
-"""The only training loop: batching, devices, precision, data-parallel, checkpoint and resume, progress.
+"""The only training loop: phases, batching, devices, precision, data-parallel, checkpoint and resume, progress.
 
 Everything random follows from the seed and the position (epoch, step) alone, so a training that was stopped
 and continued takes the same steps as one that was not.
@@ -13,6 +13,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,9 @@ from torch import Tensor
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData, fingerprint
-from crowdfuse.checkpoints import TrainingState, copy_weights, load_checkpoint, save_checkpoint
+from crowdfuse.checkpoints import TrainingState, copy_weights, find_checkpoint, save_checkpoint
 from crowdfuse.inputs import Inputs
-from crowdfuse.methods.base import Method
+from crowdfuse.methods.base import Method, Phase
 from crowdfuse.progress import make_watcher
 from crowdfuse.recipes import Recipe
 
@@ -65,8 +66,9 @@ class Trained:
     """How a training went."""
 
     weights: dict[str, Tensor]
-    history: list[dict[str, float]]
+    history: list[dict[str, Any]]
     best_epoch: int | None
+    n_epochs: int
     interrupted: bool = field(default=False)
 
 
@@ -82,6 +84,7 @@ def train(
 ) -> Trained:
     """Train `method` and return the weights: of the best epoch where there is validation, else of the last.
 
+    A method with phases goes through them in turn, and the best epoch is that of the last phase.
     Ctrl-C ends the training and keeps what has been learned so far.
     """
     fabric = _make_fabric(recipe)
@@ -165,96 +168,158 @@ def _run_spawned(fabric: Fabric, work: _Work, folder: str) -> Trained:
 
 def _run(fabric: Fabric, work: _Work) -> Trained:
     """The whole training, in each process."""
-    watcher = make_watcher(work.verbose if fabric.is_global_zero else 0)
-    method, data, recipe = work.method, work.data, work.recipe
-    validation, checkpointing = work.validation, work.checkpointing
-    rows = _rows(method, data)
-    method.prepare(data)
-    optimizer = recipe.make_optimizer(method.parameters())
-    rates = [group["lr"] for group in optimizer.param_groups]
-    state = load_checkpoint(checkpointing.folder, checkpointing.identity, method, optimizer) if checkpointing else None
-    state = state or TrainingState()
-    module, fabric_optimizer = fabric.setup(method, optimizer)
-    module.mark_forward_method("loss")
-    n_batches = len(_cut(rows, recipe.batch_size, fabric.world_size))
-    n_steps = recipe.epochs * n_batches
+    return _Loop(fabric, work).run()
 
-    def save() -> None:
-        if checkpointing and fabric.is_global_zero:
-            save_checkpoint(checkpointing.folder, checkpointing.identity, state, method, optimizer)
 
-    saved = time.monotonic()
-    watcher.start(work.title, recipe.epochs, n_steps, state.epoch * n_batches + state.batch)
-    interrupted = False
-    # dropout draws from torch's own generators: give them back as they were
-    with torch.random.fork_rng(devices=[fabric.device] if fabric.device.type == "cuda" else []):
-        try:
-            while state.epoch < recipe.epochs:
-                began = time.monotonic()
-                order = np.random.default_rng([recipe.seed, state.epoch]).permutation(rows)
-                batches = _cut(order, recipe.batch_size, fabric.world_size)
-                module.train()
-                for chosen in batches[state.batch :]:
-                    step = state.epoch * n_batches + state.batch
-                    _seed(fabric.device, _step_seed(recipe.seed, step, fabric.global_rank))
-                    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                        group["lr"] = rate * recipe.factor(step / n_steps)
-                    batch = data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
-                    total, weight = module.loss(batch)
-                    everywhere = _sum_over_processes(fabric, torch.stack([total.detach(), weight.detach()]))
-                    loss, count = everywhere.tolist()
-                    if not math.isfinite(loss):
-                        raise DivergedError(
-                            f"the loss is {loss} in epoch {state.epoch + 1}, step {state.batch + 1}: the training "
-                            f"diverged. Lower learning_rate (now {recipe.learning_rate}) or look at the inputs' scale"
-                        )
-                    fabric_optimizer.zero_grad()
-                    # processes average their gradients: multiply, so that the sum over all is divided by the count
-                    fabric.backward(total * (fabric.world_size / everywhere[1]))
-                    fabric_optimizer.step()
-                    state.epoch_total += loss
-                    state.epoch_count += count
-                    state.batch += 1
-                    watcher.step(state.epoch, step + 1, state.epoch_total / state.epoch_count)
-                    if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                        save()
-                        saved = time.monotonic()
-                _end_epoch(fabric, method, validation, state, recipe, time.monotonic() - began)
-                watcher.epoch(state.history[-1])
-                save()
-                saved = time.monotonic()
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            watcher.stop()
-    weights = state.best_weights if state.best_weights is not None else copy_weights(method)
-    return Trained(weights, state.history, state.best_epoch, interrupted)
+class _Loop:
+    """A training and where it stands. `state` says which phase, epoch and batch; the rest follows from it."""
+
+    def __init__(self, fabric: Fabric, work: _Work) -> None:
+        self.fabric = fabric
+        self.work = work
+        self.method, self.data, self.recipe = work.method, work.data, work.recipe
+        self.rows = _rows(self.method, self.data)
+        self.n_batches = len(_cut(self.rows, self.recipe.batch_size, fabric.world_size))
+        self.phases = self.method.phases(self.recipe.epochs)
+        self.ends = list(accumulate(phase.epochs for phase in self.phases))  # epochs, over all phases
+        self.learnable = [name for name, tensor in self.method.named_parameters() if tensor.requires_grad]
+        self.watcher = make_watcher(work.verbose if fabric.is_global_zero else 0)
+        self.method.prepare(self.data)
+        at = work.checkpointing
+        found = find_checkpoint(at.folder, at.identity) if at else None
+        self.state = found.state if found else TrainingState()
+        self.method.phase = self.state.phase
+        self._set_up()
+        if found:
+            found.restore(self.method, self.optimizer)
+        self.saved = time.monotonic()
+
+    @property
+    def phase(self) -> Phase:
+        return self.phases[self.state.phase]
+
+    def run(self) -> Trained:
+        state, n_epochs = self.state, self.ends[-1]
+        done = state.epoch * self.n_batches + state.batch
+        self.watcher.start(self.work.title, n_epochs, n_epochs * self.n_batches, done)
+        self.watcher.phase(self.phase.name)
+        interrupted = False
+        # dropout draws from torch's own generators: give them back as they were
+        with torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else []):
+            try:
+                while state.epoch < n_epochs:
+                    if state.epoch == self.ends[state.phase]:
+                        self._next_phase()
+                    self._epoch()
+            except KeyboardInterrupt:
+                interrupted = True
+            finally:
+                self.watcher.stop()
+        self._thaw(self.learnable)
+        weights = state.best_weights if state.best_weights is not None else copy_weights(self.method)
+        return Trained(weights, state.history, state.best_epoch, n_epochs, interrupted)
+
+    def _set_up(self) -> None:
+        """Let the parts that the phase trains learn, and nothing else, and give them an optimiser."""
+        own = [name for name, _ in self.method.named_parameters() if _is_trained(name, self.phase)]
+        self._thaw([name for name in self.learnable if name in own])
+        self.optimizer = self.recipe.make_optimizer([self.method.get_parameter(name) for name in own])
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.module, self.fabric_optimizer = self.fabric.setup(self.method, self.optimizer)
+        self.module.mark_forward_method("loss")
+
+    def _thaw(self, names: list[str]) -> None:
+        """These parameters learn, and no others."""
+        for name, tensor in self.method.named_parameters():
+            tensor.requires_grad_(name in names)
+
+    def _next_phase(self) -> None:
+        trained = self.phase.trains
+        self.state.phase += 1
+        self.method.phase = self.state.phase
+        self.watcher.phase(self.phase.name)
+        inputs, size = self.data.inputs, self.recipe.batch_size
+        self.method.begin_phase(self.data, partial(predict_logits, self.method, inputs, self.fabric.device, size))
+        if self.phase.trains != trained:
+            self._set_up()
+
+    def _epoch(self) -> None:
+        """One pass over the data, or what is left of it; then look at validation and keep the state."""
+        began = time.monotonic()
+        state, recipe = self.state, self.recipe
+        order = np.random.default_rng([recipe.seed, state.epoch]).permutation(self.rows)
+        batches = _cut(order, recipe.batch_size, self.fabric.world_size)
+        self.module.train()
+        for name, part in self.method.named_children():
+            part.train(_is_trained(name, self.phase))
+        for chosen in batches[state.batch :]:
+            self._step(chosen)
+            if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
+                self._save()
+        self._end_epoch(time.monotonic() - began)
+        self.watcher.epoch(state.history[-1])
+        self._save()
+
+    def _step(self, chosen: NDArray[np.int64]) -> None:
+        fabric, state, recipe = self.fabric, self.state, self.recipe
+        step = state.epoch * self.n_batches + state.batch
+        _seed(fabric.device, _step_seed(recipe.seed, step, fabric.global_rank))
+        first = (self.ends[state.phase] - self.phase.epochs) * self.n_batches
+        progress = (step - first) / (self.phase.epochs * self.n_batches)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * recipe.factor(progress)
+        batch = self.data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
+        total, weight = self.module.loss(batch)
+        everywhere = _sum_over_processes(fabric, torch.stack([total.detach(), weight.detach()]))
+        loss, count = everywhere.tolist()
+        if not math.isfinite(loss):
+            raise DivergedError(
+                f"the loss is {loss} in epoch {state.epoch + 1}, step {state.batch + 1}: the training "
+                f"diverged. Lower learning_rate (now {recipe.learning_rate}) or look at the inputs' scale"
+            )
+        self.fabric_optimizer.zero_grad()
+        # processes average their gradients: multiply, so that the sum over all is divided by the count
+        fabric.backward(total * (fabric.world_size / everywhere[1]))
+        self.fabric_optimizer.step()
+        state.epoch_total += loss
+        state.epoch_count += count
+        state.batch += 1
+        self.watcher.step(state.epoch, step + 1, state.epoch_total / state.epoch_count)
+
+    def _end_epoch(self, seconds: float) -> None:
+        """Write the epoch into the history, keep its weights if they are the phase's best, and move on to the next."""
+        state, validation = self.state, self.work.validation
+        record: dict[str, Any] = {"epoch": state.epoch + 1, "loss": state.epoch_total / state.epoch_count}
+        record["seconds"] = seconds
+        if self.phase.name:
+            record["phase"] = self.phase.name
+        if validation is not None:
+            logits = predict_logits(self.method, validation.inputs, self.fabric.device, self.recipe.batch_size)
+            record["validation"] = validation.accuracy(logits.argmax(1))
+            # the best of an earlier phase stays until this one has an epoch to show
+            is_first = state.epoch == self.ends[state.phase] - self.phase.epochs
+            if is_first or state.best_validation is None or record["validation"] > state.best_validation:
+                state.best_validation, state.best_epoch = record["validation"], state.epoch + 1
+                state.best_weights = copy_weights(self.method)
+        state.history.append(record)
+        state.epoch += 1
+        state.batch = 0
+        state.epoch_total = state.epoch_count = 0.0
+
+    def _save(self) -> None:
+        at = self.work.checkpointing
+        if at and self.fabric.is_global_zero:
+            save_checkpoint(at.folder, at.identity, self.state, self.method, self.optimizer)
+        self.saved = time.monotonic()
+
+
+def _is_trained(name: str, phase: Phase) -> bool:
+    """Whether a parameter or a part of the method, by its name, learns in this phase."""
+    return phase.trains is None or name.split(".")[0] in phase.trains
 
 
 def _sum_over_processes(fabric: Fabric, figures: Tensor) -> Tensor:
     return fabric.all_reduce(figures, reduce_op="sum") if fabric.world_size > 1 else figures  # type: ignore[return-value]
-
-
-def _end_epoch(
-    fabric: Fabric,
-    method: Method,
-    validation: Validation | None,
-    state: TrainingState,
-    recipe: Recipe,
-    seconds: float,
-) -> None:
-    """Write the epoch into the history, keep its weights if they are the best, and move on to the next."""
-    record = {"epoch": state.epoch + 1, "loss": state.epoch_total / state.epoch_count, "seconds": seconds}
-    if validation is not None:
-        predicted = predict_logits(method, validation.inputs, fabric.device, recipe.batch_size).argmax(1)
-        record["validation"] = validation.accuracy(predicted)
-        if state.best_validation is None or record["validation"] > state.best_validation:
-            state.best_validation, state.best_epoch = record["validation"], state.epoch + 1
-            state.best_weights = copy_weights(method)
-    state.history.append(record)
-    state.epoch += 1
-    state.batch = 0
-    state.epoch_total = state.epoch_count = 0.0
 
 
 def predict_logits(method: Method, inputs: Inputs, device: torch.device | str, batch_size: int) -> NDArray[np.float32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -37,6 +38,26 @@ class Loss(NamedTuple):
     weight: Tensor
 
 
+class Phase(NamedTuple):
+    """A stretch of the training, in which the loop trains one thing.
+
+    The learning-rate schedule runs over it, and validation chooses an epoch of it: the model is the best epoch of
+    the last phase. The network is carried on between phases as it stands.
+    """
+
+    name: str  # "" for a training that has no phases to speak of
+    epochs: int
+    trains: tuple[str, ...] | None = None
+    """Which attributes of the method learn; the others are frozen, in evaluation mode. None: all learn.
+
+    Where it differs from that of the phase before there is a new optimiser; else the old one goes on.
+    """
+
+
+Predict = Callable[[], NDArray[np.float32]]
+"""Class logits (N, K) of all rows of the training data, in evaluation mode, by the network as it stands."""
+
+
 class Method(nn.Module, ABC):
     """Base of all methods. A method defines `loss`, and, where it models annotators, the four questions below.
 
@@ -45,6 +66,9 @@ class Method(nn.Module, ABC):
 
     confusion_given: ClassVar[Literal["said", "true"] | None] = None
     """What the confusion matrices are conditioned on: P(true | said), P(said | true), or there are none."""
+
+    phase: int = 0
+    """Which of its phases is being trained. The loop keeps it, also over a stop and a resume."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__()
@@ -75,6 +99,17 @@ class Method(nn.Module, ABC):
 
     def prepare(self, data: TrainingData) -> None:
         """Look at the whole training data once, before the first step."""
+
+    def phases(self, epochs: int) -> list[Phase]:
+        """What is trained in turn, for a budget of `epochs`: all at once."""
+        return [Phase("", epochs)]
+
+    def begin_phase(self, data: TrainingData, predict: Predict) -> None:
+        """Draw conclusions from the training so far, before the first step of each phase but the first.
+
+        What is learned here belongs in buffers or parameters, changed in place: so checkpoints hold it, and all
+        processes share it.
+        """
 
     # ---- what it has to say about annotators, for pairs (item, annotator) --------------------
 

@@ -40,7 +40,7 @@ class Job:
         return {name: Path(path) for name, path in named.items() if path is not None}
 
 
-def make_classifier(job: Job, out: Path, verbose: int) -> CrowdClassifier:
+def make_classifier(job: Job, out: Path | None, verbose: int) -> CrowdClassifier:
     """The classifier that a job asks for, its settings checked by name and type."""
     kind = estimator_class(job.method)
     names = set(kind().get_params())

@@ -1,0 +1,61 @@
+"""The command line: a thin shell. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crowdfuse.cli.compare import compare
+from crowdfuse.cli.demo import demo
+from crowdfuse.cli.fit import fit, predict
+from crowdfuse.cli.reproduce import GRIDS, grid_command, twomoon
+from crowdfuse.cli.synthesize import synthesize
+
+app = typer.Typer(
+    help="Train a classifier from annotators who disagree, and see whom to believe, on which item, and why.",
+    epilog="Example: crowdfuse demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+reproduce = typer.Typer(
+    help="The paper's experiments, its numbers beside ours.",
+    epilog="Example: crowdfuse reproduce table1 --values 30,34 --methods fusion,majority-vote --seeds 0,1",
+    no_args_is_help=True,
+)
+app.add_typer(reproduce, name="reproduce")
+
+app.command(epilog="Example: crowdfuse demo --out demo-report")(demo)
+app.command(
+    epilog="Example: crowdfuse fit labels.csv --inputs features.npz --out run/ "
+    "--test gold.csv --on-missing drop   |   crowdfuse fit --resume run/"
+)(fit)
+app.command(epilog="Example: crowdfuse predict run/ images/ --out predictions.csv --proba")(predict)
+app.command(
+    epilog="Example: crowdfuse compare labels.csv --inputs features.npz --gold gold.csv --on-missing drop --jobs 2"
+)(compare)
+app.command(epilog="Example: crowdfuse synthesize mnist --rule weakness --epsilon 30 --out labels.csv")(synthesize)
+reproduce.command(epilog="Example: crowdfuse reproduce twomoon --seeds 0,1,2,3,4 --json out.json")(twomoon)
+for name in GRIDS:
+    reproduce.command(name, epilog=f"Example: crowdfuse reproduce {name} --methods fusion,mbem --seeds 0,1 --jobs 2")(
+        grid_command(name)
+    )
+
+
+def _version(value: bool) -> None:
+    if value:
+        from crowdfuse import __version__
+
+        typer.echo(f"crowdfuse {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train a classifier from annotators who disagree, and see whom to believe, on which item, and why."""

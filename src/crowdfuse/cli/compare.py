@@ -1,0 +1,99 @@
+"""`crowdfuse compare`: several methods on a user's own data, by the machinery of the experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfuse.cli.fit import parse_classes, parse_settings
+from crowdfuse.cli.grids import Jobs, Methods, Plan, leave, open_store, run_cells, say_plan
+from crowdfuse.cli.shell import Force, Json, Quiet, friendly, integers, names, one_of, refuse_json, refuse_same
+
+
+@friendly
+def compare(
+    labels: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet: item, annotator, label.")],
+    inputs: Annotated[Path, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")],
+    gold: Annotated[Path | None, typer.Option(help="Trusted labels (item, label) that judge the methods.")] = None,
+    methods: Methods = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
+    test_share: Annotated[
+        float,
+        typer.Option(help="Share of the items that judges, unless gold items without labels do.", min=0.01, max=0.99),
+    ] = 0.3,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data; 40 if not given.", min=1)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Items a step; 64 if not given.", min=1)] = None,
+    backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet or identity.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting that all the methods have, as name=value; may be repeated."),
+    ] = None,
+    item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
+    annotator: Annotated[str | None, typer.Option(help="Name of the annotator column.")] = None,
+    label: Annotated[str | None, typer.Option(help="Name of the label column.")] = None,
+    classes: Annotated[str | None, typer.Option(help="All classes, separated by commas.")] = None,
+    on_missing: Annotated[
+        str, typer.Option(help="Items without labels or without inputs: error, or drop (go on without them).")
+    ] = "error",
+    on_conflict: Annotated[
+        str, typer.Option(help="Two labels of one annotator on one item: error, first, last or drop.")
+    ] = "error",
+    image_size: Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=16)] = None,
+    jobs: Jobs = 1,
+    folder: Annotated[Path, typer.Option("--out", help="The folder of the finished runs and the table.")] = Path(
+        "comparison"
+    ),
+    plan: Plan = False,
+    json_file: Json = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods on your own labels and inputs. Gold only judges (and trains true-label, the upper bound)."""
+    from crowdfuse.experiments.tables import make_table
+    from crowdfuse.files import write_json
+    from crowdfuse.report.comparison import markdown, write_comparison
+    from crowdfuse.runs import Job
+    from crowdfuse.runs.comparison import fitting_methods, make_comparison
+
+    refuse_json(json_file, force)
+    for given in (labels, inputs, gold):
+        refuse_same(json_file, given)
+    store = open_store(folder)
+    chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone}
+    given_settings = parse_settings(
+        {name: value for name, value in chosen.items() if value is not None}, settings or []
+    )
+    if "random_state" in given_settings:
+        raise ValueError("--set random_state is not for a comparison; use --seeds")
+    job = Job(
+        labels=str(labels),
+        inputs=str(inputs),
+        settings=given_settings,
+        gold=None if gold is None else str(gold),
+        columns={"item": item, "annotator": annotator, "label": label},
+        classes=None if classes is None else parse_classes(classes),
+        on_conflict=one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
+        on_missing=one_of("--on-missing", on_missing, ("error", "drop")),
+        image_size=image_size,
+    )
+    comparison = make_comparison(job, test_share)
+    fitting, remarks = fitting_methods(comparison)
+    if methods:
+        fitting, remarks = names(methods, "--methods"), []
+    cells = comparison.cells(fitting, integers(seeds, "--seeds"))
+    if plan:
+        say_plan("comparison", store, cells)
+        return
+    comparison.rehearse(cells)
+    finished = run_cells(cells, comparison, store, jobs=jobs, title="compare", quiet=quiet)
+    table = make_table(cells, finished.records, comparison.metric, {})
+    notes = [*comparison.notes(), *remarks]
+    if table.entries:
+        figures = write_comparison(table, comparison.metric, notes, folder)
+        typer.echo(markdown(table, comparison.metric, notes))
+        if json_file is not None:
+            write_json(json_file, figures)
+        typer.echo(f"table: {folder / 'table.md'}")
+    leave(finished)

@@ -1,0 +1,45 @@
+"""`crowdfuse demo`: everything on built-in data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from crowdfuse.cli.shell import Force, Json, Quiet, Seed, Threads, friendly, refuse_outputs, use_threads
+
+
+@friendly
+def demo(
+    folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-report"),
+    seed: Seed = 0,
+    epochs: Annotated[int, typer.Option(help="Passes over the data, for each method.", min=1)] = 40,
+    threads: Threads = 1,
+    json_file: Json = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Everything on built-in data: scikit-learn's digits, five made-up annotators, a third of the labels missing."""
+    from crowdfuse.experiments.demo import run_demo
+    from crowdfuse.files import write_json
+    from crowdfuse.report.demo import write_demo_report
+
+    use_threads(threads)
+    refuse_outputs(folder, "report.md", json_file, force)
+    result = run_demo(seed=seed, epochs=epochs, verbose=0 if quiet else 1)
+    console = Console(highlight=False)
+    table = Table("method", "held-out accuracy", title=f"Digits, {result.n_test} held-out items")
+    for method, accuracy in result.accuracy.items():
+        table.add_row(method, f"{100 * accuracy:.1f} %")
+    console.print(table)
+    table = Table("annotator", "labels", "estimated reliability", "true", title="Whom to believe")
+    for row in result.annotators:
+        table.add_row(row["annotator"], str(row["labels"]), f"{row['estimated']:.3f}", f"{row['true']:.3f}")
+    console.print(table)
+    write_demo_report(result, folder, force=force)
+    if json_file is not None:
+        write_json(json_file, result.figures())
+    typer.echo(f"report: {folder / 'report.md'}")

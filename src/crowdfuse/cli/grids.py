@@ -1,0 +1,87 @@
+"""What commands that run a grid share: its options, its store, its plan, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crowdfuse.registry import ESTIMATORS
+
+if TYPE_CHECKING:
+    from crowdfuse.experiments.grid import Cell
+    from crowdfuse.experiments.runner import Finished, Work
+    from crowdfuse.experiments.store import Store
+
+STORE = "runs.jsonl"
+
+Methods = Annotated[
+    str | None,
+    typer.Option(help=f"Methods, separated by commas; not given, those that fit. All: {', '.join(ESTIMATORS)}."),
+]
+Jobs = Annotated[int, typer.Option(help="Runs at a time, each in a process of one thread.", min=1)]
+Plan = Annotated[bool, typer.Option("--plan", help="Only say which runs would be made.")]
+
+
+def open_store(folder: Path) -> Store:
+    """The store in a folder of ours, or in a new one; what it holds of other versions is said."""
+    from crowdfuse.experiments.store import Store
+    from crowdfuse.files import refuse_foreign
+
+    refuse_foreign(folder, STORE)
+    store = Store(folder / STORE)
+    for remark in store.read()[1]:
+        typer.echo(f"note: {remark}", err=True)
+    return store
+
+
+def missing(store: Store, cells: Sequence[Cell]) -> list[Cell]:
+    """Cells without a finished run, each run once."""
+    from crowdfuse.experiments.store import key_of
+
+    found, _ = store.read()
+    once: dict[str, Cell] = {}
+    for cell in cells:
+        once.setdefault(key_of(cell.run), cell)
+    return [cell for key, cell in once.items() if key not in found]
+
+
+def say_plan(title: str, store: Store, cells: Sequence[Cell]) -> None:
+    """Which runs would be made."""
+    from crowdfuse.experiments.store import key_of
+
+    left = missing(store, cells)
+    done = len({key_of(cell.run) for cell in cells}) - len(left)
+    typer.echo(f"{title}: {done} runs are finished, {len(left)} to make")
+    for cell in left:
+        typer.echo(f"  {cell.name}")
+
+
+def run_cells(cells: Sequence[Cell], work: Work, store: Store, *, jobs: int, title: str, quiet: bool) -> Finished:
+    """Make the runs that the store lacks, with progress."""
+    from crowdfuse.experiments.runner import run_grid
+    from crowdfuse.experiments.store import key_of
+
+    named = {key_of(cell.run): cell.name for cell in cells}
+    return run_grid(
+        [cell.run for cell in cells],
+        work,
+        store,
+        jobs=jobs,
+        title=title,
+        name=lambda run: named[key_of(run)],
+        verbose=0 if quiet else 1,
+    )
+
+
+def leave(finished: Finished) -> None:
+    """Say what failed; the exit code tells scripts."""
+    for failure in finished.failed:
+        typer.echo(f"failed: {failure}", err=True)
+    if finished.interrupted:
+        typer.echo("interrupted; the same command goes on where this one stopped", err=True)
+        raise typer.Exit(130)
+    if finished.failed:
+        raise typer.Exit(1)

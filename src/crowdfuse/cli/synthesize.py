@@ -1,0 +1,83 @@
+"""`crowdfuse synthesize`: made-up annotators for a known data set, as a file for any tool."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfuse.cli.shell import Data, Download, Force, Json, Seed, friendly, integers, numbers, refuse_json, refuse_same
+
+
+@friendly
+def synthesize(
+    dataset: Annotated[str, typer.Argument(help="mnist, fashion-mnist, or digits (which is built in).")],
+    out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, annotator, label.")],
+    rule: Annotated[str, typer.Option(help="weakness, or hammer-spammer.")] = "weakness",
+    epsilon: Annotated[
+        str | None, typer.Option(help="weakness: distance up to which an annotator errs; one, or one each.")
+    ] = None,
+    weakness: Annotated[str | None, typer.Option(help="weakness: the row that each annotator cannot read.")] = None,
+    skills: Annotated[
+        str | None, typer.Option(help="weakness: instead of rows, shares of right labels to come close to.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="hammer-spammer: class, or annotator (whole annotators).")] = None,
+    n_correct: Annotated[
+        int | None, typer.Option(help="hammer-spammer by class: how many classes each is right on.", min=0)
+    ] = None,
+    n_hammers: Annotated[
+        int | None, typer.Option(help="hammer-spammer by annotator: how many are right.", min=0)
+    ] = None,
+    p: Annotated[float | None, typer.Option(help="hammer-spammer: chance of being a hammer instead.")] = None,
+    n_annotators: Annotated[int | None, typer.Option(help="How many annotators.", min=1)] = None,
+    missing: Annotated[float, typer.Option(help="Share of the labels to leave out.")] = 0.0,
+    items: Annotated[int | None, typer.Option(help="Only the first so many items.", min=2)] = None,
+    gold: Annotated[Path | None, typer.Option(help="Also write the truth: item, label.")] = None,
+    seed: Seed = 0,
+    data: Data = None,
+    download: Download = False,
+    json_file: Json = None,
+    force: Force = False,
+) -> None:
+    """Make up annotators for a known data set, by the paper's rules, and write who said what."""
+    from crowdfuse.files import write_json
+    from crowdfuse.synthesis.write import write_labels
+
+    refuse_json(json_file, force)
+    for other in (out, gold):
+        refuse_same(json_file, other)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        made = write_labels(
+            dataset,
+            rule=rule,
+            out=out,
+            gold=gold,
+            data=data,
+            download=download,
+            items=items,
+            epsilon=None if epsilon is None else _one_or_each(numbers(epsilon, "--epsilon")),
+            weakness=None if weakness is None else integers(weakness, "--weakness"),
+            skills=None if skills is None else numbers(skills, "--skills"),
+            by=by,
+            n_correct=n_correct,
+            n_hammers=n_hammers,
+            p=p,
+            n_annotators=n_annotators,
+            missing=missing,
+            seed=seed,
+            force=force,
+        )
+    for warning in caught:
+        typer.echo(f"note: {warning.message}", err=True)
+    for row in made["annotators"]:
+        typer.echo(f"{row['annotator']}: {row['labels']:,} labels, {100 * row['right']:.1f} % right")
+    if json_file is not None:
+        write_json(json_file, made)
+    typer.echo(f"{made['labels']:,} labels of {made['items']:,} items: {out}")
+
+
+def _one_or_each(values: list[float]) -> float | list[float]:
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,176 @@
+"""MNIST and Fashion-MNIST: idx files in a folder, zipped or not, checked against the published sums; arrays out."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.datasets.download import checksum, fetch
+from crowdfuse.datasets.idx import read_idx
+
+ENVIRONMENT = "CROWDFUSE_DATA"
+N_CLASSES = 10
+PARTS = {"train": 60_000, "t10k": 10_000}
+SIDE = 28
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """Images (N, 28, 28), float32, normalised; classes (N,), int64."""
+
+    X_train: NDArray[np.float32]
+    y_train: NDArray[np.int64]
+    X_test: NDArray[np.float32]
+    y_test: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set in MNIST's format. Files are known by their stem; checksums by the algorithm and the digest."""
+
+    folders: tuple[str, ...]
+    """Where people keep it below their data folder: our name first, then torchvision's."""
+    mean: float
+    std: float
+    mirrors: tuple[str, ...]
+    zipped: dict[str, str]
+    """Checksums of the published .gz files."""
+    unzipped: dict[str, str]
+    """Checksums of what is in them, as far as they are known."""
+    not_these: frozenset[str] = frozenset()
+    """SHA-256 sums of files that have the same names and belong to another data set."""
+
+
+_MNIST_UNZIPPED = {
+    "train-images-idx3-ubyte": "sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte": "sha256:65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte": "sha256:0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte": "sha256:ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+SOURCES = {
+    "mnist": Source(
+        folders=("mnist", "MNIST/raw"),
+        mean=0.1307,
+        std=0.3081,
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        zipped={
+            "train-images-idx3-ubyte": "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "train-labels-idx1-ubyte": "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "t10k-images-idx3-ubyte": "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "t10k-labels-idx1-ubyte": "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
+        unzipped=_MNIST_UNZIPPED,
+    ),
+    "fashion-mnist": Source(
+        folders=("fashion-mnist", "FashionMNIST/raw"),
+        mean=0.2860,
+        std=0.3530,
+        mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        zipped={  # its authors publish MD5 sums of the zipped files, and nothing else
+            "train-images-idx3-ubyte": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte": "md5:25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte": "md5:bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte": "md5:bb300cfdad3c16e7a12a480ee83cd310",
+        },
+        unzipped={},
+        not_these=frozenset(_MNIST_UNZIPPED.values()),
+    ),
+}
+
+
+def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: bool = False) -> ImageData:
+    """MNIST, or Fashion-MNIST with `name="fashion-mnist"`, from its four idx files.
+
+    `folder` is where the data lies, by default what the environment variable `CROWDFUSE_DATA` says. The files
+    may be in `folder/mnist`, in `folder/MNIST/raw` (as torchvision has them) or in `folder` itself, zipped or not;
+    those that are missing are downloaded into the first of these if `download`. Pixels are scaled to [0, 1]
+    and normalised by the data set's usual mean and standard deviation (MNIST: 0.1307 and 0.3081).
+
+    >>> load_mnist(Path("nowhere"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: mnist: no train-images-idx3-ubyte, ...
+    """
+    if name not in SOURCES:
+        near = get_close_matches(name, SOURCES, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"name must be one of {', '.join(SOURCES)}, got {name!r}{hint}")
+    source = SOURCES[name]
+    base = _base(folder, name)
+    files = _find(base, source, name, download=download)
+    X, y = {}, {}
+    for part, count in PARTS.items():
+        X[part] = _read(files[f"{part}-images-idx3-ubyte"], source, (count, SIDE, SIDE))
+        y[part] = _read(files[f"{part}-labels-idx1-ubyte"], source, (count,))
+        if int(y[part].max()) >= N_CLASSES:
+            path = files[f"{part}-labels-idx1-ubyte"]
+            raise ValueError(f"{path}: label {y[part].max()} is not one of the classes 0 to {N_CLASSES - 1}")
+    scaled = ((np.arange(256) / 255 - source.mean) / source.std).astype(np.float32)  # once a shade, not once a pixel
+    return ImageData(scaled[X["train"]], y["train"].astype(np.int64), scaled[X["t10k"]], y["t10k"].astype(np.int64))
+
+
+def _base(folder: Path | None, name: str) -> Path:
+    if folder is None:
+        named = os.environ.get(ENVIRONMENT)
+        if not named:
+            raise FileNotFoundError(
+                f"{name}: no data folder is given; pass folder= (--data), or set {ENVIRONMENT} to the folder "
+                f"that holds {name}/"
+            )
+        folder = Path(named)
+    return Path(folder)
+
+
+def _find(base: Path, source: Source, name: str, *, download: bool) -> dict[str, Path]:
+    """Each file by its stem; what is missing is fetched or complained about, all of it at once."""
+    folders = [*(base / below for below in source.folders), base]
+    files = {stem: _first_file(folders, stem) for stem in source.zipped}
+    missing = [stem for stem, path in files.items() if path is None]
+    if missing and not download:
+        raise FileNotFoundError(
+            f"{name}: no {', '.join(missing)} (.gz or unzipped) in {', '.join(map(str, folders))}. Download them with "
+            f"--download (download=True), or put the files into one of these folders by hand; --data (folder=) or "
+            f"{ENVIRONMENT} names the folder above"
+        )
+    target = base / source.folders[0]
+    for stem in missing:
+        fetch(f"{stem}.gz", source.mirrors, target / f"{stem}.gz", source.zipped[stem])
+    return {stem: path or target / f"{stem}.gz" for stem, path in files.items()}
+
+
+def _first_file(folders: Sequence[Path], stem: str) -> Path | None:
+    names = (folder / f"{stem}{ending}" for folder in folders for ending in (".gz", ""))
+    return next((path for path in names if path.is_file()), None)
+
+
+def _read(path: Path, source: Source, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """The values of one file: first that it is the published one, then what is in it."""
+    content = path.read_bytes()
+    is_zipped = path.suffix == ".gz"
+    expected = source.zipped[path.stem] if is_zipped else source.unzipped.get(path.name)
+    if expected is not None:
+        found = checksum(content, like=expected)
+        if found != expected:
+            raise ValueError(
+                f"{path}: checksum {found}, but the published file has {expected}; it is damaged or another file: "
+                "move it away and get it again (--download, or download=True)"
+            )
+    elif checksum(content, like="sha256:") in source.not_these:
+        raise ValueError(f"{path}: this is MNIST's file of that name; put it into a folder mnist of its own")
+    values = read_idx(gzip.decompress(content) if is_zipped else content, str(path))
+    if values.shape != shape:
+        raise ValueError(
+            f"{path}: holds {' x '.join(map(str, values.shape))}, expected {' x '.join(map(str, shape))}; "
+            "is it another data set's file?"
+        )
+    return values

@@ -1,0 +1,135 @@
+"""Runs a grid over processes of one thread each; what is finished is stored at once and never done again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from crowdfuse.experiments.store import Record, Run, Store, key_of
+from crowdfuse.experiments.watching import GridWatcher
+
+
+class Work(Protocol):
+    """Does one run. It is sent to every process once, so data is loaded when first asked for."""
+
+    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+        """The results of a run; the state of its training is kept in the folder `checkpoint`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A grid that ran: its records in the order asked for, and what went wrong."""
+
+    records: list[Record]
+    failed: list[str]
+    interrupted: bool
+
+
+def run_grid(
+    runs: Sequence[Run],
+    work: Work,
+    store: Store,
+    *,
+    jobs: int = 1,
+    title: str = "runs",
+    name: Callable[[Run], str],
+    verbose: int = 0,
+) -> Finished:
+    """Do the runs that the store lacks. Killed at any moment and started again, it goes on where it was.
+
+    A run that fails is reported at the end and does not stop the others; Ctrl-C stops all, and keeps what is done.
+    """
+    by_key = {key_of(run): run for run in runs}  # a run that is asked for twice is done once
+    with store.alone():
+        found, _ = store.read()
+        unfinished = store.path.with_name(f"{store.path.stem}.unfinished")
+        missing = {key: run for key, run in by_key.items() if key not in found}
+        watcher = GridWatcher(verbose, title, len(by_key), len(by_key) - len(missing), jobs)
+        failed: list[str] = []
+        interrupted = False
+        try:
+            for key, outcome in _do(missing, work, unfinished, min(jobs, len(missing))):
+                said = name(missing[key])
+                if isinstance(outcome, Record):
+                    store.add(outcome)
+                    shutil.rmtree(unfinished / key, ignore_errors=True)
+                    watcher.done(said, outcome.seconds)
+                else:
+                    failed.append(f"{said}: {outcome}")
+                    watcher.failed(failed[-1])
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            watcher.stop()
+        if unfinished.is_dir() and not any(unfinished.iterdir()):
+            unfinished.rmdir()
+        found, _ = store.read()
+    return Finished([found[key] for key in by_key if key in found], failed, interrupted)
+
+
+def _do(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int) -> Iterator[tuple[str, Record | ValueError]]:
+    """Each run as it is finished, with its record or what was wrong with it."""
+    if jobs <= 1:
+        torch.set_num_threads(1)
+        for key, run in missing.items():
+            yield key, _one(work, run, unfinished / key)
+        return
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process, (work,))
+    try:
+        futures = {pool.submit(_one_in_process, run, unfinished / key): key for key, run in missing.items()}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool as error:
+        raise ValueError(
+            "a process of the grid died (killed, or out of memory: try fewer --jobs). What is finished is stored; "
+            "the same command goes on from there"
+        ) from error
+    finally:
+        for process in list((pool._processes or {}).values()):
+            process.kill()  # an unfinished run goes on from its checkpoint
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _one(work: Work, run: Run, checkpoint: Path) -> Record | ValueError:
+    began = time.monotonic()
+    try:
+        return Record(run, work(run, checkpoint), round(time.monotonic() - began, 1))
+    except ValueError as error:  # bad input, or a training that diverged: the other runs may well work
+        return error
+
+
+_work: Work | None = None
+
+
+def _start_process(work: Work) -> None:
+    global _work
+    _work = work
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+def _one_in_process(run: Run, checkpoint: Path) -> Record | ValueError:
+    assert _work is not None
+    return _one(_work, run, checkpoint)

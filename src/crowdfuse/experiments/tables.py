@@ -1,0 +1,160 @@
+"""From finished runs to a table's numbers: means, spreads, ranks, the paper's beside ours, paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from crowdfuse.experiments.grid import Cell
+from crowdfuse.experiments.store import Record, key_of
+
+BOUND = "true-label"  # an upper bound, and no competitor
+Place = tuple[str, str]  # row and value
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place of a table: accuracies (%) by seed, and the paper's number."""
+
+    row: str
+    value: str
+    by_seed: dict[int, float]
+    paper: float | None = None
+    rank: int | None = None
+    paper_rank: int | None = None
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(list(self.by_seed.values())))
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over seeds; None of one seed."""
+        return float(np.std(list(self.by_seed.values()), ddof=1)) if len(self.by_seed) > 1 else None
+
+    def figures(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "method": self.row,
+            "value": self.value,
+            "mean": self.mean,
+            "spread": self.spread,
+            "seeds": {str(seed): value for seed, value in self.by_seed.items()},
+            "paper": self.paper,
+            "rank": self.rank,
+            "paper's rank": self.paper_rank,
+        }
+
+
+@dataclass(frozen=True)
+class Paired:
+    """How much better one method is than another on the same data, noise and seed, with a 95 % interval."""
+
+    better: str
+    than: str
+    pairs: int
+    mean: float
+    low: float | None
+    high: float | None
+
+    def figures(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Entries by row and value, in the order of the grid."""
+
+    entries: dict[Place, Entry]
+    records: dict[tuple[str, str, int], Record] = field(repr=False, default_factory=dict)
+
+    @property
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(row for row, _ in self.entries))
+
+    @property
+    def values(self) -> list[str]:
+        return sorted({value for _, value in self.entries}, key=lambda text: (float(text or 0), text))
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
+
+    def paired(self, reference: str) -> list[Paired]:
+        """The reference minus every other row, over all values and seeds that both have."""
+        found = []
+        for row in self.rows:
+            if row == reference:
+                continue
+            differences = [
+                self.entries[reference, value].by_seed[seed] - accuracy
+                for value in self.values
+                if (row, value) in self.entries and (reference, value) in self.entries
+                for seed, accuracy in self.entries[row, value].by_seed.items()
+                if seed in self.entries[reference, value].by_seed
+            ]
+            if differences:
+                found.append(_paired(reference, row, np.array(differences)))
+        return found
+
+
+def _paired(better: str, than: str, differences: np.ndarray[Any, Any]) -> Paired:
+    mean = float(differences.mean())
+    if len(differences) < 2:
+        return Paired(better, than, len(differences), mean, None, None)
+    error = differences.std(ddof=1) / np.sqrt(len(differences))
+    half = float(stats.t.ppf(0.975, len(differences) - 1) * error)
+    return Paired(better, than, len(differences), mean, mean - half, mean + half)
+
+
+def make_table(
+    cells: Sequence[Cell], records: Sequence[Record], metric: str, paper: Mapping[tuple[str, str], float]
+) -> Table:
+    """The table of a grid as far as it has run; `paper` is keyed by value and row."""
+    by_key = {key_of(record.run): record for record in records}
+    by_seed: dict[Place, dict[int, float]] = {}
+    placed: dict[tuple[str, str, int], Record] = {}
+    for cell in cells:
+        record = by_key.get(key_of(cell.run))
+        if record is not None and metric in record.result:
+            by_seed.setdefault((cell.row, cell.value), {})[cell.seed] = 100 * record.result[metric]
+            placed[cell.row, cell.value, cell.seed] = record
+    by_seed |= _best_mean_worst(by_seed, paper)
+    means = {place: float(np.mean(list(seeds.values()))) for place, seeds in by_seed.items()}
+    ours = _ranks(means)
+    theirs = _ranks({(row, value): paper[value, row] for row, value in by_seed if (value, row) in paper})
+    entries = {
+        place: Entry(*place, seeds, paper.get((place[1], place[0])), ours.get(place), theirs.get(place))
+        for place, seeds in by_seed.items()
+    }
+    return Table(entries, placed)
+
+
+def _best_mean_worst(
+    by_seed: dict[Place, dict[int, float]], paper: Mapping[tuple[str, str], float]
+) -> dict[Place, dict[int, float]]:
+    """Where the paper sums up its annotators by their best, mean and worst, so do we."""
+    rows: dict[str, Callable[..., Any]] = {"annotator-max": max, "annotator-mean": np.mean, "annotator-min": min}
+    found: dict[Place, dict[int, float]] = {}
+    for value in {value for value, row in paper if row in rows}:
+        of = [seeds for (row, v), seeds in by_seed.items() if v == value and row.startswith("annotator-")]
+        for row, summed in rows.items():
+            seeds = set.intersection(*(set(one) for one in of)) if of else set()
+            if seeds:
+                found[row, value] = {seed: float(summed([one[seed] for one in of])) for seed in sorted(seeds)}
+    return found
+
+
+def _ranks(means: Mapping[Place, float]) -> dict[Place, int]:
+    """1 for the best method at each value; equal numbers share a rank; the upper bound has none."""
+    ranks = {}
+    for row, value in means:
+        if row != BOUND:
+            rivals = [mean for (other, v), mean in means.items() if v == value and other != BOUND]
+            ranks[row, value] = 1 + sum(rival > means[row, value] for rival in rivals)
+    return ranks

@@ -1,0 +1,58 @@
+"""What people see while a grid runs: how many runs are done, which one was the last, and the time left."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+
+class GridWatcher:
+    """A bar in a terminal; elsewhere a line a finished run."""
+
+    def __init__(self, verbose: int, title: str, n_runs: int, n_done: int, jobs: int) -> None:
+        self.title, self.n_runs, self.n_done, self.jobs = title, n_runs, n_done, jobs
+        self.began, self.n_before = time.monotonic(), n_done
+        self.console = Console(stderr=True, quiet=not verbose, highlight=False)
+        self.bar: Progress | None = None
+        if n_done and n_done < n_runs:
+            self.console.print(f"{title}: {n_done} of {n_runs} runs are in the store already", markup=False)
+        if self.console.is_terminal and n_done < n_runs and verbose:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), MofNCompleteColumn())
+            self.bar = Progress(*columns, TextColumn("{task.fields[left]}"), console=self.console, transient=True)
+            self.task = self.bar.add_task(title, total=n_runs, completed=n_done, left="")
+            self.bar.start()
+
+    def done(self, name: str, seconds: float) -> None:
+        """One more run is finished."""
+        self.n_done += 1
+        left = f"about {in_words(self.seconds_left())} left" if self.n_done < self.n_runs else ""
+        if self.bar is not None:
+            self.bar.update(self.task, completed=self.n_done, left=left)
+        line = f"{self.title}  {self.n_done}/{self.n_runs}  {name}: {in_words(seconds)}"
+        self.console.print(f"{line}  {left}" if self.bar is None else line, markup=False)
+
+    def failed(self, message: str) -> None:
+        """A run could not be done."""
+        self.console.print(f"{self.title}  failed: {message}", markup=False)
+
+    def seconds_left(self) -> float:
+        """By the pace so far."""
+        return (time.monotonic() - self.began) / (self.n_done - self.n_before) * (self.n_runs - self.n_done)
+
+    def stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def in_words(seconds: float) -> str:
+    """A span of time as people say it.
+
+    >>> in_words(42), in_words(187), in_words(7600)
+    ('42 s', '3 min', '2 h 7 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

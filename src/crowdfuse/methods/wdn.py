@@ -1,0 +1,107 @@
+"""Weighted doctor net (Guan et al., AAAI 2018): a classifier for each annotator, and how much each of them counts.
+
+First the networks: the trunk and the hidden layers of the class head are shared, and each annotator has a last layer
+of its own, trained on its labels alone. Then the weights: with the networks frozen, how to average them so that the
+average comes close to the vote.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from crowdfuse.batches import Batch, TrainingData
+from crowdfuse.functional import kl_divergence, scatter_sum
+from crowdfuse.methods.base import Loss, Method, Phase, Predict, Problem
+from crowdfuse.nets.annotator_heads import AnnotatorHead
+from crowdfuse.nets.mlp import dense_layers
+
+
+class WDN(Method):
+    """With p_nr the class probabilities of annotator r's network, and t_n the vote shares:
+
+    networks: `mean_n sum_{r in S_n} -log p_nr[y_nr]`; all annotators count the same in the average.
+    weights: `mean_n KL(t_n || sum_r softmax(w)_r p_nr)` for "softmax", as in Guan et al., from the plain average on;
+    `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))` for "released", w free and from a normal start, as in the fusion
+    paper's code.
+
+    The average is over all annotators who have labels, whoever labelled the item: O(B R K) to predict a batch.
+    Both losses are least where the average is the vote, so the weights say who makes up the vote, not who is right.
+    """
+
+    labelled: Tensor
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        weights: Literal["released", "softmax"],
+        weight_epochs: int,
+        loss_scale: Literal["plain", "paper"],
+    ) -> None:
+        super().__init__(problem)
+        # what is left of the class head is shared; its last layer is one an annotator
+        self.classify = nn.Sequential(*dense_layers(problem.trunk.n_features, problem.head_hidden, problem.dropout))
+        width = problem.head_hidden[-1] if problem.head_hidden else problem.trunk.n_features
+        self.last = AnnotatorHead(width, (), problem.n_annotators, problem.n_classes)
+        self.weights = nn.Parameter(torch.ones(problem.n_annotators))  # the plain average, either way
+        self.register_buffer("labelled", torch.ones(problem.n_annotators, dtype=torch.bool))
+        self.released = weights == "released"
+        self.weight_epochs = weight_epochs
+        self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
+        self.seed = problem.seed
+
+    def phases(self, epochs: int) -> list[Phase]:
+        return [
+            Phase("networks", epochs, trains=("trunk", "classify", "last")),
+            Phase("weights", self.weight_epochs, trains=("weights",)),
+        ]
+
+    def prepare(self, data: TrainingData) -> None:
+        """An annotator without a label has a network that knows nothing: leave it out of the average."""
+        ann = data.annotations
+        counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
+        self.labelled.copy_(torch.from_numpy(counts > 0))
+
+    def begin_phase(self, data: TrainingData, predict: Predict) -> None:
+        if self.released:
+            start = np.random.default_rng([self.seed, 3]).standard_normal(self.n_annotators)
+            with torch.no_grad():
+                self.weights.copy_(torch.from_numpy(start))
+
+    def loss(self, batch: Batch) -> Loss:
+        n_labels = torch.bincount(batch.item, minlength=batch.n_items)
+        weight = batch.weight * (n_labels > 0)
+        if self.phase == 0:
+            h = self.classify(self.features(batch.x))
+            losses = cross_entropy(self.last(h, batch.item, batch.annotator), batch.label, reduction="none")
+            return Loss((batch.weight[batch.item] * losses).sum(), weight.sum())
+        log_f = self.logits(batch.x).log_softmax(1)
+        said = one_hot(batch.label, self.n_classes).to(log_f.dtype)
+        shares = scatter_sum(said, batch.item, batch.n_items) / n_labels.clamp(min=1)[:, None]
+        return Loss(self.scale * (weight * kl_divergence(shares, log_f)).sum(), weight.sum())
+
+    def logits(self, x: Tensor) -> Tensor:
+        """`sum_r w_r p_nr` for "released", `log sum_r softmax(w)_r p_nr` for "softmax"."""
+        h = self.classify(self.features(x))
+        pair = torch.arange(len(h) * self.n_annotators, device=h.device)
+        each = self.last(h, pair // self.n_annotators, pair % self.n_annotators)
+        log_p = each.view(len(h), self.n_annotators, self.n_classes).log_softmax(2)
+        average = self.average()[:, None]
+        logits: Tensor = (average * log_p.exp()).sum(1) if self.released else (average.log() + log_p).logsumexp(1)
+        return logits
+
+    def average(self) -> Tensor:
+        """The weights in the average, (R,): for "released" of any size and sign, for "softmax" summing to 1."""
+        if self.released:
+            return self.weights * self.labelled
+        return self.weights.masked_fill(~self.labelled, -torch.inf).softmax(0)
+
+    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """The logs of the weights. Who has a negative one counts for nothing; where all do, all count the same."""
+        weights = self.average().clamp(min=0)
+        return (weights if weights.any() else torch.ones_like(weights)).log()[annotator]

@@ -1,0 +1,112 @@
+"""A comparison on a user's own data: who is best, by how much, how surely, at what cost; and what cannot be told."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfuse.experiments.tables import BOUND, Table
+from crowdfuse.files import write_json, write_text
+from crowdfuse.report.markdown import table as markdown_table
+
+EXTRAS = ("fused labels right", "predictions right on training items")
+
+
+def write_comparison(table: Table, metric: str, notes: list[str], folder: Path) -> dict[str, Any]:
+    """`table.md` and `table.json`; returns the numbers."""
+    numbers = figures(table, metric, notes)
+    write_text(folder / "table.md", markdown(table, metric, notes))
+    write_json(folder / "table.json", numbers)
+    return numbers
+
+
+def best(table: Table) -> str:
+    """The method with the highest mean, the upper bound left out."""
+    rivals = [row for row in table.rows if row != BOUND] or table.rows
+    return max(rivals, key=lambda row: table.entries[row, ""].mean)
+
+
+def figures(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
+    """All numbers, as JSON holds them."""
+    return {
+        "metric": metric,
+        "methods": [
+            entry.figures() | {name: _mean(table, entry.row, name) for name in (*EXTRAS, "seconds an epoch")}
+            for entry in table.entries.values()
+        ],
+        "best": best(table),
+        "paired differences": [one.figures() for one in table.paired(best(table))],
+        "same prediction": _same(table),
+        "notes": notes,
+    }
+
+
+def markdown(table: Table, metric: str, notes: list[str]) -> str:
+    """The whole comparison as text."""
+    top = best(table)
+    differences = {one.than: one for one in table.paired(top)}
+    seeds = len(table.seeds)
+    judged = next(iter(table.records.values())).result["items judged"]
+    rows = []
+    for row in sorted(table.rows, key=lambda row: -table.entries[row, ""].mean):
+        entry, paired = table.entries[row, ""], differences.get(row)
+        spread = "" if entry.spread is None else f" ± {entry.spread:.2f}"
+        behind = "" if paired is None else f"{-paired.mean:+.2f}"
+        if paired is not None and paired.low is not None and paired.high is not None:
+            behind += f" ({-paired.high:+.2f} to {-paired.low:+.2f})"
+        extras = [_mean(table, row, name) for name in EXTRAS]
+        cost = _mean(table, row, "seconds an epoch")
+        rows.append(
+            [
+                row,
+                len(entry.by_seed),
+                f"{entry.mean:.2f}{spread}",
+                behind,
+                *("-" if extra is None else f"{100 * extra:.2f}" for extra in extras),
+                f"{cost:.2f}",
+            ]
+        )
+    header = ["method", "seeds", f"{metric} (%)", f"against {top}", *(f"{name} (%)" for name in EXTRAS), "s an epoch"]
+    shown = [
+        0,
+        1,
+        2,
+        3,
+        *(4 + i for i, _ in enumerate(EXTRAS) if any(row[4 + i] != "-" for row in rows)),
+        len(header) - 1,
+    ]
+    sections = [
+        "# Comparison",
+        f"{judged:,} items judge every method; {seeds} {'seed' if seeds == 1 else 'seeds'}; the last epoch is kept. "
+        "± is the standard deviation over seeds; in brackets the 95 % interval of the paired difference.",
+        markdown_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows]),
+        *(f"- {note}" for note in notes),
+    ]
+    same = _same(table)
+    if same:
+        pairs = [[one, other, f"{100 * share:.1f}"] for (one, other, share) in same]
+        sections += ["## How often two methods predict the same (%)", markdown_table(["method", "and", "same"], pairs)]
+    return "\n\n".join(sections) + "\n"
+
+
+def _mean(table: Table, row: str, name: str) -> float | None:
+    found = [record.result.get(name) for (r, _, _), record in table.records.items() if r == row]
+    known = [value for value in found if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _same(table: Table) -> list[tuple[str, str, float]]:
+    """For every two methods the share of judged items on which they predict the same class, mean over seeds."""
+    found = []
+    for one, other in combinations(table.rows, 2):
+        shares = [
+            float(np.mean(np.equal(record.result["predicted"], table.records[other, "", seed].result["predicted"])))
+            for (row, _, seed), record in table.records.items()
+            if row == one and (other, "", seed) in table.records
+        ]
+        if shares:
+            found.append((one, other, float(np.mean(shares))))
+    return found

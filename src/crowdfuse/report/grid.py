@@ -1,0 +1,196 @@
+"""A grid's results as a folder: the table beside the paper's, numbers, and the paper's two plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfuse import plots
+from crowdfuse.experiments.grid import Experiment
+from crowdfuse.experiments.tables import BOUND, Entry, Table
+from crowdfuse.files import write_json, write_text
+from crowdfuse.report.markdown import table as markdown_table
+
+REFERENCE = "fusion"
+FAR = 3.0  # points from the paper's number that the text must speak of
+
+
+def write_grid_report(experiment: Experiment, table: Table, folder: Path, command: str) -> dict[str, Any]:
+    """`table.md`, `table.json` and figures beside the store; returns the numbers."""
+    numbers = figures(experiment, table)
+    write_text(folder / "table.md", markdown(experiment, table, command))
+    write_json(folder / "table.json", {"command": command, **numbers})
+    draw(experiment, table, folder)
+    return numbers
+
+
+def figures(experiment: Experiment, table: Table) -> dict[str, Any]:
+    """All numbers of a table, as JSON holds them."""
+    return {
+        "experiment": experiment.name,
+        "knob": experiment.knob,
+        "table": [entry.figures() for entry in table.entries.values()],
+        "paired differences": [one.figures() for one in table.paired(REFERENCE)],
+        "share of right labels": _shares(table),
+        "auroc": _aurocs(table),
+    }
+
+
+def markdown(experiment: Experiment, table: Table, command: str) -> str:
+    """The whole report as text."""
+    epochs = {record.run["settings"]["epochs"] for record in table.records.values()}
+    sections = [
+        f"# {experiment.title}",
+        f"Made by `{command}`.",
+        f"Test accuracy in %; ± is the standard deviation over seeds, where there are several. "
+        f"{', '.join(f'{count}' for count in sorted(epochs))} epochs; the epoch is chosen by gold on 5,000 validation "
+        "items, for every method alike; gold is used for nothing else, but for true-label, the upper bound, which "
+        "trains on it.",
+        _accuracy(experiment, table),
+    ]
+    if experiment.paper:
+        sections += ["## Ranks, ours and the paper's", _ranks(experiment, table), *_far(table)]
+    sections += _differences(table)
+    shares = _shares(table)
+    if shares:
+        header = [experiment.knob, *(f"annotator-{r + 1}" for r in range(max(map(len, shares.values()))))]
+        rows = [[value, *(f"{100 * share:.1f}" for share in of)] for value, of in shares.items()]
+        rows = [row + ["-"] * (len(header) - len(row)) for row in rows]
+        sections += ["## Share of right labels (%)", markdown_table(header, rows)]
+    sections += _beliefs(experiment, table)
+    return "\n\n".join(sections) + "\n"
+
+
+def accuracy_rows(experiment: Experiment, table: Table) -> list[list[str]]:
+    """A row a method: ours and the paper's at every value, and the mean over all values."""
+    return [
+        [row, *(_cell(table.entries.get((row, value)), experiment.paper) for value in table.values), _mean(table, row)]
+        for row in table.rows
+    ]
+
+
+def _accuracy(experiment: Experiment, table: Table) -> str:
+    beside = " (paper)" if experiment.paper else ""
+    header = [f"method{beside}", *(f"{experiment.knob} {value}" for value in table.values), "mean"]
+    return markdown_table(header, accuracy_rows(experiment, table))
+
+
+def _cell(entry: Entry | None, paper: str | None) -> str:
+    if entry is None:
+        return "-"
+    spread = "" if entry.spread is None else f" ± {entry.spread:.1f}"
+    beside = "" if paper is None else f" ({'-' if entry.paper is None else f'{entry.paper:.1f}'})"
+    return f"{entry.mean:.1f}{spread}{beside}"
+
+
+def _mean(table: Table, row: str) -> str:
+    """Over all values, once all are there."""
+    entries = [table.entries.get((row, value)) for value in table.values]
+    if None in entries:
+        return "-"
+    return f"{np.mean([entry.mean for entry in entries if entry is not None]):.1f}"
+
+
+def _ranks(experiment: Experiment, table: Table) -> str:
+    rows = [
+        [row, *(_rank(table.entries.get((row, value))) for value in table.values)] for row in table.rows if row != BOUND
+    ]
+    return markdown_table(["method", *(f"{experiment.knob} {value}" for value in table.values)], rows)
+
+
+def _rank(entry: Entry | None) -> str:
+    if entry is None:
+        return "-"
+    return f"{entry.rank} ({'-' if entry.paper_rank is None else entry.paper_rank})"
+
+
+def _far(table: Table) -> list[str]:
+    """Where we differ from the paper by more than a few points."""
+    far = [e for e in table.entries.values() if e.paper is not None and abs(e.mean - e.paper) > FAR]
+    if not far:
+        return [f"No cell differs from the paper's by more than {FAR:.0f} points."]
+    rows = [[e.row, e.value, f"{e.mean:.1f}", f"{e.paper:.1f}", f"{e.mean - (e.paper or 0):+.1f}"] for e in far]
+    return [
+        f"## More than {FAR:.0f} points from the paper",
+        markdown_table(["method", "value", "ours", "paper", "difference"], rows),
+    ]
+
+
+def _differences(table: Table) -> list[str]:
+    paired = table.paired(REFERENCE) if REFERENCE in table.rows else []
+    if not paired:
+        return []
+    rows = [
+        [one.than, one.pairs, f"{one.mean:+.2f}", "-" if one.low is None else f"{one.low:+.2f} to {one.high:+.2f}"]
+        for one in paired
+    ]
+    return [
+        f"## {REFERENCE.capitalize()} minus each method, in points",
+        "Paired: the same noise, split, network and seed; 95 % t-interval over all pairs (values and seeds together).",
+        markdown_table([f"{REFERENCE} minus", "pairs", "mean", "interval"], rows),
+    ]
+
+
+def _shares(table: Table) -> dict[str, list[float]]:
+    """The share of right labels of each annotator by value, mean over the seeds."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for (_, value, seed), record in table.records.items():
+        if "share of right labels" in record.result:
+            found.setdefault(value, {})[seed] = record.result["share of right labels"]
+    return {value: np.mean(list(found[value].values()), axis=0).tolist() for value in table.values if value in found}
+
+
+def _aurocs(table: Table) -> dict[str, dict[str, list[list[float]]]]:
+    """By value: AUROC of weights and diagonals against being right, a list a seed, a figure an annotator."""
+    found: dict[str, dict[str, list[list[float]]]] = {}
+    for value in table.values:
+        for seed in table.seeds:
+            record = table.records.get((REFERENCE, value, seed))
+            for kind in ("weights", "diagonals"):
+                if record is not None and f"auroc of {kind}" in record.result:
+                    found.setdefault(value, {}).setdefault(kind, []).append(record.result[f"auroc of {kind}"])
+    return found
+
+
+def _beliefs(experiment: Experiment, table: Table) -> list[str]:
+    aurocs = _aurocs(table)
+    if not aurocs:
+        return []
+    rows = [
+        [value, kind, len(seeds), " / ".join(f"{figure:.3f}" for figure in np.mean(seeds, axis=0))]
+        for value, kinds in aurocs.items()
+        for kind, seeds in kinds.items()
+    ]
+    return [
+        "## Does fusion know where an annotator is right?",
+        "AUROC over the training items of an annotator's weight, and of the diagonal entry P[said, said] of its "
+        "matrix, against being right on the item; 0.5 is chance. Mean over seeds, an annotator after the other.",
+        markdown_table([experiment.knob, "of", "seeds", "AUROC"], rows),
+    ]
+
+
+def draw(experiment: Experiment, table: Table, folder: Path) -> None:
+    """Accuracy over the knob, and validation accuracy over epochs at its first value, first seed."""
+    if len(table.values) > 1:
+        series = {row: _series(table, row) for row in table.rows}
+        plots.save(plots.accuracy_over(experiment.knob, series, experiment.title), folder / "accuracy.png")
+    if not table.records:
+        return
+    value, seed = table.values[0], table.seeds[0]
+    curves = {
+        row: [100 * float(epoch["validation"]) for epoch in record.result["history"]]
+        for (row, v, s), record in table.records.items()
+        if v == value and s == seed and all("validation" in epoch for epoch in record.result["history"])
+    }
+    if curves:
+        title = f"{experiment.title}: {experiment.knob} {value}, seed {seed}"
+        plots.save(plots.validation_curves(curves, title), folder / "epochs.png")
+
+
+def _series(table: Table, row: str) -> Sequence[tuple[float, float, float | None, float | None]]:
+    """Value, mean, spread and the paper's number."""
+    entries = [table.entries[row, value] for value in table.values if (row, value) in table.entries]
+    return [(float(entry.value), entry.mean, entry.spread, entry.paper) for entry in entries]

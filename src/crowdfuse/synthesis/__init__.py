@@ -1,0 +1,15 @@
+"""Annotators made up on purpose, so that who is right is known."""
+
+from crowdfuse.synthesis.hammer_spammer import hammer_spammer_annotators
+from crowdfuse.synthesis.made_up import MadeUp
+from crowdfuse.synthesis.networks import network_annotators
+from crowdfuse.synthesis.two_moons import two_moon_annotators
+from crowdfuse.synthesis.weakness import weakness_annotators
+
+__all__ = [
+    "MadeUp",
+    "hammer_spammer_annotators",
+    "network_annotators",
+    "two_moon_annotators",
+    "weakness_annotators",
+]

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from crowdfuse.experiments.runner import run_grid
+from crowdfuse.experiments.store import Run, Store, key_of
+from crowdfuse.synthesis import weakness_annotators
+
+RUNS: list[Run] = [{"method": "toy", "seed": seed} for seed in range(4)]
+
+
+class Work:
+    """Counts what it does; fails, or is interrupted, on the seed told."""
+
+    def __init__(self, fails: int | None = None, interrupted: int | None = None) -> None:
+        self.fails, self.interrupted, self.done = fails, interrupted, []  # type: ignore[var-annotated]
+
+    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+        if run["seed"] == self.fails:
+            raise ValueError("it diverged")
+        if run["seed"] == self.interrupted:
+            raise KeyboardInterrupt
+        checkpoint.mkdir(parents=True)
+        self.done.append(run["seed"])
+        return {"accuracy": run["seed"] / 10}
+
+
+def grid(store: Store, work: Work, runs: list[Run] = RUNS) -> Any:
+    return run_grid(runs, work, store, name=lambda run: f"seed {run['seed']}")
+
+
+def test_what_is_in_the_store_is_not_done_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    first, second = Work(), Work()
+    assert [record.run["seed"] for record in grid(store, first, RUNS[:2]).records] == [0, 1]
+    finished = grid(store, second, [*RUNS, RUNS[3]])  # a run that is asked for twice
+    assert second.done == [2, 3]
+    assert [record.result["accuracy"] for record in finished.records] == [0, 0.1, 0.2, 0.3]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".runs.jsonl.lock", "runs.jsonl"]
+
+
+def test_a_run_that_fails_does_not_stop_the_others_and_is_tried_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    finished = grid(store, Work(fails=1))
+    assert finished.failed == ["seed 1: it diverged"]
+    assert [record.run["seed"] for record in finished.records] == [0, 2, 3]
+    again = Work()
+    assert not grid(store, again).failed
+    assert again.done == [1]
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+    finished = grid(Store(tmp_path / "runs.jsonl"), Work(interrupted=2))
+    assert finished.interrupted
+    assert [record.run["seed"] for record in finished.records] == [0, 1]
+
+
+# ---- the whole thing, in processes of its own, killed ------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """A crowd on blobs, as `crowdfuse compare` reads it."""
+    X, y = make_blobs(240, centers=3, n_features=4, random_state=0)
+    np.save(tmp_path / "features.npy", X)
+    ann = weakness_annotators(X, y, weakness=[0, 1, 2], epsilon=6).annotations
+    rows = zip(ann.item, ann.annotators[ann.annotator], ann.classes[ann.label], strict=True)
+    (tmp_path / "labels.csv").write_text("item,annotator,label\n" + "".join(f"{i},{a},c{k}\n" for i, a, k in rows))
+    (tmp_path / "gold.csv").write_text("item,label\n" + "".join(f"{i},c{k}\n" for i, k in enumerate(y)))
+    return ["labels.csv", "--inputs", "features.npy", "--gold", "gold.csv", "--epochs", "3", "--seeds", "0,1,2"]
+
+
+def start(folder: Path, arguments: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "crowdfuse", "compare", *arguments, "--methods", "fusion,trace-reg,true-label"]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def n_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_until(condition: Any) -> None:
+    limit = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < limit, "nothing happened in two minutes"
+        time.sleep(0.01)
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(path.parent.name))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_grid_killed_twice_gives_the_same_table_and_repeats_nothing(tmp_path: Path, files: list[str]) -> None:
+    through = start(tmp_path, [*files, "--out", "through"])
+    assert through.communicate()[0]
+    assert through.returncode == 0
+    store = tmp_path / "killed" / "runs.jsonl"
+    for lines in (1, 4):
+        process = start(tmp_path, [*files, "--out", "killed", "--jobs", "2"])
+        wait_until(lambda lines=lines: n_lines(store) >= lines)
+        workers = children(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert len(workers) >= 2
+        wait_until(lambda workers=workers: not any(map(is_alive, workers)))  # nobody is left behind
+    stored = store.read_bytes()
+    process = start(tmp_path, [*files, "--out", "killed", "--jobs", "2"])
+    shown, _ = process.communicate()
+    assert process.returncode == 0
+    assert store.read_bytes().startswith(stored)
+    records = [json_line["run"] for json_line in _lines(store)]
+    assert len(records) == len({key_of(run) for run in records}) == 9
+    table = [(tmp_path / name / "table.md").read_text() for name in ("through", "killed")]
+    assert without_times(table[0]) == without_times(table[1])
+    assert without_times(table[1]) in without_times(shown)
+    assert not (tmp_path / "killed" / "runs.unfinished").exists()
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    import json
+
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def without_times(text: str) -> str:
+    """Seconds an epoch stand in the last column."""
+    return re.sub(r"\| [0-9.]+ \|$", "|", text, flags=re.MULTILINE)

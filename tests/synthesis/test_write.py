@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from crowdfuse import Annotations
+from crowdfuse.datasets import mnist
+from crowdfuse.datasets.mnist import ImageData
+from crowdfuse.synthesis import hammer_spammer_annotators, weakness_annotators
+from crowdfuse.synthesis.write import write_labels
+
+X, Y = load_digits(return_X_y=True)
+
+
+def test_the_files_hold_what_the_rule_made(tmp_path: Path) -> None:
+    out, gold = tmp_path / "labels.csv", tmp_path / "new" / "gold.csv"
+    result = write_labels("digits", epsilon=46, missing=0.2, seed=3, out=out, gold=gold)
+    names = ["annotator-1", "annotator-2", "annotator-3"]
+    made = weakness_annotators(X, Y, weakness=[4, 2, 3], epsilon=46, missing=0.2, annotators=names, seed=3)
+    assert out.read_text().startswith("item,annotator,label\n0,annotator-")
+    read = Annotations.read(out)
+    np.testing.assert_array_equal(read.align(np.arange(len(X))).to_matrix(), made.annotations.to_matrix())
+    with gold.open() as file:
+        assert list(csv.reader(file)) == [["item", "label"], *([str(i), str(k)] for i, k in enumerate(Y))]
+    assert {name: result[name] for name in ("dataset", "rule", "seed", "items", "classes", "labels")} == {
+        "dataset": "digits",
+        "rule": "weakness",
+        "seed": 3,
+        "items": 1797,
+        "classes": 10,
+        "labels": made.annotations.n_labels,
+    }
+    assert [one["annotator"] for one in result["annotators"]] == names
+    assert [one["weakness"] for one in result["annotators"]] == [4, 2, 3]
+    np.testing.assert_allclose([one["right"] for one in result["annotators"]], made.accuracy)
+    assert sum(one["labels"] for one in result["annotators"]) == result["labels"]
+
+
+def test_hammer_spammer_is_the_papers_unless_told(tmp_path: Path) -> None:
+    result = write_labels("digits", rule="hammer-spammer", out=tmp_path / "a.csv", seed=2)
+    made = hammer_spammer_annotators(Y, n_annotators=5, n_correct=3, seed=2)
+    assert [len(one["hammer"]) for one in result["annotators"]] == [3] * 5
+    np.testing.assert_allclose([one["right"] for one in result["annotators"]], made.accuracy)
+    result = write_labels(
+        "digits", rule="hammer-spammer", by="annotator", n_hammers=1, n_annotators=2, items=500, out=tmp_path / "b.csv"
+    )
+    assert sorted(len(one["hammer"]) for one in result["annotators"]) == [0, 10]
+    assert result["labels"] == 1000
+
+
+def test_skills_choose_the_rows(tmp_path: Path) -> None:
+    result = write_labels("digits", skills=[0.8, 0.5], items=1000, out=tmp_path / "labels.csv")
+    np.testing.assert_allclose([one["right"] for one in result["annotators"]], [0.8, 0.5], atol=0.02)
+
+
+@pytest.mark.parametrize(("name", "items"), [("mnist", None), ("fashion-mnist", 60)])
+def test_images_come_from_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, items: int | None
+) -> None:
+    asked: list[Any] = []
+    images = np.random.default_rng(0).normal(size=(55_010, 1, 2)).astype(np.float32)
+
+    def load(folder: Path | None, *, name: str, download: bool) -> ImageData:
+        asked.append((folder, name, download))
+        return ImageData(images, np.arange(55_010) % 10, images, np.arange(55_010) % 10)
+
+    monkeypatch.setattr(mnist, "load_mnist", load)
+    result = write_labels(
+        name, data=tmp_path, download=True, items=items, epsilon=1, out=tmp_path / "labels.csv", missing=0.9
+    )
+    assert asked == [(tmp_path, name, True)]
+    assert result["items"] == (items or 55_000)
+    rows = [one["weakness"] for one in result["annotators"]]
+    assert rows == [11, 103, 364] if name == "mnist" else len(set(rows)) == 3
+    with pytest.raises(ValueError, match="items must be at most 55,010, the rows of"):
+        write_labels(name, data=tmp_path, items=55_011, out=tmp_path / "more.csv")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"dataset": "minst"},
+            "dataset must be one of mnist, fashion-mnist, digits, got 'minst'; did you mean 'mnist'",
+        ),
+        ({"rule": "hammer"}, "rule must be one of weakness, hammer-spammer, got 'hammer'; did you mean 'hammer-spa"),
+        ({"n_correct": 3, "p": 0.5}, "n_correct, p: not a setting of the rule weakness, which has epsilon, weakness"),
+        ({"rule": "hammer-spammer", "epsilon": 3.0}, "epsilon: not a setting of the rule hammer-spammer"),
+        ({"items": 0}, "items must be at least 1"),
+        ({"items": 4}, "items must be over 4, since the weakness rows of digits are 4, 2, 3, got 4; or give weakness="),
+        ({"missing": 1.0}, "missing must be a share"),
+        ({"data": Path("data")}, "digits come with scikit-learn"),
+        ({"rule": "hammer-spammer", "by": "annotator"}, "give either n_hammers or p"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {"dataset": "digits", "out": tmp_path / "labels.csv"}
+    with pytest.raises(ValueError, match=message):
+        write_labels(**(good | change))
+    assert not list(tmp_path.iterdir())
+
+
+def test_existing_files_are_kept_and_nothing_is_loaded_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mnist, "load_mnist", lambda *_args, **_kwargs: pytest.fail("read before it was refused"))
+    out, old = tmp_path / "labels.csv", tmp_path / "old.csv"
+    old.write_text("mine")
+    with pytest.raises(FileExistsError, match=r"old\.csv exists already.*--force"):
+        write_labels("mnist", out=old)
+    with pytest.raises(FileExistsError, match=r"old\.csv exists already"):
+        write_labels("mnist", out=out, gold=old)
+    with pytest.raises(IsADirectoryError, match="is a folder; name a file"):
+        write_labels("mnist", out=tmp_path, force=True)
+    with pytest.raises(ValueError, match="both be written to"):
+        write_labels("mnist", out=out, gold=tmp_path / "x" / ".." / "labels.csv")
+    assert old.read_text() == "mine"
+    write_labels("digits", out=old, force=True)
+    assert old.read_text().startswith("item,")
