@@ -124,7 +124,7 @@ def make_table(
         if record is not None and metric in record.result:
             by_seed.setdefault((cell.row, cell.value), {})[cell.seed] = 100 * record.result[metric]
             placed[cell.row, cell.value, cell.seed] = record
-    by_seed |= _best_mean_worst(by_seed, paper)
+    by_seed = _best_mean_worst(by_seed, paper)
     means = {place: float(np.mean(list(seeds.values()))) for place, seeds in by_seed.items()}
     ours = _ranks(means)
     theirs = _ranks({(row, value): paper[value, row] for row, value in by_seed if (value, row) in paper})
@@ -138,16 +138,21 @@ def make_table(
 def _best_mean_worst(
     by_seed: dict[Place, dict[int, float]], paper: Mapping[tuple[str, str], float]
 ) -> dict[Place, dict[int, float]]:
-    """Where the paper sums up its annotators by their best, mean and worst, so do we."""
+    """Where the paper sums up its single annotators by their best, mean and worst, so do we."""
     rows: dict[str, Callable[..., Any]] = {"annotator-max": max, "annotator-mean": np.mean, "annotator-min": min}
-    found: dict[Place, dict[int, float]] = {}
-    for value in {value for value, row in paper if row in rows}:
-        of = [seeds for (row, v), seeds in by_seed.items() if v == value and row.startswith("annotator-")]
+    summed_at = {value for value, row in paper if row in rows}
+    found = {place: seeds for place, seeds in by_seed.items() if not _is_single(place, summed_at)}
+    for value in summed_at:
+        of = [seeds for place, seeds in by_seed.items() if _is_single(place, {value})]
+        shared = set.intersection(*(set(seeds) for seeds in of)) if of else set()
         for row, summed in rows.items():
-            seeds = set.intersection(*(set(one) for one in of)) if of else set()
-            if seeds:
-                found[row, value] = {seed: float(summed([one[seed] for one in of])) for seed in sorted(seeds)}
+            if shared:
+                found[row, value] = {seed: float(summed([one[seed] for one in of])) for seed in sorted(shared)}
     return found
+
+
+def _is_single(place: Place, values: set[str]) -> bool:
+    return place[1] in values and place[0].startswith("annotator-")
 
 
 def _ranks(means: Mapping[Place, float]) -> dict[Place, int]:

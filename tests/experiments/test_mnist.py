@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+from crowdfuse.datasets import mnist as dataset
+from crowdfuse.datasets.mnist import ImageData
+from crowdfuse.experiments import mnist
+
+N_TRAIN = 400
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> ImageData:
+    """scikit-learn's digits, blown up to 28 x 28, in the place of MNIST."""
+    X, y = load_digits(return_X_y=True)
+    images = np.pad(np.kron(X.reshape(-1, 8, 8), np.ones((3, 3))), ((0, 0), (2, 2), (2, 2)))
+    images = ((images / 16 - 0.3) / 0.37).astype(np.float32)
+    data = ImageData(images[:500], y[:500].astype(np.int64), images[500:700], y[500:700].astype(np.int64))
+    monkeypatch.setattr(mnist, "N_TRAIN", N_TRAIN)
+    for module in (mnist, dataset):
+        monkeypatch.setattr(module, "load_mnist", lambda *_, **__: data)
+    return data
+
+
+def reproduce(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["reproduce", *arguments])
+
+
+def test_table1_runs_what_is_missing_and_shows_the_paper_beside(tmp_path: Path) -> None:
+    folder = tmp_path / "table1"
+    common = ("table1", "--epochs", "2", "--values", "30,34", "--out", str(folder), "--quiet")
+    result = reproduce(*common, "--methods", "fusion")
+    assert result.exit_code == 0, result.output
+    lines = (folder / "runs.jsonl").read_text()
+    result = reproduce(*common, "--methods", "fusion,majority-vote,single-annotator,true-label")
+    assert result.exit_code == 0, result.output
+    assert (folder / "runs.jsonl").read_text().startswith(lines)
+    assert (folder / "runs.jsonl").read_text().count("\n") == 2 + 2 + 6 + 1  # gold is trained on once
+    text = (folder / "table.md").read_text()
+    for shown in ("(92.5)", "(61.2)", "annotator-3", "## Ranks", "Fusion minus each method", "AUROC", "--values 30,34"):
+        assert shown in text
+    assert text in result.output
+    assert {path.name for path in folder.glob("*.png")} == {"accuracy.png", "epochs.png"}
+
+
+def test_supp1_sums_up_its_annotators(tmp_path: Path) -> None:
+    result = reproduce(
+        "supp1", "--epochs", "1", "--methods", "single-annotator,majority-vote", "--out", str(tmp_path / "s"), "--quiet"
+    )
+    assert result.exit_code == 0, result.output
+    assert "annotator-max" in result.output
+    assert "(40.7)" in result.output
+
+
+def test_a_crowd_of_one_to_eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mnist, "MORE_WEAKNESS", tuple(range(8)))
+    result = reproduce("crowd", "--epochs", "1", "--values", "1,2", "--out", str(tmp_path / "c"), "--quiet")
+    assert result.exit_code == 0, result.output
+    assert "annotators 2" in result.output
+
+
+def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageData) -> None:
+    X, y = small_data.X_train[:N_TRAIN], small_data.y_train[:N_TRAIN]
+    made = mnist.make_annotators({"rule": "weakness", "weakness": [1, 2], "epsilon": 20, "names": ["a", "b"]}, X, y, 0)
+
+    class Oracle:
+        confusion_given_ = "said"
+
+        def annotator_weights(self, X: Any) -> Any:
+            return made.right.astype(float)
+
+        def confusion_matrices(self, X: Any, ann: Any) -> Any:
+            right = made.right[ann.item, ann.annotator]
+            return np.where(right[:, None, None], np.eye(10), 0.1)
+
+    found = mnist._believes_the_right(Oracle(), X, made)  # type: ignore[arg-type]
+    assert found == {"auroc of weights": [1.0, 1.0], "auroc of diagonals": [1.0, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["table1", "--methods", "fusoin"], "did you mean 'fusion'?"),
+        (["table1", "--methods", "fusion,,mbem"], "names separated by commas"),
+        (["table1", "--values", "thirty"], "--values must be numbers"),
+        (["table1", "--values", "-1"], "epsilon must be above 0"),
+        (["table1", "--seeds", "0,0"], "names a number twice"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_work(tmp_path: Path, arguments: list[str], said: str) -> None:
+    result = reproduce(*arguments, "--out", str(tmp_path / "new"))
+    assert result.exit_code == 2
+    assert said in result.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    result = reproduce("table1", "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert "did not write it" in result.output
+
+
+def test_the_plan_says_what_would_be_run_and_runs_nothing(tmp_path: Path) -> None:
+    result = reproduce("table1", "--plan", "--methods", "fusion", "--values", "30,31", "--out", str(tmp_path / "new"))
+    assert result.exit_code == 0
+    assert "0 runs are finished, 2 to make" in result.output
+    assert not (tmp_path / "new").exists()

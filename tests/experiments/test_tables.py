@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from crowdfuse.experiments.grid import Cell, Experiment
+from crowdfuse.experiments.paper import paper_table
+from crowdfuse.experiments.store import Record
+from crowdfuse.experiments.tables import Table, make_table
+
+EXPERIMENT = Experiment(
+    name="toy",
+    title="Toy",
+    knob="epsilon",
+    values=(30, 31),
+    methods=("fusion", "single-annotator", "true-label"),
+    data={"name": "toy"},
+    annotators=lambda epsilon: {"epsilon": epsilon, "names": ["ann", "bob"]},
+    recipe={"epochs": 3},
+)
+
+
+def cell(row: str, value: str, seed: int) -> Cell:
+    return Cell(row, value, seed, {"method": row, "value": value, "seed": seed})
+
+
+def table(accuracies: dict[tuple[str, str, int], float], paper: dict[tuple[str, str], float] | None = None) -> Table:
+    cells = [cell(*place) for place in accuracies]
+    records = [Record(one.run, {"accuracy": value}, 1.0) for one, value in zip(cells, accuracies.values(), strict=True)]
+    return make_table(cells, records, "accuracy", paper or {})
+
+
+def test_a_grid_is_methods_values_and_seeds() -> None:
+    cells = EXPERIMENT.cells(seeds=(0, 1))
+    assert len(cells) == 2 * 2 * 4
+    assert [one.row for one in cells[:4]] == ["fusion", "ann", "bob", "true-label"]
+    fusion, ann = cells[0].run, cells[1].run
+    assert fusion["settings"] == {"epochs": 3, "n_bases": 20, "penalty": 1.0, "loss_scale": "paper"}
+    assert fusion["annotators"] == {"epsilon": 30, "names": ["ann", "bob"]}
+    assert ann["settings"] == {"epochs": 3, "annotator": "ann"}
+
+
+def test_gold_is_trained_on_once_for_all_values() -> None:
+    of_gold = [one.run for one in EXPERIMENT.cells(methods=["true-label"])]
+    assert of_gold[0] == of_gold[1]
+    assert "annotators" not in of_gold[0]
+
+
+def test_part_of_a_grid_has_the_same_runs_as_the_whole() -> None:
+    whole = [one.run for one in EXPERIMENT.cells()]
+    part = EXPERIMENT.cells(values=[31.0], methods=["fusion"])
+    assert [one.run for one in part] == [run for run in whole if run["method"] == "fusion"][1:]
+    assert part[0].value == "31"
+    assert EXPERIMENT.cells(epochs=9)[0].run["settings"]["epochs"] == 9
+
+
+def test_values_below_zero_and_unknown_methods_are_refused() -> None:
+    with pytest.raises(ValueError, match="epsilon must be above 0, got -3"):
+        EXPERIMENT.cells(values=[-3])
+    with pytest.raises(ValueError, match="unknown method 'fusoin'; did you mean 'fusion'"):
+        EXPERIMENT.cells(methods=["fusoin"])
+
+
+def test_mean_spread_and_ranks() -> None:
+    made = table(
+        {
+            ("fusion", "30", 0): 0.9,
+            ("fusion", "30", 1): 0.8,
+            ("mbem", "30", 0): 0.7,
+            ("wdn", "30", 0): 0.7,
+            ("true-label", "30", 0): 0.99,
+        },
+        {("30", "fusion"): 60.0, ("30", "mbem"): 70.0},
+    )
+    fusion, mbem, bound = (made.entries[row, "30"] for row in ("fusion", "mbem", "true-label"))
+    assert fusion.mean == pytest.approx(85)
+    assert fusion.spread == pytest.approx(50**0.5)
+    assert mbem.spread is None
+    assert [fusion.rank, mbem.rank, made.entries["wdn", "30"].rank, bound.rank] == [1, 2, 2, None]
+    assert [fusion.paper_rank, mbem.paper_rank, made.entries["wdn", "30"].paper_rank] == [2, 1, None]
+
+
+def test_differences_are_paired_over_what_both_have() -> None:
+    made = table(
+        {
+            ("fusion", "30", 0): 0.9,
+            ("fusion", "30", 1): 0.8,
+            ("fusion", "31", 0): 0.7,
+            ("mbem", "30", 0): 0.8,
+            ("mbem", "31", 0): 0.5,
+            ("mbem", "31", 1): 0.1,
+        }
+    )
+    (one,) = made.paired("fusion")
+    assert (one.than, one.pairs) == ("mbem", 2)
+    assert one.mean == pytest.approx(15)
+    assert one.low == pytest.approx(15 - 12.706 * 5, abs=0.01)  # t of one degree of freedom, standard error 5
+    assert one.high == pytest.approx(15 + 12.706 * 5, abs=0.01)
+
+
+def test_annotators_are_summed_up_where_the_paper_does_so() -> None:
+    accuracies = {(f"annotator-{r}", "3", seed): 0.1 * r + 0.01 * seed for r in (1, 2, 3) for seed in (0, 1)}
+    made = table(accuracies, paper_table("supp-1"))
+    means = {row: made.entries[row, "3"].mean for row in ("annotator-max", "annotator-mean", "annotator-min")}
+    assert means == pytest.approx({"annotator-max": 30.5, "annotator-mean": 20.5, "annotator-min": 10.5})
+    assert made.entries["annotator-max", "3"].paper == 40.68
+    assert set(made.rows) == set(means)
+
+
+def test_every_number_of_table_1_is_there() -> None:
+    assert len(paper_table("1")) == 6 * 9
+    assert paper_table("1")["35", "wdn"] == 32.0
