@@ -10,7 +10,7 @@ import pytest
 import crowdfuse
 
 ROOMS = [
-    ["ids", "triples", "summary", "annotations"],
+    ["choices", "ids", "triples", "summary", "annotations"],
     ["files", "inputs", "io"],
     ["functional", "nets"],
     ["batches", "methods"],

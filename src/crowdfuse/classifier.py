@@ -60,8 +60,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     Attributes
     ----------
     classes_ (K,), annotators_ (R,) : the names
-    history_ : a record an epoch: loss, seconds, validation where there is any
-    best_epoch_ : the epoch chosen by validation, or None
+    history_ : a record an epoch: loss, seconds, validation where there is any, phase where there are several
+    best_epoch_ : the epoch chosen by validation, in the last phase where there are several, or None
     uses_gold_ : what gold was used for: "nothing", "choosing the epoch", "training"
     interrupted_ : whether Ctrl-C ended the training early
     method_ : the fitted network

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdfuse.alignment import gold_codes
 from crowdfuse.annotations import Annotations
+from crowdfuse.choices import one_of
 from crowdfuse.classifier import CrowdClassifier, widths
 from crowdfuse.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
@@ -72,9 +73,9 @@ class FusionClassifier(CrowdClassifier):
     loss_scale: Literal["plain", "paper"] = "plain"
 
     def _build(self, problem: Problem) -> Method:
-        _one_of("confusions", self.confusions, ("basis", "full"))
-        _one_of("weights", self.weights, ("learned", "uniform"))
-        _one_of("loss_scale", self.loss_scale, ("plain", "paper"))
+        one_of("confusions", self.confusions, ("basis", "full"))
+        one_of("weights", self.weights, ("learned", "uniform"))
+        one_of("loss_scale", self.loss_scale, ("plain", "paper"))
         at_least_0("penalty", self.penalty)
         at_least_1("n_bases", self.n_bases)
         if self.confusions == "full" and problem.n_classes > FULL_LIMIT:
@@ -126,8 +127,8 @@ class MajorityVoteClassifier(CrowdClassifier):
     loss_scale: Literal["plain", "paper"] = "plain"
 
     def _build(self, problem: Problem) -> Method:
-        _one_of("vote", self.vote, ("soft", "hard"))
-        _one_of("loss_scale", self.loss_scale, ("plain", "paper"))
+        one_of("vote", self.vote, ("soft", "hard"))
+        one_of("loss_scale", self.loss_scale, ("plain", "paper"))
         return MajorityVote(problem, vote=self.vote, loss_scale=self.loss_scale)
 
 
@@ -321,8 +322,8 @@ class WDNClassifier(CrowdClassifier):
     loss_scale: Literal["plain", "paper"] = "plain"
 
     def _build(self, problem: Problem) -> Method:
-        _one_of("weights", self.weights, ("released", "softmax"))
-        _one_of("loss_scale", self.loss_scale, ("plain", "paper"))
+        one_of("weights", self.weights, ("released", "softmax"))
+        one_of("loss_scale", self.loss_scale, ("plain", "paper"))
         at_least_1("weight_epochs", self.weight_epochs)
         return WDN(problem, weights=self.weights, weight_epochs=int(self.weight_epochs), loss_scale=self.loss_scale)
 
@@ -362,8 +363,3 @@ class TrueLabelClassifier(CrowdClassifier):
 
     def _gold_use(self, held_out: Validation | None) -> str:
         return "training"
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")

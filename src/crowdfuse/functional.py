@@ -126,6 +126,18 @@ def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
     return exponential / total[item]
 
 
+def vote_shares(label: Tensor, item: Tensor, n_items: int, n_classes: int) -> Tensor:
+    """How the labels of each item are spread over the classes, (B, K); rows of items without labels are 0.
+
+    >>> vote_shares(torch.tensor([1, 1, 0, 2]), torch.tensor([0, 0, 0, 1]), 3, 3)
+    tensor([[0.3333, 0.6667, 0.0000],
+            [0.0000, 0.0000, 1.0000],
+            [0.0000, 0.0000, 0.0000]])
+    """
+    votes = torch.bincount(item * n_classes + label, minlength=n_items * n_classes).view(n_items, n_classes)
+    return votes / votes.sum(1, keepdim=True).clamp(min=1)
+
+
 def label_evidence(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
     """`log A_r[k, y]` of each pair and class k, (L, K): how likely the annotator says y of an item of class k.
 

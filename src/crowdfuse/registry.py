@@ -5,8 +5,9 @@ No torch here: the command line lists methods without loading it.
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
+
+from crowdfuse.choices import nearest
 
 if TYPE_CHECKING:
     from crowdfuse.classifier import CrowdClassifier
@@ -25,9 +26,9 @@ ESTIMATORS = {
 def estimator_class(method: str) -> type[CrowdClassifier]:
     """The estimator class of a method's name."""
     if method not in ESTIMATORS:
-        near = difflib.get_close_matches(method, ESTIMATORS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"unknown method {method!r}{hint} The methods are {', '.join(ESTIMATORS)}")
+        raise ValueError(
+            f"unknown method {method!r}{nearest(method, ESTIMATORS)} The methods are {', '.join(ESTIMATORS)}"
+        )
     from crowdfuse import estimators
 
     found: type[CrowdClassifier] = getattr(estimators, ESTIMATORS[method])

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from crowdfuse.choices import one_of
 from crowdfuse.cli.fit import parse_classes, parse_settings
 from crowdfuse.cli.grids import Jobs, Methods, Plan, leave, open_store, run_cells, say_plan
-from crowdfuse.cli.shell import Force, Json, Quiet, friendly, integers, names, one_of, refuse_json, refuse_same
+from crowdfuse.cli.shell import Force, Json, Quiet, friendly, integers, names, refuse_json, refuse_same
 
 
 @friendly

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crowdfuse.choices import one_of
 from crowdfuse.cli.shell import (
     Force,
     Json,
@@ -15,7 +16,6 @@ from crowdfuse.cli.shell import (
     Seed,
     Threads,
     friendly,
-    one_of,
     refuse_json,
     refuse_same,
     use_threads,

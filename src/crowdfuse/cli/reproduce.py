@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from crowdfuse.choices import one_of
 from crowdfuse.cli.grids import Jobs, Methods, Plan, leave, missing, open_store, run_cells, say_plan
 from crowdfuse.cli.shell import (
     Data,
@@ -20,7 +21,6 @@ from crowdfuse.cli.shell import (
     integers,
     names,
     numbers,
-    one_of,
     refuse_json,
     refuse_outputs,
     use_threads,

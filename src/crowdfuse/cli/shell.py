@@ -66,12 +66,6 @@ def refuse_json(path: Path | None, force: bool) -> None:
         refuse_existing(path, force=force)
 
 
-def one_of(name: str, value: str, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-    return value
-
-
 def integers(text: str, name: str) -> list[int]:
     try:
         values = [int(part) for part in text.split(",")]

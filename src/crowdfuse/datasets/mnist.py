@@ -6,12 +6,12 @@ import gzip
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.choices import one_of
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.idx import read_idx
 
@@ -101,11 +101,7 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     ...
     FileNotFoundError: mnist: no train-images-idx3-ubyte, ...
     """
-    if name not in SOURCES:
-        near = get_close_matches(name, SOURCES, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"name must be one of {', '.join(SOURCES)}, got {name!r}{hint}")
-    source = SOURCES[name]
+    source = SOURCES[one_of("name", name, SOURCES)]
     base = _base(folder, name)
     files = _find(base, source, name, download=download)
     X, y = {}, {}

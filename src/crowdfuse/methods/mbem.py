@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from crowdfuse.batches import Batch, TrainingData
-from crowdfuse.functional import scatter_sum
+from crowdfuse.functional import vote_shares
 from crowdfuse.methods.base import Loss, Phase, Predict, Problem
 from crowdfuse.methods.global_confusions import GlobalConfusions
 
@@ -62,13 +62,12 @@ class MBEM(GlobalConfusions):
     def loss(self, batch: Batch) -> Loss:
         h = self.features(batch.x)
         log_f = self.classify(h).log_softmax(1)
-        n_labels = torch.bincount(batch.item, minlength=batch.n_items)
-        if self.phase == 0:
-            said = torch.nn.functional.one_hot(batch.label, self.n_classes).to(log_f.dtype)
-            q = scatter_sum(said, batch.item, batch.n_items) / n_labels.clamp(min=1)[:, None]
-        else:
-            q = self.fused(h, batch.item, batch.annotator, batch.label)
-        weight = batch.weight * (n_labels > 0)
+        q = (
+            vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)
+            if self.phase == 0
+            else self.fused(h, batch.item, batch.annotator, batch.label)
+        )
+        weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
         return Loss(-(weight[:, None] * q * log_f).sum(), weight.sum())
 
     def log_confusions(self) -> Tensor:

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy
 
 from crowdfuse.batches import Batch, TrainingData
-from crowdfuse.functional import kl_divergence, scatter_sum
+from crowdfuse.functional import kl_divergence, vote_shares
 from crowdfuse.methods.base import Loss, Method, Phase, Predict, Problem
 from crowdfuse.nets.annotator_heads import AnnotatorHead
 from crowdfuse.nets.mlp import dense_layers
@@ -44,7 +44,7 @@ class WDN(Method):
         loss_scale: Literal["plain", "paper"],
     ) -> None:
         super().__init__(problem)
-        # what is left of the class head is shared; its last layer is one an annotator
+        # the class head's hidden layers are shared; its last one is one an annotator
         self.classify = nn.Sequential(*dense_layers(problem.trunk.n_features, problem.head_hidden, problem.dropout))
         width = problem.head_hidden[-1] if problem.head_hidden else problem.trunk.n_features
         self.last = AnnotatorHead(width, (), problem.n_annotators, problem.n_classes)
@@ -74,16 +74,14 @@ class WDN(Method):
                 self.weights.copy_(torch.from_numpy(start))
 
     def loss(self, batch: Batch) -> Loss:
-        n_labels = torch.bincount(batch.item, minlength=batch.n_items)
-        weight = batch.weight * (n_labels > 0)
+        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
         if self.phase == 0:
             h = self.classify(self.features(batch.x))
             losses = cross_entropy(self.last(h, batch.item, batch.annotator), batch.label, reduction="none")
-            return Loss((batch.weight[batch.item] * losses).sum(), weight.sum())
-        log_f = self.logits(batch.x).log_softmax(1)
-        said = one_hot(batch.label, self.n_classes).to(log_f.dtype)
-        shares = scatter_sum(said, batch.item, batch.n_items) / n_labels.clamp(min=1)[:, None]
-        return Loss(self.scale * (weight * kl_divergence(shares, log_f)).sum(), weight.sum())
+            return Loss((batch.weight[batch.item] * losses).sum(), weight)
+        shares = vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)
+        kl = kl_divergence(shares, self.logits(batch.x).log_softmax(1))  # 0 without labels
+        return Loss(self.scale * (batch.weight * kl).sum(), weight)
 
     def logits(self, x: Tensor) -> Tensor:
         """`sum_r w_r p_nr` for "released", `log sum_r softmax(w)_r p_nr` for "softmax"."""
@@ -91,15 +89,20 @@ class WDN(Method):
         pair = torch.arange(len(h) * self.n_annotators, device=h.device)
         each = self.last(h, pair // self.n_annotators, pair % self.n_annotators)
         log_p = each.view(len(h), self.n_annotators, self.n_classes).log_softmax(2)
-        average = self.average()[:, None]
-        logits: Tensor = (average * log_p.exp()).sum(1) if self.released else (average.log() + log_p).logsumexp(1)
+        logits: Tensor = (
+            (self.average()[:, None] * log_p.exp()).sum(1)
+            if self.released
+            else (self._log_shares()[:, None] + log_p).logsumexp(1)
+        )
         return logits
 
     def average(self) -> Tensor:
         """The weights in the average, (R,): for "released" of any size and sign, for "softmax" summing to 1."""
-        if self.released:
-            return self.weights * self.labelled
-        return self.weights.masked_fill(~self.labelled, -torch.inf).softmax(0)
+        return self.weights * self.labelled if self.released else self._log_shares().exp()
+
+    def _log_shares(self) -> Tensor:
+        """The logs of the "softmax" weights: the log of a weight of 0 would have no gradient."""
+        return self.weights.masked_fill(~self.labelled, -torch.inf).log_softmax(0)
 
     def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """The logs of the weights. Who has a negative one counts for nothing; where all do, all count the same."""

@@ -160,7 +160,8 @@ class Comparison:
     def _gold(self) -> NDArray[Any]:
         """Gold by row, None where unknown."""
         gold = self.material.gold_by_row()
-        assert gold is not None
+        if gold is None:
+            raise ValueError("true-label trains on gold, and there is none: give --gold, or leave it out of --methods")
         return gold
 
     def _classifier(self, run: Run, checkpoint: Path | None) -> CrowdClassifier:

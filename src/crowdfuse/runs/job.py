@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from crowdfuse.choices import nearest
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.registry import estimator_class
 
@@ -48,8 +49,10 @@ def make_classifier(job: Job, out: Path | None, verbose: int) -> CrowdClassifier
         if name in RUN_DECIDES:
             raise ValueError(f"--set {name} is not for a run; use {RUN_DECIDES[name]}")
         if name not in names:
-            known = ", ".join(sorted(names - set(RUN_DECIDES)))
-            raise ValueError(f"--set {name}: {job.method} has no such setting; it has {known}")
+            known = sorted(names - set(RUN_DECIDES))
+            raise ValueError(
+                f"--set {name}: {job.method} has no such setting{nearest(name, known)} It has {', '.join(known)}"
+            )
         hint = typing.get_type_hints(kind)[name]
         if not _fits(value, hint):
             raise ValueError(f"--set {name}: {_in_words(hint)} was expected, got {value!r}")

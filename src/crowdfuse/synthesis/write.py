@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.choices import one_of
 from crowdfuse.files import refuse_existing, write_table
 from crowdfuse.synthesis.hammer_spammer import By, hammer_spammer_annotators
 from crowdfuse.synthesis.made_up import MadeUp, check_missing
@@ -77,8 +77,8 @@ def write_labels(
     >>> [(one["weakness"], round(one["right"], 2)) for one in result["annotators"]]
     [(4, 0.75), (2, 0.64), (3, 0.44)]
     """
-    _check_choice("dataset", dataset, DATASETS)
-    _check_choice("rule", rule, RULES)
+    one_of("dataset", dataset, DATASETS)
+    one_of("rule", rule, RULES)
     given: dict[str, Any] = {
         "epsilon": epsilon,
         "weakness": weakness,
@@ -179,13 +179,6 @@ def _annotators(made: MadeUp) -> list[dict[str, Any]]:
 
 
 # ---- what goes in --------------------------------------------------------------------------
-
-
-def _check_choice(what: str, value: str, known: Collection[str]) -> None:
-    if value not in known:
-        near = get_close_matches(value, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{what} must be one of {', '.join(known)}, got {value!r}{hint}")
 
 
 def _check_items(dataset: str, items: int | None, *, default_rows: bool) -> int:

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+from crowdfuse.registry import ESTIMATORS
+
+N_LABELLED, N_ITEMS = 150, 200
+
+
+@pytest.fixture
+def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """200 items, of which 150 have labels of two good annotators and one who guesses."""
+    monkeypatch.chdir(tmp_path)
+    X, y = make_blobs(N_ITEMS, centers=3, n_features=4, random_state=0)
+    guess = np.random.default_rng(0).integers(0, 3, N_ITEMS)
+    np.save("features.npy", X)
+    said = [("ann", y), ("bob", y), ("guesser", guess)]
+    rows = [f"{i},{name},{labels[i]}\n" for i in range(N_LABELLED) for name, labels in said]
+    Path("labels.csv").write_text("item,annotator,label\n" + "".join(rows))
+    for name, items in (("labelled", range(N_LABELLED)), ("others", range(N_LABELLED, N_ITEMS))):
+        Path(f"{name}.csv").write_text("item,label\n" + "".join(f"{i},{y[i]}\n" for i in items))
+    return tmp_path
+
+
+def compare(*arguments: str) -> Any:
+    files = ("labels.csv", "--inputs", "features.npy", "--on-missing", "drop", "--epochs", "4", "--quiet")
+    return CliRunner().invoke(app, ["compare", *files, *arguments])
+
+
+def numbers(folder: str = "comparison") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(folder, "table.json").read_text())
+    return found
+
+
+def test_every_method_is_compared_on_gold_items_without_labels(crowd: Path) -> None:
+    result = compare("--gold", "others.csv", "--seeds", "0,1", "--json", "out.json")
+    assert result.exit_code == 0, result.output
+    rows = {row["method"]: row for row in numbers()["methods"]}
+    single = {f"single-annotator {name}" for name in ("ann", "bob", "guesser")}
+    assert set(rows) == ({*ESTIMATORS} - {"single-annotator", "true-label"}) | single
+    assert "true-label is left out: all gold is for judging" in result.output
+    assert rows["single-annotator guesser"]["mean"] < rows["majority-vote"]["mean"]
+    assert "50 gold items without labels judge" in result.output
+    assert json.loads(Path("out.json").read_text()) == numbers()
+
+
+def test_a_share_of_the_gold_judges_where_all_gold_items_are_labelled(crowd: Path) -> None:
+    result = compare("--gold", "labelled.csv", "--methods", "majority-vote,true-label", "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    assert "45 of the gold items, drawn by each seed, judge and are kept out of training" in result.output
+    rows = {row["method"]: row for row in numbers()["methods"]}
+    assert rows["majority-vote"]["fused labels right"] > 0.9
+    assert rows["true-label"]["fused labels right"] is None
+
+
+def test_what_judges_trains_nothing(crowd: Path) -> None:
+    """Labels of the judging items may say anything: no method's score depends on them."""
+    compare("--gold", "labelled.csv", "--methods", "majority-vote", "--seeds", "0", "--out", "first")
+    from crowdfuse.runs import Job
+    from crowdfuse.runs.comparison import make_comparison
+
+    job = Job(labels="labels.csv", inputs="features.npy", gold="labelled.csv", on_missing="drop")
+    test = set(make_comparison(job, 0.3).split(0).test.tolist())
+    lines = Path("labels.csv").read_text().splitlines()
+    poisoned = [
+        line if i == 0 or int(line.split(",")[0]) not in test else line[:-1] + "0" for i, line in enumerate(lines)
+    ]
+    assert poisoned != lines
+    Path("labels.csv").write_text("\n".join(poisoned) + "\n")
+    compare("--gold", "labelled.csv", "--methods", "majority-vote", "--seeds", "0", "--out", "second")
+    predicted = [
+        json.loads(Path(name, "runs.jsonl").read_text())["result"]["predicted"] for name in ("first", "second")
+    ]
+    assert predicted[0] == predicted[1]
+
+
+def test_without_gold_it_says_what_it_cannot_tell(crowd: Path) -> None:
+    result = compare("--methods", "fusion,majority-vote", "--seeds", "0,1")
+    assert result.exit_code == 0, result.output
+    assert "agreement with held-out labels" in result.output
+    assert "this cannot tell who is right" in result.output
+    assert "How often two methods predict the same" in result.output
+    assert numbers()["metric"] == "agreement with held-out labels"
+
+
+def test_changed_labels_are_other_runs(crowd: Path) -> None:
+    arguments = ("--methods", "majority-vote", "--seeds", "0")
+    compare(*arguments)
+    text = Path("labels.csv").read_text()
+    Path("labels.csv").write_text(text.replace("0,ann,", "0,cleo,", 1))
+    compare(*arguments)
+    assert len(Path("comparison/runs.jsonl").read_text().splitlines()) == 2
+
+
+def test_many_annotators_are_not_each_tried_alone(crowd: Path) -> None:
+    rows = [f"{i},a{i % 7},{i % 3}\n" for i in range(N_LABELLED)]
+    Path("labels.csv").write_text("item,annotator,label\n" + "".join(rows))
+    result = compare("--seeds", "0", "--plan")
+    assert result.exit_code == 0, result.output
+    assert "single-annotator" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--methods", "fusoin"], "did you mean 'fusion'?"),
+        (["--set", "epocs=3"], "did you mean 'epochs'?"),
+        (["--set", "random_state=1"], "use --seeds"),
+        (["--methods", "fusion,mbem", "--set", "n_bases=3"], "mbem has no such setting"),
+        (["--methods", "true-label"], "true-label trains on gold"),
+        (["--seeds", "a"], "--seeds must be whole numbers"),
+        (["--json", "labels.csv", "--force"], "also read"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_work(crowd: Path, arguments: list[str], said: str) -> None:
+    labels = Path("labels.csv").read_text()
+    result = compare(*arguments)
+    assert result.exit_code == 2, result.output
+    assert said in result.output
+    assert not Path("comparison").exists()
+    assert Path("labels.csv").read_text() == labels
