@@ -16,10 +16,13 @@ from crowdfuse.functional import (
     dense_confusions,
     fuse_by_basis,
     kl_divergence,
+    label_evidence,
     penalty_form,
     permutation_basis,
+    posterior,
     scatter_sum,
     segment_softmax,
+    vote_shares,
 )
 
 
@@ -140,6 +143,47 @@ def test_weights_are_a_softmax_over_the_labels_that_exist(case: Case) -> None:
     for n in range(case.n_items):
         own = case.item == n
         torch.testing.assert_close(weights[own], case.weight_logits[own].softmax(0))
+
+
+def drawn_matrices(case: Case) -> Tensor:
+    """Logits of one matrix an annotator, (R, K, K)."""
+    shape = (case.n_annotators, case.n_classes, case.n_classes)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(case.n_items), dtype=torch.float64) * 2
+
+
+@given(cases)
+@settings(max_examples=60, deadline=None)
+def test_the_posterior_is_bayes_written_out(case: Case) -> None:
+    A = drawn_matrices(case).softmax(2)
+    prior = case.class_logits.softmax(1)
+    q = posterior(prior.log(), label_evidence(A.log(), case.annotator, case.label), case.item)
+    for n in range(case.n_items):
+        product = prior[n].clone()
+        for r, y in zip(case.annotator[case.item == n], case.label[case.item == n], strict=True):
+            for k in range(case.n_classes):
+                product[k] *= A[r, k, y]
+        torch.testing.assert_close(q[n], product / product.sum() if (case.item == n).any() else 0 * product)
+
+
+@given(cases)
+@settings(max_examples=60, deadline=None)
+def test_vote_shares_are_counted(case: Case) -> None:
+    shares = vote_shares(case.label, case.item, case.n_items, case.n_classes)
+    for n in range(case.n_items):
+        said = case.label[case.item == n].tolist()
+        assert shares[n].tolist() == pytest.approx([said.count(k) / max(1, len(said)) for k in range(case.n_classes)])
+
+
+def test_gradients_through_the_evidence_by_gradcheck() -> None:
+    case = make_case(4, 3, 3, 1, 0.3, "random", seed=5)
+
+    def loss(logits: Tensor, class_logits: Tensor) -> Tensor:
+        evidence = label_evidence(logits.log_softmax(2), case.annotator, case.label)
+        said = (class_logits.log_softmax(1)[case.item] + evidence).logsumexp(1)
+        return said.sum() + posterior(class_logits.log_softmax(1), evidence, case.item).square().sum()
+
+    inputs = [drawn_matrices(case).requires_grad_(), case.class_logits.requires_grad_()]
+    assert torch.autograd.gradcheck(loss, inputs)
 
 
 def test_segment_softmax_survives_extreme_scores() -> None:

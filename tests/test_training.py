@@ -1,25 +1,39 @@
-"""The loop: same bits for the same seed, exact resume, means over uneven batches, best epoch, Ctrl-C, processes."""
+"""The loop: same bits for the same seed, exact resume, phases, means over uneven batches, best epoch, processes."""
 
 from __future__ import annotations
 
+import copy
+import io
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from crowdfuse import (
     Annotations,
     FusionClassifier,
     MajorityVoteClassifier,
+    MBEMClassifier,
     SingleAnnotatorClassifier,
     TrueLabelClassifier,
+    WDNClassifier,
     training,
 )
+from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.checkpoints import FILE_NAME
 from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.inputs import Inputs
+from crowdfuse.methods.base import Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.wdn import WDN
+from crowdfuse.nets import make_trunk
+from crowdfuse.progress import Bar
 from crowdfuse.recipes import SCHEDULES, Recipe
 
 
@@ -50,14 +64,13 @@ class StopError(Exception):
 SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": 16, "dropout": 0.2, "random_state": 3}
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
-@pytest.mark.parametrize("stop_after", [1, 6, 11, 17, 23])  # of 24 steps: first, last of an epoch, within, nearly all
-def test_a_stopped_training_resumes_to_the_same_bits(
-    crowd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, stop_after: int
+def assert_resumes(
+    make: Callable[..., CrowdClassifier], crowd: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
 ) -> None:
+    """A training that ends after so many steps and is taken up again must come to the same bits as one that did not."""
     X, truth, Y = crowd
     validation = (X[:20], truth[:20])
-    whole = FusionClassifier(**SETTINGS, optimizer=optimizer).fit(X, Y, validation=validation)
+    whole = make().fit(X, Y, validation=validation)
 
     # a checkpoint after every step, then the process is gone in the middle of the next one
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
@@ -72,17 +85,50 @@ def test_a_stopped_training_resumes_to_the_same_bits(
         original(self, *args, **kwargs)
 
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", count)
-    stopped = FusionClassifier(**SETTINGS, optimizer=optimizer, checkpoint=tmp_path)
     with pytest.raises(StopError):
-        stopped.fit(X, Y, validation=validation)
+        make(checkpoint=folder).fit(X, Y, validation=validation)
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", original)
-    assert (tmp_path / FILE_NAME).exists()
+    assert (folder / FILE_NAME).exists()
 
     torch.manual_seed(12345)  # the state of torch's generator at the restart must not matter
-    resumed = FusionClassifier(**SETTINGS, optimizer=optimizer, checkpoint=tmp_path).fit(X, Y, validation=validation)
+    resumed = make(checkpoint=folder).fit(X, Y, validation=validation)
     assert_same_bits(whole, resumed)
-    assert [r["loss"] for r in whole.history_] == [r["loss"] for r in resumed.history_]
+    untimed = [[{**record, "seconds": 0} for record in clf.history_] for clf in (whole, resumed)]
+    assert untimed[0] == untimed[1]
     assert whole.best_epoch_ == resumed.best_epoch_
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+@pytest.mark.parametrize("stop_after", [1, 6, 11, 17, 23])  # of 24 steps: first, last of an epoch, within, nearly all
+def test_a_stopped_training_resumes_to_the_same_bits(
+    crowd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, stop_after: int
+) -> None:
+    make = partial(FusionClassifier, **SETTINGS, optimizer=optimizer)
+    assert_resumes(make, crowd, tmp_path, monkeypatch, stop_after)
+
+
+def test_a_training_in_double_precision_resumes_to_the_same_bits(
+    crowd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_resumes(
+        partial(MajorityVoteClassifier, **SETTINGS, precision="64-true"), crowd, tmp_path, monkeypatch, stop_after=9
+    )
+
+
+PHASED: dict[str, Callable[..., CrowdClassifier]] = {  # 24 steps each, the second phase after 12
+    "mbem": partial(MBEMClassifier, **SETTINGS),
+    "wdn": partial(WDNClassifier, **(SETTINGS | {"epochs": 2}), weight_epochs=2, weights="released"),
+    "wdn, softmax": partial(WDNClassifier, **(SETTINGS | {"epochs": 2}), weight_epochs=2),
+}
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("stop_after", [5, 11, 12, 13, 18, 23])  # 12: between the phases
+@pytest.mark.parametrize("name", PHASED)
+def test_a_training_with_phases_resumes_to_the_same_bits(
+    crowd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, stop_after: int, optimizer: str
+) -> None:
+    assert_resumes(partial(PHASED[name], optimizer=optimizer), crowd, tmp_path, monkeypatch, stop_after)
 
 
 def test_a_finished_checkpoint_gives_the_model_without_training(crowd: Any, tmp_path: Path) -> None:
@@ -232,6 +278,198 @@ def test_two_processes_take_the_steps_of_one(crowd: Any) -> None:
     for name, tensor in weights(one).items():
         torch.testing.assert_close(weights(two)[name], tensor, atol=2e-6, rtol=1e-4)
     np.testing.assert_allclose([r["loss"] for r in two.history_], [r["loss"] for r in one.history_], rtol=1e-5)
+
+
+# ---- phases ----------------------------------------------------------------------------------
+
+
+class Probe(Method):
+    """Two parts that are trained in turn, and then once more; it writes down what the loop does to it."""
+
+    def __init__(self) -> None:
+        trunk = make_trunk(Watched(), (4,), (), 0.0)
+        super().__init__(Problem(trunk, None, 3, n_annotators=4, head_hidden=(), dropout=0.0, seed=0))
+        self.notes: list[tuple[Any, ...]] = []
+
+    def phases(self, epochs: int) -> list[Phase]:
+        return [
+            Phase("first", epochs),
+            Phase("head", 1, trains=("classify",)),
+            Phase("head again", 2, trains=("classify",)),
+        ]
+
+    def begin_phase(self, data: TrainingData, predict: Predict) -> None:
+        self.notes.append(("begins", self.phase, predict().shape))
+
+    def loss(self, batch: Batch) -> Loss:
+        learning = [name for name, tensor in self.named_parameters() if tensor.requires_grad]
+        self.notes.append(("step", self.phase, self.trunk.training, self.classify.training, len(learning)))
+        losses = cross_entropy(self.logits(batch.x)[batch.item], batch.label, reduction="none")
+        return Loss(losses.sum(), batch.weight.sum())
+
+
+class Watched(nn.Module):
+    """A backbone of the user's own: one layer frozen by the user, one to learn, and batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(4, 4).requires_grad_(False)
+        self.free = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.free(self.frozen(x))
+        return features
+
+
+def recipe(**changes: Any) -> Recipe:
+    settings: dict[str, Any] = {
+        "optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 1e-4, "schedule": "cosine",
+        "batch_size": 45, "epochs": 2, "device": "cpu", "devices": 1, "precision": "32-true", "seed": 0,
+    }  # fmt: skip
+    return Recipe(**(settings | changes))
+
+
+def test_phases_run_in_turn_each_with_its_parts_and_schedule(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, truth, Y = crowd
+    Y[:, 0] = truth  # a label on every row
+    data = TrainingData(Inputs(X), Annotations.from_matrix(Y), np.full(90, -1), np.ones(90, np.float32))
+    seen: list[float] = []
+    optimizers: list[list[Any]] = []
+    made = Recipe.make_optimizer
+
+    def make(self: Recipe, parameters: Any) -> torch.optim.Optimizer:
+        optimizers.append(list(parameters))
+        return made(self, optimizers[-1])
+
+    monkeypatch.setattr(Recipe, "make_optimizer", make)
+    probe = Probe()
+    before = copy.deepcopy(probe.trunk.state_dict())
+
+    def schedule(progress: float) -> float:
+        seen.append(progress)
+        return 1.0
+
+    trained = training.train(probe, data, recipe(schedule=schedule))
+    assert probe.notes == [
+        *[("step", 0, True, True, 6)] * 4,  # all but the user's frozen layer
+        ("begins", 1, (90, 3)),
+        *[("step", 1, False, True, 2)] * 2,
+        ("begins", 2, (90, 3)),
+        *[("step", 2, False, True, 2)] * 4,
+    ]
+    assert seen == [0, 0.25, 0.5, 0.75, 0, 0.5, 0, 0.25, 0.5, 0.75]
+    assert [len(parameters) for parameters in optimizers] == [8, 2]  # the second is carried on into the last phase
+    assert [(record["epoch"], record["phase"]) for record in trained.history] == [
+        (1, "first"), (2, "first"), (3, "head"), (4, "head again"), (5, "head again")
+    ]  # fmt: skip
+    assert [name for name, p in probe.named_parameters() if not p.requires_grad] == [
+        "trunk.frozen.weight",
+        "trunk.frozen.bias",
+    ]  # as it was
+    assert torch.equal(before["frozen.weight"], trained.weights["trunk.frozen.weight"])
+
+
+def test_frozen_parts_stay_as_they_are_to_the_last_bit(crowd: Any) -> None:
+    X, _, Y = crowd
+    settings: dict[str, Any] = {"epochs": 2, "batch_size": 16, "dropout": 0.2, "backbone": Watched()}
+    short, long = (WDNClassifier(**settings, weight_epochs=n).fit(X, Y) for n in (1, 4))
+    differing = [name for name, tensor in weights(short).items() if not torch.equal(tensor, weights(long)[name])]
+    assert differing == ["weights"]  # not even batch norm's statistics
+
+
+def test_validation_chooses_within_the_last_phase(crowd: Any) -> None:
+    X, truth, Y = crowd
+    clf = MBEMClassifier(epochs=9, rounds=3, random_state=1).fit(X[30:], Y[30:], validation=(X[:30], truth[:30]))
+    scores = [record["validation"] for record in clf.history_]
+    assert max(scores[:6]) > max(scores[6:])  # an earlier round was better, and is gone
+    assert clf.best_epoch_ == 7 + int(np.argmax(scores[6:]))
+    assert clf.score(X[:30], truth[:30]) == pytest.approx(max(scores[6:]))
+
+
+def test_validation_can_choose_among_the_ends_of_phases(crowd: Any) -> None:
+    X, truth, Y = crowd
+    settings: dict[str, Any] = {"epochs": 9, "rounds": 3, "random_state": 1, "chosen": "round"}
+    clf = MBEMClassifier(**settings).fit(X[30:], Y[30:], validation=(X[:30], truth[:30]))
+    scores = [record["validation"] for record in clf.history_]
+    ends = scores[2::3]
+    assert max(scores) > max(ends)  # epochs between the ends were better, and do not count
+    assert clf.best_epoch_ == 3 * (1 + int(np.argmax(ends)))
+    assert clf.score(X[:30], truth[:30]) == pytest.approx(max(ends))
+
+
+def test_validation_can_choose_among_the_ends_of_rounds(crowd: Any) -> None:
+    X, truth, Y = crowd
+    settings: Any = {"epochs": 9, "rounds": 3, "random_state": 1, "chosen": "round"}
+    clf = MBEMClassifier(**settings).fit(X[30:], Y[30:], validation=(X[:30], truth[:30]))
+    ends = [clf.history_[epoch - 1]["validation"] for epoch in (3, 6, 9)]
+    assert len(set(ends)) > 1
+    assert clf.best_epoch_ == 3 * (1 + int(np.argmax(ends)))
+    assert clf.score(X[:30], truth[:30]) == pytest.approx(max(ends))
+
+
+def test_only_phases_with_names_are_spoken_of(crowd: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    X, _, Y = crowd
+    clf = MajorityVoteClassifier(epochs=2, verbose=1).fit(X, Y)
+    assert all("phase" not in record for record in clf.history_)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  loss")[0] for line in lines] == ["majority-vote  epoch 1/2", "majority-vote  epoch 2/2"]
+    clf = WDNClassifier(epochs=2, weight_epochs=1, verbose=1).fit(X, Y)
+    assert [record["phase"] for record in clf.history_] == ["networks", "networks", "weights"]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  loss")[0] for line in lines] == [
+        "wdn  networks",
+        "wdn  networks  epoch 1/3",
+        "wdn  networks  epoch 2/3",
+        "wdn  weights",
+        "wdn  weights  epoch 3/3",
+    ]
+
+
+def test_the_bar_says_the_phase() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    bar = Bar(console)
+    bar.start("mbem", 4, 8, 0)
+    bar.phase("round 2 of 2")
+    assert bar.progress.tasks[0].description == "mbem round 2 of 2"
+    bar.step(2, 5, 0.5)
+    assert bar.progress.tasks[0].description == "mbem round 2 of 2 epoch 3/4"
+    bar.phase("")
+    assert bar.progress.tasks[0].description == "mbem"
+    bar.stop()
+
+
+def test_ctrl_c_in_a_later_phase_keeps_the_best_of_the_one_before(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, truth, Y = crowd
+
+    def interrupt(self: WDN, data: TrainingData, predict: Predict) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(WDN, "begin_phase", interrupt)
+    clf = WDNClassifier(**SETTINGS, weight_epochs=3)
+    with pytest.warns(UserWarning, match="interrupted after 4 of 7 epochs"):
+        clf.fit(X, Y, validation=(X, truth))
+    assert clf.score(X, truth) == pytest.approx(max(record["validation"] for record in clf.history_))
+    np.testing.assert_allclose(clf.weights_, 1 / 4)
+
+
+@pytest.mark.parametrize("kind", [MBEMClassifier, WDNClassifier])
+def test_two_processes_take_the_steps_of_one_through_all_phases(crowd: Any, kind: type[CrowdClassifier]) -> None:
+    X, truth, Y = crowd
+    settings: dict[str, Any] = {
+        "epochs": 2,
+        "batch_size": 32,
+        "device": "cpu",
+        "optimizer": "sgd",
+        "learning_rate": 0.05,
+    }
+    one, two = (kind(**settings, devices=n).fit(X, Y, validation=(X[:30], truth[:30])) for n in (1, 2))
+    for name, tensor in weights(one).items():
+        torch.testing.assert_close(weights(two)[name], tensor, atol=2e-6, rtol=1e-4)
+    assert [record["phase"] for record in two.history_] == [record["phase"] for record in one.history_]
+    np.testing.assert_allclose([r["loss"] for r in two.history_], [r["loss"] for r in one.history_], rtol=1e-5)
+
+
+# ---- settings --------------------------------------------------------------------------------
 
 
 def test_a_training_that_diverges_says_so(crowd: Any) -> None:

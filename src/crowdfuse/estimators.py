@@ -44,6 +44,8 @@ class FusionClassifier(CrowdClassifier):
     penalty : lambda, how strongly the matrices are drawn to the identity
     confusions : "basis", or "full": a free column-stochastic matrix a pair, for small K
     weights : "learned", or "uniform": the ablation with confusions only
+    annotator_heads : what makes the matrices of an annotator. "shared": one network for all, but for its last
+        layer; "separate": a network each, as in the paper, for few annotators
     annotator_hidden : widths of the hidden layers of the annotators' heads; None for those of the class
         head (one layer of 64 where that has none)
     loss_scale : "plain": the mean over items; "paper": that divided by K, as the paper's figures were trained
@@ -62,19 +64,26 @@ class FusionClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "fusion"
-    paper_settings: ClassVar[dict[str, Any]] = {"n_bases": 20, "penalty": 1.0, "loss_scale": "paper"}
+    paper_settings: ClassVar[dict[str, Any]] = {
+        "n_bases": 20,
+        "penalty": 1.0,
+        "annotator_heads": "separate",
+        "loss_scale": "paper",
+    }
 
     n_bases: int = 20
     basis: Literal["random", "latin"] = "random"
     penalty: float = 1.0
     confusions: Literal["basis", "full"] = "basis"
     weights: Literal["learned", "uniform"] = "learned"
+    annotator_heads: Literal["shared", "separate"] = "shared"
     annotator_hidden: tuple[int, ...] | None = None
     loss_scale: Literal["plain", "paper"] = "plain"
 
     def _build(self, problem: Problem) -> Method:
         one_of("confusions", self.confusions, ("basis", "full"))
         one_of("weights", self.weights, ("learned", "uniform"))
+        one_of("annotator_heads", self.annotator_heads, ("shared", "separate"))
         one_of("loss_scale", self.loss_scale, ("plain", "paper"))
         at_least_0("penalty", self.penalty)
         at_least_1("n_bases", self.n_bases)
@@ -97,6 +106,7 @@ class FusionClassifier(CrowdClassifier):
             penalty=self.penalty,
             confusions=self.confusions,
             weights=self.weights,
+            annotator_heads=self.annotator_heads,
             annotator_hidden=hidden,
             loss_scale=self.loss_scale,
         )
@@ -234,8 +244,9 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     rounds : how often to train; `epochs` is split evenly over them, so 40 epochs in 2 rounds are 20 and 20. The
-        learning-rate schedule starts over in each round, the network and the optimiser's memory carry on, and
-        validation chooses an epoch of the last round
+        learning-rate schedule starts over in each round, the network and the optimiser's memory carry on
+    chosen : what validation chooses among. "epoch": the epochs of the last round; "round": the ends of the rounds,
+        as in the fusion paper's code
 
     The other parameters are those of every classifier here: see `CrowdClassifier`.
 
@@ -260,9 +271,10 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "mbem"
-    paper_settings: ClassVar[dict[str, Any]] = {"rounds": 2}
+    paper_settings: ClassVar[dict[str, Any]] = {"rounds": 2, "chosen": "round"}
 
     rounds: int = 2
+    chosen: Literal["epoch", "round"] = "epoch"
 
     def _build(self, problem: Problem) -> Method:
         at_least_1("rounds", self.rounds)
@@ -270,7 +282,8 @@ class MBEMClassifier(GlobalConfusionsClassifier):
             raise ValueError(
                 f"rounds={self.rounds} needs at least as many epochs, got epochs={self.epochs}: every round trains"
             )
-        return MBEM(problem, rounds=int(self.rounds))
+        one_of("chosen", self.chosen, ("epoch", "round"))
+        return MBEM(problem, rounds=int(self.rounds), chosen=self.chosen)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

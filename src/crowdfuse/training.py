@@ -296,15 +296,22 @@ class _Loop:
         if validation is not None:
             logits = predict_logits(self.method, validation.inputs, self.fabric.device, self.recipe.batch_size)
             record["validation"] = validation.accuracy(logits.argmax(1))
-            # the best of an earlier phase stays until this one has an epoch to show
-            is_first = state.epoch == self.ends[state.phase] - self.phase.epochs
-            if is_first or state.best_validation is None or record["validation"] > state.best_validation:
+            if self._is_candidate() and (self._starts_over() or record["validation"] > state.best_validation):
                 state.best_validation, state.best_epoch = record["validation"], state.epoch + 1
                 state.best_weights = copy_weights(self.method)
         state.history.append(record)
         state.epoch += 1
         state.batch = 0
         state.epoch_total = state.epoch_count = 0.0
+
+    def _is_candidate(self) -> bool:
+        """Whether this epoch can be the one that is kept."""
+        return self.phase.chosen == "epoch" or self.state.epoch + 1 == self.ends[self.state.phase]
+
+    def _starts_over(self) -> bool:
+        """The best of an earlier phase stays until this one has an epoch to show."""
+        is_first = self.state.epoch == self.ends[self.state.phase] - self.phase.epochs
+        return self.state.best_validation is None or (is_first and self.phase.chosen == "epoch")
 
     def _save(self) -> None:
         at = self.work.checkpointing

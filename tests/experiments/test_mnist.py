@@ -48,6 +48,10 @@ def test_table1_runs_what_is_missing_and_shows_the_paper_beside(tmp_path: Path) 
         assert shown in text
     assert text in result.output
     assert {path.name for path in folder.glob("*.png")} == {"accuracy.png", "epochs.png"}
+    shown = reproduce("table1", "--epochs", "2", "--out", str(folder), "--show")  # all values, all methods
+    assert shown.exit_code == 0, shown.output
+    assert "| annotator-3 |" in shown.output
+    assert (folder / "runs.jsonl").read_text().count("\n") == 11
 
 
 def test_supp1_sums_up_its_annotators(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from crowdfuse.nets import make_trunk
-from crowdfuse.nets.annotator_heads import AnnotatorHead
+from crowdfuse.nets.annotator_heads import AnnotatorHead, LayerEach, SeparateHeads
 from crowdfuse.nets.lenet import LeNet, NormPool
+from crowdfuse.nets.mlp import mlp
 
 
 @pytest.mark.parametrize("n_annotators", [1, 3, 50])  # dense product and gathered weights
@@ -16,9 +17,26 @@ def test_annotator_head_equals_one_mlp_with_an_output_for_every_annotator(n_anno
     features = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
     item = torch.tensor([0, 0, 2, 5, 5, 5])
     annotator = torch.tensor([0, 2, 1, 0, 1, 2]) % n_annotators
-    full = torch.einsum("bi,rio->bro", head.hidden(features), head.weight) + head.bias
+    full = torch.einsum("bi,rio->bro", head.hidden(features), head.last.weight) + head.last.bias
     torch.testing.assert_close(head(features, item, annotator), full[item, annotator])
     assert torch.autograd.gradcheck(lambda f: head(f, item, annotator), features)
+
+
+@pytest.mark.parametrize("hidden", [(), (7,), (7, 6)])
+def test_separate_heads_are_one_mlp_an_annotator(hidden: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    heads = SeparateHeads(5, hidden, 3, 4).double()
+    features = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    item, annotator = torch.tensor([0, 0, 2, 5, 5, 5]), torch.tensor([0, 2, 1, 0, 1, 2])
+    alone = [mlp(5, hidden, 4).double() for _ in range(3)]
+    for r, network in enumerate(alone):
+        linear = [layer for layer in network if isinstance(layer, nn.Linear)]
+        for own, layer in zip(linear, heads.layers, strict=True):
+            assert isinstance(layer, LayerEach)
+            own.weight.data, own.bias.data = layer.weight[r].T, layer.bias[r]
+    expected = torch.stack([alone[r](features[i]) for i, r in zip(item.tolist(), annotator.tolist(), strict=True)])
+    torch.testing.assert_close(heads(features, item, annotator), expected)
+    assert torch.autograd.gradcheck(lambda f: heads(f, item, annotator), features)
 
 
 def test_lenet_is_the_papers() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from crowdfuse.choices import one_of
 from crowdfuse.cli.fit import parse_classes, parse_settings
-from crowdfuse.cli.grids import Jobs, Methods, Plan, leave, open_store, run_cells, say_plan
+from crowdfuse.cli.grids import Jobs, Methods, Plan, Show, finished_before, leave, open_store, run_cells, say_plan
 from crowdfuse.cli.shell import Force, Json, Quiet, friendly, integers, names, refuse_json, refuse_same
 
 
@@ -47,6 +47,7 @@ def compare(
         "comparison"
     ),
     plan: Plan = False,
+    show: Show = False,
     json_file: Json = None,
     force: Force = False,
     quiet: Quiet = False,
@@ -87,8 +88,11 @@ def compare(
     if plan:
         say_plan("comparison", store, cells)
         return
-    comparison.rehearse(cells)
-    finished = run_cells(cells, comparison, store, jobs=jobs, title="compare", quiet=quiet)
+    if show:
+        finished = finished_before(store, cells)
+    else:
+        comparison.rehearse(cells)
+        finished = run_cells(cells, comparison, store, jobs=jobs, title="compare", quiet=quiet)
     table = make_table(cells, finished.records, comparison.metric, {})
     notes = [*comparison.notes(), *remarks]
     if table.entries:

@@ -23,6 +23,7 @@ Methods = Annotated[
 ]
 Jobs = Annotated[int, typer.Option(help="Runs at a time, each in a process of one thread.", min=1)]
 Plan = Annotated[bool, typer.Option("--plan", help="Only say which runs would be made.")]
+Show = Annotated[bool, typer.Option("--show", help="Make no runs: only show what is finished.")]
 
 
 def open_store(folder: Path) -> Store:
@@ -46,6 +47,16 @@ def missing(store: Store, cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         once.setdefault(key_of(cell.run), cell)
     return [cell for key, cell in once.items() if key not in found]
+
+
+def finished_before(store: Store, cells: Sequence[Cell]) -> Finished:
+    """What is in the store already, as if it had been run."""
+    from crowdfuse.experiments.runner import Finished
+    from crowdfuse.experiments.store import key_of
+
+    found, _ = store.read()
+    keys = dict.fromkeys(key_of(cell.run) for cell in cells)
+    return Finished([found[key] for key in keys if key in found], [], False)
 
 
 def say_plan(title: str, store: Store, cells: Sequence[Cell]) -> None:

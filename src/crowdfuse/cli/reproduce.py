@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from crowdfuse.choices import one_of
-from crowdfuse.cli.grids import Jobs, Methods, Plan, leave, missing, open_store, run_cells, say_plan
+from crowdfuse.cli.grids import (
+    Jobs,
+    Methods,
+    Plan,
+    Show,
+    finished_before,
+    leave,
+    missing,
+    open_store,
+    run_cells,
+    say_plan,
+)
 from crowdfuse.cli.shell import (
     Data,
     Download,
@@ -35,7 +46,8 @@ Out = Annotated[Path | None, typer.Option("--out", help="The folder of the store
 Values = Annotated[str | None, typer.Option(help="Values, separated by commas; not given, the paper's.")]
 
 GRIDS = {
-    "table1": "Table 1: MNIST, three annotators with a weakness, over epsilon.",
+    "table1": "Table 1: MNIST, three annotators with a weakness, over epsilon. More rows that --methods can name: "
+    "fusion-shared-heads, mbem-any-epoch.",
     "supp1": "Supplement A: MNIST, five annotators, each right on 3 classes and wrong on the others (hammer-spammer).",
     "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
 }
@@ -55,6 +67,7 @@ def grid_command(name: str) -> Callable[..., None]:
         download: Download = False,
         folder: Out = None,
         plan: Plan = False,
+        show: Show = False,
         json_file: Json = None,
         force: Force = False,
         quiet: Quiet = False,
@@ -80,9 +93,12 @@ def grid_command(name: str) -> Callable[..., None]:
         if plan:
             say_plan(experiment.title, store, cells)
             return
-        if missing(store, cells):
-            load_mnist(data, download=download)  # what is wrong with the files is said before any work
-        finished = run_cells(cells, MnistWork(data), store, jobs=jobs, title=name, quiet=quiet)
+        if show:
+            finished = finished_before(store, cells)
+        else:
+            if missing(store, cells):
+                load_mnist(data, download=download)  # what is wrong with the files is said before any work
+            finished = run_cells(cells, MnistWork(data), store, jobs=jobs, title=name, quiet=quiet)
         paper = paper_table(experiment.paper) if experiment.paper else {}
         table = make_table(cells, finished.records, "test accuracy", paper)
         if table.entries:
@@ -92,6 +108,8 @@ def grid_command(name: str) -> Callable[..., None]:
             if json_file is not None:
                 write_json(json_file, figures)
             typer.echo(f"table and figures: {folder}")
+        elif show:
+            typer.echo(f"{folder} holds no finished run of this grid")
         leave(finished)
 
     command.__doc__ = f"{GRIDS[name]} Finished runs are kept, and not made again."

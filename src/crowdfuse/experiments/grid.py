@@ -40,6 +40,8 @@ class Experiment:
     annotators: Callable[[float], dict[str, Any]]
     """What defines the annotators at a value of the knob, names included."""
     recipe: dict[str, Any]
+    extras: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    """Rows that are run only when named: a method with other settings than the paper's."""
     paper: str | None = None
     """The paper's table that it repeats, as `paper_table` knows it."""
 
@@ -55,16 +57,18 @@ class Experiment:
                     cells += self._cells_of(method, value, seed, changes)
         return cells
 
-    def _cells_of(self, method: str, value: float, seed: int, changes: dict[str, Any]) -> list[Cell]:
+    def _cells_of(self, name: str, value: float, seed: int, changes: dict[str, Any]) -> list[Cell]:
+        method, other = self.extras.get(name, (name, {}))
         kind = estimator_class(method)
         annotators = self.annotators(value)
         cells = []
         for row, extra in kind.variants(annotators["names"]).items():
-            settings = self.recipe | kind.paper_settings | extra | changes
+            settings = self.recipe | kind.paper_settings | other | extra | changes
             run: Run = {"data": self.data, "method": method, "settings": settings, "seed": seed}
             if kind.trains_on_labels:  # gold is the same at every value of the knob: one run serves all
                 run["annotators"] = annotators
-            cells.append(Cell(row.removeprefix("single-annotator "), f"{value:g}", seed, run))
+            row = name if name in self.extras else row.removeprefix("single-annotator ")
+            cells.append(Cell(row, f"{value:g}", seed, run))
         return cells
 
     def _known_values(self, values: Sequence[float]) -> list[float]:

@@ -57,6 +57,10 @@ TABLE1 = Experiment(
         "names": _names(3),
     },
     recipe=RECIPE,
+    extras={
+        "fusion-shared-heads": ("fusion", {"annotator_heads": "shared"}),
+        "mbem-any-epoch": ("mbem", {"chosen": "epoch"}),
+    },
     paper="1",
 )
 SUPP1 = Experiment(

@@ -42,7 +42,7 @@ class Phase(NamedTuple):
     """A stretch of the training, in which the loop trains one thing.
 
     The learning-rate schedule runs over it, and validation chooses an epoch of it: the model is the best epoch of
-    the last phase. The network is carried on between phases as it stands.
+    the last phase, unless `chosen` says otherwise. The network is carried on between phases as it stands.
     """
 
     name: str  # "" for a training that has no phases to speak of
@@ -52,6 +52,8 @@ class Phase(NamedTuple):
 
     Where it differs from that of the phase before there is a new optimiser; else the old one goes on.
     """
+    chosen: Literal["epoch", "end"] = "epoch"
+    """What validation chooses among: this phase's epochs and nothing before, or the ends of this and earlier phases."""
 
 
 Predict = Callable[[], NDArray[np.float32]]

@@ -24,7 +24,7 @@ from crowdfuse.functional import (
     segment_softmax,
 )
 from crowdfuse.methods.base import Loss, Method, Problem
-from crowdfuse.nets.annotator_heads import AnnotatorHead
+from crowdfuse.nets.annotator_heads import AnnotatorHead, SeparateHeads
 
 
 class BasisConfusions(nn.Module):
@@ -33,13 +33,20 @@ class BasisConfusions(nn.Module):
     basis: Tensor
     form: Tensor
 
-    def __init__(self, problem: Problem, hidden: tuple[int, ...], n_bases: int, kind: Literal["random", "latin"]):
+    def __init__(
+        self,
+        problem: Problem,
+        heads: type[AnnotatorHead | SeparateHeads],
+        hidden: tuple[int, ...],
+        n_bases: int,
+        kind: Literal["random", "latin"],
+    ) -> None:
         super().__init__()
         self.register_buffer("basis", permutation_basis(problem.n_classes, n_bases, kind, problem.seed))
         self.register_buffer("form", penalty_form(self.basis))
         # with the identity alone there is nothing to learn: the weights-only ablation
         self.head = (
-            AnnotatorHead(problem.trunk.n_features, hidden, problem.n_annotators, len(self.basis))
+            heads(problem.trunk.n_features, hidden, problem.n_annotators, len(self.basis))
             if len(self.basis) > 1
             else None
         )
@@ -64,10 +71,10 @@ class BasisConfusions(nn.Module):
 class FullConfusions(nn.Module):
     """A free column-stochastic matrix a pair, for small K: what the basis does can be measured against it."""
 
-    def __init__(self, problem: Problem, hidden: tuple[int, ...]) -> None:
+    def __init__(self, problem: Problem, heads: type[AnnotatorHead | SeparateHeads], hidden: tuple[int, ...]) -> None:
         super().__init__()
         self.n_classes = problem.n_classes
-        self.head = AnnotatorHead(problem.trunk.n_features, hidden, problem.n_annotators, problem.n_classes**2)
+        self.head = heads(problem.trunk.n_features, hidden, problem.n_annotators, problem.n_classes**2)
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Matrices (L, K, K), axes (true, said)."""
@@ -100,14 +107,16 @@ class Fusion(Method):
         penalty: float,
         confusions: Literal["basis", "full"],
         weights: Literal["learned", "uniform"],
+        annotator_heads: Literal["shared", "separate"],
         annotator_hidden: tuple[int, ...],
         loss_scale: Literal["plain", "paper"],
     ) -> None:
         super().__init__(problem)
+        heads = AnnotatorHead if annotator_heads == "shared" else SeparateHeads
         self.confuse: BasisConfusions | FullConfusions = (
-            BasisConfusions(problem, annotator_hidden, n_bases, basis)
+            BasisConfusions(problem, heads, annotator_hidden, n_bases, basis)
             if confusions == "basis"
-            else FullConfusions(problem, annotator_hidden)
+            else FullConfusions(problem, heads, annotator_hidden)
         )
         self.weigh = (
             AnnotatorHead(problem.trunk.n_features, annotator_hidden, problem.n_annotators, 1)

@@ -6,6 +6,8 @@ what each annotator says of each class; believe the labels accordingly. The firs
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from scipy import sparse
@@ -35,17 +37,20 @@ class MBEM(GlobalConfusions):
     prior: Tensor
     matrices: Tensor
 
-    def __init__(self, problem: Problem, *, rounds: int) -> None:
+    def __init__(self, problem: Problem, *, rounds: int, chosen: Literal["epoch", "round"]) -> None:
         super().__init__(problem)
         n_classes, n_annotators = problem.n_classes, problem.n_annotators
         self.rounds = rounds
+        self.chosen: Literal["epoch", "end"] = "epoch" if chosen == "epoch" else "end"
         self.register_buffer("prior", torch.full((n_classes,), 1 / n_classes))
         self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
 
     def phases(self, epochs: int) -> list[Phase]:
         """The epochs split evenly over the rounds, the first ones getting what is left over."""
         least, more = divmod(epochs, self.rounds)
-        return [Phase(f"round {i + 1} of {self.rounds}", least + (i < more)) for i in range(self.rounds)]
+        return [
+            Phase(f"round {i + 1} of {self.rounds}", least + (i < more), chosen=self.chosen) for i in range(self.rounds)
+        ]
 
     def prepare(self, data: TrainingData) -> None:
         """Matrices by the vote shares, so that there are some from the start."""
