@@ -31,6 +31,7 @@ from crowdfuse.checkpoints import FILE_NAME
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.inputs import Inputs
 from crowdfuse.methods.base import Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.wdn import WDN
 from crowdfuse.nets import make_trunk
 from crowdfuse.progress import Bar
@@ -561,3 +562,20 @@ def test_bad_settings_are_refused(crowd: Any, setting: dict[str, Any], said: str
 def test_recipe_has_no_hidden_defaults() -> None:
     with pytest.raises(TypeError):
         Recipe()  # type: ignore[call-arg]  # every field must be said
+
+
+def test_mixed_precision_reaches_the_loss(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, _, Y = crowd
+    seen = []
+    loss = MajorityVote.loss
+
+    def looked_at(self: MajorityVote, batch: Any) -> Any:
+        seen.append((self.logits(batch.x).dtype, torch.is_autocast_enabled("cpu")))
+        return loss(self, batch)
+
+    monkeypatch.setattr(MajorityVote, "loss", looked_at)
+    for precision in ("32-true", "bf16-mixed"):
+        clf = MajorityVoteClassifier(epochs=1, precision=precision).fit(X, Y)
+        assert np.isfinite(clf.history_[-1]["loss"])
+        assert clf.predict_proba(X).dtype == np.float64
+    assert set(seen) == {(torch.float32, False), (torch.bfloat16, True)}

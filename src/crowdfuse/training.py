@@ -269,7 +269,8 @@ class _Loop:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * recipe.factor(progress)
         batch = self.data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
-        total, weight = self.module.loss(batch)
+        with fabric.autocast():  # Fabric does so by itself around `forward` alone
+            total, weight = self.module.loss(batch)
         everywhere = _sum_over_processes(fabric, torch.stack([total.detach(), weight.detach()]))
         loss, count = everywhere.tolist()
         if not math.isfinite(loss):

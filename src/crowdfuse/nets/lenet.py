@@ -54,6 +54,7 @@ class NormPool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) to (N, C, H // 2, W // 2)."""
+        x = x.to(torch.promote_types(x.dtype, torch.float32))  # statistics need more than 16 bits
         if not self.training:
             return (_pool(x) - self.mean[:, None, None]) * (self.variance + self.eps).rsqrt()[:, None, None]
         out, mean, variance = _NormPool.apply(x, self.eps)  # type: ignore[no-untyped-call]
