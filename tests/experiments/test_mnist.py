@@ -93,8 +93,8 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
     [
         (["table1", "--methods", "fusoin"], "did you mean 'fusion'?"),
         (["table1", "--methods", "fusion,,mbem"], "names separated by commas"),
-        (["table1", "--values", "thirty"], "--values must be numbers"),
-        (["table1", "--values", "-1"], "epsilon must be above 0"),
+        (["table1", "--values", "thirty"], "epsilon must be a number, got 'thirty'"),
+        (["table1", "--values", "-1"], "epsilon must be at least 0"),
         (["table1", "--seeds", "0,0"], "names a number twice"),
     ],
 )

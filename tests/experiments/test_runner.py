@@ -26,6 +26,8 @@ class Work:
     def __init__(self, fails: int | None = None, interrupted: int | None = None) -> None:
         self.fails, self.interrupted, self.done = fails, interrupted, []  # type: ignore[var-annotated]
 
+    def check(self, *, download: bool) -> None: ...
+
     def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
         if run["seed"] == self.fails:
             raise ValueError("it diverged")

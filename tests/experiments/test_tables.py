@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from crowdfuse import FusionClassifier
 from crowdfuse.experiments.grid import Cell, Experiment
 from crowdfuse.experiments.paper import paper_table
 from crowdfuse.experiments.store import Record
@@ -16,6 +17,8 @@ EXPERIMENT = Experiment(
     data={"name": "toy"},
     annotators=lambda epsilon: {"epsilon": epsilon, "names": ["ann", "bob"]},
     recipe={"epochs": 3},
+    work=lambda folder: pytest.fail("nothing is run here"),
+    protocol="The last epoch is kept.",
 )
 
 
@@ -34,7 +37,7 @@ def test_a_grid_is_methods_values_and_seeds() -> None:
     assert len(cells) == 2 * 2 * 4
     assert [one.row for one in cells[:4]] == ["fusion", "ann", "bob", "true-label"]
     fusion, ann = cells[0].run, cells[1].run
-    assert fusion["settings"] == {"epochs": 3, "n_bases": 20, "penalty": 1.0, "loss_scale": "paper"}
+    assert fusion["settings"] == {"epochs": 3, **FusionClassifier.paper_settings}
     assert fusion["annotators"] == {"epsilon": 30, "names": ["ann", "bob"]}
     assert ann["settings"] == {"epochs": 3, "annotator": "ann"}
 
@@ -54,7 +57,7 @@ def test_part_of_a_grid_has_the_same_runs_as_the_whole() -> None:
 
 
 def test_values_below_zero_and_unknown_methods_are_refused() -> None:
-    with pytest.raises(ValueError, match="epsilon must be above 0, got -3"):
+    with pytest.raises(ValueError, match="epsilon must be at least 0, got -3"):
         EXPERIMENT.cells(values=[-3])
     with pytest.raises(ValueError, match="unknown method 'fusoin'; did you mean 'fusion'"):
         EXPERIMENT.cells(methods=["fusoin"])

@@ -31,7 +31,6 @@ from crowdfuse.cli.shell import (
     friendly,
     integers,
     names,
-    numbers,
     refuse_json,
     refuse_outputs,
     use_threads,
@@ -72,8 +71,7 @@ def grid_command(name: str) -> Callable[..., None]:
         force: Force = False,
         quiet: Quiet = False,
     ) -> None:
-        from crowdfuse.datasets.mnist import load_mnist
-        from crowdfuse.experiments.mnist import EXPERIMENTS, MnistWork
+        from crowdfuse.experiments.mnist import EXPERIMENTS
         from crowdfuse.experiments.paper import paper_table
         from crowdfuse.experiments.tables import make_table
         from crowdfuse.files import write_json
@@ -82,7 +80,7 @@ def grid_command(name: str) -> Callable[..., None]:
         experiment = EXPERIMENTS[name]
         changes = {} if epochs is None else {"epochs": epochs}
         cells = experiment.cells(
-            values=numbers(values, "--values") if values else (),
+            values=names(values, "--values") if values else (),
             methods=names(methods, "--methods") if methods else (),
             seeds=integers(seeds, "--seeds"),
             **changes,
@@ -96,9 +94,10 @@ def grid_command(name: str) -> Callable[..., None]:
         if show:
             finished = finished_before(store, cells)
         else:
+            work = experiment.work(data)
             if missing(store, cells):
-                load_mnist(data, download=download)  # what is wrong with the files is said before any work
-            finished = run_cells(cells, MnistWork(data), store, jobs=jobs, title=name, quiet=quiet)
+                work.check(download=download)
+            finished = run_cells(cells, work, store, jobs=jobs, title=name, quiet=quiet)
         paper = paper_table(experiment.paper) if experiment.paper else {}
         table = make_table(cells, finished.records, "test accuracy", paper)
         if table.entries:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from crowdfuse.choices import one_of
+from crowdfuse.experiments.runner import Work
 from crowdfuse.experiments.store import Run
 from crowdfuse.registry import estimator_class
+
+Value = float | str
+"""A value of a grid's knob: a number, or the name of a protocol."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +41,27 @@ class Experiment:
     name: str
     title: str
     knob: str
-    values: tuple[float, ...]
+    values: tuple[Value, ...]
     methods: tuple[str, ...]
     data: dict[str, Any]
-    annotators: Callable[[float], dict[str, Any]]
+    annotators: Callable[[Any], dict[str, Any]]
     """What defines the annotators at a value of the knob, names included."""
     recipe: dict[str, Any]
+    work: Callable[[Path | None], Work]
+    """What does a run, given the folder of the data."""
+    protocol: str
+    """How the model of a run is chosen and judged, and what gold is used for, in a sentence for the table."""
+    settings: Callable[[Any], dict[str, Any]] = lambda value: {}
+    """What the knob sets in the method, where it is not about annotators."""
     extras: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     """Rows that are run only when named: a method with other settings than the paper's."""
     paper: str | None = None
     """The paper's table that it repeats, as `paper_table` knows it."""
 
     def cells(
-        self, *, values: Sequence[float] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (0,), **changes: Any
+        self, *, values: Sequence[Value] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (0,), **changes: Any
     ) -> list[Cell]:
-        """The whole grid, or part of it; `changes` go into every run's settings. Cheap runs' order: seed by seed."""
+        """The whole grid, or part of it, seed by seed; `changes` go into every run's settings."""
         values = self._known_values(values or self.values)
         cells = []
         for seed in seeds:
@@ -57,22 +70,33 @@ class Experiment:
                     cells += self._cells_of(method, value, seed, changes)
         return cells
 
-    def _cells_of(self, name: str, value: float, seed: int, changes: dict[str, Any]) -> list[Cell]:
+    def _cells_of(self, name: str, value: Value, seed: int, changes: dict[str, Any]) -> list[Cell]:
         method, other = self.extras.get(name, (name, {}))
         kind = estimator_class(method)
         annotators = self.annotators(value)
         cells = []
         for row, extra in kind.variants(annotators["names"]).items():
-            settings = self.recipe | kind.paper_settings | other | extra | changes
+            settings = self.recipe | kind.paper_settings | other | extra | self.settings(value) | changes
             run: Run = {"data": self.data, "method": method, "settings": settings, "seed": seed}
             if kind.trains_on_labels:  # gold is the same at every value of the knob: one run serves all
                 run["annotators"] = annotators
             row = name if name in self.extras else row.removeprefix("single-annotator ")
-            cells.append(Cell(row, f"{value:g}", seed, run))
+            cells.append(Cell(row, value if isinstance(value, str) else f"{value:g}", seed, run))
         return cells
 
-    def _known_values(self, values: Sequence[float]) -> list[float]:
-        for value in values:
-            if not value > 0:
-                raise ValueError(f"--values: {self.knob} must be above 0, got {value:g}")
-        return [int(value) if float(value).is_integer() else value for value in values]  # 30 and 30.0 are one value
+    def _known_values(self, values: Sequence[Value]) -> list[Value]:
+        known = [value for value in self.values if isinstance(value, str)]
+        if known:
+            return [one_of(f"--values: {self.knob}", value, known) for value in values]
+        return [_number(value, self.knob) for value in values]
+
+
+def _number(value: Value, knob: str) -> float:
+    """30, 30.0 and "30" are one value."""
+    try:
+        number = float(value)
+    except ValueError as error:
+        raise ValueError(f"--values: {knob} must be a number, got {value!r}") from error
+    if not 0 <= number < math.inf:
+        raise ValueError(f"--values: {knob} must be at least 0, got {value}")
+    return int(number) if number.is_integer() else number

@@ -29,6 +29,10 @@ class Work(Protocol):
         """The results of a run; the state of its training is kept in the folder `checkpoint`."""
         ...
 
+    def check(self, *, download: bool) -> None:
+        """Say what is wrong with the data before any work; where it is not there and `download`, fetch it."""
+        ...
+
 
 @dataclass(frozen=True)
 class Finished:

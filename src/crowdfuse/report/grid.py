@@ -46,9 +46,7 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
         f"# {experiment.title}",
         f"Made by `{command}`.",
         f"Test accuracy in %; ± is the standard deviation over seeds, where there are several. "
-        f"{', '.join(f'{count}' for count in sorted(epochs))} epochs; the epoch is chosen by gold on 5,000 validation "
-        "items, for every method alike; gold is used for nothing else, but for true-label, the upper bound, which "
-        "trains on it.",
+        f"{', '.join(f'{count}' for count in sorted(epochs))} epochs. {experiment.protocol}",
         _accuracy(experiment, table),
     ]
     if experiment.paper:

@@ -124,6 +124,9 @@ class Comparison:
                 seen.add(cell.row)
                 self._classifier(cell.run, None)._prepare(**self._training_set(cell.run))
 
+    def check(self, *, download: bool) -> None:
+        """Everything has been read already."""
+
     def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
         classifier = self._classifier(run, checkpoint).fit(**self._training_set(run))
         if classifier.interrupted_:
