@@ -48,14 +48,16 @@ def test_every_method_is_compared_on_gold_items_without_labels(crowd: Path) -> N
     assert set(rows) == ({*ESTIMATORS} - {"single-annotator", "true-label"}) | single
     assert "true-label is left out: all gold is for judging" in result.output
     assert rows["single-annotator guesser"]["mean"] < rows["majority-vote"]["mean"]
-    assert "50 gold items without labels judge" in result.output
+    assert "judged by 50 gold items without labels; gold chooses nothing" in result.output
+    assert "only 50 items to judge by" in result.output
     assert json.loads(Path("out.json").read_text()) == numbers()
 
 
 def test_a_share_of_the_gold_judges_where_all_gold_items_are_labelled(crowd: Path) -> None:
     result = compare("--gold", "labelled.csv", "--methods", "majority-vote,true-label", "--seeds", "0")
     assert result.exit_code == 0, result.output
-    assert "45 of the gold items, drawn by each seed, judge and are kept out of training" in result.output
+    assert "judged by 45 of the gold items with labels, drawn by each seed and kept out of training" in result.output
+    assert "true-label, and nothing else, is trained on gold: on 105 items" in result.output
     rows = {row["method"]: row for row in numbers()["methods"]}
     assert rows["majority-vote"]["fused labels right"] > 0.9
     assert rows["true-label"]["fused labels right"] is None
@@ -100,6 +102,40 @@ def test_changed_labels_are_other_runs(crowd: Path) -> None:
     assert len(Path("comparison/runs.jsonl").read_text().splitlines()) == 2
 
 
+def test_a_setting_said_or_left_to_its_default_is_one_run(crowd: Path) -> None:
+    for given in ([], ["--set", "penalty=1"], ["--set", "penalty=1.0"]):
+        compare("--methods", "fusion", "--seeds", "0", *given)
+    assert len(Path("comparison/runs.jsonl").read_text().splitlines()) == 1
+
+
+def test_few_gold_items_without_labels_are_joined_by_others(crowd: Path) -> None:
+    gold = Path("labelled.csv").read_text() + Path("others.csv").read_text().splitlines()[1] + "\n"
+    Path("gold.csv").write_text(gold)
+    result = compare("--gold", "gold.csv", "--methods", "majority-vote", "--seeds", "0")
+    assert "judged by 1 gold item without labels and 45 of the gold items with labels" in result.output
+
+
+def test_an_annotator_without_a_label_to_train_on_is_left_out(crowd: Path) -> None:
+    from crowdfuse.runs import Job
+    from crowdfuse.runs.comparison import make_comparison
+
+    job = Job(labels="labels.csv", inputs="features.npy", on_missing="drop")
+    judge = make_comparison(job, 0.3).split(0).test[0]
+    with Path("labels.csv").open("a") as labels:
+        labels.write(f"{judge},rare,0\n")
+    result = compare("--methods", "majority-vote,single-annotator", "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    assert "single-annotator rare is left out: rare has no label among the items to train on" in result.output
+
+
+def test_names_of_classes_do_not_become_html(crowd: Path) -> None:
+    text = Path("labels.csv").read_text()
+    Path("labels.csv").write_text(text.replace(",0\n", ",<img src=x>\n").replace(",1\n", ",<IMG src=x>\n"))
+    compare("--methods", "majority-vote", "--seeds", "0")
+    assert "differ only by case" in Path("comparison/table.md").read_text()
+    assert "<img" not in Path("comparison/table.md").read_text().lower()
+
+
 def test_many_annotators_are_not_each_tried_alone(crowd: Path) -> None:
     rows = [f"{i},a{i % 7},{i % 3}\n" for i in range(N_LABELLED)]
     Path("labels.csv").write_text("item,annotator,label\n" + "".join(rows))
@@ -115,7 +151,11 @@ def test_many_annotators_are_not_each_tried_alone(crowd: Path) -> None:
         (["--set", "epocs=3"], "did you mean 'epochs'?"),
         (["--set", "random_state=1"], "use --seeds"),
         (["--methods", "fusion,mbem", "--set", "n_bases=3"], "mbem has no such setting"),
-        (["--methods", "true-label"], "true-label trains on gold"),
+        (["--set", "annotator=ann"], "single-annotator tries each annotator"),
+        (["--methods", "true-label"], "true-label trains on gold, and there is none"),
+        (["--methods", "true-label", "--gold", "others.csv"], "all of it judges"),
+        (["--json", "comparison/runs.jsonl"], "also read"),
+        (["--seeds", "99999999999999999999"], "--seeds must be from 0"),
         (["--seeds", "a"], "--seeds must be whole numbers"),
         (["--json", "labels.csv", "--force"], "also read"),
     ],

@@ -305,12 +305,15 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         kept = TrainingData(data.inputs, data.annotations, data.gold, weight)
         return kept, Validation(Inputs(data.inputs.values[out]), judges[out])
 
+    def described(self) -> dict[str, Any]:
+        """The settings that decide a training, as JSON holds them; seed, classes and device are said elsewhere."""
+        apart = ("checkpoint", "verbose", "device", "classes", "random_state")
+        return {name: _describe(value) for name, value in self.get_params().items() if name not in apart}
+
     def _checkpointing(self, data: TrainingData, held_out: Validation | None, recipe: Recipe) -> Checkpointing | None:
         if self.checkpoint is None:
             return None
-        apart = ("checkpoint", "verbose", "device", "classes", "random_state")  # the seed that was drawn counts
-        settings = {name: _describe(value) for name, value in self.get_params().items() if name not in apart}
-        settings["seed"] = recipe.seed
+        settings = self.described() | {"seed": recipe.seed}  # the one that was drawn
         fingerprint = data.fingerprint()
         if held_out is not None:
             fingerprint |= {f"validation {name}": value for name, value in held_out.fingerprint().items()}

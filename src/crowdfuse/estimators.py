@@ -253,7 +253,7 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     Attributes
     ----------
     confusion_matrices_ (R, K, K) : axes (annotator, true, said): the same on every item, true to noisy, P(said | true);
-        those that the last round was trained with (with one round: counted from the vote)
+        those that the round of the kept epoch was trained with (in the first round: counted from the vote)
 
     `history_` says the round as "phase". `fused_labels` is the posterior.
 

@@ -162,9 +162,14 @@ def few(names: Iterable[Any], most: int = 5) -> str:
     return shown if len(listed) <= most else f"{shown}, ... ({len(listed):,} in all)"
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: '1 item', '3 items'."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def plural(count: int, noun: str) -> str:
     """A count with its noun and verb: '1 item is', '3 items are'."""
-    return f"1 {noun} is" if count == 1 else f"{count:,} {noun}s are"
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
 
 
 def _is_whole(value: Any) -> bool:

@@ -5,6 +5,7 @@ No torch here: the command line lists methods without loading it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from crowdfuse.choices import nearest
@@ -23,12 +24,11 @@ ESTIMATORS = {
 }
 
 
-def estimator_class(method: str) -> type[CrowdClassifier]:
-    """The estimator class of a method's name."""
+def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassifier]:
+    """The estimator class of a method's name; `others` are further names that could have been said in its place."""
     if method not in ESTIMATORS:
-        raise ValueError(
-            f"unknown method {method!r}{nearest(method, ESTIMATORS)} The methods are {', '.join(ESTIMATORS)}"
-        )
+        known = [*ESTIMATORS, *others]
+        raise ValueError(f"unknown method {method!r}{nearest(method, known)} The methods are {', '.join(known)}")
     from crowdfuse import estimators
 
     found: type[CrowdClassifier] = getattr(estimators, ESTIMATORS[method])

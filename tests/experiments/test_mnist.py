@@ -96,6 +96,10 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
         (["table1", "--values", "thirty"], "epsilon must be a number, got 'thirty'"),
         (["table1", "--values", "-1"], "epsilon must be at least 0"),
         (["table1", "--seeds", "0,0"], "names a number twice"),
+        (["table1", "--methods", "fusion-shared-head"], "did you mean 'fusion-shared-heads'?"),
+        (["table1", "--methods", "mbem", "--epochs", "1"], "rounds=2 needs at least as many epochs"),
+        (["supp1", "--values", "3.5"], "n_correct must be a whole number from 0 to 10, got 3.5"),
+        (["crowd", "--values", "9"], "annotators must be a whole number from 1 to 8, got 9"),
     ],
 )
 def test_bad_requests_are_refused_before_any_work(tmp_path: Path, arguments: list[str], said: str) -> None:

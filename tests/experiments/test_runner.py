@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
+from crowdfuse.experiments import runner
 from crowdfuse.experiments.runner import run_grid
 from crowdfuse.experiments.store import Run, Store, key_of
 from crowdfuse.synthesis import weakness_annotators
@@ -26,7 +27,7 @@ class Work:
     def __init__(self, fails: int | None = None, interrupted: int | None = None) -> None:
         self.fails, self.interrupted, self.done = fails, interrupted, []  # type: ignore[var-annotated]
 
-    def check(self, *, download: bool) -> None: ...
+    def check(self, runs: Any, *, download: bool) -> None: ...
 
     def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
         if run["seed"] == self.fails:
@@ -60,6 +61,42 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_tried_again(tmp_path: 
     again = Work()
     assert not grid(store, again).failed
     assert again.done == [1]
+
+
+def test_any_error_of_a_run_is_that_runs_alone(tmp_path: Path) -> None:
+    class Torn(Work):
+        def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+            if run["seed"] == 1:
+                raise RuntimeError("out of memory")
+            return super().__call__(run, checkpoint)
+
+    finished = grid(Store(tmp_path / "runs.jsonl"), Torn())
+    assert finished.failed == ["seed 1: RuntimeError: out of memory"]
+    assert len(finished.records) == 3
+
+
+def test_a_state_that_cannot_be_continued_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Picky(Work):
+        def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+            if checkpoint.exists():
+                raise ValueError("damaged")
+            return super().__call__(run, checkpoint)
+
+    store = Store(tmp_path / "runs.jsonl")
+    (tmp_path / "runs.unfinished").mkdir()
+    folder = runner._checkpoint(tmp_path / "runs.unfinished", key_of(RUNS[0]))
+    folder.mkdir()
+    assert not grid(store, Picky()).failed
+    monkeypatch.setattr(runner, "MADE_BY", {"crowdfuse": "9.9"})
+    assert runner._checkpoint(tmp_path / "runs.unfinished", key_of(RUNS[0])) != folder
+
+
+def test_what_a_kill_after_storing_left_behind_is_cleared(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    grid(store, Work())
+    runner._checkpoint(tmp_path / "runs.unfinished", key_of(RUNS[0])).mkdir(parents=True)
+    grid(store, Work())
+    assert not (tmp_path / "runs.unfinished").exists()
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:

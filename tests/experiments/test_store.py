@@ -39,7 +39,7 @@ def test_a_kill_at_any_byte_of_a_line_loses_that_line_only(tmp_path: Path) -> No
     whole = path.read_bytes()
     Store(path).add(Record(RUN | {"seed": 1}, {"accuracy": 0.6}, 1.0))
     both = path.read_bytes()
-    for cut in range(len(whole), len(both) - 1):
+    for cut in range(len(whole), len(both) - 1):  # the first line is whole
         path.write_bytes(both[:cut])
         found, remarks = Store(path).read()
         assert len(found) == 1
@@ -60,6 +60,12 @@ def test_runs_of_another_version_are_said_and_not_mixed(tmp_path: Path, monkeypa
     store.add(Record(RUN, {"accuracy": 0.6}, 1.0))
     assert [record.result["accuracy"] for record in store.read()[0].values()] == [0.6]
     assert len(store.path.read_text().splitlines()) == 2  # nothing is lost
+
+
+def test_a_file_of_something_else_is_not_a_store(tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_text("mine\n")
+    with pytest.raises(ValueError, match="is not a store"):
+        Store(tmp_path / "runs.jsonl").read()
 
 
 def test_one_grid_at_a_time(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def test_mean_spread_and_ranks() -> None:
     assert fusion.mean == pytest.approx(85)
     assert fusion.spread == pytest.approx(50**0.5)
     assert mbem.spread is None
-    assert [fusion.rank, mbem.rank, made.entries["wdn", "30"].rank, bound.rank] == [1, 2, 2, None]
+    assert [fusion.rank, mbem.rank, bound.rank] == [1, 2, None]
+    assert made.entries["wdn", "30"].rank is None  # not in the paper, so not among its rivals
     assert [fusion.paper_rank, mbem.paper_rank, made.entries["wdn", "30"].paper_rank] == [2, 1, None]
 
 

@@ -9,7 +9,18 @@ import typer
 
 from crowdfuse.choices import one_of
 from crowdfuse.cli.fit import parse_classes, parse_settings
-from crowdfuse.cli.grids import Jobs, Methods, Plan, Show, finished_before, leave, open_store, run_cells, say_plan
+from crowdfuse.cli.grids import (
+    Jobs,
+    Methods,
+    Plan,
+    Show,
+    finished_before,
+    leave,
+    open_store,
+    refuse_own,
+    run_cells,
+    say_plan,
+)
 from crowdfuse.cli.shell import Force, Json, Quiet, friendly, integers, names, refuse_json, refuse_same
 
 
@@ -62,13 +73,12 @@ def compare(
     refuse_json(json_file, force)
     for given in (labels, inputs, gold):
         refuse_same(json_file, given)
+    refuse_own(json_file, folder)
     store = open_store(folder)
     chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone}
     given_settings = parse_settings(
         {name: value for name, value in chosen.items() if value is not None}, settings or []
     )
-    if "random_state" in given_settings:
-        raise ValueError("--set random_state is not for a comparison; use --seeds")
     job = Job(
         labels=str(labels),
         inputs=str(inputs),
@@ -91,7 +101,8 @@ def compare(
     if show:
         finished = finished_before(store, cells)
     else:
-        comparison.rehearse(cells)
+        cells, left_out = comparison.rehearse(cells)
+        remarks += left_out
         finished = run_cells(cells, comparison, store, jobs=jobs, title="compare", quiet=quiet)
     table = make_table(cells, finished.records, comparison.metric, {})
     notes = [*comparison.notes(), *remarks]
@@ -101,4 +112,6 @@ def compare(
         if json_file is not None:
             write_json(json_file, figures)
         typer.echo(f"table: {folder / 'table.md'}")
+    elif show:
+        typer.echo(f"{folder} holds no finished run of this comparison")
     leave(finished)

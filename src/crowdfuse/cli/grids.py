@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crowdfuse.cli.shell import refuse_same
 from crowdfuse.registry import ESTIMATORS
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ STORE = "runs.jsonl"
 
 Methods = Annotated[
     str | None,
-    typer.Option(help=f"Methods, separated by commas; not given, those that fit. All: {', '.join(ESTIMATORS)}."),
+    typer.Option(help=f"Methods, separated by commas; not given, a good choice. All: {', '.join(ESTIMATORS)}."),
 ]
 Jobs = Annotated[int, typer.Option(help="Runs at a time, each in a process of one thread.", min=1)]
 Plan = Annotated[bool, typer.Option("--plan", help="Only say which runs would be made.")]
-Show = Annotated[bool, typer.Option("--show", help="Make no runs: only show what is finished.")]
+Show = Annotated[bool, typer.Option("--show", help="Make no runs: the table of what is finished.")]
 
 
 def open_store(folder: Path) -> Store:
@@ -36,6 +37,12 @@ def open_store(folder: Path) -> Store:
     for remark in store.read()[1]:
         typer.echo(f"note: {remark}", err=True)
     return store
+
+
+def refuse_own(json_file: Path | None, folder: Path) -> None:
+    """The figures may go anywhere but over the store and its table."""
+    for name in (STORE, "table.json", "table.md"):
+        refuse_same(json_file, folder / name)
 
 
 def missing(store: Store, cells: Sequence[Cell]) -> list[Cell]:

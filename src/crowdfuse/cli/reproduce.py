@@ -18,6 +18,7 @@ from crowdfuse.cli.grids import (
     leave,
     missing,
     open_store,
+    refuse_own,
     run_cells,
     say_plan,
 )
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 Seeds = Annotated[str, typer.Option(help="Seeds, separated by commas; they drive the annotators and the training.")]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the data; not given, the paper's.", min=1)]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder of the store, the table and the figures.")]
-Values = Annotated[str | None, typer.Option(help="Values, separated by commas; not given, the paper's.")]
+Values = Annotated[str | None, typer.Option(help="Values, separated by commas; not given, the experiment's.")]
 
 GRIDS = {
     "table1": "Table 1: MNIST, three annotators with a weakness, over epsilon. More rows that --methods can name: "
@@ -87,6 +88,7 @@ def grid_command(name: str) -> Callable[..., None]:
         )
         folder = folder or Path(name)
         refuse_json(json_file, force)
+        refuse_own(json_file, folder)
         store = open_store(folder)
         if plan:
             say_plan(experiment.title, store, cells)
@@ -95,8 +97,7 @@ def grid_command(name: str) -> Callable[..., None]:
             finished = finished_before(store, cells)
         else:
             work = experiment.work(data)
-            if missing(store, cells):
-                work.check(download=download)
+            work.check([cell.run for cell in missing(store, cells)], download=download)
             finished = run_cells(cells, work, store, jobs=jobs, title=name, quiet=quiet)
         paper = paper_table(experiment.paper) if experiment.paper else {}
         table = make_table(cells, finished.records, "test accuracy", paper)

@@ -71,8 +71,8 @@ def integers(text: str, name: str) -> list[int]:
         values = [int(part) for part in text.split(",")]
     except ValueError as error:
         raise ValueError(f"{name} must be whole numbers separated by commas, got {text!r}") from error
-    if any(value < 0 for value in values):
-        raise ValueError(f"{name} must not be negative, got {text!r}")
+    if any(not 0 <= value < 2**31 for value in values):
+        raise ValueError(f"{name} must be from 0 to {2**31 - 1:,}, got {text!r}")
     if len(set(values)) < len(values):
         raise ValueError(f"{name} names a number twice: {text!r}")
     return values

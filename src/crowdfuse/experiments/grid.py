@@ -53,6 +53,8 @@ class Experiment:
     """How the model of a run is chosen and judged, and what gold is used for, in a sentence for the table."""
     settings: Callable[[Any], dict[str, Any]] = lambda value: {}
     """What the knob sets in the method, where it is not about annotators."""
+    counts: tuple[int, int] | None = None
+    """Where the knob counts something: from how many to how many."""
     extras: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     """Rows that are run only when named: a method with other settings than the paper's."""
     paper: str | None = None
@@ -72,7 +74,7 @@ class Experiment:
 
     def _cells_of(self, name: str, value: Value, seed: int, changes: dict[str, Any]) -> list[Cell]:
         method, other = self.extras.get(name, (name, {}))
-        kind = estimator_class(method)
+        kind = estimator_class(method, others=self.extras)
         annotators = self.annotators(value)
         cells = []
         for row, extra in kind.variants(annotators["names"]).items():
@@ -88,15 +90,17 @@ class Experiment:
         known = [value for value in self.values if isinstance(value, str)]
         if known:
             return [one_of(f"--values: {self.knob}", value, known) for value in values]
-        return [_number(value, self.knob) for value in values]
+        return [self._number(value) for value in values]
 
-
-def _number(value: Value, knob: str) -> float:
-    """30, 30.0 and "30" are one value."""
-    try:
-        number = float(value)
-    except ValueError as error:
-        raise ValueError(f"--values: {knob} must be a number, got {value!r}") from error
-    if not 0 <= number < math.inf:
-        raise ValueError(f"--values: {knob} must be at least 0, got {value}")
-    return int(number) if number.is_integer() else number
+    def _number(self, value: Value) -> float:
+        """30, 30.0 and "30" are one value."""
+        try:
+            number = float(value)
+        except ValueError as error:
+            raise ValueError(f"--values: {self.knob} must be a number, got {value!r}") from error
+        if not 0 <= number < math.inf:
+            raise ValueError(f"--values: {self.knob} must be at least 0, got {value}")
+        if self.counts and not (number.is_integer() and self.counts[0] <= number <= self.counts[1]):
+            least, most = self.counts
+            raise ValueError(f"--values: {self.knob} must be a whole number from {least} to {most}, got {value}")
+        return int(number) if number.is_integer() else number

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
-from crowdfuse.experiments.store import Record, Run, Store, key_of
+from crowdfuse.experiments.store import MADE_BY, Record, Run, Store, key_of
 from crowdfuse.experiments.watching import GridWatcher
 
 
@@ -29,8 +30,8 @@ class Work(Protocol):
         """The results of a run; the state of its training is kept in the folder `checkpoint`."""
         ...
 
-    def check(self, *, download: bool) -> None:
-        """Say what is wrong with the data before any work; where it is not there and `download`, fetch it."""
+    def check(self, runs: Sequence[Run], *, download: bool) -> None:
+        """Say what is wrong with data or settings before any work; fetch data that is not there, if `download`."""
         ...
 
 
@@ -60,9 +61,9 @@ def run_grid(
     by_key = {key_of(run): run for run in runs}  # a run that is asked for twice is done once
     with store.alone():
         found, _ = store.read()
-        unfinished = store.path.with_name(f"{store.path.stem}.unfinished")
+        unfinished = _clear(store.path.with_name(f"{store.path.stem}.unfinished"), found)
         missing = {key: run for key, run in by_key.items() if key not in found}
-        watcher = GridWatcher(verbose, title, len(by_key), len(by_key) - len(missing), jobs)
+        watcher = GridWatcher(verbose, title, len(by_key), len(by_key) - len(missing))
         failed: list[str] = []
         interrupted = False
         try:
@@ -70,11 +71,11 @@ def run_grid(
                 said = name(missing[key])
                 if isinstance(outcome, Record):
                     store.add(outcome)
-                    shutil.rmtree(unfinished / key, ignore_errors=True)
+                    shutil.rmtree(_checkpoint(unfinished, key), ignore_errors=True)
                     watcher.done(said, outcome.seconds)
                 else:
                     failed.append(f"{said}: {outcome}")
-                    watcher.failed(failed[-1])
+                    watcher.failed(said)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -85,16 +86,31 @@ def run_grid(
     return Finished([found[key] for key in by_key if key in found], failed, interrupted)
 
 
-def _do(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int) -> Iterator[tuple[str, Record | ValueError]]:
+def _checkpoint(unfinished: Path, key: str) -> Path:
+    """Where the state of a run's training is kept: another version never goes on with it."""
+    return unfinished / f"{key}-{key_of(MADE_BY)[:8]}"
+
+
+def _clear(unfinished: Path, found: dict[str, Record]) -> Path:
+    """Remove what a kill between the storing of a run and the end of its checkpoint left behind."""
+    for key in found:
+        shutil.rmtree(_checkpoint(unfinished, key), ignore_errors=True)
+    return unfinished
+
+
+def _do(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int) -> Iterator[tuple[str, Record | str]]:
     """Each run as it is finished, with its record or what was wrong with it."""
     if jobs <= 1:
         torch.set_num_threads(1)
         for key, run in missing.items():
-            yield key, _one(work, run, unfinished / key)
+            yield key, _one(work, run, _checkpoint(unfinished, key))
         return
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process, (work,))
     try:
-        futures = {pool.submit(_one_in_process, run, unfinished / key): key for key, run in missing.items()}
+        with _ctrl_c_waits():  # processes that start now inherit that, so that Ctrl-C is for this one alone
+            futures = {
+                pool.submit(_one_in_process, run, _checkpoint(unfinished, key)): key for key, run in missing.items()
+            }
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool as error:
@@ -108,12 +124,30 @@ def _do(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int) -> Ite
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _one(work: Work, run: Run, checkpoint: Path) -> Record | ValueError:
-    began = time.monotonic()
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may change what signals do, and only it gets them
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        return Record(run, work(run, checkpoint), round(time.monotonic() - began, 1))
-    except ValueError as error:  # bad input, or a training that diverged: the other runs may well work
-        return error
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _one(work: Work, run: Run, checkpoint: Path) -> Record | str:
+    """Do one run; whatever goes wrong there, the other runs may well work."""
+    began = time.monotonic()
+    continued = checkpoint.exists()
+    try:
+        result = work(run, checkpoint)
+    except Exception as error:
+        if continued:  # perhaps the state cannot be continued: damaged, or of settings that are no more
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            return _one(work, run, checkpoint)
+        return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return Record(run, result, round(time.monotonic() - began, 1))
 
 
 _work: Work | None = None
@@ -123,7 +157,7 @@ def _start_process(work: Work) -> None:
     global _work
     _work = work
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not inherited
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 
@@ -134,6 +168,6 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def _one_in_process(run: Run, checkpoint: Path) -> Record | ValueError:
+def _one_in_process(run: Run, checkpoint: Path) -> Record | str:
     assert _work is not None
     return _one(_work, run, checkpoint)

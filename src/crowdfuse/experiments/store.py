@@ -73,6 +73,8 @@ class Store:
             "but neither counted nor shown here"
             for maker, count in others.items()
         ]
+        if broken and not found and not others:
+            raise ValueError(f"{self.path} is not a store of finished runs; choose another --out")
         if broken:
             remarks.append(f"{self.path}, line {broken[0]}: not a finished run (a kill while writing?); left out")
         return found, remarks
@@ -92,6 +94,7 @@ class Store:
     def alone(self) -> Iterator[None]:
         """Nobody else adds runs meanwhile: two grids over one store would do the same runs twice."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.touch()  # first, so that the folder is known as ours whatever happens
         with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,7 +102,6 @@ class Store:
                 raise ValueError(
                     f"{self.path} is in use by another crowdfuse; wait for it, or give another --out"
                 ) from error
-            self.path.touch()  # so that a folder without a finished run is known as ours
             yield
 
 

@@ -29,6 +29,7 @@ class Entry:
 
     @property
     def mean(self) -> float:
+        """Over the seeds."""
         return float(np.mean(list(self.by_seed.values())))
 
     @property
@@ -75,21 +76,28 @@ class Table:
 
     @property
     def rows(self) -> list[str]:
+        """Methods, in the order of the grid."""
         return list(dict.fromkeys(row for row, _ in self.entries))
 
     @property
     def values(self) -> list[str]:
-        return sorted({value for _, value in self.entries}, key=lambda text: (float(text or 0), text))
+        """Values of the knob, numbers in their order."""
+        values = dict.fromkeys(value for _, value in self.entries)
+        try:
+            return sorted(values, key=float)
+        except ValueError:
+            return list(values)
 
     @property
     def seeds(self) -> list[int]:
+        """All seeds that any row has."""
         return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
 
     def paired(self, reference: str) -> list[Paired]:
-        """The reference minus every other row, over all values and seeds that both have."""
+        """The reference minus every other row but the upper bound, over all values and seeds that both have."""
         found = []
         for row in self.rows:
-            if row == reference:
+            if row in (reference, BOUND):
                 continue
             differences = [
                 self.entries[reference, value].by_seed[seed] - accuracy
@@ -126,7 +134,8 @@ def make_table(
             placed[cell.row, cell.value, cell.seed] = record
     by_seed = _best_mean_worst(by_seed, paper)
     means = {place: float(np.mean(list(seeds.values()))) for place, seeds in by_seed.items()}
-    ours = _ranks(means)
+    in_paper = {row for _, row in paper} or {row for row, _ in means}  # beside the paper, its rivals are the rivals
+    ours = _ranks({place: mean for place, mean in means.items() if place[0] in in_paper})
     theirs = _ranks({(row, value): paper[value, row] for row, value in by_seed if (value, row) in paper})
     entries = {
         place: Entry(*place, seeds, paper.get((place[1], place[0])), ours.get(place), theirs.get(place))

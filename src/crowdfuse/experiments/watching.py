@@ -11,10 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 class GridWatcher:
     """A bar in a terminal; elsewhere a line a finished run."""
 
-    def __init__(self, verbose: int, title: str, n_runs: int, n_done: int, jobs: int) -> None:
-        self.title, self.n_runs, self.n_done, self.jobs = title, n_runs, n_done, jobs
+    def __init__(self, verbose: int, title: str, n_runs: int, n_done: int) -> None:
+        self.title, self.n_runs, self.n_done = title, n_runs, n_done
         self.began, self.n_before = time.monotonic(), n_done
-        self.console = Console(stderr=True, quiet=not verbose, highlight=False)
+        self.console = Console(stderr=True, quiet=not verbose, highlight=False, soft_wrap=True, emoji=False)
         self.bar: Progress | None = None
         if n_done and n_done < n_runs:
             self.console.print(f"{title}: {n_done} of {n_runs} runs are in the store already", markup=False)
@@ -26,22 +26,26 @@ class GridWatcher:
 
     def done(self, name: str, seconds: float) -> None:
         """One more run is finished."""
+        self._advance(f"{name}: {in_words(seconds)}")
+
+    def failed(self, name: str) -> None:
+        """A run could not be done; why is said at the end."""
+        self._advance(f"{name}: failed")
+
+    def _advance(self, said: str) -> None:
         self.n_done += 1
         left = f"about {in_words(self.seconds_left())} left" if self.n_done < self.n_runs else ""
         if self.bar is not None:
             self.bar.update(self.task, completed=self.n_done, left=left)
-        line = f"{self.title}  {self.n_done}/{self.n_runs}  {name}: {in_words(seconds)}"
+        line = f"{self.title}  {self.n_done}/{self.n_runs}  {said}"
         self.console.print(f"{line}  {left}" if self.bar is None else line, markup=False)
-
-    def failed(self, message: str) -> None:
-        """A run could not be done."""
-        self.console.print(f"{self.title}  failed: {message}", markup=False)
 
     def seconds_left(self) -> float:
         """By the pace so far."""
         return (time.monotonic() - self.began) / (self.n_done - self.n_before) * (self.n_runs - self.n_done)
 
     def stop(self) -> None:
+        """Take the bar away."""
         if self.bar is not None:
             self.bar.stop()
 

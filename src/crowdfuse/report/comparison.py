@@ -10,6 +10,8 @@ import numpy as np
 
 from crowdfuse.experiments.tables import BOUND, Table
 from crowdfuse.files import write_json, write_text
+from crowdfuse.ids import counted
+from crowdfuse.report.markdown import cell
 from crowdfuse.report.markdown import table as markdown_table
 
 EXTRAS = ("fused labels right", "predictions right on training items")
@@ -54,9 +56,9 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
     for row in sorted(table.rows, key=lambda row: -table.entries[row, ""].mean):
         entry, paired = table.entries[row, ""], differences.get(row)
         spread = "" if entry.spread is None else f" ± {entry.spread:.2f}"
-        behind = "" if paired is None else f"{-paired.mean:+.2f}"
+        behind = "" if paired is None else _signed(-paired.mean)
         if paired is not None and paired.low is not None and paired.high is not None:
-            behind += f" ({-paired.high:+.2f} to {-paired.low:+.2f})"
+            behind += f" ({_signed(-paired.high)} to {_signed(-paired.low)})"
         extras = [_mean(table, row, name) for name in EXTRAS]
         cost = _mean(table, row, "seconds an epoch")
         rows.append(
@@ -80,16 +82,28 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
     ]
     sections = [
         "# Comparison",
-        f"{judged:,} items judge every method; {seeds} {'seed' if seeds == 1 else 'seeds'}; the last epoch is kept. "
-        "± is the standard deviation over seeds; in brackets the 95 % interval of the paired difference.",
+        f"Every method is judged by {counted(judged, 'item')}, over {counted(seeds, 'seed')}; the last epoch is kept. "
+        "± is the standard deviation over seeds, in brackets the 95 % interval over seeds of the paired difference: it "
+        "does not contain the luck of which items judge, which alone gives an accuracy a standard error of "
+        f"{_error(table, top, judged):.1f} points.",
         markdown_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows]),
-        *(f"- {note}" for note in notes),
+        "\n".join(f"- {cell(note)}" for note in notes),
     ]
     same = _same(table)
     if same:
         pairs = [[one, other, f"{100 * share:.1f}"] for (one, other, share) in same]
         sections += ["## How often two methods predict the same (%)", markdown_table(["method", "and", "same"], pairs)]
     return "\n\n".join(sections) + "\n"
+
+
+def _error(table: Table, row: str, judged: int) -> float:
+    """The standard error of an accuracy, in points."""
+    share = table.entries[row, ""].mean / 100
+    return float(100 * np.sqrt(share * (1 - share) / judged))
+
+
+def _signed(value: float) -> str:
+    return f"{value + 0.0 if abs(value) >= 0.005 else 0.0:+.2f}"
 
 
 def _mean(table: Table, row: str, name: str) -> float | None:
@@ -101,7 +115,8 @@ def _mean(table: Table, row: str, name: str) -> float | None:
 def _same(table: Table) -> list[tuple[str, str, float]]:
     """For every two methods the share of judged items on which they predict the same class, mean over seeds."""
     found = []
-    for one, other in combinations(table.rows, 2):
+    methods = [row for row in table.rows if not row.startswith("single-annotator")]  # of these there may be many
+    for one, other in combinations(methods, 2):
         shares = [
             float(np.mean(np.equal(record.result["predicted"], table.records[other, "", seed].result["predicted"])))
             for (row, _, seed), record in table.records.items()

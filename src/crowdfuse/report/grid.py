@@ -41,12 +41,11 @@ def figures(experiment: Experiment, table: Table) -> dict[str, Any]:
 
 def markdown(experiment: Experiment, table: Table, command: str) -> str:
     """The whole report as text."""
-    epochs = {record.run["settings"]["epochs"] for record in table.records.values()}
     sections = [
         f"# {experiment.title}",
         f"Made by `{command}`.",
         f"Test accuracy in %; ± is the standard deviation over seeds, where there are several. "
-        f"{', '.join(f'{count}' for count in sorted(epochs))} epochs. {experiment.protocol}",
+        f"{_epochs(experiment, table)} {experiment.protocol}",
         _accuracy(experiment, table),
     ]
     if experiment.paper:
@@ -62,17 +61,30 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
     return "\n\n".join(sections) + "\n"
 
 
+def _epochs(experiment: Experiment, table: Table) -> str:
+    """How long was trained; the paper's numbers belong to its own length."""
+    found = sorted({record.run["settings"]["epochs"] for record in table.records.values()})
+    recipe = experiment.recipe["epochs"]
+    other = "" if found == [recipe] else f" (the experiment's own is {recipe}: the paper's numbers are of that)"
+    return f"Epochs: {', '.join(map(str, found))}{other}."
+
+
 def accuracy_rows(experiment: Experiment, table: Table) -> list[list[str]]:
     """A row a method: ours and the paper's at every value, and the mean over all values."""
     return [
-        [row, *(_cell(table.entries.get((row, value)), experiment.paper) for value in table.values), _mean(table, row)]
+        [
+            row,
+            *(_cell(table.entries.get((row, value)), experiment.paper) for value in table.values),
+            _mean(experiment, table, row),
+        ]
         for row in table.rows
     ]
 
 
 def _accuracy(experiment: Experiment, table: Table) -> str:
     beside = " (paper)" if experiment.paper else ""
-    header = [f"method{beside}", *(f"{experiment.knob} {value}" for value in table.values), "mean"]
+    over = f"mean of {len(experiment.values)}"
+    header = [f"method{beside}", *(f"{experiment.knob} {value}" for value in table.values), over]
     return markdown_table(header, accuracy_rows(experiment, table))
 
 
@@ -84,12 +96,15 @@ def _cell(entry: Entry | None, paper: str | None) -> str:
     return f"{entry.mean:.1f}{spread}{beside}"
 
 
-def _mean(table: Table, row: str) -> str:
-    """Over all values, once all are there."""
-    entries = [table.entries.get((row, value)) for value in table.values]
-    if None in entries:
+def _mean(experiment: Experiment, table: Table, row: str) -> str:
+    """Over the experiment's own values, once all are there."""
+    own = [value if isinstance(value, str) else f"{value:g}" for value in experiment.values]
+    entries = [table.entries[row, value] for value in own if (row, value) in table.entries]
+    if len(entries) < len(own):
         return "-"
-    return f"{np.mean([entry.mean for entry in entries if entry is not None]):.1f}"
+    theirs = [entry.paper for entry in entries if entry.paper is not None]
+    beside = f" ({np.mean(theirs):.1f})" if len(theirs) == len(own) else ""
+    return f"{np.mean([entry.mean for entry in entries]):.1f}{beside}"
 
 
 def _ranks(experiment: Experiment, table: Table) -> str:
@@ -107,9 +122,10 @@ def _rank(entry: Entry | None) -> str:
 
 def _far(table: Table) -> list[str]:
     """Where we differ from the paper by more than a few points."""
-    far = [e for e in table.entries.values() if e.paper is not None and abs(e.mean - e.paper) > FAR]
+    compared = [entry for entry in table.entries.values() if entry.paper is not None]
+    far = [e for e in compared if e.paper is not None and abs(e.mean - e.paper) > FAR]
     if not far:
-        return [f"No cell differs from the paper's by more than {FAR:.0f} points."]
+        return [f"No cell differs from the paper's by more than {FAR:.0f} points."] if compared else []
     rows = [[e.row, e.value, f"{e.mean:.1f}", f"{e.paper:.1f}", f"{e.mean - (e.paper or 0):+.1f}"] for e in far]
     return [
         f"## More than {FAR:.0f} points from the paper",
@@ -127,7 +143,8 @@ def _differences(table: Table) -> list[str]:
     ]
     return [
         f"## {REFERENCE.capitalize()} minus each method, in points",
-        "Paired: the same noise, split, network and seed; 95 % t-interval over all pairs (values and seeds together).",
+        "Paired: the same noise, split, network and seed; 95 % t-interval over all pairs, values and seeds together. "
+        "Pairs of one seed at several values are not independent: the interval is rather too small.",
         markdown_table([f"{REFERENCE} minus", "pairs", "mean", "interval"], rows),
     ]
 

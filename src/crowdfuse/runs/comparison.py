@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import Run
 from crowdfuse.files import sha256
-from crowdfuse.ids import find
+from crowdfuse.ids import counted, find
 from crowdfuse.registry import ESTIMATORS, estimator_class
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_material
 
 FEW_ANNOTATORS = 5  # up to here each is also tried alone
+ENOUGH = 100  # items to judge by
 WITH_GOLD, WITHOUT_GOLD = "test accuracy", "agreement with held-out labels"
+COMPARISON_DECIDES = {"random_state": "use --seeds", "annotator": "single-annotator tries each annotator"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Comparison:
 
     @property
     def has_gold(self) -> bool:
+        """Whether anybody knows the truth of anything."""
         return self.material.gold is not None
 
     @property
@@ -49,59 +52,71 @@ class Comparison:
         """What the methods are compared by."""
         return WITH_GOLD if self.has_gold else WITHOUT_GOLD
 
-    @property
+    @cached_property
     def labelled(self) -> NDArray[np.int64]:
         """Rows that have labels."""
         return np.flatnonzero(np.diff(self.material.annotations.indptr) > 0)
 
-    @property
+    @cached_property
     def unlabelled_gold(self) -> NDArray[np.int64]:
         """Rows with gold that nobody labelled: made for judging."""
-        return (
-            np.zeros(0, np.int64) if self.material.gold is None else np.setdiff1d(self.material.gold[0], self.labelled)
-        )
+        gold = np.zeros(0, np.int64) if self.material.gold is None else self.material.gold[0]
+        return np.setdiff1d(gold, self.labelled)
 
     def split(self, seed: int) -> Split:
-        """Gold items without labels judge, where there are any; else a share of the gold (or labelled) items,
-        drawn by the seed and kept out of training."""
-        if len(self.unlabelled_gold):
-            return Split(self.labelled, np.sort(self.unlabelled_gold))
-        judges = self.labelled if self.material.gold is None else self.material.gold[0]
+        """Who judges: the gold items without labels, and where these are too few, a share of those with labels.
+
+        The share is drawn by the seed and kept out of training. Without gold it is of all labelled items.
+        """
+        if len(self.unlabelled_gold) >= ENOUGH:
+            return Split(self.labelled, self.unlabelled_gold)
+        judges = self.labelled if self.material.gold is None else np.intersect1d(self.material.gold[0], self.labelled)
         count = round(self.test_share * len(judges))
-        if not 0 < count < len(judges):
+        test = np.union1d(np.random.default_rng([seed, 3]).permutation(judges)[:count], self.unlabelled_gold)
+        train = np.setdiff1d(self.labelled, test)
+        if not len(test) or not len(train):
             raise ValueError(f"a test share of {self.test_share:g} leaves no items on one side of {len(judges)}")
-        test = np.sort(np.random.default_rng([seed, 3]).permutation(judges)[:count])
-        return Split(np.setdiff1d(self.labelled, test), test)
+        return Split(train, test)
 
     def notes(self) -> list[str]:
         """What the reader must know: how the judging items came about, what cannot be told."""
-        test = len(self.split(0).test)
+        test = self.split(0).test
+        bare = len(self.unlabelled_gold)
         if not self.has_gold:
-            return [
-                *self.material.notes,
-                f"there is no gold: {test:,} labelled items, drawn by each seed, are kept out of training, and a "
+            how = [
+                f"there is no gold: {len(test):,} labelled items, drawn by each seed, are kept out of training, and a "
                 "method is judged by how many of their labels it predicts",
                 "this cannot tell who is right: a method that repeats the annotators' common mistakes scores as well "
                 "as one that sees through them, and nobody reaches 100 where annotators disagree. A hundred gold "
                 "items (--gold) show differences of ten points, a thousand of three",
             ]
-        how = (
-            f"{test:,} gold items without labels judge"
-            if len(self.unlabelled_gold)
-            else f"{test:,} of the gold items, drawn by each seed, judge and are kept out of training"
-        )
-        return [*self.material.notes, f"{how}; gold trains nothing but true-label, and chooses nothing"]
+        else:
+            drawn = len(test) - bare
+            judges = [f"{counted(bare, 'gold item')} without labels"] if bare else []
+            if drawn:
+                judges.append(f"{drawn:,} of the gold items with labels, drawn by each seed and kept out of training")
+            how = [f"judged by {' and '.join(judges)}; gold chooses nothing"]
+            training = len(np.setdiff1d(self.material.gold[0], test)) if self.material.gold else 0
+            if training:
+                how.append(f"true-label, and nothing else, is trained on gold: on {counted(training, 'item')}")
+        if len(test) < ENOUGH:
+            error = 50 / np.sqrt(len(test))
+            few = counted(len(test), "item")
+            how.append(f"only {few} to judge by: the standard error of an accuracy is up to {error:.0f} points")
+        return [*self.material.notes, *how]
 
     def cells(self, methods: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
-        """A run for every method and seed."""
+        """A run for every method and seed, known by all its settings, the defaults too."""
+        for name, instead in COMPARISON_DECIDES.items():
+            if name in self.job.settings:
+                raise ValueError(f"--set {name} is not for a comparison; {instead}")
+        annotators, identity = self.material.annotations.annotators.tolist(), self._identity()
         cells = []
         for seed in seeds:
             for method in methods:
-                for row, extra in (
-                    estimator_class(method).variants(self.material.annotations.annotators.tolist()).items()
-                ):
-                    settings = self.job.settings | extra
-                    run: Run = {"data": self._identity(), "method": method, "settings": settings, "seed": seed}
+                for row, extra in estimator_class(method).variants(annotators).items():
+                    classifier = make_classifier(replace(self.job, method=method, settings=self.job.settings | extra))
+                    run: Run = {"data": identity, "method": method, "settings": classifier.described(), "seed": seed}
                     cells.append(Cell(row, "", seed, run))
         return cells
 
@@ -113,19 +128,26 @@ class Comparison:
             "columns": {name: value for name, value in self.job.columns.items() if value is not None},
             "classes": self.job.classes,
             "on_conflict": self.job.on_conflict,
-            "test share": None if len(self.unlabelled_gold) else self.test_share,
+            "test share": None if len(self.unlabelled_gold) >= ENOUGH else self.test_share,
         }
 
-    def rehearse(self, cells: Sequence[Cell]) -> None:
-        """Everything but the training, for each method once: bad settings are refused before any work."""
-        seen = set()
-        for cell in cells:
-            if cell.row not in seen:
-                seen.add(cell.row)
-                self._classifier(cell.run, None)._prepare(**self._training_set(cell.run))
+    def rehearse(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
+        """Everything but the training, for each row once: what is wrong is said before any work.
 
-    def check(self, *, download: bool) -> None:
-        """Everything has been read already."""
+        Annotators with no label left to train on are left out; returns the other cells, and remarks on these.
+        """
+        alone = {}
+        for cell in {cell.row: cell for cell in cells}.values():
+            training = self._training_set(cell.run)
+            who = cell.run["settings"].get("annotator")
+            if who is not None and not training["y"].of(who).n_labels:
+                alone[cell.row] = f"{cell.row} is left out: {who} has no label among the items to train on"
+                continue
+            self._classifier(cell.run, None)._prepare(**training)
+        return [cell for cell in cells if cell.row not in alone], list(alone.values())
+
+    def check(self, runs: Sequence[Run], *, download: bool) -> None:
+        """Everything has been read and rehearsed already."""
 
     def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
         classifier = self._classifier(run, checkpoint).fit(**self._training_set(run))
@@ -147,7 +169,7 @@ class Comparison:
         return result
 
     def _fused(self, classifier: CrowdClassifier, split: Split) -> dict[str, float]:
-        """How many of the training items get their true class: by the fused labels, and by the classifier."""
+        """How many training items get their true class, by fused labels (where any label counts) and by predictions."""
         rows = np.intersect1d(split.train, self.material.gold[0] if self.material.gold else [])
         if not len(rows) or not type(classifier).trains_on_labels:
             return {}
@@ -168,20 +190,20 @@ class Comparison:
         return gold
 
     def _classifier(self, run: Run, checkpoint: Path | None) -> CrowdClassifier:
-        job = replace(self.job, method=run["method"], settings=run["settings"] | {"random_state": run["seed"]})
-        return make_classifier(job, checkpoint, 0)
+        settings = run["settings"] | {"random_state": run["seed"]}
+        return make_classifier(replace(self.job, method=run["method"], settings=settings), checkpoint)
 
     def _training_set(self, run: Run) -> dict[str, Any]:
         """Inputs and labels of the rows to train on; gold for the one method that is trained on it."""
-        train = self.split(run["seed"]).train
-        kind = estimator_class(run["method"])
-        ann: Annotations = self.material.annotations
-        if kind.trains_on_labels:
-            return {"X": self.material.loaded.inputs.values[train], "y": ann[train]}
+        X, ann, split = self.material.loaded.inputs.values, self.material.annotations, self.split(run["seed"])
+        if estimator_class(run["method"]).trains_on_labels:
+            return {"X": X[split.train], "y": ann[split.train]}
         gold = self._gold()
-        gold[self.split(run["seed"]).test] = None
+        gold[split.test] = None
         rows = np.flatnonzero(gold != None)  # noqa: E711 (an array of objects)
-        return {"X": self.material.loaded.inputs.values[rows], "y": ann[rows], "gold": gold[rows]}
+        if not len(rows):
+            raise ValueError("true-label trains on gold, and all of it judges; leave it out of --methods")
+        return {"X": X[rows], "y": ann[rows], "gold": gold[rows]}
 
 
 def make_comparison(job: Job, test_share: float) -> Comparison:

@@ -41,8 +41,8 @@ class Job:
         return {name: Path(path) for name, path in named.items() if path is not None}
 
 
-def make_classifier(job: Job, out: Path | None, verbose: int) -> CrowdClassifier:
-    """The classifier that a job asks for, its settings checked by name and type."""
+def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> CrowdClassifier:
+    """The classifier that a job asks for, its settings checked by name and type; `out` is its checkpoint's folder."""
     kind = estimator_class(job.method)
     names = set(kind().get_params())
     for name, value in job.settings.items():
@@ -59,8 +59,16 @@ def make_classifier(job: Job, out: Path | None, verbose: int) -> CrowdClassifier
     seed = job.settings.get("random_state", 0)
     if type(seed) is not int or seed < 0:
         raise ValueError(f"random_state must be a whole number of at least 0, so that a run can go on, got {seed!r}")
-    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in job.settings.items()}
+    hints = typing.get_type_hints(kind)
+    settings = {name: _as_typed(value, hints[name]) for name, value in job.settings.items()}
     return kind(**settings, checkpoint=out, verbose=verbose)
+
+
+def _as_typed(value: Any, hint: Any) -> Any:
+    """JSON has lists and no tuples, and 1 may be meant as 1.0."""
+    if isinstance(value, list):
+        return tuple(value)
+    return float(value) if hint is float else value
 
 
 def _fits(value: Any, hint: Any) -> bool:

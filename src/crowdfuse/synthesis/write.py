@@ -26,8 +26,9 @@ class Defaults:
     weakness: tuple[int, ...] | None
 
 
+PAPER_WEAKNESS = (11, 103, 364)  # rows of MNIST's training images
 DATASETS = {
-    "mnist": Defaults(55_000, 30.0, (11, 103, 364)),  # the paper's
+    "mnist": Defaults(55_000, 30.0, PAPER_WEAKNESS),
     "fashion-mnist": Defaults(55_000, 30.0, None),
     "digits": Defaults(1_797, 48.0, (4, 2, 3)),
 }

@@ -1,0 +1,214 @@
+"""CIFAR-100 and CIFAR-10: the official archive, or the folder that is in it; arrays out. No pickle is executed."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.choices import one_of
+from crowdfuse.datasets.download import checksum, fetch
+from crowdfuse.datasets.mnist import ENVIRONMENT
+from crowdfuse.datasets.plain_pickle import read_plain_pickle
+
+SHAPE = (3, 32, 32)  # red, green and blue planes, a row of `data` an image
+MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
+
+
+@dataclass(frozen=True)
+class CifarData:
+    """Images (N, 3, 32, 32), bytes as they are in the files; classes (N,), int64; what the classes are called."""
+
+    X_train: NDArray[np.uint8]
+    y_train: NDArray[np.int64]
+    X_test: NDArray[np.uint8]
+    y_test: NDArray[np.int64]
+    class_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One of the two data sets, in its authors' layout for Python."""
+
+    archive: str
+    archive_sum: str
+    """The published checksum of the archive; there are none of the files in it."""
+    folder: str
+    """The folder in the archive."""
+    train: tuple[str, ...]
+    test: str
+    meta: str
+    labels: str
+    """The key of the classes in the files of images."""
+    names: str
+    """The key of the classes' names in `meta`."""
+    n_classes: int
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (*self.train, self.test, self.meta)
+
+
+SOURCES = {
+    "cifar100": Source(
+        archive="cifar-100-python.tar.gz",
+        archive_sum="md5:eb9058c3a382ffc7106e4002c42a8d85",
+        folder="cifar-100-python",
+        train=("train",),
+        test="test",
+        meta="meta",
+        labels="fine_labels",
+        names="fine_label_names",
+        n_classes=100,
+    ),
+    "cifar10": Source(
+        archive="cifar-10-python.tar.gz",
+        archive_sum="md5:c58f30108f718f92721af3b95e74349a",
+        folder="cifar-10-batches-py",
+        train=tuple(f"data_batch_{number}" for number in range(1, 6)),
+        test="test_batch",
+        meta="batches.meta",
+        labels="labels",
+        names="label_names",
+        n_classes=10,
+    ),
+}
+
+
+class _File(NamedTuple):
+    """What one file holds, and how messages name it."""
+
+    where: str
+    content: Any
+
+
+def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: bool = False) -> CifarData:
+    """CIFAR-100 with its 100 fine classes, or CIFAR-10 with `name="cifar10"`, in the order of its files.
+
+    `folder` is where the data lies, by default what the environment variable `CROWDFUSE_DATA` says. It holds the
+    unpacked `cifar-100-python/` (`cifar-10-batches-py/`), or is that folder itself, or holds the official archive,
+    which is read as it is, after its checksum. If nothing is there and `download`, the archive is fetched into it.
+    An unpacked folder may hold fewer images than the official one.
+
+    >>> load_cifar(Path("nowhere"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: cifar100: no train, test, meta in ...
+    """
+    source = SOURCES[one_of("name", name, SOURCES)]
+    place = _find(_base(folder, name, source), source, name, download=download)
+    files = _read_folder(place, source) if place.is_dir() else _read_archive(place, source)
+    X_train, y_train = _join([_images(files[file], source) for file in source.train])
+    X_test, y_test = _join([_images(files[source.test], source)])
+    return CifarData(X_train, y_train, X_test, y_test, _class_names(files[source.meta], source))
+
+
+def _base(folder: Path | None, name: str, source: Source) -> Path:
+    named = folder or os.environ.get(ENVIRONMENT)
+    if not named:
+        raise FileNotFoundError(
+            f"{name}: no data folder is given; pass folder= (--data), or set {ENVIRONMENT} to the folder "
+            f"that holds {source.folder}/ or {source.archive}"
+        )
+    return Path(named)
+
+
+def _find(base: Path, source: Source, name: str, *, download: bool) -> Path:
+    """The folder with all files, or the archive, which is fetched or complained about where there is neither."""
+    folders = (base / source.folder, base)
+    missing = {folder: [file for file in source.files if not (folder / file).is_file()] for folder in folders}
+    folder = min(folders, key=lambda folder: len(missing[folder]))
+    if not missing[folder]:
+        return folder
+    archive = base / source.archive
+    if archive.is_file():
+        return archive
+    if not download:
+        raise FileNotFoundError(
+            f"{name}: no {', '.join(missing[folder])} in {folder}, and no {source.archive} in {base}. Download it with "
+            f"--download (download=True), or put the archive there by hand; --data (folder=) or {ENVIRONMENT} names "
+            "the folder"
+        )
+    fetch(source.archive, MIRRORS, archive, source.archive_sum)
+    return archive
+
+
+def _read_folder(folder: Path, source: Source) -> dict[str, _File]:
+    paths = {file: folder / file for file in source.files}
+    return {file: _parse(path.read_bytes(), str(path)) for file, path in paths.items()}
+
+
+def _read_archive(path: Path, source: Source) -> dict[str, _File]:
+    """The files in the archive, in one pass and without unpacking it: no path in it is ever written to."""
+    archive = path.read_bytes()
+    found = checksum(archive, like=source.archive_sum)
+    if found != source.archive_sum:
+        raise ValueError(
+            f"{path}: checksum {found}, but the published file has {source.archive_sum}; it is damaged or another "
+            "file: move it away and get it again (--download, or download=True)"
+        )
+    members = {f"{source.folder}/{file}": file for file in source.files}
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r|gz") as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.name in members and member.isfile() else None
+            if content is not None:
+                files[members[member.name]] = _parse(content.read(), f"{path}, {member.name}")
+    return files
+
+
+def _parse(content: bytes, where: str) -> _File:
+    return _File(where, read_plain_pickle(content, where))
+
+
+def _join(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The parts after one another, as arrays of their own: what a pickle holds is read-only."""
+    return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def _images(file: _File, source: Source) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images and classes of one file."""
+    pixels, labels = _entry(file, "data"), _entry(file, source.labels)
+    width = int(np.prod(SHAPE))
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (width,):
+        what = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        raise ValueError(f"{file.where}: 'data' must be bytes (images, {width}), an array of uint8; found {what}")
+    if isinstance(labels, list) and all(type(label) is int and label.bit_length() < 64 for label in labels):
+        labels = np.array(labels, np.int64)
+    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.shape != (len(pixels),):
+        what = f"{labels.dtype} {labels.shape}" if isinstance(labels, np.ndarray) else f"a {type(labels).__name__}"
+        raise ValueError(
+            f"{file.where}: {source.labels!r} must be {len(pixels):,} whole numbers, one an image; found {what}"
+        )
+    if not len(pixels):
+        raise ValueError(f"{file.where}: holds no images; get the file again")
+    wrong = np.flatnonzero((labels < 0) | (labels >= source.n_classes))
+    if len(wrong):
+        raise ValueError(
+            f"{file.where}: label {labels[wrong[0]]} of image {wrong[0]} is not one of the classes 0 to "
+            f"{source.n_classes - 1}"
+        )
+    return pixels.reshape(-1, *SHAPE), labels.astype(np.int64)
+
+
+def _class_names(file: _File, source: Source) -> tuple[str, ...]:
+    written = _entry(file, source.names)
+    entries = written if isinstance(written, list) else []
+    names = [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in entries]
+    if len(names) != source.n_classes or not all(isinstance(name, str) for name in names):
+        what = f"{len(names)} entries" if isinstance(written, list) else f"a {type(written).__name__}"
+        raise ValueError(f"{file.where}: {source.names!r} must be a list of {source.n_classes} names, found {what}")
+    return tuple(names)
+
+
+def _entry(file: _File, key: str) -> Any:
+    if not isinstance(file.content, dict) or key not in file.content:
+        found = ", ".join(file.content) if isinstance(file.content, dict) else f"a {type(file.content).__name__}"
+        raise ValueError(f"{file.where}: has no {key!r} ({found:.200}); is it another data set's file?")
+    return file.content[key]
