@@ -398,16 +398,6 @@ def test_validation_can_choose_among_the_ends_of_phases(crowd: Any) -> None:
     assert clf.score(X[:30], truth[:30]) == pytest.approx(max(ends))
 
 
-def test_validation_can_choose_among_the_ends_of_rounds(crowd: Any) -> None:
-    X, truth, Y = crowd
-    settings: Any = {"epochs": 9, "rounds": 3, "random_state": 1, "chosen": "round"}
-    clf = MBEMClassifier(**settings).fit(X[30:], Y[30:], validation=(X[:30], truth[:30]))
-    ends = [clf.history_[epoch - 1]["validation"] for epoch in (3, 6, 9)]
-    assert len(set(ends)) > 1
-    assert clf.best_epoch_ == 3 * (1 + int(np.argmax(ends)))
-    assert clf.score(X[:30], truth[:30]) == pytest.approx(max(ends))
-
-
 def test_only_phases_with_names_are_spoken_of(crowd: Any, capsys: pytest.CaptureFixture[str]) -> None:
     X, _, Y = crowd
     clf = MajorityVoteClassifier(epochs=2, verbose=1).fit(X, Y)

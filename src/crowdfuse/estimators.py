@@ -36,6 +36,8 @@ FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 class FusionClassifier(CrowdClassifier):
     """Sample-wise label fusion: weights and confusion matrices per item and annotator (Gao et al., ECCV 2022).
 
+    Mind who always says the same: such an annotator is the easiest to predict, and fusion comes to believe it.
+
     Parameters
     ----------
     n_bases : how many permutations M span the confusion matrices; at most K! are used. 1 leaves the

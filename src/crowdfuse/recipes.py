@@ -10,6 +10,8 @@ from numbers import Integral, Real
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from crowdfuse.choices import nearest
+
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 Schedule = Callable[[float], float]
 
@@ -69,7 +71,10 @@ class Recipe:
         for name, known in (("optimizer", OPTIMIZERS), ("schedule", tuple(SCHEDULES))):
             value = getattr(self, name)
             if isinstance(value, str) and value not in known:
-                raise ValueError(f"unknown {name} {value!r}; the named ones are {', '.join(known)}, or pass a callable")
+                meant = nearest(value, known)
+                raise ValueError(
+                    f"unknown {name} {value!r}{meant} The named ones are {', '.join(known)}, or pass a callable"
+                )
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         """The named optimiser, or what the user's callable makes of the parameters."""

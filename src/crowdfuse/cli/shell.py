@@ -37,6 +37,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def use_threads(count: int) -> None:
+    """How many CPU threads torch may use."""
     import torch
 
     torch.set_num_threads(count)
@@ -58,6 +59,7 @@ def refuse_same(output: Path | None, given: Path | None) -> None:
 
 
 def refuse_json(path: Path | None, force: bool) -> None:
+    """A file of figures that exists is not overwritten, unless the user says so."""
     from crowdfuse.files import refuse_existing
 
     if path is not None:
@@ -67,6 +69,7 @@ def refuse_json(path: Path | None, force: bool) -> None:
 
 
 def integers(text: str, name: str) -> list[int]:
+    """Whole numbers separated by commas, none of them twice."""
     try:
         values = [int(part) for part in text.split(",")]
     except ValueError as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from crowdfuse.choices import nearest
 from crowdfuse.nets.lenet import LeNet
 from crowdfuse.nets.mlp import dense_layers
 
@@ -63,7 +64,8 @@ def _named(
                 "make them larger (--image-size), or use backbone='mlp'"
             )
         return LeNet(channels=1 if len(shape) == 2 else shape[0]), (120, 84)
-    raise ValueError(f"unknown backbone {name!r}; the named ones are {', '.join(NAMES)}, or pass an nn.Module")
+    meant = nearest(name, NAMES)
+    raise ValueError(f"unknown backbone {name!r}{meant} The named ones are {', '.join(NAMES)}, or pass an nn.Module")
 
 
 def _count_features(module: nn.Module, shape: tuple[int, ...]) -> int:
