@@ -289,7 +289,7 @@ class Probe(Method):
 
     def __init__(self) -> None:
         trunk = make_trunk(Watched(), (4,), (), 0.0)
-        super().__init__(Problem(trunk, None, 3, n_annotators=4, head_hidden=(), dropout=0.0, seed=0))
+        super().__init__(Problem(trunk, None, None, 3, n_annotators=4, head_hidden=(), dropout=0.0, seed=0))
         self.notes: list[tuple[Any, ...]] = []
 
     def phases(self, epochs: int) -> list[Phase]:
@@ -325,7 +325,8 @@ class Watched(nn.Module):
 def recipe(**changes: Any) -> Recipe:
     settings: dict[str, Any] = {
         "optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 1e-4, "schedule": "cosine",
-        "batch_size": 45, "epochs": 2, "device": "cpu", "devices": 1, "precision": "32-true", "seed": 0,
+        "batch_size": 45, "epochs": 2, "device": "cpu", "devices": 1, "precision": "32-true", "channels_last": False,
+        "compile": False, "seed": 0,
     }  # fmt: skip
     return Recipe(**(settings | changes))
 
@@ -552,6 +553,58 @@ def test_bad_settings_are_refused(crowd: Any, setting: dict[str, Any], said: str
 def test_recipe_has_no_hidden_defaults() -> None:
     with pytest.raises(TypeError):
         Recipe()  # type: ignore[call-arg]  # every field must be said
+
+
+# ---- images ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def images() -> tuple[Any, Any]:
+    generator = np.random.default_rng(0)
+    Y = generator.integers(0, 3, (40, 2))
+    return generator.integers(0, 256, (40, 3, 16, 16)).astype(np.uint8), Y
+
+
+@pytest.mark.parametrize("kind", [MajorityVoteClassifier, WDNClassifier])
+def test_crops_and_flips_act_in_training_alone(images: Any, kind: type[CrowdClassifier]) -> None:
+    X, Y = images
+    names = (None, "crop-flip", "crop-flip")
+    plain, moved, again = (kind(backbone="lenet", epochs=2, augment=name).fit(X, Y) for name in names)
+    assert any(not torch.equal(tensor, weights(moved)[name]) for name, tensor in weights(plain).items())
+    assert_same_bits(moved, again)
+    np.testing.assert_array_equal(moved.predict_proba(X), moved.predict_proba(X))
+
+
+def test_channels_last_changes_no_more_than_rounding(images: Any) -> None:
+    X, Y = images
+    plain, last = (
+        MajorityVoteClassifier(backbone="resnet18", epochs=1, learning_rate=1e-4, channels_last=channels_last).fit(X, Y)
+        for channels_last in (False, True)
+    )
+    np.testing.assert_allclose(plain.predict_proba(X), last.predict_proba(X), atol=1e-3)
+
+
+def test_compile_is_for_the_backbone_while_training(images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    monkeypatch.setattr(nn.Module, "compile", lambda self: compiled.append(type(self).__name__))
+    X, Y = images
+    clf = MajorityVoteClassifier(backbone="lenet", epochs=1, compile=True).fit(X, Y)
+    assert compiled == ["LeNet"]
+    assert clf.method_.trunk._compiled_call_impl is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"augment": "crop"}, "did you mean 'crop-flip'"),
+        ({"augment": "crop-flip"}, "is for images"),
+        ({"backbone": "resnet18"}, "reads images"),
+    ],
+)
+def test_images_are_needed_for_what_is_for_images(crowd: Any, settings: dict[str, Any], said: str) -> None:
+    X, _, Y = crowd
+    with pytest.raises(ValueError, match=said):
+        MajorityVoteClassifier(**settings).fit(X, Y)
 
 
 def test_mixed_precision_reaches_the_loss(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from crowdfuse.ids import few, find, tidy
 from crowdfuse.inputs import Inputs, check_inputs
 from crowdfuse.inspection import Inspection
 from crowdfuse.methods.base import Method, Problem
-from crowdfuse.nets import Backbone, make_trunk
+from crowdfuse.nets import Backbone, make_augmentation, make_trunk
 from crowdfuse.nets.standardize import Standardize
 from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule
 from crowdfuse.training import Checkpointing, Trained, Validation, check_trainable, train
@@ -38,13 +38,15 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
     Parameters
     ----------
-    backbone : "auto", "mlp", "lenet", "identity", an nn.Module, or a callable that returns one
+    backbone : "auto", "mlp", "lenet", "resnet18", "identity", an nn.Module, or a callable that returns one
         What turns inputs into (N, D) features. "auto" is an MLP for rows and LeNet for images.
         A module is copied, never changed.
     hidden : widths of the MLP backbone, and of the class head on "identity"
     head_hidden : widths of the class head's hidden layers; None for what suits the backbone
     dropout : in the MLP backbone and the class head
     standardize : bring inputs to mean 0 and spread 1 inside the model; None: for named backbones only
+    augment : "crop-flip" (moved by up to 4 pixels, mirrored) or "resized-crop-flip" (a random part, mirrored), for
+        images in training; None for neither
     optimizer : "adamw", "adam", "sgd", or a callable from parameters to an optimiser
     learning_rate, momentum, weight_decay : of the named optimisers (momentum: of sgd)
     schedule : "one-cycle", "cosine", "constant", or a callable from the share of steps done to a factor
@@ -52,6 +54,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     device : "auto", "cpu", "cuda", "mps"
     devices : how many of them; over one, batches are split over as many processes
     precision : Lightning Fabric's names, such as "32-true", "bf16-mixed", "64-true"
+    channels_last : lay images out with channels last in memory while training: faster convolutions, other rounding
+    compile : let torch.compile work on the backbone while training: slow to start, pays on GPUs
     random_state : the one seed of everything random
     classes : all class names, where the labels may lack some; None for those that are said
     checkpoint : a folder to keep the state of the training in, and to continue from
@@ -78,6 +82,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     head_hidden: tuple[int, ...] | None = None
     dropout: float = 0.0
     standardize: bool | None = None
+    augment: str | None = None
     optimizer: str | OptimizerFactory = "adamw"
     learning_rate: float = 0.002
     momentum: float = 0.9
@@ -88,6 +93,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     device: str = "auto"
     devices: int = 1
     precision: str = "32-true"
+    channels_last: bool = False
+    compile: bool = False
     random_state: Any = 0
     classes: Sequence[Any] | None = None
     checkpoint: str | Path | None = None
@@ -223,7 +230,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
     def _recipe(self) -> Recipe:
         names = ("optimizer", "learning_rate", "momentum", "weight_decay", "schedule", "batch_size", "epochs")
-        settings = {name: getattr(self, name) for name in (*names, "device", "devices", "precision")}
+        where = ("device", "devices", "precision", "channels_last", "compile")
+        settings = {name: getattr(self, name) for name in (*names, *where)}
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -239,6 +247,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         return Problem(
             trunk=trunk,
             standardize=Standardize(self.input_shape_) if scaled else None,
+            augment=make_augmentation(self.augment, self.input_shape_),
             n_classes=len(self.classes_),
             n_annotators=len(self.annotators_),
             head_hidden=trunk.head_hidden if self.head_hidden is None else widths("head_hidden", self.head_hidden),

@@ -57,6 +57,8 @@ class Recipe:
     device: str
     devices: int
     precision: str
+    channels_last: bool
+    compile: bool
     seed: int
 
     def __post_init__(self) -> None:

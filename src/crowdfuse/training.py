@@ -216,6 +216,7 @@ class _Loop:
             finally:
                 self.watcher.stop()
         self._thaw(self.learnable)
+        self.method.trunk._compiled_call_impl = None  # that was for training
         weights = state.best_weights if state.best_weights is not None else copy_weights(self.method)
         return Trained(weights, state.history, state.best_epoch, n_epochs, interrupted)
 
@@ -225,6 +226,10 @@ class _Loop:
         self._thaw([name for name in self.learnable if name in own])
         self.optimizer = self.recipe.make_optimizer([self.method.get_parameter(name) for name in own])
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        if self.recipe.channels_last:
+            self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.recipe.compile:
+            self.method.trunk.compile()
         self.module, self.fabric_optimizer = self.fabric.setup(self.method, self.optimizer)
         self.module.mark_forward_method("loss")
 
@@ -269,6 +274,8 @@ class _Loop:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * recipe.factor(progress)
         batch = self.data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
+        if recipe.channels_last and batch.x.ndim == 4:
+            batch = batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
         with fabric.autocast():  # Fabric does so by itself around `forward` alone
             total, weight = self.module.loss(batch)
         everywhere = _sum_over_processes(fabric, torch.stack([total.detach(), weight.detach()]))

@@ -29,7 +29,7 @@ LABELS = np.array([[0, 1, 1], [2, -1, 2], [-1, -1, -1], [1, -1, -1], [0, 1, 2]])
 def problem(n_classes: int = 3) -> Problem:
     torch.manual_seed(0)
     trunk = make_trunk("mlp", (4,), (8,), 0.0)
-    return Problem(trunk, None, n_classes, n_annotators=3, head_hidden=(), dropout=0.0, seed=0)
+    return Problem(trunk, None, None, n_classes, n_annotators=3, head_hidden=(), dropout=0.0, seed=0)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ class Problem:
 
     trunk: Trunk
     standardize: Standardize | None
+    augment: nn.Module | None
     n_classes: int
     n_annotators: int
     head_hidden: tuple[int, ...]
@@ -74,6 +75,7 @@ class Method(nn.Module, ABC):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__()
+        self.augment = problem.augment or nn.Identity()
         self.standardize = problem.standardize or nn.Identity()
         self.trunk = problem.trunk.module
         self.classify = mlp(problem.trunk.n_features, problem.head_hidden, problem.n_classes, problem.dropout)
@@ -82,7 +84,7 @@ class Method(nn.Module, ABC):
 
     def features(self, x: Tensor) -> Tensor:
         """Inputs (B, ...) to features (B, D)."""
-        features: Tensor = self.trunk(self.standardize(x))
+        features: Tensor = self.trunk(self.standardize(self.augment(x)))
         return features
 
     def logits(self, x: Tensor) -> Tensor:

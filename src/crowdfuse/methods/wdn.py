@@ -57,7 +57,7 @@ class WDN(Method):
 
     def phases(self, epochs: int) -> list[Phase]:
         return [
-            Phase("networks", epochs, trains=("trunk", "classify", "last")),
+            Phase("networks", epochs, trains=("augment", "trunk", "classify", "last")),
             Phase("weights", self.weight_epochs, trains=("weights",)),
         ]
 

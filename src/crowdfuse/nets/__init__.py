@@ -9,14 +9,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.choices import nearest
+from crowdfuse.choices import nearest, one_of
+from crowdfuse.nets.augment import CropAndFlip, RandomResizedCropAndFlip
 from crowdfuse.nets.lenet import LeNet
 from crowdfuse.nets.mlp import dense_layers
+from crowdfuse.nets.resnet import ResNet18, resnet_stem
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
 
 LENET_LEAST = 16  # pixels a side, so that something is left after both convolutions
-NAMES = ("auto", "mlp", "lenet", "identity")
+NAMES = ("auto", "mlp", "lenet", "resnet18", "identity")
+AUGMENTATIONS = ("crop-flip", "resized-crop-flip")
 
 
 @dataclass(frozen=True)
@@ -54,18 +57,32 @@ def _named(
         return nn.Sequential(nn.Flatten(), *dense_layers(n_inputs, hidden, dropout)), ()
     if name == "identity":
         return nn.Flatten(), hidden
+    if name in ("lenet", "resnet18") and len(shape) not in (2, 3):
+        raise ValueError(f"backbone {name!r} reads images (H, W) or (C, H, W), got inputs of shape {shape}")
+    channels = shape[0] if len(shape) == 3 else 1
+    if name == "resnet18":
+        return ResNet18(channels, resnet_stem(shape)), (128,)
     if name == "lenet":
-        if len(shape) not in (2, 3):
-            raise ValueError(f"backbone 'lenet' reads images (H, W) or (C, H, W), got inputs of shape {shape}")
         if min(shape[-2:]) < LENET_LEAST:
             raise ValueError(
                 f"backbone 'lenet' reads images of at least {LENET_LEAST} pixels a side, "
                 f"got {shape[-2]} x {shape[-1]}; "
                 "make them larger (--image-size), or use backbone='mlp'"
             )
-        return LeNet(channels=1 if len(shape) == 2 else shape[0]), (120, 84)
+        return LeNet(channels), (120, 84)
     meant = nearest(name, NAMES)
     raise ValueError(f"unknown backbone {name!r}{meant} The named ones are {', '.join(NAMES)}, or pass an nn.Module")
+
+
+def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | None:
+    """Random crops and flips of training images, by name."""
+    if name is None:
+        return None
+    one_of("augment", name, AUGMENTATIONS)
+    least = 2 if name == "crop-flip" else 3
+    if not least <= len(shape) <= 3:
+        raise ValueError(f"augment={name!r} is for images of {least} or 3 dimensions, got inputs of shape {shape}")
+    return CropAndFlip() if name == "crop-flip" else RandomResizedCropAndFlip(shape[-1])
 
 
 def _count_features(module: nn.Module, shape: tuple[int, ...]) -> int:
