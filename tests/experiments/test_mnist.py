@@ -12,6 +12,8 @@ from crowdfuse.cli import app
 from crowdfuse.datasets import mnist as dataset
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments import mnist
+from crowdfuse.experiments.work import believes_the_right
+from crowdfuse.synthesis import weakness_annotators
 
 N_TRAIN = 400
 
@@ -72,7 +74,7 @@ def test_a_crowd_of_one_to_eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageData) -> None:
     X, y = small_data.X_train[:N_TRAIN], small_data.y_train[:N_TRAIN]
-    made = mnist.make_annotators({"rule": "weakness", "weakness": [1, 2], "epsilon": 20, "names": ["a", "b"]}, X, y, 0)
+    made = weakness_annotators(X, y, weakness=[1, 2], epsilon=20)
 
     class Oracle:
         confusion_given_ = "said"
@@ -84,7 +86,7 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
             right = made.right[ann.item, ann.annotator]
             return np.where(right[:, None, None], np.eye(10), 0.1)
 
-    found = mnist._believes_the_right(Oracle(), X, made)  # type: ignore[arg-type]
+    found = believes_the_right(Oracle(), X, made)  # type: ignore[arg-type]
     assert found == {"auroc of weights": [1.0, 1.0], "auroc of diagonals": [1.0, 1.0]}
 
 

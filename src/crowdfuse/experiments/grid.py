@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crowdfuse.choices import one_of
 from crowdfuse.experiments.runner import Work
@@ -34,6 +34,14 @@ class Cell:
         )
 
 
+class Row(NamedTuple):
+    """A row of a table that is a method with other settings than usual, or with other annotators."""
+
+    method: str
+    settings: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+    annotators: dict[str, Any] = {}  # noqa: RUF012
+
+
 @dataclass(frozen=True)
 class Experiment:
     """What is compared, on what, over which values of which knob."""
@@ -55,8 +63,10 @@ class Experiment:
     """What the knob sets in the method, where it is not about annotators."""
     counts: tuple[int, int] | None = None
     """Where the knob counts something: from how many to how many."""
-    extras: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    """Rows that are run only when named: a method with other settings than the paper's."""
+    by_method: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings that a method has in this experiment, over those of `paper_settings`."""
+    extras: dict[str, Row] = field(default_factory=dict)
+    """Rows that are no method's name, and can be named like one."""
     paper: str | None = None
     """The paper's table that it repeats, as `paper_table` knows it."""
 
@@ -73,12 +83,13 @@ class Experiment:
         return cells
 
     def _cells_of(self, name: str, value: Value, seed: int, changes: dict[str, Any]) -> list[Cell]:
-        method, other = self.extras.get(name, (name, {}))
+        method, other, who = self.extras.get(name, Row(name))
         kind = estimator_class(method, others=self.extras)
-        annotators = self.annotators(value)
+        annotators = self.annotators(value) | who
         cells = []
         for row, extra in kind.variants(annotators["names"]).items():
-            settings = self.recipe | kind.paper_settings | other | extra | self.settings(value) | changes
+            usual = self.recipe | kind.paper_settings | self.by_method.get(method, {})
+            settings = usual | other | extra | self.settings(value) | changes
             run: Run = {"data": self.data, "method": method, "settings": settings, "seed": seed}
             if kind.trains_on_labels:  # gold is the same at every value of the knob: one run serves all
                 run["annotators"] = annotators

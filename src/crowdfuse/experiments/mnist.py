@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
-
-from crowdfuse.annotations import Annotations
-from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.datasets.mnist import ImageData, load_mnist
-from crowdfuse.experiments.grid import Experiment
-from crowdfuse.experiments.store import Run
-from crowdfuse.registry import estimator_class
-from crowdfuse.synthesis import MadeUp, hammer_spammer_annotators, weakness_annotators
+from crowdfuse.datasets.mnist import load_mnist
+from crowdfuse.experiments.grid import Experiment, Row
+from crowdfuse.experiments.work import PaperWork, Parts
 from crowdfuse.synthesis.write import PAPER_WEAKNESS
 
 N_TRAIN = 55_000  # the rest of the 60,000 choose the epoch
-FEW = 100  # items to try settings on
 DATA = {"name": "mnist", "train": N_TRAIN}
 
 # LeNet by plain SGD, the epoch chosen by gold on 5,000 items
@@ -46,87 +33,20 @@ def _names(count: int) -> list[str]:
     return [f"annotator-{r + 1}" for r in range(count)]
 
 
-def make_annotators(spec: dict[str, Any], X: NDArray[np.float32], y: NDArray[np.int64], seed: int) -> MadeUp:
-    """The annotators that a run describes."""
-    if spec["rule"] == "weakness":
-        return weakness_annotators(
-            X, y, weakness=spec["weakness"], epsilon=spec["epsilon"], annotators=spec["names"], seed=seed
-        )
-    return hammer_spammer_annotators(
-        y, n_annotators=len(spec["names"]), n_correct=spec["n_correct"], annotators=spec["names"], seed=seed
-    )
+class MnistWork(PaperWork):
+    """Runs on MNIST: 55,000 images to train on, the other 5,000 to choose the epoch."""
 
-
-def _classifier(run: Run, checkpoint: Path | None) -> CrowdClassifier:
-    return estimator_class(run["method"])(
-        **run["settings"], random_state=run["seed"], classes=list(range(10)), checkpoint=checkpoint
-    )
-
-
-@dataclass(frozen=True)
-class MnistWork:
-    """Trains and measures one run on MNIST; `folder` is where the files are, None for the environment's."""
-
-    folder: Path | None
-
-    def check(self, runs: Sequence[Run], *, download: bool) -> None:
-        """Read the files once, and fetch them if asked to; prepare each method once on a few items."""
-        if not runs:
-            return
+    def load(self, *, download: bool = False) -> Parts:
         data = load_mnist(self.folder, download=download)
-        for run in {(run["method"], str(run["settings"])): run for run in runs}.values():
-            few, y = data.X_train[:FEW], data.y_train[:FEW]
-            names = run["annotators"]["names"] if "annotators" in run else None
-            labels = y if names is None else Annotations.from_matrix(np.stack([y] * len(names), 1), annotators=names)
-            _classifier(run, None)._prepare(few, labels)
-
-    @cached_property
-    def data(self) -> ImageData:
-        """Loaded once in each process."""
-        return load_mnist(self.folder)
-
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
-        X, y = self.data.X_train[:N_TRAIN], self.data.y_train[:N_TRAIN]
-        held_out = self.data.X_train[N_TRAIN:], self.data.y_train[N_TRAIN:]
-        classifier = _classifier(run, checkpoint)
-        made = make_annotators(run["annotators"], X, y, run["seed"]) if "annotators" in run else None
-        classifier.fit(X, y if made is None else made.annotations, validation=held_out)
-        if classifier.interrupted_:
-            raise KeyboardInterrupt
-        best = classifier.best_epoch_
-        assert best is not None
-        result: dict[str, Any] = {
-            "test accuracy": classifier.score(self.data.X_test, self.data.y_test),
-            "validation accuracy": classifier.history_[best - 1]["validation"],
-            "best epoch": best,
-            "history": classifier.history_,
-        }
-        if made is not None:
-            result["share of right labels"] = made.accuracy.tolist()
-            result |= _believes_the_right(classifier, X, made)
-        return result
-
-
-def _believes_the_right(classifier: CrowdClassifier, X: NDArray[np.float32], made: MadeUp) -> dict[str, Any]:
-    """The paper's point, measured: do weights and diagonals say on which items an annotator is right?
-
-    An AUROC an annotator, over the training items: of the weight, and of the diagonal entry P[said, said] of
-    its matrix, against being right. Only for methods whose matrices depend on the item.
-    """
-    right = made.right
-    if classifier.confusion_given_ != "said" or right.all(0).any() or (~right).all(0).any():
-        return {}
-    ann = made.annotations
-    weights = classifier.annotator_weights(X)
-    matrices = classifier.confusion_matrices(X, ann)
-    diagonal = matrices[np.arange(ann.n_labels), ann.label, ann.label]
-    of = [ann.annotator == r for r in range(ann.n_annotators)]
-    return {
-        "auroc of weights": [float(roc_auc_score(right[:, r], weights[:, r])) for r in range(ann.n_annotators)],
-        "auroc of diagonals": [
-            float(roc_auc_score(right[ann.item[mask], r], diagonal[mask])) for r, mask in enumerate(of)
-        ],
-    }
+        train, validation = slice(None, N_TRAIN), slice(N_TRAIN, None)
+        return Parts(
+            data.X_train[train],
+            data.y_train[train],
+            data.X_train[validation],
+            data.y_train[validation],
+            data.X_test,
+            data.y_test,
+        )
 
 
 PROTOCOL = (
@@ -151,8 +71,8 @@ TABLE1 = Experiment(
     work=MnistWork,
     protocol=PROTOCOL,
     extras={
-        "fusion-shared-heads": ("fusion", {"annotator_heads": "shared"}),
-        "mbem-any-epoch": ("mbem", {"chosen": "epoch"}),
+        "fusion-shared-heads": Row("fusion", {"annotator_heads": "shared"}),
+        "mbem-any-epoch": Row("mbem", {"chosen": "epoch"}),
     },
     paper="1",
 )
