@@ -83,14 +83,14 @@ class Experiment:
         return cells
 
     def _cells_of(self, name: str, value: Value, seed: int, changes: dict[str, Any]) -> list[Cell]:
-        method, other, who = self.extras.get(name, Row(name))
-        kind = estimator_class(method, others=self.extras)
-        annotators = self.annotators(value) | who
+        named = self.extras[name] if name in self.extras else Row(name)
+        kind = estimator_class(named.method, others=self.extras)
+        annotators = self.annotators(value) | named.annotators
         cells = []
         for row, extra in kind.variants(annotators["names"]).items():
-            usual = self.recipe | kind.paper_settings | self.by_method.get(method, {})
-            settings = usual | other | extra | self.settings(value) | changes
-            run: Run = {"data": self.data, "method": method, "settings": settings, "seed": seed}
+            usual = self.recipe | kind.paper_settings | self.by_method.get(named.method, {})
+            settings = usual | named.settings | extra | self.settings(value) | changes
+            run: Run = {"data": self.data, "method": named.method, "settings": settings, "seed": seed}
             if kind.trains_on_labels:  # gold is the same at every value of the knob: one run serves all
                 run["annotators"] = annotators
             row = name if name in self.extras else row.removeprefix("single-annotator ")
