@@ -50,6 +50,10 @@ GRIDS = {
     "fusion-shared-heads, mbem-any-epoch.",
     "supp1": "Supplement A: MNIST, five annotators, each right on 3 classes and wrong on the others (hammer-spammer).",
     "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
+    "table2": "Table 2 at desk size: CIFAR-100 as frozen features, three annotators with a weakness, over epsilon.",
+    "supp2": "Supplement B at desk size: fusion with weights alone, with confusions alone, with both.",
+    "ablation-lambda": "Supplement B at desk size: the penalty over lambda.",
+    "ablation-bases": "Supplement B at desk size: the number M of permutations.",
 }
 
 
@@ -72,7 +76,7 @@ def grid_command(name: str) -> Callable[..., None]:
         force: Force = False,
         quiet: Quiet = False,
     ) -> None:
-        from crowdfuse.experiments.mnist import EXPERIMENTS
+        from crowdfuse.experiments.catalog import EXPERIMENTS
         from crowdfuse.experiments.paper import paper_table
         from crowdfuse.experiments.tables import make_table
         from crowdfuse.files import write_json

@@ -69,6 +69,8 @@ class Experiment:
     """Rows that are no method's name, and can be named like one."""
     paper: str | None = None
     """The paper's table that it repeats, as `paper_table` knows it."""
+    is_papers_recipe: bool = True
+    """Whether it is trained as in the paper, so that the two numbers of a cell should be alike."""
 
     def cells(
         self, *, values: Sequence[Value] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (0,), **changes: Any

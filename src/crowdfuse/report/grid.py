@@ -49,7 +49,8 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
         _accuracy(experiment, table),
     ]
     if experiment.paper:
-        sections += ["## Ranks, ours and the paper's", _ranks(experiment, table), *_far(table)]
+        far = _far(table) if experiment.is_papers_recipe else []
+        sections += ["## Ranks, ours and the paper's", _ranks(experiment, table), *far]
     sections += _differences(table)
     shares = _shares(table)
     if shares:
