@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+from crowdfuse.experiments import cifar
+
+N_CLASSES = 4
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Features, labels and distances as the desk version reads them, small."""
+    X, y = make_blobs(260, centers=N_CLASSES, n_features=6, random_state=0)
+    folder = tmp_path / "cifar100"
+    folder.mkdir()
+    far = np.stack([np.linalg.norm(X[:200] - X[row], axis=1) + 15 for row in (0, 1, 2)], axis=1)
+    np.savez(folder / "features.npz", x_train=X[:200].astype(np.float16), x_test=X[200:].astype(np.float16))
+    np.savez(folder / "labels.npz", y_train=y[:200].astype(np.uint8), y_test=y[200:].astype(np.uint8))
+    np.savez(folder / "distances.npz", distances=far.astype(np.float32), weakness=np.arange(3))
+    monkeypatch.setattr(cifar, "N_TRAIN", 150)
+    return tmp_path
+
+
+def reproduce(name: str, data: Path, *arguments: str) -> Any:
+    common = ["--epochs", "2", "--data", str(data), "--out", str(data / "out"), "--quiet"]
+    return CliRunner().invoke(app, ["reproduce", name, *common, *arguments])
+
+
+def test_table2_at_desk_size(data: Path) -> None:
+    result = reproduce("table2", data, "--values", "20")
+    assert result.exit_code == 0, result.output
+    for shown in ("majority-vote-soft", "annotator-3", "(70.0)", "so its numbers are of another size"):
+        assert shown in result.output.replace("\n", " ")
+    assert "points from the paper" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "shown"),
+    [
+        ("supp2", "22", "fusion-weights-only"),
+        ("ablation-lambda", "0,1", "lambda 0"),
+        ("ablation-bases", "1,5", "fusion at epsilon 23"),
+    ],
+)
+def test_ablations(data: Path, name: str, values: str, shown: str) -> None:
+    result = reproduce(name, data, "--values", values)
+    assert result.exit_code == 0, result.output
+    assert shown in result.output
+
+
+def test_the_knob_reaches_the_method_and_the_row_its_annotators() -> None:
+    cells = cifar.LAMBDA.cells(values=[0.3])
+    assert [cell.run["settings"]["penalty"] for cell in cells] == [0.3, 0.3]
+    assert [cell.run["annotators"]["epsilon"] for cell in cells] == [22, 23]
+    assert cifar.BASES.cells(values=[5])[0].run["settings"]["n_bases"] == 5
+    only = {cell.row: cell.run["settings"] for cell in cifar.SUPP2.cells(values=[22])}
+    assert only["fusion-weights-only"]["n_bases"] == 1
+    assert only["fusion-confusions-only"]["weights"] == "uniform"
+    assert only["fusion"]["n_bases"] == 150
+
+
+def test_missing_files_are_named(data: Path) -> None:
+    (data / "cifar100" / "distances.npz").unlink()
+    result = reproduce("table2", data)
+    assert result.exit_code == 2
+    assert "distances.npz is not there" in result.output
+
+
+def test_rows_that_do_not_fit_are_refused(data: Path) -> None:
+    np.savez(data / "cifar100" / "labels.npz", y_train=np.zeros(3, int), y_test=np.zeros(60, int))
+    result = reproduce("table2", data)
+    assert result.exit_code == 2
+    assert "x_train has 200 rows, y_train has 3" in result.output
