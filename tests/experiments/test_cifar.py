@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.experiments import cifar
+from crowdfuse.experiments import cifar, networks
 
 N_CLASSES = 4
 
@@ -24,7 +24,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(folder / "features.npz", x_train=X[:200].astype(np.float16), x_test=X[200:].astype(np.float16))
     np.savez(folder / "labels.npz", y_train=y[:200].astype(np.uint8), y_test=y[200:].astype(np.uint8))
     np.savez(folder / "distances.npz", distances=far.astype(np.float32), weakness=np.arange(3))
-    monkeypatch.setattr(cifar, "N_TRAIN", 150)
+    for module in (cifar, networks):
+        monkeypatch.setattr(module, "N_TRAIN", 150)
     return tmp_path
 
 
@@ -45,6 +46,7 @@ def test_table2_at_desk_size(data: Path) -> None:
     ("name", "values", "shown"),
     [
         ("supp2", "22", "fusion-weights-only"),
+        ("supp3", "own,unseen", "(73.1)"),
         ("ablation-lambda", "0,1", "lambda 0"),
         ("ablation-bases", "1,5", "fusion at epsilon 23"),
     ],
@@ -78,3 +80,9 @@ def test_rows_that_do_not_fit_are_refused(data: Path) -> None:
     result = reproduce("table2", data)
     assert result.exit_code == 2
     assert "x_train has 200 rows, y_train has 3" in result.output
+
+
+def test_an_unknown_protocol_is_refused(data: Path) -> None:
+    result = reproduce("supp3", data, "--values", "onw")
+    assert result.exit_code == 2
+    assert "protocol must be one of own, unseen, got 'onw'; did you mean 'own'?" in result.output

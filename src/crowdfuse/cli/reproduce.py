@@ -52,6 +52,7 @@ GRIDS = {
     "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
     "table2": "Table 2 at desk size: CIFAR-100 as frozen features, three annotators with a weakness, over epsilon.",
     "supp2": "Supplement B at desk size: fusion with weights alone, with confusions alone, with both.",
+    "supp3": "Supplement B at desk size: networks as annotators, of their own training items and of unseen ones.",
     "ablation-lambda": "Supplement B at desk size: the penalty over lambda.",
     "ablation-bases": "Supplement B at desk size: the number M of permutations.",
 }
@@ -77,7 +78,6 @@ def grid_command(name: str) -> Callable[..., None]:
         quiet: Quiet = False,
     ) -> None:
         from crowdfuse.experiments.catalog import EXPERIMENTS
-        from crowdfuse.experiments.paper import paper_table
         from crowdfuse.experiments.tables import make_table
         from crowdfuse.files import write_json
         from crowdfuse.report.grid import markdown, write_grid_report
@@ -103,8 +103,7 @@ def grid_command(name: str) -> Callable[..., None]:
             work = experiment.work(data)
             work.check([cell.run for cell in missing(store, cells)], download=download)
             finished = run_cells(cells, work, store, jobs=jobs, title=name, quiet=quiet)
-        paper = paper_table(experiment.paper) if experiment.paper else {}
-        table = make_table(cells, finished.records, "test accuracy", paper)
+        table = make_table(cells, finished.records, "test accuracy", experiment.paper_numbers())
         if table.entries:
             typed = _as_typed(name, values, methods, seeds, epochs)
             figures = write_grid_report(experiment, table, folder, typed)

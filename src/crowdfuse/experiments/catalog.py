@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from crowdfuse.experiments import cifar, mnist
+from crowdfuse.experiments import cifar, mnist, networks
 
-EXPERIMENTS = mnist.EXPERIMENTS | cifar.EXPERIMENTS
+EXPERIMENTS = mnist.EXPERIMENTS | cifar.EXPERIMENTS | {networks.SUPP3.name: networks.SUPP3}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crowdfuse.choices import one_of
+from crowdfuse.experiments.paper import paper_table
 from crowdfuse.experiments.runner import Work
 from crowdfuse.experiments.store import Run
 from crowdfuse.registry import estimator_class
@@ -69,6 +70,8 @@ class Experiment:
     """Rows that are no method's name, and can be named like one."""
     paper: str | None = None
     """The paper's table that it repeats, as `paper_table` knows it."""
+    paper_values: dict[str, str] = field(default_factory=dict)
+    """What the paper calls our values, where it calls them otherwise."""
     is_papers_recipe: bool = True
     """Whether it is trained as in the paper, so that the two numbers of a cell should be alike."""
 
@@ -83,6 +86,13 @@ class Experiment:
                 for method in methods or self.methods:
                     cells += self._cells_of(method, value, seed, changes)
         return cells
+
+    def paper_numbers(self) -> dict[tuple[str, str], float]:
+        """The paper's numbers by our value and row; none where it has no such table."""
+        if self.paper is None:
+            return {}
+        ours = {theirs: value for value, theirs in self.paper_values.items()}
+        return {(ours.get(value, value), row): number for (value, row), number in paper_table(self.paper).items()}
 
     def _cells_of(self, name: str, value: Value, seed: int, changes: dict[str, Any]) -> list[Cell]:
         named = self.extras[name] if name in self.extras else Row(name)

@@ -190,7 +190,7 @@ def _beliefs(experiment: Experiment, table: Table) -> list[str]:
 
 def draw(experiment: Experiment, table: Table, folder: Path) -> None:
     """Accuracy over the knob, and validation accuracy over epochs at its first value, first seed."""
-    if len(table.values) > 1:
+    if len(table.values) > 1 and not any(isinstance(value, str) for value in experiment.values):
         series = {row: _series(table, row) for row in table.rows}
         plots.save(plots.accuracy_over(experiment.knob, series, experiment.title), folder / "accuracy.png")
     if not table.records:
