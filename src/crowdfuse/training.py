@@ -163,6 +163,8 @@ def _run_spawned(fabric: Fabric, work: _Work, folder: str) -> Trained:
     if fabric.is_global_zero:
         save_file(trained.weights, Path(folder) / "weights.safetensors")
     trained.weights = {}
+    fabric.barrier()
+    torch.distributed.destroy_process_group()  # a process that ends while its threads run is aborted now and then
     return trained
 
 
