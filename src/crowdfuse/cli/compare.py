@@ -21,7 +21,23 @@ from crowdfuse.cli.grids import (
     run_cells,
     say_plan,
 )
-from crowdfuse.cli.shell import Force, Json, Quiet, friendly, integers, names, refuse_json, refuse_same
+from crowdfuse.cli.shell import (
+    AnnotatorColumn,
+    Classes,
+    Force,
+    ImageSize,
+    ItemColumn,
+    Json,
+    LabelColumn,
+    OnConflict,
+    OnMissing,
+    Quiet,
+    friendly,
+    integers,
+    names,
+    refuse_json,
+    refuse_same,
+)
 
 
 @friendly
@@ -42,17 +58,13 @@ def compare(
         list[str] | None,
         typer.Option("--set", help="A setting that all the methods have, as name=value; may be repeated."),
     ] = None,
-    item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
-    annotator: Annotated[str | None, typer.Option(help="Name of the annotator column.")] = None,
-    label: Annotated[str | None, typer.Option(help="Name of the label column.")] = None,
-    classes: Annotated[str | None, typer.Option(help="All classes, separated by commas.")] = None,
-    on_missing: Annotated[
-        str, typer.Option(help="Items without labels or without inputs: error, or drop (go on without them).")
-    ] = "error",
-    on_conflict: Annotated[
-        str, typer.Option(help="Two labels of one annotator on one item: error, first, last or drop.")
-    ] = "error",
-    image_size: Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=16)] = None,
+    item: ItemColumn = None,
+    annotator: AnnotatorColumn = None,
+    label: LabelColumn = None,
+    classes: Classes = None,
+    on_missing: OnMissing = "error",
+    on_conflict: OnConflict = "error",
+    image_size: ImageSize = None,
     jobs: Jobs = 1,
     folder: Annotated[Path, typer.Option("--out", help="The folder of the finished runs and the table.")] = Path(
         "comparison"

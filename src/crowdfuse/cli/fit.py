@@ -10,8 +10,15 @@ import typer
 
 from crowdfuse.choices import one_of
 from crowdfuse.cli.shell import (
+    AnnotatorColumn,
+    Classes,
     Force,
+    ImageSize,
+    ItemColumn,
     Json,
+    LabelColumn,
+    OnConflict,
+    OnMissing,
     Quiet,
     Seed,
     Threads,
@@ -46,17 +53,13 @@ def fit(
         list[str] | None,
         typer.Option("--set", help="Any other setting of the classifier, as name=value; may be repeated."),
     ] = None,
-    item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
-    annotator: Annotated[str | None, typer.Option(help="Name of the annotator column.")] = None,
-    label: Annotated[str | None, typer.Option(help="Name of the label column.")] = None,
-    classes: Annotated[str | None, typer.Option(help="All classes, separated by commas.")] = None,
-    on_missing: Annotated[
-        str, typer.Option(help="Items without labels or without inputs: error, or drop (go on without them).")
-    ] = "error",
-    on_conflict: Annotated[
-        str, typer.Option(help="Two labels of one annotator on one item: error, first, last or drop.")
-    ] = "error",
-    image_size: Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=16)] = None,
+    item: ItemColumn = None,
+    annotator: AnnotatorColumn = None,
+    label: LabelColumn = None,
+    classes: Classes = None,
+    on_missing: OnMissing = "error",
+    on_conflict: OnConflict = "error",
+    image_size: ImageSize = None,
     threads: Threads = 1,
     json_file: Json = None,
     force: Force = False,

@@ -20,6 +20,16 @@ Data = Annotated[Path | None, typer.Option(help="Where the data is; not given, t
 Download = Annotated[bool, typer.Option("--download", help="Fetch the data if it is not there.")]
 Seed = Annotated[int, typer.Option(help="The one seed of everything random.", min=0)]
 
+ItemColumn = Annotated[str | None, typer.Option(help="Name of the item column.")]
+AnnotatorColumn = Annotated[str | None, typer.Option(help="Name of the annotator column.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Name of the label column.")]
+Classes = Annotated[str | None, typer.Option(help="All classes, separated by commas.")]
+OnMissing = Annotated[
+    str, typer.Option(help="Items without labels or without inputs: error, or drop (go on without them).")
+]
+OnConflict = Annotated[str, typer.Option(help="Two labels of one annotator on one item: error, first, last or drop.")]
+ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=16)]
+
 
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
     """What is wrong with the input is said in one message, not in a traceback."""

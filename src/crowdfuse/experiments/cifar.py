@@ -50,16 +50,7 @@ class FeaturesWork(PaperWork):
 
     def load(self, *, download: bool = False) -> Parts:
         data = load_cifar_features(self.folder)
-        train, validation = slice(None, N_TRAIN), slice(N_TRAIN, None)
-        return Parts(
-            data.X_train[train],
-            data.y_train[train],
-            data.X_train[validation],
-            data.y_train[validation],
-            data.X_test,
-            data.y_test,
-            data.distances[train],
-        )
+        return Parts.cut(data, slice(None, N_TRAIN), slice(N_TRAIN, None), data.distances)
 
 
 COMMON: dict[str, Any] = {

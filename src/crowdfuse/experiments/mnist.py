@@ -37,16 +37,7 @@ class MnistWork(PaperWork):
     """Runs on MNIST: 55,000 images to train on, the other 5,000 to choose the epoch."""
 
     def load(self, *, download: bool = False) -> Parts:
-        data = load_mnist(self.folder, download=download)
-        train, validation = slice(None, N_TRAIN), slice(N_TRAIN, None)
-        return Parts(
-            data.X_train[train],
-            data.y_train[train],
-            data.X_train[validation],
-            data.y_train[validation],
-            data.X_test,
-            data.y_test,
-        )
+        return Parts.cut(load_mnist(self.folder, download=download), slice(None, N_TRAIN), slice(N_TRAIN, None))
 
 
 PROTOCOL = (

@@ -38,16 +38,7 @@ class NetworksWork(PaperWork):
         return data.X_train[: N_TRAIN // 2], data.y_train[: N_TRAIN // 2]
 
     def load(self, *, download: bool = False) -> Parts:
-        data = load_cifar_features(self.folder)
-        own, validation = slice(N_TRAIN // 2, N_TRAIN), slice(N_TRAIN, None)
-        return Parts(
-            data.X_train[own],
-            data.y_train[own],
-            data.X_train[validation],
-            data.y_train[validation],
-            data.X_test,
-            data.y_test,
-        )
+        return Parts.cut(load_cifar_features(self.folder), slice(N_TRAIN // 2, N_TRAIN), slice(N_TRAIN, None))
 
     def annotators(self, spec: dict[str, Any], parts: Parts, seed: int) -> MadeUp:
         """Train the networks and let them label the items."""

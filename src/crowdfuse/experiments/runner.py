@@ -142,7 +142,7 @@ def _one(work: Work, run: Run, checkpoint: Path) -> Record | str:
     continued = checkpoint.exists()
     try:
         result = work(run, checkpoint)
-    except Exception as error:
+    except Exception as error:  # torch, NumPy and the system raise what they like: it is this run's, not the grid's
         if continued:  # perhaps the state cannot be continued: damaged, or of settings that are no more
             shutil.rmtree(checkpoint, ignore_errors=True)
             return _one(work, run, checkpoint)

@@ -15,6 +15,8 @@ from sklearn.metrics import roc_auc_score
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.datasets.cifar_features import CifarFeatures
+from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments.store import Run
 from crowdfuse.registry import estimator_class
 from crowdfuse.synthesis import MadeUp, hammer_spammer_annotators, weakness_annotators
@@ -34,6 +36,19 @@ class Parts:
     y_test: NDArray[np.int64]
     distances: NDArray[np.float32] | None = None
     """(N, R): how far each item to train on is from each weakness image, where the items are no images."""
+
+    @classmethod
+    def cut(
+        cls,
+        data: ImageData | CifarFeatures,
+        train: slice,
+        validation: slice,
+        distances: NDArray[np.float32] | None = None,
+    ) -> Parts:
+        """From the training items of a data set those to train on and those to choose the epoch by."""
+        X, y = data.X_train, data.y_train
+        near = None if distances is None else distances[train]
+        return cls(X[train], y[train], X[validation], y[validation], data.X_test, data.y_test, near)
 
     @property
     def n_classes(self) -> int:
