@@ -46,13 +46,13 @@ class TrainingData:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def batch(self, rows: NDArray[Any]) -> Batch:
-        """The rows asked for, with all their labels."""
+    def batch(self, rows: NDArray[Any], x: NDArray[np.float32] | None = None) -> Batch:
+        """The rows asked for, with all their labels; `x` are their inputs, where they have been fetched already."""
         ann = self.annotations
         counts = ann.indptr[rows + 1] - ann.indptr[rows]
         labels = ranges(ann.indptr[rows], counts)
         return Batch(
-            x=torch.from_numpy(self.inputs.rows(rows)),
+            x=torch.from_numpy(self.inputs.rows(rows) if x is None else x),
             row=torch.from_numpy(rows),
             weight=torch.from_numpy(self.weight[rows]),
             gold=torch.from_numpy(self.gold[rows]),

@@ -23,7 +23,7 @@ from crowdfuse.alignment import align, gold_codes, known_gold, labels_as_given
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData
 from crowdfuse.ids import few, find, tidy
-from crowdfuse.inputs import Inputs, check_inputs
+from crowdfuse.inputs import check_inputs
 from crowdfuse.inspection import Inspection
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.nets import Backbone, make_augmentation, make_trunk
@@ -312,7 +312,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         weight = data.weight.copy()
         weight[out] = 0
         kept = TrainingData(data.inputs, data.annotations, data.gold, weight)
-        return kept, Validation(Inputs(data.inputs.values[out]), judges[out])
+        return kept, Validation(data.inputs.take(out), judges[out])
 
     def described(self) -> dict[str, Any]:
         """The settings that decide a training, as JSON holds them; seed, classes and device are said elsewhere."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ Place = Callable[[tuple[int, ...]], str]
 
 class Inputs:
     """Rows of X. Sparse matrices are made dense a batch at a time; bytes (images) stay bytes until then."""
+
+    in_memory: ClassVar[bool] = True
+    """Whether a row is there at once. Where it is not, nobody looks at all rows who can do with a sample."""
 
     def __init__(self, X: Any) -> None:
         self.values = X
@@ -31,6 +34,19 @@ class Inputs:
         dense: NDArray[Any] = chosen.toarray() if self.is_sparse else chosen
         return np.ascontiguousarray(dense, dtype=np.float32)
 
+    def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
+        """The rows of each batch, in turn. Whoever stops before the last one closes it.
+
+        >>> [rows.tolist() for rows in Inputs(np.eye(3)).stream([np.array([2]), np.array([1, 0])])]
+        [[[0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]]
+        """
+        for batch in batches:
+            yield self.rows(batch)
+
+    def take(self, rows: NDArray[Any]) -> Inputs:
+        """Inputs of these rows alone."""
+        return Inputs(self.values[rows])
+
     def hash_into(self, digest: Any) -> None:
         """Feed shape, type and content to a hash, block by block."""
         digest.update(f"{self.values.shape}".encode())
@@ -44,12 +60,14 @@ class Inputs:
 def check_inputs(X: Any, name: str = "X", place: Place | None = None) -> Inputs:
     """Inputs from anything array-like; NaN and infinity are refused, naming the place.
 
-    `name` is what messages call X, and `place` puts an index into words for them.
+    `name` is what messages call X, and `place` puts an index into words for them. Inputs are taken as they are.
 
     >>> check_inputs([[1, 2], [3, float("nan")]])
     Traceback (most recent call last):
     ValueError: X contains NaN at row 1, column 1; fill or drop such values first
     """
+    if isinstance(X, Inputs):
+        return X
     X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
     if X.dtype.kind == "O":
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -131,17 +132,18 @@ class Inspection:
         return predict_logits(self.method_, self._inputs(X), "cpu", self.batch_size)
 
     def _features(self, inputs: Inputs) -> Iterator[Tensor]:
-        with torch.inference_mode():
-            for rows in in_blocks(len(inputs), self.batch_size):
-                yield self.method_.features(torch.from_numpy(inputs.rows(rows)))
+        with torch.inference_mode(), closing(inputs.stream(in_blocks(len(inputs), self.batch_size))) as blocks:
+            for x in blocks:
+                yield self.method_.features(torch.from_numpy(x))
 
     def _batches(self, inputs: Inputs, ann: Annotations) -> Iterator[tuple[Batch, Tensor]]:
         """All rows with their labels, in order, and their features."""
         n_rows = len(inputs)
         data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
-        with torch.inference_mode():
-            for rows in in_blocks(n_rows, self.batch_size):
-                batch = data.batch(rows)
+        blocks = in_blocks(n_rows, self.batch_size)
+        with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
+            for rows, x in zip(blocks, stream, strict=True):
+                batch = data.batch(rows, x)
                 yield batch, self.method_.features(batch.x)
 
     def _every_pair(self, n_items: int) -> tuple[Tensor, Tensor]:

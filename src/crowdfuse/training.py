@@ -11,6 +11,7 @@ import math
 import os
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -255,19 +256,22 @@ class _Loop:
         began = time.monotonic()
         state, recipe = self.state, self.recipe
         order = np.random.default_rng([recipe.seed, state.epoch]).permutation(self.rows)
-        batches = _cut(order, recipe.batch_size, self.fabric.world_size)
+        batches = _cut(order, recipe.batch_size, self.fabric.world_size)[state.batch :]
+        own = [chosen[self.fabric.global_rank :: self.fabric.world_size] for chosen in batches]
         self.module.train()
         for name, part in self.method.named_children():
             part.train(_is_trained(name, self.phase))
-        for chosen in batches[state.batch :]:
-            self._step(chosen)
-            if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
-                self._save()
+        with closing(self.data.inputs.stream(own)) as inputs:
+            for rows, x in zip(own, inputs, strict=True):
+                self._step(rows, x)
+                if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
+                    self._save()
         self._end_epoch(time.monotonic() - began)
         self.watcher.epoch(state.history[-1])
         self._save()
 
-    def _step(self, chosen: NDArray[np.int64]) -> None:
+    def _step(self, rows: NDArray[np.int64], x: NDArray[np.float32]) -> None:
+        """One step, on this process's rows of the batch and their inputs."""
         fabric, state, recipe = self.fabric, self.state, self.recipe
         step = state.epoch * self.n_batches + state.batch
         _seed(fabric.device, _step_seed(recipe.seed, step, fabric.global_rank))
@@ -275,7 +279,7 @@ class _Loop:
         progress = (step - first) / (self.phase.epochs * self.n_batches)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * recipe.factor(progress)
-        batch = self.data.batch(chosen[fabric.global_rank :: fabric.world_size]).to(fabric.device)
+        batch = self.data.batch(rows, x).to(fabric.device)
         if recipe.channels_last and batch.x.ndim == 4:
             batch = batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
         with fabric.autocast():  # Fabric does so by itself around `forward` alone
@@ -344,9 +348,9 @@ def predict_logits(method: Method, inputs: Inputs, device: torch.device | str, b
     method.eval()
     dtype = next(method.parameters()).dtype
     out = []
-    with torch.inference_mode():
-        for rows in in_blocks(len(inputs), batch_size):
-            x = torch.from_numpy(inputs.rows(rows)).to(device, dtype)
+    with torch.inference_mode(), closing(inputs.stream(in_blocks(len(inputs), batch_size))) as blocks:
+        for block in blocks:
+            x = torch.from_numpy(block).to(device, dtype)
             out.append(method.logits(x).float().cpu().numpy())
     return np.concatenate(out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from crowdfuse.inputs import Inputs
+
+SAMPLE = 4096  # rows that are looked at where each has to be read and decoded first
 
 
 class Standardize(nn.Module):
@@ -28,17 +31,25 @@ class Standardize(nn.Module):
         self.register_buffer("scale", torch.ones(size))
 
     def measure(self, inputs: Inputs, rows: np.ndarray[Any, Any]) -> None:
-        """Mean and spread over these rows, block by block in float64."""
+        """Mean and spread over these rows, block by block in float64.
+
+        Of inputs that are not in memory, over 4,096 of the rows at most, evenly chosen.
+        """
+        size = 4096
+        if not inputs.in_memory:
+            rows = rows[np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).round().astype(np.int64)]
+            size = 64  # such rows are large
         total = square = np.zeros(1)
         count = 0.0
         # a figure a feature of rows, a channel of images, and one for all of anything else
         known: dict[int, tuple[int, ...]] = {1: (0,), 3: (0, 2, 3)}
         axes = known.get(len(inputs.shape), tuple(range(1 + len(inputs.shape))))
-        for block in np.array_split(rows, max(1, len(rows) // 4096)):
-            values = inputs.rows(block).astype(np.float64)
-            total = total + values.sum(axes)
-            square = square + (values**2).sum(axes)
-            count += values.size / max(1, np.prod(np.shape(total)))
+        with closing(inputs.stream(np.array_split(rows, max(1, len(rows) // size)))) as blocks:
+            for block in blocks:
+                values = block.astype(np.float64)
+                total = total + values.sum(axes)
+                square = square + (values**2).sum(axes)
+                count += values.size / max(1, np.prod(np.shape(total)))
         mean = total / count
         spread = np.sqrt(np.maximum(square / count - mean**2, 0))
         spread = np.where(spread > 1e-7 * np.maximum(np.abs(mean), 1), spread, 1)  # a constant says nothing

@@ -1,0 +1,242 @@
+"""Folders of images, one folder a class, such as ImageNet's: listed, split, and measured for the weakness rule.
+
+The images stay in their files; `ImageFiles` reads them when they are needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfuse.choices import one_of
+from crowdfuse.files import replacing
+from crowdfuse.ids import counted, few
+from crowdfuse.image_files import ImageFiles, find_unreadable
+from crowdfuse.io.features import IMAGE_ENDINGS
+
+PARTS = ("train", "val")
+SHARES = (25, 1, 1)  # training, validation, test: the paper's
+MEASURED_AT = 224
+STD = (0.229, 0.224, 0.225)  # of ImageNet, on pixels from 0 to 1
+BLOCK = 64  # images measured in one go: 77 MB of float64
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """Image files, and the class of each as its place in the sorted `class_names`."""
+
+    paths: tuple[Path, ...]
+    class_names: tuple[str, ...]
+    y: NDArray[np.int64]
+    unreadable: tuple[Path, ...] = ()
+    """What was left out."""
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def files(self, size: int, *, workers: int = 0) -> ImageFiles:
+        """The images as inputs of a classifier, (3, size, size) each, decoded when they are needed."""
+        return ImageFiles(self.paths, size, workers=workers)
+
+
+class Split(NamedTuple):
+    """Rows of the three parts, each in ascending order."""
+
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: int = 0) -> ImageFolder:
+    """List the images in `folder/CLASS/`, or in `folder/train/CLASS/` and `folder/val/CLASS/` together.
+
+    Nothing is decoded, so that a file which cannot be is named by an error when it is met. With
+    `on_unreadable="skip"` all files are tried first, in `workers` processes, and such are left out with a warning.
+    Images may lie deeper below their class; files that begin with a dot, or are no images by their ending, and
+    folders beside `train` and `val` are not looked at.
+
+    >>> read_image_folder(Path("nowhere"))
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: nowhere: no such folder; it should hold a folder of images for each class
+    """
+    one_of("on_unreadable", on_unreadable, ("error", "skip"))
+    folder = Path(folder)
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "no such folder"
+        raise FileNotFoundError(f"{folder}: {what}; it should hold a folder of images for each class")
+    listed = [(path, name) for part in _parts(folder) for name, paths in _classes(part).items() for path in paths]
+    if not listed:
+        raise ValueError(f"{folder} holds no images ({', '.join(sorted(IMAGE_ENDINGS))}) in folders of their classes")
+    class_names = tuple(sorted({name for _, name in listed}))
+    if len(class_names) < 2:
+        raise ValueError(
+            f"{folder} holds the one class {class_names[0]!r}, and there is nothing to tell apart; "
+            "the folder above it may be the one that is meant"
+        )
+    position = {name: k for k, name in enumerate(class_names)}
+    found = ImageFolder(
+        tuple(path for path, _ in listed), class_names, np.array([position[name] for _, name in listed], np.int64)
+    )
+    return found if on_unreadable == "error" else _skip_unreadable(folder, found, workers)
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The folder itself, or `train` and `val` in it: unless these are classes, which hold images and no folders."""
+    parts = [folder / name for name in PARTS if _folders(folder / name) and not _images(folder / name, deep=False)]
+    if len(parts) == len(PARTS):
+        train, val = ({path.name for path in _folders(part)} for part in parts)
+        if val - train:
+            raise ValueError(
+                f"{parts[1]} has class folders that {parts[0]} has not: {few(sorted(val - train))}; "
+                "both must have one for each class"
+            )
+    return parts or [folder]
+
+
+def _classes(folder: Path) -> dict[str, list[Path]]:
+    """The images of each class, sorted."""
+    found = {path.name: _images(path) for path in _folders(folder)}
+    empty = [name for name, paths in found.items() if not paths]
+    if empty:
+        raise ValueError(
+            f"{folder}: no images ({', '.join(sorted(IMAGE_ENDINGS))}) in the class folders {few(empty)}; "
+            "remove these folders, or put the images there"
+        )
+    return found
+
+
+def _folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _images(folder: Path, *, deep: bool = True) -> list[Path]:
+    found = []
+    for at, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if deep and not name.startswith(".")]
+        of_images = [name for name in names if Path(name).suffix.lower() in IMAGE_ENDINGS and name[0] != "."]
+        found += [Path(at, name) for name in of_images]
+    return sorted(found)
+
+
+def _skip_unreadable(folder: Path, found: ImageFolder, workers: int) -> ImageFolder:
+    bad = find_unreadable(found.paths, workers=workers)
+    if not bad:
+        return found
+    kept = np.setdiff1d(np.arange(len(found)), list(bad))
+    lost = np.setdiff1d(np.arange(len(found.class_names)), found.y[kept])
+    out = tuple(found.paths[row] for row in bad)
+    names = few([path.relative_to(folder).as_posix() for path in out])
+    if len(lost):
+        raise ValueError(
+            f"{folder}: no image of the classes {few(found.class_names[k] for k in lost)} can be read; "
+            f"unreadable are {names}. The first: {next(iter(bad.values()))}"
+        )
+    warnings.warn(f"{folder}: {counted(len(bad), 'unreadable image')} left out: {names}", stacklevel=3)
+    return ImageFolder(tuple(found.paths[row] for row in kept), found.class_names, found.y[kept], out)
+
+
+def split(folder: ImageFolder, seed: int) -> Split:
+    """Training, validation and test rows, 25:1:1 in each class, drawn by the seed.
+
+    A class of few images has one in validation and one in test; of fewer than three it is refused.
+
+    >>> names = [Path(f"{k}/{i}.jpg") for k in "ab" for i in range(54)]
+    >>> [len(rows) for rows in split(ImageFolder(tuple(names), ("a", "b"), np.repeat([0, 1], 54)), seed=0)]
+    [100, 4, 4]
+    """
+    generator = np.random.default_rng(seed)
+    parts: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+    for k, name in enumerate(folder.class_names):
+        rows = generator.permutation(np.flatnonzero(folder.y == k))
+        if len(rows) < len(parts):
+            raise ValueError(
+                f"class {name!r} has {counted(len(rows), 'image')}: too few for training, validation and test; "
+                "add some, or remove its folder"
+            )
+        n_validation, n_test = (max(1, round(len(rows) * share / sum(SHARES))) for share in SHARES[1:])
+        cuts = np.cumsum([n_validation, n_test])
+        for part, chosen in zip((parts[1], parts[2], parts[0]), np.split(rows, cuts), strict=True):
+            part.append(chosen)
+    train, validation, test = (np.sort(np.concatenate(part)) for part in parts)
+    return Split(train, validation, test)
+
+
+def weakness_distances(
+    files: ImageFiles, rows: ArrayLike, weakness_rows: Sequence[int], cache: Path | None = None
+) -> NDArray[np.float32]:
+    """How far each of these images is from each weakness image, (N, R), as `weakness_annotators(distances=)` takes it.
+
+    Both are rows of `files`. The distance is Euclidean, in pixels at 224 x 224, whatever size the files are read at,
+    brought to ImageNet's mean 0 and spread 1. All images are decoded once; with `cache`, an `.npz` file, the result
+    is kept there, and taken from there as long as files and rows are the same. Others replace it.
+    """
+    of, weak = _check_rows("rows", rows, len(files)), _check_rows("weakness_rows", weakness_rows, len(files))
+    files = files.resized(MEASURED_AT)
+    key = _key(files, of, weak)
+    if cache is not None:
+        kept = _read_cache(Path(cache), key)
+        if kept is not None:
+            return kept
+    distances = _measure(files, of, weak)
+    if cache is not None:
+        with replacing(Path(cache)) as temporary, temporary.open("wb") as out:
+            np.savez(out, key=np.array(key), distances=distances)
+    return distances
+
+
+def _measure(files: ImageFiles, rows: NDArray[np.int64], weak: NDArray[np.int64]) -> NDArray[np.float32]:
+    scale = 255 * np.array(STD)[:, None, None]  # of a difference, in which the means cancel
+    targets = files.rows(weak) / scale
+    distances = np.empty((len(rows), len(weak)), np.float32)
+    starts = range(0, len(rows), BLOCK)
+    with closing(files.stream([rows[start : start + BLOCK] for start in starts])) as blocks:
+        for start, block in zip(starts, blocks, strict=True):
+            values = block / scale
+            for r, target in enumerate(targets):
+                distances[start : start + BLOCK, r] = np.sqrt(((values - target) ** 2).sum((1, 2, 3)))
+    return distances
+
+
+def _key(files: ImageFiles, rows: NDArray[np.int64], weak: NDArray[np.int64]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    files.hash_into(digest)
+    for part in (rows, weak):
+        digest.update(f"{len(part)}".encode() + part.tobytes())
+    return digest.hexdigest()
+
+
+def _read_cache(path: Path, key: str) -> NDArray[np.float32] | None:
+    """What is kept under this key; None where another is, or nothing."""
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            distances: NDArray[np.float32] = kept["distances"]
+            return distances if str(kept["key"]) == key else None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise ValueError(
+            f"{path} is there and holds no distances that were kept ({error}); remove it, or name another cache"
+        ) from error
+
+
+def _check_rows(name: str, rows: ArrayLike, n_files: int) -> NDArray[np.int64]:
+    given = np.asarray(rows)
+    if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be row numbers of the files, at least one, got {few(np.ravel(given)) or 'none'}")
+    outside = given[(given < 0) | (given >= n_files)]
+    if len(outside):
+        raise ValueError(f"{name}: {few(outside)} is not a row of the files, whose rows are 0 to {n_files - 1:,}")
+    return given.astype(np.int64)
