@@ -10,7 +10,7 @@ import pytest
 import crowdfuse
 
 ROOMS = [
-    ["choices", "ids", "triples", "summary", "annotations"],
+    ["choices", "importing", "ids", "triples", "summary", "annotations"],
     ["files", "inputs", "image_files", "io"],
     ["functional", "nets"],
     ["batches", "methods"],

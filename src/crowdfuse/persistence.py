@@ -72,9 +72,7 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     ...     crowdfuse.load(f"{folder}/model").classes_
     array([0, 1, 2, 3])
     """
-    folder = Path(path)
-    if not (folder / SETTINGS_FILE).exists() and (folder / "model" / SETTINGS_FILE).exists():
-        folder /= "model"  # a run folder holds its model there
+    folder = model_folder(path)
     content = _read_settings(folder)
     weights = folder / WEIGHTS_FILE
     if not weights.exists():
@@ -103,6 +101,12 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
         raise DamagedModelError(f"{weights} does not fit the model: {error}") from error
     classifier.method_.eval()
     return classifier
+
+
+def model_folder(path: str | Path) -> Path:
+    """The folder itself, or the one in it: a run folder holds its model there."""
+    folder = Path(path)
+    return folder if (folder / SETTINGS_FILE).exists() or not (folder / "model").is_dir() else folder / "model"
 
 
 def _settings(stored: dict[str, Any], backbone: Backbone | None, folder: Path) -> dict[str, Any]:

@@ -184,11 +184,17 @@ def _style(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def accuracy_over(
-    knob: str, series: Mapping[str, Sequence[tuple[float, float, float | None, float | None]]], title: str
+    knob: str,
+    series: Mapping[str, Sequence[tuple[float, float, float | None, float | None]]],
+    title: str,
+    *,
+    is_logarithmic: bool = False,
+    papers_best: float | None = None,
 ) -> Figure:
     """Accuracy over a knob, a line a method: ours with the spread over seeds, the paper's thin and dotted.
 
-    `series` holds (value, mean, spread, the paper's) by method.
+    `series` holds (value, mean, spread, the paper's) by method. `papers_best` marks the value that the paper calls
+    best. On a logarithmic axis 0 stands left of the smallest value.
     """
     figure = Figure(figsize=(8.5, 5), layout="constrained")
     ax = figure.subplots()
@@ -199,9 +205,20 @@ def accuracy_over(
             ax.plot(value, paper, ":", linewidth=1, color=style["color"])
     if any(point[3] is not None for points in series.values() for point in points):
         ax.plot([], [], "k:", linewidth=1, label="paper")
+    if papers_best is not None:
+        ax.axvline(papers_best, color="grey", linestyle="--", linewidth=1, label=f"the paper's best, {papers_best:g}")
+    if is_logarithmic:
+        _logarithmic(ax, sorted({point[0] for points in series.values() for point in points}))
     ax.set(xlabel=knob, ylabel="test accuracy (%)", title=title)
     _legend_beside(ax)
     return figure
+
+
+def _logarithmic(ax: Axes, values: Sequence[float]) -> None:
+    """A tick at every value; 0 has a place too."""
+    ax.set_xscale("symlog", linthresh=min(value for value in values if value > 0), linscale=0.4)
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.minorticks_off()
 
 
 def validation_curves(curves: Mapping[str, Sequence[float]], title: str) -> Figure:

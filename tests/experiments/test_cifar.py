@@ -9,13 +9,13 @@ from sklearn.datasets import make_blobs
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.experiments import cifar, networks
+from crowdfuse.experiments.catalog import DESK
 
 N_CLASSES = 4
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path: Path) -> Path:
     """Features, labels and distances as the desk version reads them, small."""
     X, y = make_blobs(260, centers=N_CLASSES, n_features=6, random_state=0)
     folder = tmp_path / "cifar100"
@@ -24,13 +24,21 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(folder / "features.npz", x_train=X[:200].astype(np.float16), x_test=X[200:].astype(np.float16))
     np.savez(folder / "labels.npz", y_train=y[:200].astype(np.uint8), y_test=y[200:].astype(np.uint8))
     np.savez(folder / "distances.npz", distances=far.astype(np.float32), weakness=np.arange(3))
-    for module in (cifar, networks):
-        monkeypatch.setattr(module, "N_TRAIN", 150)
     return tmp_path
 
 
 def reproduce(name: str, data: Path, *arguments: str) -> Any:
-    common = ["--epochs", "2", "--data", str(data), "--out", str(data / "out"), "--quiet"]
+    common = [
+        "--epochs",
+        "2",
+        "--items",
+        "80" if name == "supp3" else "160",
+        "--data",
+        str(data),
+        "--out",
+        str(data / "out"),
+        "--quiet",
+    ]
     return CliRunner().invoke(app, ["reproduce", name, *common, *arguments])
 
 
@@ -58,11 +66,11 @@ def test_ablations(data: Path, name: str, values: str, shown: str) -> None:
 
 
 def test_the_knob_reaches_the_method_and_the_row_its_annotators() -> None:
-    cells = cifar.LAMBDA.cells(values=[0.3])
+    cells = DESK["ablation-lambda"].cells(values=[0.3])
     assert [cell.run["settings"]["penalty"] for cell in cells] == [0.3, 0.3]
     assert [cell.run["annotators"]["epsilon"] for cell in cells] == [22, 23]
-    assert cifar.BASES.cells(values=[5])[0].run["settings"]["n_bases"] == 5
-    only = {cell.row: cell.run["settings"] for cell in cifar.SUPP2.cells(values=[22])}
+    assert DESK["ablation-bases"].cells(values=[5])[0].run["settings"]["n_bases"] == 5
+    only = {cell.row: cell.run["settings"] for cell in DESK["supp2"].cells(values=[22])}
     assert only["fusion-weights-only"]["n_bases"] == 1
     assert only["fusion-confusions-only"]["weights"] == "uniform"
     assert only["fusion"]["n_bases"] == 150

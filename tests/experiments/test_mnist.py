@@ -13,6 +13,7 @@ from crowdfuse.datasets import mnist as dataset
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments import mnist
 from crowdfuse.experiments.work import believes_the_right
+from crowdfuse.inputs import Inputs
 from crowdfuse.synthesis import weakness_annotators
 
 N_TRAIN = 400
@@ -25,14 +26,13 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> ImageData:
     images = np.pad(np.kron(X.reshape(-1, 8, 8), np.ones((3, 3))), ((0, 0), (2, 2), (2, 2)))
     images = ((images / 16 - 0.3) / 0.37).astype(np.float32)
     data = ImageData(images[:500], y[:500].astype(np.int64), images[500:700], y[500:700].astype(np.int64))
-    monkeypatch.setattr(mnist, "N_TRAIN", N_TRAIN)
     for module in (mnist, dataset):
         monkeypatch.setattr(module, "load_mnist", lambda *_, **__: data)
     return data
 
 
 def reproduce(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["reproduce", *arguments])
+    return CliRunner().invoke(app, ["reproduce", *arguments, "--items", str(N_TRAIN)])
 
 
 def test_table1_runs_what_is_missing_and_shows_the_paper_beside(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
             right = made.right[ann.item, ann.annotator]
             return np.where(right[:, None, None], np.eye(10), 0.1)
 
-    found = believes_the_right(Oracle(), X, made)  # type: ignore[arg-type]
+    found = believes_the_right(Oracle(), Inputs(X), made)  # type: ignore[arg-type]
     assert found == {"auroc of weights": [1.0, 1.0], "auroc of diagonals": [1.0, 1.0]}
 
 

@@ -3,22 +3,26 @@ from __future__ import annotations
 import pytest
 
 from crowdfuse import FusionClassifier
-from crowdfuse.experiments.grid import Cell, Experiment
+from crowdfuse.experiments.grid import Cell, Experiment, Scale
 from crowdfuse.experiments.paper import paper_table
 from crowdfuse.experiments.store import Record
 from crowdfuse.experiments.tables import Table, make_table
 
 EXPERIMENT = Experiment(
     name="toy",
-    title="Toy",
+    what="toys",
     knob="epsilon",
     values=(30, 31),
     methods=("fusion", "single-annotator", "true-label"),
-    data={"name": "toy"},
-    annotators=lambda epsilon: {"epsilon": epsilon, "names": ["ann", "bob"]},
-    recipe={"epochs": 3},
-    work=lambda folder: pytest.fail("nothing is run here"),
-    protocol="The last epoch is kept.",
+    scale=Scale(
+        title="Toy",
+        data={"name": "toy"},
+        annotators={"names": ["ann", "bob"]},
+        recipe={"epochs": 3},
+        work=lambda folder: pytest.fail("nothing is run here"),
+        protocol="The last epoch is kept.",
+    ),
+    annotators=lambda epsilon: {"epsilon": epsilon},
 )
 
 

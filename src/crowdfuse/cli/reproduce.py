@@ -36,13 +36,32 @@ from crowdfuse.cli.shell import (
     refuse_outputs,
     use_threads,
 )
+from crowdfuse.ids import counted, few
 
 if TYPE_CHECKING:
     from crowdfuse.datasets.two_moons import Split
+    from crowdfuse.experiments.grid import Experiment
 
 Seeds = Annotated[str, typer.Option(help="Seeds, separated by commas; they drive the annotators and the training.")]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the data; not given, the paper's.", min=1)]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder of the store, the table and the figures.")]
+Items = Annotated[int | None, typer.Option(help="Train on this many items only: a trial.", min=1)]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        help="paper: its networks on images, for GPUs; desk: frozen features. Not given, desk where there is no GPU. "
+        "MNIST's experiments have one size."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Run the paper's size without a GPU, however long it takes.")]
+Annotator = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="supp3 only, once for each: a network that annotates, as NAME=FOLDER (of a saved model) or "
+        "NAME=MODULE:CALLABLE (your own code, which is imported and run)."
+    ),
+]
+Skip = Annotated[bool, typer.Option("--skip-unreadable", help="table3 only: leave out images that cannot be decoded.")]
 Values = Annotated[str | None, typer.Option(help="Values, separated by commas; not given, the experiment's.")]
 
 GRIDS = {
@@ -50,11 +69,13 @@ GRIDS = {
     "fusion-shared-heads, mbem-any-epoch.",
     "supp1": "Supplement A: MNIST, five annotators, each right on 3 classes and wrong on the others (hammer-spammer).",
     "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
-    "table2": "Table 2 at desk size: CIFAR-100 as frozen features, three annotators with a weakness, over epsilon.",
-    "supp2": "Supplement B at desk size: fusion with weights alone, with confusions alone, with both.",
-    "supp3": "Supplement B at desk size: networks as annotators, of their own training items and of unseen ones.",
-    "ablation-lambda": "Supplement B at desk size: the penalty over lambda.",
-    "ablation-bases": "Supplement B at desk size: the number M of permutations.",
+    "table2": "Table 2: CIFAR-100, three annotators with a weakness, over epsilon. One more row that --methods can "
+    "name: fusion-latin.",
+    "table3": "Table 3: ImageNet-100, three annotators with a weakness, over epsilon.",
+    "supp2": "Supplement B: fusion with weights alone, with confusions alone, with both.",
+    "supp3": "Supplement B: networks as annotators, of their own training items and of unseen ones.",
+    "ablation-lambda": "Supplement B: the penalty over lambda.",
+    "ablation-bases": "Supplement B: the number M of permutations.",
 }
 
 
@@ -67,6 +88,11 @@ def grid_command(name: str) -> Callable[..., None]:
         methods: Methods = None,
         seeds: Seeds = "0",
         epochs: Epochs = None,
+        items: Items = None,
+        scale: Scale = None,
+        annotator: Annotator = None,
+        skip_unreadable: Skip = False,
+        yes: Yes = False,
         jobs: Jobs = 1,
         data: Data = None,
         download: Download = False,
@@ -77,17 +103,23 @@ def grid_command(name: str) -> Callable[..., None]:
         force: Force = False,
         quiet: Quiet = False,
     ) -> None:
-        from crowdfuse.experiments.catalog import EXPERIMENTS
+        from crowdfuse.experiments.catalog import find_experiment, has_gpu, is_for_gpus
         from crowdfuse.experiments.tables import make_table
         from crowdfuse.files import write_json
         from crowdfuse.report.grid import markdown, write_grid_report
 
-        experiment = EXPERIMENTS[name]
+        experiment = find_experiment(name, scale)
+        if annotator:
+            experiment = _with_models(experiment, annotator)
+        if skip_unreadable and "unreadable" not in experiment.scale.data:
+            raise ValueError(f"--skip-unreadable is for folders of images; {name} reads none")
         changes = {} if epochs is None else {"epochs": epochs}
+        of_data = {"train": items} if items else {}
         cells = experiment.cells(
             values=names(values, "--values") if values else (),
             methods=names(methods, "--methods") if methods else (),
             seeds=integers(seeds, "--seeds"),
+            data=of_data | ({"unreadable": "skip"} if skip_unreadable else {}),
             **changes,
         )
         folder = folder or Path(name)
@@ -100,12 +132,15 @@ def grid_command(name: str) -> Callable[..., None]:
         if show:
             finished = finished_before(store, cells)
         else:
-            work = experiment.work(data)
-            work.check([cell.run for cell in missing(store, cells)], download=download)
+            work = experiment.scale.work(data)
+            left = [cell.run for cell in missing(store, cells)]
+            work.check(left, download=download)
+            if left and is_for_gpus(experiment) and not (yes or has_gpu()):
+                raise ValueError(_too_long(work.seconds(left) / jobs, len(left), jobs))
             finished = run_cells(cells, work, store, jobs=jobs, title=name, quiet=quiet)
         table = make_table(cells, finished.records, "test accuracy", experiment.paper_numbers())
         if table.entries:
-            typed = _as_typed(name, values, methods, seeds, epochs)
+            typed = _as_typed(name, values, methods, seeds, epochs, items, scale, annotator)
             figures = write_grid_report(experiment, table, folder, typed)
             typer.echo(markdown(experiment, table, typed))
             if json_file is not None:
@@ -119,11 +154,41 @@ def grid_command(name: str) -> Callable[..., None]:
     return command
 
 
-def _as_typed(name: str, values: str | None, methods: str | None, seeds: str, epochs: int | None) -> str:
+def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
+    from crowdfuse.experiments.networks import with_models
+
+    if experiment.name != "supp3":
+        raise ValueError(f"--annotator is for supp3; the annotators of {experiment.name} are made up")
+    named = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    if len(named) < len(pairs) or not all(name and source for name, source in named.items()):
+        raise ValueError(f"--annotator must be NAME=FOLDER or NAME=MODULE:CALLABLE, each name once, got {few(pairs)}")
+    return with_models(experiment, named)
+
+
+def _too_long(seconds: float, n_runs: int, jobs: int) -> str:
+    from crowdfuse.experiments.watching import in_words
+
+    return (
+        f"there is no GPU here, and {counted(n_runs, 'run')} at the paper's size would take about "
+        f"{in_words(seconds)} (--jobs {jobs}, by a few steps). Say --yes to do so, ask for less (--values, --methods, "
+        "--epochs, --items), or take --scale desk"
+    )
+
+
+def _as_typed(
+    name: str,
+    values: str | None,
+    methods: str | None,
+    seeds: str,
+    epochs: int | None,
+    items: int | None,
+    scale: str | None,
+    annotator: list[str] | None,
+) -> str:
     """What makes this table, as people would type it."""
-    options = {"--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
-    given = [f"{option} {value}" for option, value in options.items() if value is not None]
-    return " ".join(["crowdfuse reproduce", name, *given])
+    options = {"--scale": scale, "--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
+    given = [f"{option} {value}" for option, value in (options | {"--items": items}).items() if value is not None]
+    return " ".join(["crowdfuse reproduce", name, *given, *(f"--annotator {pair}" for pair in annotator or [])])
 
 
 @friendly

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.choices import one_of
 from crowdfuse.datasets.download import checksum, fetch
-from crowdfuse.datasets.mnist import ENVIRONMENT
+from crowdfuse.datasets.place import ENVIRONMENT, data_folder
 from crowdfuse.datasets.plain_pickle import read_plain_pickle
 
 SHAPE = (3, 32, 32)  # red, green and blue planes, a row of `data` an image
@@ -102,21 +101,11 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     FileNotFoundError: cifar100: no train, test, meta in ...
     """
     source = SOURCES[one_of("name", name, SOURCES)]
-    place = _find(_base(folder, name, source), source, name, download=download)
+    place = _find(data_folder(folder, name, f"{source.folder}/ or {source.archive}"), source, name, download=download)
     files = _read_folder(place, source) if place.is_dir() else _read_archive(place, source)
     X_train, y_train = _join([_images(files[file], source) for file in source.train])
     X_test, y_test = _join([_images(files[source.test], source)])
     return CifarData(X_train, y_train, X_test, y_test, _class_names(files[source.meta], source))
-
-
-def _base(folder: Path | None, name: str, source: Source) -> Path:
-    named = folder or os.environ.get(ENVIRONMENT)
-    if not named:
-        raise FileNotFoundError(
-            f"{name}: no data folder is given; pass folder= (--data), or set {ENVIRONMENT} to the folder "
-            f"that holds {source.folder}/ or {source.archive}"
-        )
-    return Path(named)
 
 
 def _find(base: Path, source: Source, name: str, *, download: bool) -> Path:

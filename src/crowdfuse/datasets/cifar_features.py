@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.datasets.mnist import ENVIRONMENT
+from crowdfuse.datasets.place import data_folder
 
 FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("y_train", "y_test"), "distances.npz": ("distances",)}
 
@@ -28,10 +27,7 @@ class CifarFeatures:
 
 def load_cifar_features(folder: Path | None = None) -> CifarFeatures:
     """Read `features.npz`, `labels.npz` and `distances.npz` below `folder`/cifar100, or below $CROWDFUSE_DATA's."""
-    base = folder if folder is not None else Path(os.environ.get(ENVIRONMENT, ""))
-    if folder is None and ENVIRONMENT not in os.environ:
-        raise ValueError(f"cifar100: no data folder is given; pass --data, or set {ENVIRONMENT}")
-    place = base / "cifar100"
+    place = data_folder(folder, "cifar100", "cifar100/ with frozen features") / "cifar100"
     arrays: dict[str, NDArray[np.generic]] = {}
     for name, keys in FILES.items():
         path = place / name

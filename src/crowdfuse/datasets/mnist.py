@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 from crowdfuse.choices import one_of
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.idx import read_idx
+from crowdfuse.datasets.place import ENVIRONMENT, data_folder
 
-ENVIRONMENT = "CROWDFUSE_DATA"
 N_CLASSES = 10
 PARTS = {"train": 60_000, "t10k": 10_000}
 SIDE = 28
@@ -102,7 +101,7 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     FileNotFoundError: mnist: no train-images-idx3-ubyte, ...
     """
     source = SOURCES[one_of("name", name, SOURCES)]
-    base = _base(folder, name)
+    base = data_folder(folder, name, f"{name}/")
     files = _find(base, source, name, download=download)
     X, y = {}, {}
     for part, count in PARTS.items():
@@ -113,18 +112,6 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
             raise ValueError(f"{path}: label {y[part].max()} is not one of the classes 0 to {N_CLASSES - 1}")
     scaled = ((np.arange(256) / 255 - source.mean) / source.std).astype(np.float32)  # once a shade, not once a pixel
     return ImageData(scaled[X["train"]], y["train"].astype(np.int64), scaled[X["t10k"]], y["t10k"].astype(np.int64))
-
-
-def _base(folder: Path | None, name: str) -> Path:
-    if folder is None:
-        named = os.environ.get(ENVIRONMENT)
-        if not named:
-            raise FileNotFoundError(
-                f"{name}: no data folder is given; pass folder= (--data), or set {ENVIRONMENT} to the folder "
-                f"that holds {name}/"
-            )
-        folder = Path(named)
-    return Path(folder)
 
 
 def _find(base: Path, source: Source, name: str, *, download: bool) -> dict[str, Path]:

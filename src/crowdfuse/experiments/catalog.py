@@ -1,7 +1,54 @@
-"""All declared experiments that are run as a grid, by name."""
+"""All declared experiments that are run as a grid, by name and size."""
 
 from __future__ import annotations
 
-from crowdfuse.experiments import cifar, mnist, networks
+import torch
 
-EXPERIMENTS = mnist.EXPERIMENTS | cifar.EXPERIMENTS | {networks.SUPP3.name: networks.SUPP3}
+from crowdfuse.choices import one_of
+from crowdfuse.experiments import cifar, imagenet, mnist, networks
+from crowdfuse.experiments.grid import Experiment
+
+SCALES = ("desk", "paper")
+
+PAPER = {
+    experiment.name: experiment
+    for experiment in (
+        *mnist.EXPERIMENTS,
+        *cifar.declare(cifar.PAPER),
+        *networks.declare(cifar.PAPER),
+        *imagenet.declare(imagenet.PAPER),
+    )
+}
+DESK = {
+    experiment.name: experiment
+    for experiment in (
+        *cifar.declare(cifar.DESK),
+        *networks.declare(cifar.DESK),
+        *imagenet.declare(imagenet.DESK),
+    )
+}
+
+
+def has_gpu() -> bool:
+    """Whether there is one that torch can use."""
+    return torch.cuda.is_available() or torch.backends.mps.is_available()
+
+
+def find_experiment(name: str, scale: str | None) -> Experiment:
+    """The experiment at the size asked for; not said, at a desk's where there is no GPU and there is such a size.
+
+    >>> find_experiment("table2", "desk").title
+    'CIFAR-100 features, three annotators with a weakness'
+    """
+    if scale is None:
+        scale = "paper" if has_gpu() or name not in DESK else "desk"
+    if one_of("--scale", scale, SCALES) == "desk":
+        if name not in DESK:
+            raise ValueError(f"{name} has one size, the paper's: leave --scale out")
+        return DESK[name]
+    return PAPER[name]
+
+
+def is_for_gpus(experiment: Experiment) -> bool:
+    """Whether it takes days without one."""
+    return experiment.name in DESK and experiment is PAPER[experiment.name]

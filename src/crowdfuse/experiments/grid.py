@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from crowdfuse.choices import one_of
 from crowdfuse.experiments.paper import paper_table
-from crowdfuse.experiments.runner import Work
 from crowdfuse.experiments.store import Run
+from crowdfuse.experiments.work import PaperWork
 from crowdfuse.registry import estimator_class
 
 Value = float | str
@@ -44,22 +44,35 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Scale:
+    """The size that an experiment is run at: the paper's own, or one for a desk."""
+
+    title: str
+    data: dict[str, Any]
+    """Which data, and how many items of it to train on."""
+    annotators: dict[str, Any]
+    """What all annotators have in common that are made up of this data."""
+    recipe: dict[str, Any]
+    work: Callable[[Path | None], PaperWork]
+    """What does a run, given the folder of the data."""
+    protocol: str
+    """How the model of a run is chosen and judged, and what gold is used for, in a sentence for the table."""
+    is_papers_recipe: bool = True
+    """Whether it is trained as in the paper, so that the two numbers of a cell should be alike."""
+
+
+@dataclass(frozen=True)
 class Experiment:
     """What is compared, on what, over which values of which knob."""
 
     name: str
-    title: str
+    what: str
     knob: str
     values: tuple[Value, ...]
     methods: tuple[str, ...]
-    data: dict[str, Any]
+    scale: Scale
     annotators: Callable[[Any], dict[str, Any]]
-    """What defines the annotators at a value of the knob, names included."""
-    recipe: dict[str, Any]
-    work: Callable[[Path | None], Work]
-    """What does a run, given the folder of the data."""
-    protocol: str
-    """How the model of a run is chosen and judged, and what gold is used for, in a sentence for the table."""
+    """What defines the annotators at a value of the knob, beside what the scale says; names included, here or there."""
     settings: Callable[[Any], dict[str, Any]] = lambda value: {}
     """What the knob sets in the method, where it is not about annotators."""
     counts: tuple[int, int] | None = None
@@ -72,19 +85,35 @@ class Experiment:
     """The paper's table that it repeats, as `paper_table` knows it."""
     paper_values: dict[str, str] = field(default_factory=dict)
     """What the paper calls our values, where it calls them otherwise."""
-    is_papers_recipe: bool = True
-    """Whether it is trained as in the paper, so that the two numbers of a cell should be alike."""
+    is_logarithmic: bool = False
+    """Whether the knob is drawn on a logarithmic axis."""
+    papers_best: float | None = None
+    """The value of the knob that the paper found best, where it gives no other numbers."""
+
+    @property
+    def title(self) -> str:
+        """What is done on which data."""
+        return f"{self.scale.title}, {self.what}"
 
     def cells(
-        self, *, values: Sequence[Value] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (0,), **changes: Any
+        self,
+        *,
+        values: Sequence[Value] = (),
+        methods: Sequence[str] = (),
+        seeds: Sequence[int] = (0,),
+        data: dict[str, Any] | None = None,
+        **changes: Any,
     ) -> list[Cell]:
-        """The whole grid, or part of it, seed by seed; `changes` go into every run's settings."""
+        """The whole grid, or part of it, seed by seed.
+
+        `changes` go into every run's settings, and `data` into what it says of its data.
+        """
         values = self._known_values(values or self.values)
         cells = []
         for seed in seeds:
             for value in values:
                 for method in methods or self.methods:
-                    cells += self._cells_of(method, value, seed, changes)
+                    cells += self._cells_of(method, value, seed, self.scale.data | (data or {}), changes)
         return cells
 
     def paper_numbers(self) -> dict[tuple[str, str], float]:
@@ -94,15 +123,17 @@ class Experiment:
         ours = {theirs: value for value, theirs in self.paper_values.items()}
         return {(ours.get(value, value), row): number for (value, row), number in paper_table(self.paper).items()}
 
-    def _cells_of(self, name: str, value: Value, seed: int, changes: dict[str, Any]) -> list[Cell]:
+    def _cells_of(
+        self, name: str, value: Value, seed: int, data: dict[str, Any], changes: dict[str, Any]
+    ) -> list[Cell]:
         named = self.extras[name] if name in self.extras else Row(name)
         kind = estimator_class(named.method, others=self.extras)
-        annotators = self.annotators(value) | named.annotators
+        annotators = self.scale.annotators | self.annotators(value) | named.annotators
         cells = []
         for row, extra in kind.variants(annotators["names"]).items():
-            usual = self.recipe | kind.paper_settings | self.by_method.get(named.method, {})
+            usual = self.scale.recipe | kind.paper_settings | self.by_method.get(named.method, {})
             settings = usual | named.settings | extra | self.settings(value) | changes
-            run: Run = {"data": self.data, "method": named.method, "settings": settings, "seed": seed}
+            run: Run = {"data": data, "method": named.method, "settings": settings, "seed": seed}
             if kind.trains_on_labels:  # gold is the same at every value of the knob: one run serves all
                 run["annotators"] = annotators
             row = name if name in self.extras else row.removeprefix("single-annotator ")

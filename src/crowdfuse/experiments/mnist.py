@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from crowdfuse.datasets.mnist import load_mnist
-from crowdfuse.experiments.grid import Experiment, Row
-from crowdfuse.experiments.work import PaperWork, Parts
+from crowdfuse.experiments.grid import Experiment, Row, Scale
+from crowdfuse.experiments.store import Run
+from crowdfuse.experiments.work import PaperWork, Parts, cut
 from crowdfuse.synthesis.write import PAPER_WEAKNESS
 
 N_TRAIN = 55_000  # the rest of the 60,000 choose the epoch
-DATA = {"name": "mnist", "train": N_TRAIN}
 
 # LeNet by plain SGD, the epoch chosen by gold on 5,000 items
 RECIPE: dict[str, Any] = {
@@ -36,8 +37,8 @@ def _names(count: int) -> list[str]:
 class MnistWork(PaperWork):
     """Runs on MNIST: 55,000 images to train on, the other 5,000 to choose the epoch."""
 
-    def load(self, *, download: bool = False) -> Parts:
-        return Parts.cut(load_mnist(self.folder, download=download), slice(None, N_TRAIN), slice(N_TRAIN, None))
+    def load(self, run: Run, *, download: bool = False) -> Parts:
+        return cut(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
 
 
 PROTOCOL = (
@@ -45,22 +46,20 @@ PROTOCOL = (
     "its two rounds (of mbem-any-epoch, an epoch of the last), of WDN one of the 5 epochs of its second stage. Gold is "
     "used for nothing else, but for true-label, the upper bound, which trains on it."
 )
+SCALE = Scale("MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, MnistWork, PROTOCOL)
 TABLE1 = Experiment(
     name="table1",
-    title="MNIST, three annotators with a weakness",
+    what="three annotators with a weakness",
     knob="epsilon",
     values=(30, 31, 32, 33, 34, 35),
     methods=PAPER_METHODS,
-    data=DATA,
+    scale=SCALE,
     annotators=lambda epsilon: {
         "rule": "weakness",
         "weakness": list(PAPER_WEAKNESS),
         "epsilon": epsilon,
         "names": _names(3),
     },
-    recipe=RECIPE,
-    work=MnistWork,
-    protocol=PROTOCOL,
     extras={
         "fusion-shared-heads": Row("fusion", {"annotator_heads": "shared"}),
         "mbem-any-epoch": Row("mbem", {"chosen": "epoch"}),
@@ -69,34 +68,28 @@ TABLE1 = Experiment(
 )
 SUPP1 = Experiment(
     name="supp1",
-    title="MNIST, five annotators, each right on some classes and wrong on the others",
+    what="five annotators, each right on some classes and wrong on the others",
     knob="n_correct",
     values=(3,),
     counts=(0, 10),
     methods=PAPER_METHODS,
-    data=DATA,
+    scale=SCALE,
     annotators=lambda n_correct: {"rule": "hammer-spammer", "n_correct": int(n_correct), "names": _names(5)},
-    recipe=RECIPE,
-    work=MnistWork,
-    protocol=PROTOCOL,
     paper="supp-1",
 )
 CROWD = Experiment(
     name="crowd",
-    title="MNIST, one to eight annotators with a weakness, epsilon 30",
+    what="one to eight annotators with a weakness, epsilon 30",
     knob="annotators",
     values=(1, 2, 3, 4, 5, 6, 7, 8),
     counts=(1, 8),
     methods=("fusion", "majority-vote"),
-    data=DATA,
+    scale=SCALE,
     annotators=lambda count: {
         "rule": "weakness",
         "weakness": list(MORE_WEAKNESS[: int(count)]),
         "epsilon": 30,
         "names": _names(int(count)),
     },
-    recipe=RECIPE,
-    work=MnistWork,
-    protocol=PROTOCOL,
 )
-EXPERIMENTS = {experiment.name: experiment for experiment in (TABLE1, SUPP1, CROWD)}
+EXPERIMENTS = (TABLE1, SUPP1, CROWD)

@@ -53,10 +53,13 @@ class GridWatcher:
 def in_words(seconds: float) -> str:
     """A span of time as people say it.
 
-    >>> in_words(42), in_words(187), in_words(7600)
-    ('42 s', '3 min', '2 h 7 min')
+    >>> in_words(42), in_words(187), in_words(7600), in_words(1e6)
+    ('42 s', '3 min', '2 h 7 min', '12 days')
     """
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours / 24:,.0f} days"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +16,31 @@ from sklearn.metrics import roc_auc_score
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.datasets.cifar import CifarData
 from crowdfuse.datasets.cifar_features import CifarFeatures
 from crowdfuse.datasets.mnist import ImageData
-from crowdfuse.experiments.store import Run
+from crowdfuse.experiments.store import Run, key_of
+from crowdfuse.ids import IntArray
+from crowdfuse.inputs import Inputs
 from crowdfuse.registry import estimator_class
 from crowdfuse.synthesis import MadeUp, hammer_spammer_annotators, weakness_annotators
 
 FEW = 100  # items to try settings on
+TIMED = 64  # items to see how long training takes
 
 
 @dataclass(frozen=True)
 class Parts:
     """Items to train on, to choose the epoch by, and to be measured on; all with gold."""
 
-    X: NDArray[Any]
+    X: Inputs
     y: NDArray[np.int64]
-    X_validation: NDArray[Any]
+    X_validation: Inputs
     y_validation: NDArray[np.int64]
-    X_test: NDArray[Any]
+    X_test: Inputs
     y_test: NDArray[np.int64]
     distances: NDArray[np.float32] | None = None
-    """(N, R): how far each item to train on is from each weakness image, where the items are no images."""
-
-    @classmethod
-    def cut(
-        cls,
-        data: ImageData | CifarFeatures,
-        train: slice,
-        validation: slice,
-        distances: NDArray[np.float32] | None = None,
-    ) -> Parts:
-        """From the training items of a data set those to train on and those to choose the epoch by."""
-        X, y = data.X_train, data.y_train
-        near = None if distances is None else distances[train]
-        return cls(X[train], y[train], X[validation], y[validation], data.X_test, data.y_test, near)
+    """(N, R): how far each item to train on is from each weakness image; None where X says it."""
 
     @property
     def n_classes(self) -> int:
@@ -56,29 +48,57 @@ class Parts:
         return int(max(self.y.max(), self.y_test.max())) + 1
 
 
+def cut(data: ImageData | CifarData | CifarFeatures, train: slice, share: Fraction) -> Parts:
+    """Of a data set's own training items a share is there to train on, the rest chooses the epoch.
+
+    `train` are the rows to be trained on; all must be in that share.
+    """
+    limit = int(len(data.X_train) * share)
+    if train.stop > limit:
+        raise ValueError(
+            f"{train.stop:,} items to train on are asked for, but of the {len(data.X_train):,} here only {limit:,} "
+            "are for that; --items takes fewer, for a trial"
+        )
+    return Parts(
+        Inputs(data.X_train[train]),
+        data.y_train[train],
+        Inputs(data.X_train[limit:]),
+        data.y_train[limit:],
+        Inputs(data.X_test),
+        data.y_test,
+    )
+
+
 @dataclass(frozen=True)
 class PaperWork(ABC):
     """Does runs on one data set; `folder` is where its files are, None for the environment's."""
 
     folder: Path | None
+    _loaded: dict[str, Parts] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @abstractmethod
-    def load(self, *, download: bool = False) -> Parts:
-        """Read the data set; fetch it first, if it is not there and `download`."""
+    def load(self, run: Run, *, download: bool = False) -> Parts:
+        """Read what a run needs of the data set; fetch it first, if it is not there and `download`."""
 
-    @cached_property
-    def parts(self) -> Parts:
-        """Loaded once in each process."""
-        return self.load()
+    def parts(self, run: Run) -> Parts:
+        """The last ones are kept: most runs of a process are on the same."""
+        key = key_of({"data": run["data"], "seed": run["seed"]})
+        if key not in self._loaded:
+            self._loaded.clear()
+            self._loaded[key] = self.load(run)
+        return self._loaded[key]
 
-    def annotators(self, spec: dict[str, Any], parts: Parts, seed: int) -> MadeUp:
+    def annotators(self, run: Run, parts: Parts) -> MadeUp:
         """The annotators that a run describes."""
+        spec, seed = run["annotators"], run["seed"]
         names = spec["names"]
         if spec["rule"] == "hammer-spammer":
             given = {"n_annotators": len(names), "n_correct": spec["n_correct"]}
             return hammer_spammer_annotators(parts.y, **given, annotators=names, seed=seed)
         where = (
-            {"X": parts.X, "weakness": spec["weakness"]} if parts.distances is None else {"distances": parts.distances}
+            {"X": parts.X.values, "weakness": spec["weakness"]}
+            if parts.distances is None
+            else {"distances": parts.distances}
         )
         return weakness_annotators(**where, y=parts.y, epsilon=spec["epsilon"], annotators=names, seed=seed)
 
@@ -86,17 +106,24 @@ class PaperWork(ABC):
         """Read the files once, and prepare each method once on a few items."""
         if not runs:
             return
-        parts = self.load(download=download)
-        few, y = parts.X[:FEW], parts.y[:FEW]
+        parts = self.load(runs[0], download=download)
+        few = np.arange(min(FEW, len(parts.X)))
         for run in {(run["method"], str(run["settings"])): run for run in runs}.values():
-            names = run["annotators"]["names"] if "annotators" in run else None
-            labels = y if names is None else Annotations.from_matrix(np.stack([y] * len(names), 1), annotators=names)
-            _classifier(run, parts, None)._prepare(few, labels)
+            _classifier(run, parts)._prepare(parts.X.take(few), _right_labels(run, parts.y[few]))
+
+    def seconds(self, runs: Sequence[Run]) -> float:
+        """About how long these runs take one after another, on this machine: from a few steps of the first."""
+        run, parts = runs[0], self.load(runs[0])
+        few = np.arange(min(TIMED, len(parts.X)))
+        trial = _classifier(run, parts).set_params(epochs=2, batch_size=len(few) // 2)  # the first warms up
+        trial.fit(parts.X.take(few), _right_labels(run, parts.y[few]))
+        an_item = trial.history_[-1]["seconds"] / len(few)
+        return float(sum(an_item * len(parts.X) * run["settings"]["epochs"] for run in runs))
 
     def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
-        parts = self.parts
+        parts = self.parts(run)
         classifier = _classifier(run, parts, checkpoint)
-        made = self.annotators(run["annotators"], parts, run["seed"]) if "annotators" in run else None
+        made = self.annotators(run, parts) if "annotators" in run else None
         labels = parts.y if made is None else made.annotations
         classifier.fit(parts.X, labels, validation=(parts.X_validation, parts.y_validation))
         if classifier.interrupted_:
@@ -115,13 +142,30 @@ class PaperWork(ABC):
         return result
 
 
-def _classifier(run: Run, parts: Parts, checkpoint: Path | None) -> CrowdClassifier:
+def weakness_rows(X: Any, y: Any, skills: Sequence[float], epsilon: float) -> IntArray:
+    """Weakness images that give annotators about these shares of right labels: the same for every seed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whether somebody is always right is said of the annotators that are used
+        chosen = weakness_annotators(X, y, skills=skills, epsilon=epsilon, seed=0).weakness
+    assert chosen is not None
+    return chosen
+
+
+def _right_labels(run: Run, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotations:
+    """Labels to try a run's settings with: everybody is right."""
+    if "annotators" not in run:
+        return y
+    names = run["annotators"]["names"]
+    return Annotations.from_matrix(np.stack([y] * len(names), 1), annotators=names)
+
+
+def _classifier(run: Run, parts: Parts, checkpoint: Path | None = None) -> CrowdClassifier:
     classes = list(range(parts.n_classes))
     kind = estimator_class(run["method"])
     return kind(**run["settings"], random_state=run["seed"], classes=classes, checkpoint=checkpoint)
 
 
-def believes_the_right(classifier: CrowdClassifier, X: NDArray[Any], made: MadeUp) -> dict[str, Any]:
+def believes_the_right(classifier: CrowdClassifier, X: Inputs, made: MadeUp) -> dict[str, Any]:
     """The paper's point, measured: do weights and diagonals say on which items an annotator is right?
 
     An AUROC an annotator, over the training items: of the weight, and of the diagonal entry P[said, said] of
@@ -132,7 +176,7 @@ def believes_the_right(classifier: CrowdClassifier, X: NDArray[Any], made: MadeU
         return {}
     ann = made.annotations
     weights = classifier.annotator_weights(X)
-    diagonal = np.concatenate([_said_diagonal(classifier, X[rows], ann[rows]) for rows in _blocks(len(X))])
+    diagonal = np.concatenate([_said_diagonal(classifier, X.take(rows), ann[rows]) for rows in _blocks(len(X))])
     of = [ann.annotator == r for r in range(ann.n_annotators)]
     return {
         "auroc of weights": [float(roc_auc_score(right[:, r], weights[:, r])) for r in range(ann.n_annotators)],
@@ -142,7 +186,7 @@ def believes_the_right(classifier: CrowdClassifier, X: NDArray[Any], made: MadeU
     }
 
 
-def _said_diagonal(classifier: CrowdClassifier, X: NDArray[Any], ann: Annotations) -> NDArray[np.float32]:
+def _said_diagonal(classifier: CrowdClassifier, X: Inputs, ann: Annotations) -> NDArray[np.float32]:
     matrices = classifier.confusion_matrices(X, ann)
     return matrices[np.arange(ann.n_labels), ann.label, ann.label]
 

@@ -45,11 +45,11 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
         f"# {experiment.title}",
         f"Made by `{command}`.",
         f"Test accuracy in %; ± is the standard deviation over seeds, where there are several. "
-        f"{_epochs(experiment, table)} {experiment.protocol}",
+        f"{_epochs(experiment, table)} {experiment.scale.protocol}",
         _accuracy(experiment, table),
     ]
     if experiment.paper:
-        far = _far(table) if experiment.is_papers_recipe else []
+        far = _far(table) if experiment.scale.is_papers_recipe else []
         sections += ["## Ranks, ours and the paper's", _ranks(experiment, table), *far]
     sections += _differences(table)
     shares = _shares(table)
@@ -65,7 +65,7 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
 def _epochs(experiment: Experiment, table: Table) -> str:
     """How long was trained; the paper's numbers belong to its own length."""
     found = sorted({record.run["settings"]["epochs"] for record in table.records.values()})
-    recipe = experiment.recipe["epochs"]
+    recipe = experiment.scale.recipe["epochs"]
     other = "" if found == [recipe] else f" (the experiment's own is {recipe}: the paper's numbers are of that)"
     return f"Epochs: {', '.join(map(str, found))}{other}."
 
@@ -192,7 +192,16 @@ def draw(experiment: Experiment, table: Table, folder: Path) -> None:
     """Accuracy over the knob, and validation accuracy over epochs at its first value, first seed."""
     if len(table.values) > 1 and not any(isinstance(value, str) for value in experiment.values):
         series = {row: _series(table, row) for row in table.rows}
-        plots.save(plots.accuracy_over(experiment.knob, series, experiment.title), folder / "accuracy.png")
+        plots.save(
+            plots.accuracy_over(
+                experiment.knob,
+                series,
+                experiment.title,
+                is_logarithmic=experiment.is_logarithmic,
+                papers_best=experiment.papers_best,
+            ),
+            folder / "accuracy.png",
+        )
     if not table.records:
         return
     value, seed = table.values[0], table.seeds[0]
