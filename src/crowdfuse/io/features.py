@@ -13,19 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from crowdfuse.ids import as_text, few, find, refuse_repeats, tidy
 from crowdfuse.inputs import Inputs, check_inputs
+from crowdfuse.io.images import GREY, find_images, image_names, not_readable, open_upright
 from crowdfuse.io.tables import USUAL_NAMES, TableError, TableFile, choose_columns, encode
 
 TABLE_ENDINGS = {".csv", ".tsv", ".tab", ".parquet", ".pq"}
 NOT_FEATURES = {*USUAL_NAMES["annotator"], *USUAL_NAMES["label"], "gold", "class", "target"}
-IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 AS_IS = 96  # images of one size up to this many pixels a side are taken as they are
 RESIZED = 64  # others become this size unless the user says otherwise
-SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N"}
-GREY = {"1", "L", "LA", *SIXTEEN_BIT}
 
 
 @dataclass(frozen=True)
@@ -175,9 +173,7 @@ def _refuse_words(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
 
 
 def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> Loaded:
-    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_ENDINGS and p.is_file())
-    if not paths:
-        raise ValueError(f"{folder} holds no images ({', '.join(sorted(IMAGE_ENDINGS))})")
+    paths = find_images(folder)
     note = ""
     if image_shape is not None and len(image_shape) == 3:
         channels, height, width = image_shape
@@ -193,10 +189,7 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
     X = np.empty((len(paths), len(mode), size[1], size[0]), np.uint8)  # "L" has one channel, "RGB" three
     for row, path in enumerate(paths):
         X[row] = _pixels(path, size, mode)
-    below = [path.relative_to(folder) for path in paths]
-    names = np.array([path.as_posix() for path in below], dtype=object)
-    short_names = np.array([path.with_suffix("").as_posix() for path in below], dtype=object)
-    return Loaded(check_inputs(X, str(folder)), names, short_names, note)
+    return Loaded(check_inputs(X, str(folder)), *image_names(folder, paths), note)
 
 
 def _look(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
@@ -215,20 +208,14 @@ def _look(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
 def _pixels(path: Path, size: tuple[int, int], mode: str) -> NDArray[np.uint8]:
     """One image as (channels, height, width), upright."""
     try:
-        with Image.open(path) as image:
-            if image.mode in ("I", "F"):
-                raise ValueError("it has 32 bits a pixel, whose range nobody knows; save it with 8 or 16")
-            ready = ImageOps.exif_transpose(image)
-            if ready.mode in SIXTEEN_BIT:  # convert would turn all but the darkest 256 of 65,536 greys white
-                ready = Image.fromarray((np.asarray(ready) >> 8).astype(np.uint8))
-            ready = ready.convert(mode)
-            if ready.size != size:
-                ready = ready.resize(size, Image.Resampling.BILINEAR)
-            pixels = np.asarray(ready)
+        ready = open_upright(path).convert(mode)
+        if ready.size != size:
+            ready = ready.resize(size, Image.Resampling.BILINEAR)
+        pixels = np.asarray(ready)
     except Exception as error:  # as above
         raise _unreadable(path, error) from error
     return pixels[None] if mode == "L" else np.moveaxis(pixels, 2, 0)
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{path}: not a readable image ({error}). Repair it, or take it out of the folder")
+    return ValueError(f"{not_readable(path, error)}. Repair it, or take it out of the folder")
