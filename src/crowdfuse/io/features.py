@@ -28,7 +28,7 @@ RESIZED = 64  # others become this size unless the user says otherwise
 
 @dataclass(frozen=True)
 class Loaded:
-    """Inputs and the id of each row. Images also answer to their path without the ending."""
+    """Inputs and the id of each row. Images, and features of images, also answer to the path without the ending."""
 
     inputs: Inputs
     items: NDArray[Any]
@@ -44,7 +44,7 @@ class Loaded:
         names, first, count = np.unique(self.short_names, return_index=True, return_counts=True)
         position = find(as_text(wanted), names)
         by_short_name = np.where(position >= 0, first[position], -1)
-        several = (position >= 0) & ((count[position] > 1) | (rows >= 0))
+        several = (position >= 0) & ((count[position] > 1) | ((rows >= 0) & (rows != by_short_name)))
         if several.any():
             name = as_text(wanted)[several][0]
             both = self.items[(self.items == name) | (self.short_names == name)]
@@ -72,8 +72,9 @@ def read_features(
 ) -> Loaded:
     """Inputs from a file or a folder of images.
 
-    An `.npz` holds `X` and `items`; a table an item column and numeric columns; a bare `.npy` goes by row
-    number; an image's id is its path below the folder, with or without the ending.
+    An `.npz` holds `X` and `items`, and `short_names` where an item answers to a second name; a table an item column
+    and numeric columns; a bare `.npy` goes by row number; an image's id is its path below the folder, with or
+    without the ending.
 
     `image_shape` (channels, height, width) and `columns` say what a trained model reads: images are brought
     to that shape, and these columns of a table are taken, in this order. `image_size` sets height and width.
@@ -101,7 +102,7 @@ def _read_numpy(path: Path) -> Loaded:
                 if "X" not in content:
                     held = few(content.files)
                     raise ValueError(f"it has no array 'X' but {held}; write it with np.savez(path, X=X, items=items)")
-                arrays = {name: content[name] for name in ("X", "items") if name in content}
+                arrays = {name: content[name] for name in ("X", "items", "short_names") if name in content}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         hint = ". Save ids as np.array(ids, dtype=str)" if "Object arrays" in str(error) else ""
         raise ValueError(f"{path} cannot be read: {error}{hint}") from error
@@ -114,7 +115,12 @@ def _read_numpy(path: Path) -> Loaded:
     if len(items) != len(inputs):
         raise ValueError(f"{path}: X has {len(inputs):,} rows, but there are {len(items):,} items; one a row is needed")
     refuse_repeats(items, f"{path}, items")
-    return Loaded(inputs, items)
+    if "short_names" not in arrays:
+        return Loaded(inputs, items)
+    short_names = as_text(tidy(arrays["short_names"], f"{path}, short_names"))
+    if len(short_names) != len(items):
+        raise ValueError(f"{path}: there are {len(items):,} items, but {len(short_names):,} short_names; one each")
+    return Loaded(inputs, items, short_names)
 
 
 def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> Loaded:
