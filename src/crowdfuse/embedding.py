@@ -76,7 +76,7 @@ def embed(
     n_features = frozen(np.zeros((min(batch_size, len(files)), *files.shape), np.float32)).shape[1]
     with replacing(out) as temporary:  # from here on it is known that the file can be written
         counts = f"{counted(len(files), 'image')}, {counted(n_features, 'feature')} each, on {place}"
-        say(verbose, f"{counts}; whether all of them can be read is looked at first")
+        say(verbose, f"{counts}; all files are tried first")
         kept, left_out = _readable(folder, paths, workers, on_unreadable)
         names, short_names = image_names(folder, [paths[row] for row in kept])
         X = _run(frozen, files.take(kept), names, n_features, batch_size, verbose)
