@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
@@ -51,6 +52,21 @@ def test_the_two_commands_for_own_data_run(crowd: Path) -> None:
     lines = (crowd / "predictions.csv").read_text().splitlines()
     assert lines[0] == "item,label,confidence"
     assert len(lines) == 6
+
+
+def test_images_go_through_a_network_as_shown(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = re.search(r"```\n(crowdfuse embed .*?)\n(crowdfuse fit .*?)\n```", README)
+    assert commands is not None
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    Path("images").mkdir()
+    for item in np.load("features.npz")["items"]:
+        Image.new("RGB", (20, 20)).save(f"images/{item}.png")
+    Path("features.npz").unlink()
+    Path("mynets.py").write_text("from torch import nn\n\ndef resnet50():\n    return nn.Conv2d(3, 4, 5)\n")
+    for command in commands.groups():
+        result = CliRunner().invoke(app, command.split()[1:])
+        assert result.exit_code == 0, result.output
+    assert len((crowd / "run" / "fused.csv").read_text().splitlines()) == 41
 
 
 def test_every_file_that_the_docs_link_to_is_there() -> None:

@@ -19,10 +19,10 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from crowdfuse.inputs import Inputs
-from crowdfuse.io.features import SIXTEEN_BIT
+from crowdfuse.io.images import not_readable, open_upright
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -139,7 +139,10 @@ def _decode(paths: Sequence[str], size: int) -> NDArray[np.uint8]:
     for row, path in enumerate(paths):
         if _stop is not None and _stop.is_set():
             return pixels[:0]  # nobody waits for these any more
-        pixels[row] = _pixels(path, size)
+        try:
+            pixels[row] = _pixels(path, size)
+        except Exception as error:
+            raise _unreadable(path, error) from error
     return pixels
 
 
@@ -152,36 +155,23 @@ def _complaints(paths: Sequence[str]) -> list[str | None]:
         try:
             _pixels(path, 1)
             found.append(None)
-        except ValueError as error:
-            found.append(str(error))
+        except Exception as error:
+            found.append(not_readable(path, error))
     return found
 
 
 def _pixels(path: str, size: int) -> NDArray[np.uint8]:
-    """The square in the middle of an image, (3, size, size)."""
-    try:
-        with Image.open(path) as image:
-            if image.mode in ("I", "F"):
-                raise ValueError("it has 32 bits a pixel, whose range nobody knows; save it with 8 or 16")
-            image.draft(None, (size, size))  # a JPEG can be decoded at 1/2, 1/4, 1/8, as long as that is large enough
-            ready = ImageOps.exif_transpose(image)
-        if ready.mode in SIXTEEN_BIT:  # convert would turn all but the darkest 256 of 65,536 greys white
-            ready = Image.fromarray((np.asarray(ready) >> 8).astype(np.uint8))
-        if ready.mode == "P" and "transparency" in ready.info:
-            ready = ready.convert("RGBA")  # Pillow warns where that is left out
-        ready = ready.convert("RGB")
-        side = min(ready.size)
-        left, top = ((length - side) / 2 for length in ready.size)
-        square = (left, top, left + side, top + side)
-        ready = ready.resize((size, size), Image.Resampling.BILINEAR, box=square)
-    except Exception as error:  # Pillow's readers raise whatever they stumble over
-        raise _unreadable(path, error) from error
-    return np.moveaxis(np.asarray(ready), 2, 0)
+    """The square in the middle of an image, (3, size, size). Raises whatever Pillow's readers stumble over."""
+    image = open_upright(path, size).convert("RGB")
+    side = min(image.size)
+    left, top = ((length - side) / 2 for length in image.size)
+    square = (left, top, left + side, top + side)
+    return np.moveaxis(np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=square)), 2, 0)
 
 
 def _unreadable(path: str, error: Exception) -> ValueError:
     return ValueError(
-        f"{path}: not a readable image ({error}). Repair it, take it out, or leave all such files out with "
+        f"{not_readable(path, error)}. Repair it, take it out, or leave all such files out with "
         "read_image_folder(folder, on_unreadable='skip')"
     )
 

@@ -44,6 +44,19 @@ def test_an_npz_holds_x_and_items(tmp_path: Path) -> None:
     assert loaded.find(ids("a", "z")).tolist() == [1, -1]
 
 
+def test_an_npz_may_give_its_items_a_second_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", X=np.eye(3), items=np.array(["b.png", "7.png", "c"]), short_names=["b", "7", "c"])
+    loaded = read_features(tmp_path / "f.npz")
+    assert loaded.items.tolist() == ["b.png", "7.png", "c"]
+    assert loaded.find(ids("b", "b.png", "7", "z", "c")).tolist() == [0, 0, 1, -1, 2]
+    assert loaded.find(ids(7)).tolist() == [1]
+    np.savez(tmp_path / "f.npz", X=np.eye(2), items=["a", "b"], short_names=["c", "c"])
+    loaded = read_features(tmp_path / "f.npz")
+    assert loaded.find(ids("b", "a")).tolist() == [1, 0]
+    with pytest.raises(ValueError, match="answer to the id 'c': 'a', 'b'"):
+        loaded.find(ids("c"))
+
+
 def test_an_npz_without_items_goes_by_row_number(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(3))
     assert read_features(tmp_path / "f.npz").find(ids("1", "x")).tolist() == [1, -1]
@@ -73,6 +86,7 @@ def test_text_meets_number_only_if_it_round_trips(
         ({"features": np.eye(2)}, r"no array 'X' but 'features'; write it with np.savez"),
         ({"X": np.eye(2), "items": np.arange(3)}, "X has 2 rows, but there are 3 items"),
         ({"X": np.eye(2), "items": np.array(["a", "a"])}, "items must be distinct; .*more than once: 'a'"),
+        ({"X": np.eye(2), "items": np.arange(2), "short_names": np.arange(3)}, "2 items, but 3 short_names"),
         ({"X": np.eye(2), "items": np.array([0.5, 1])}, r"items\[0\].*0.5"),
         ({"X": np.eye(2), "items": np.array(["a", None])}, r"np.array\(ids, dtype=str\)"),
         ({"X": np.array([[1.0, np.nan]])}, "X contains NaN at row 0, column 1"),

@@ -173,7 +173,7 @@ def parse_classes(text: str) -> list[Any]:
 
 def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
     """Settings from options of their own and from `--set`, each given once."""
-    settings = _parse_pairs(pairs)
+    settings = parse_pairs(pairs, "--set")
     twice = [name for name in settings if name in options and not (name == "random_state" and options[name] == 0)]
     if twice:
         option = "--seed" if twice[0] == "random_state" else f"--{twice[0].replace('_', '-')}"
@@ -181,16 +181,16 @@ def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
     return options | settings
 
 
-def _parse_pairs(pairs: list[str]) -> dict[str, Any]:
-    """`name=value` with the value as JSON where it is JSON, else as text."""
+def parse_pairs(pairs: list[str], option: str) -> dict[str, Any]:
+    """`name=value` with the value as JSON where it is JSON, else as text; `option` is what messages call it."""
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise ValueError(f"--set takes name=value, got {pair!r}")
+            raise ValueError(f"{option} takes name=value, got {pair!r}")
         name = name.strip().replace("-", "_")
         if name in settings:
-            raise ValueError(f"--set {name} is given twice; keep one")
+            raise ValueError(f"{option} {name} is given twice; keep one")
         try:
             settings[name] = json.loads(value)
         except ValueError:

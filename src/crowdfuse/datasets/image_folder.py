@@ -22,7 +22,7 @@ from crowdfuse.choices import one_of
 from crowdfuse.files import replacing
 from crowdfuse.ids import counted, few
 from crowdfuse.image_files import ImageFiles, find_unreadable
-from crowdfuse.io.features import IMAGE_ENDINGS
+from crowdfuse.io.images import IMAGE_ENDINGS
 
 PARTS = ("train", "val")
 SHARES = (25, 1, 1)  # training, validation, test: the paper's

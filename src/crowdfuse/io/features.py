@@ -13,24 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from crowdfuse.ids import as_text, few, find, refuse_repeats, tidy
 from crowdfuse.inputs import Inputs, check_inputs
+from crowdfuse.io.images import GREY, find_images, image_names, not_readable, open_upright
 from crowdfuse.io.tables import USUAL_NAMES, TableError, TableFile, choose_columns, encode
 
 TABLE_ENDINGS = {".csv", ".tsv", ".tab", ".parquet", ".pq"}
 NOT_FEATURES = {*USUAL_NAMES["annotator"], *USUAL_NAMES["label"], "gold", "class", "target"}
-IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 AS_IS = 96  # images of one size up to this many pixels a side are taken as they are
 RESIZED = 64  # others become this size unless the user says otherwise
-SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N"}
-GREY = {"1", "L", "LA", *SIXTEEN_BIT}
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Inputs and the id of each row. Images also answer to their path without the ending."""
+    """Inputs and the id of each row. Images, and features of images, also answer to the path without the ending."""
 
     inputs: Inputs
     items: NDArray[Any]
@@ -46,7 +44,7 @@ class Loaded:
         names, first, count = np.unique(self.short_names, return_index=True, return_counts=True)
         position = find(as_text(wanted), names)
         by_short_name = np.where(position >= 0, first[position], -1)
-        several = (position >= 0) & ((count[position] > 1) | (rows >= 0))
+        several = (position >= 0) & ((count[position] > 1) | ((rows >= 0) & (rows != by_short_name)))
         if several.any():
             name = as_text(wanted)[several][0]
             both = self.items[(self.items == name) | (self.short_names == name)]
@@ -74,8 +72,9 @@ def read_features(
 ) -> Loaded:
     """Inputs from a file or a folder of images.
 
-    An `.npz` holds `X` and `items`; a table an item column and numeric columns; a bare `.npy` goes by row
-    number; an image's id is its path below the folder, with or without the ending.
+    An `.npz` holds `X` and `items`, and `short_names` where an item answers to a second name; a table an item column
+    and numeric columns; a bare `.npy` goes by row number; an image's id is its path below the folder, with or
+    without the ending.
 
     `image_shape` (channels, height, width) and `columns` say what a trained model reads: images are brought
     to that shape, and these columns of a table are taken, in this order. `image_size` sets height and width.
@@ -103,7 +102,7 @@ def _read_numpy(path: Path) -> Loaded:
                 if "X" not in content:
                     held = few(content.files)
                     raise ValueError(f"it has no array 'X' but {held}; write it with np.savez(path, X=X, items=items)")
-                arrays = {name: content[name] for name in ("X", "items") if name in content}
+                arrays = {name: content[name] for name in ("X", "items", "short_names") if name in content}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         hint = ". Save ids as np.array(ids, dtype=str)" if "Object arrays" in str(error) else ""
         raise ValueError(f"{path} cannot be read: {error}{hint}") from error
@@ -116,7 +115,12 @@ def _read_numpy(path: Path) -> Loaded:
     if len(items) != len(inputs):
         raise ValueError(f"{path}: X has {len(inputs):,} rows, but there are {len(items):,} items; one a row is needed")
     refuse_repeats(items, f"{path}, items")
-    return Loaded(inputs, items)
+    if "short_names" not in arrays:
+        return Loaded(inputs, items)
+    short_names = as_text(tidy(arrays["short_names"], f"{path}, short_names"))
+    if len(short_names) != len(items):
+        raise ValueError(f"{path}: there are {len(items):,} items, but {len(short_names):,} short_names; one each")
+    return Loaded(inputs, items, short_names)
 
 
 def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> Loaded:
@@ -175,9 +179,7 @@ def _refuse_words(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
 
 
 def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> Loaded:
-    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_ENDINGS and p.is_file())
-    if not paths:
-        raise ValueError(f"{folder} holds no images ({', '.join(sorted(IMAGE_ENDINGS))})")
+    paths = find_images(folder)
     note = ""
     if image_shape is not None and len(image_shape) == 3:
         channels, height, width = image_shape
@@ -193,10 +195,7 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
     X = np.empty((len(paths), len(mode), size[1], size[0]), np.uint8)  # "L" has one channel, "RGB" three
     for row, path in enumerate(paths):
         X[row] = _pixels(path, size, mode)
-    below = [path.relative_to(folder) for path in paths]
-    names = np.array([path.as_posix() for path in below], dtype=object)
-    short_names = np.array([path.with_suffix("").as_posix() for path in below], dtype=object)
-    return Loaded(check_inputs(X, str(folder)), names, short_names, note)
+    return Loaded(check_inputs(X, str(folder)), *image_names(folder, paths), note)
 
 
 def _look(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
@@ -215,20 +214,14 @@ def _look(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
 def _pixels(path: Path, size: tuple[int, int], mode: str) -> NDArray[np.uint8]:
     """One image as (channels, height, width), upright."""
     try:
-        with Image.open(path) as image:
-            if image.mode in ("I", "F"):
-                raise ValueError("it has 32 bits a pixel, whose range nobody knows; save it with 8 or 16")
-            ready = ImageOps.exif_transpose(image)
-            if ready.mode in SIXTEEN_BIT:  # convert would turn all but the darkest 256 of 65,536 greys white
-                ready = Image.fromarray((np.asarray(ready) >> 8).astype(np.uint8))
-            ready = ready.convert(mode)
-            if ready.size != size:
-                ready = ready.resize(size, Image.Resampling.BILINEAR)
-            pixels = np.asarray(ready)
+        ready = open_upright(path).convert(mode)
+        if ready.size != size:
+            ready = ready.resize(size, Image.Resampling.BILINEAR)
+        pixels = np.asarray(ready)
     except Exception as error:  # as above
         raise _unreadable(path, error) from error
     return pixels[None] if mode == "L" else np.moveaxis(pixels, 2, 0)
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{path}: not a readable image ({error}). Repair it, or take it out of the folder")
+    return ValueError(f"{not_readable(path, error)}. Repair it, or take it out of the folder")
