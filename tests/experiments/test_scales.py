@@ -152,8 +152,8 @@ def test_saved_models_and_callables_can_be_annotators(tmp_path: Path, monkeypatc
     ("name", "arguments", "said"),
     [
         ("supp3", ["--annotator", "a"], "NAME=FOLDER or NAME=MODULE:CALLABLE"),
-        ("supp3", ["--annotator", "a=no.such:thing"], "the module 'no.such' cannot be imported"),
-        ("supp3", ["--annotator", "a=math:sqart"], "'math' has no 'sqart'; did you mean 'sqrt'?"),
+        ("supp3", ["--annotator", "a=no.such:thing"], "annotator 'a', 'no.such:thing': there is no module 'no'"),
+        ("supp3", ["--annotator", "a=math:sqart"], "math has no 'sqart'; did you mean 'sqrt'?"),
         ("supp3", ["--annotator", "a=nowhere"], "nowhere"),
         ("table2", ["--annotator", "a=math:sqrt"], "--annotator is for supp3"),
         ("table2", ["--skip-unreadable"], "--skip-unreadable is for folders of images"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -62,8 +60,6 @@ def embed(
     from crowdfuse.nets.outside import load_backbone
 
     use_threads(threads)
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # where people keep a module of their own, as with python -m
     made = embedding.embed(
         images,
         out,

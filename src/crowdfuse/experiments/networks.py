@@ -134,7 +134,7 @@ def _identity(name: str, source: str) -> dict[str, str]:
 
 def _model(name: str, given: dict[str, str]) -> Any:
     if "callable" in given:
-        return import_named(given["callable"], f"annotator {name!r}")
+        return import_named(given["callable"], f"annotator {name!r},")
     if sha256(model_folder(given["saved"]) / WEIGHTS_FILE) != given["sha256"]:
         raise ValueError(f"annotator {name!r}: {given['saved']} is no longer the model that it was")
     return load(given["saved"])

@@ -5,7 +5,6 @@ Both can run code. Of an import everybody knows that; of a `.pt2` file few do, s
 
 from __future__ import annotations
 
-import importlib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from crowdfuse.choices import nearest
+from crowdfuse.importing import error_in_words, import_named
 
 EXPORTED = ".pt2"
 PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".joblib")
@@ -45,7 +44,7 @@ def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trus
         raise ValueError(f"--trust-model (trust_model=True) is for {EXPORTED} files, and {name} is none; leave it out")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return _imported(name, dict(arguments or {}))
+        return _built(import_named(name, "backbone"), name, dict(arguments or {}))
 
 
 def _by_hand(name: str) -> str:
@@ -70,44 +69,7 @@ def _exported(path: Path, arguments: Mapping[str, Any], trust_model: bool) -> nn
     try:
         return torch.export.load(path).module()
     except Exception as error:
-        raise ValueError(f"backbone {path} cannot be loaded: {_in_words(error)}") from error
-
-
-def _imported(name: str, arguments: dict[str, Any]) -> nn.Module:
-    module_name, colon, path = name.partition(":")
-    if not colon or not module_name or not path:
-        raise ValueError(f"backbone {name!r} is not module:callable, such as mynets:resnet50 for resnet50 in mynets.py")
-    if module_name.endswith(".py") or "/" in module_name or "\\" in module_name:
-        as_module = Path(module_name.replace("\\", "/")).with_suffix("")
-        raise ValueError(
-            f"backbone {name!r}: before the colon stands a module, not a file; write {as_module.name}:{path}, "
-            f"and start from the folder that {as_module.name}.py lies in"
-        )
-    found: Any = _import(module_name, name)
-    for part in path.split("."):
-        if not hasattr(found, part):
-            known = [other for other in dir(found) if not other.startswith("_")]
-            raise ValueError(
-                f"backbone {name!r}: {module_name} has no {part!r}{nearest(part, known)}".removesuffix(".")
-            )
-        found = getattr(found, part)
-    return _built(found, name, arguments)
-
-
-def _import(module_name: str, name: str) -> Any:
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = error.name or module_name
-        if module_name == missing or module_name.startswith(f"{missing}."):
-            raise ValueError(
-                f"backbone {name!r}: there is no module {missing!r}; install it, or start from the folder it lies in"
-            ) from error
-        raise ValueError(
-            f"backbone {name!r}: {module_name} needs the module {missing!r}, which is not installed"
-        ) from error
-    except Exception as error:
-        raise ValueError(f"backbone {name!r}: importing {module_name} failed: {_in_words(error)}") from error
+        raise ValueError(f"backbone {path} cannot be loaded: {error_in_words(error)}") from error
 
 
 def _built(found: Any, name: str, arguments: dict[str, Any]) -> nn.Module:
@@ -125,11 +87,7 @@ def _built(found: Any, name: str, arguments: dict[str, Any]) -> nn.Module:
         made = found(**arguments)
     except Exception as error:
         said = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        raise ValueError(f"backbone {name!r}: calling it with ({said}) failed: {_in_words(error)}") from error
+        raise ValueError(f"backbone {name!r}: calling it with ({said}) failed: {error_in_words(error)}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"backbone {name!r} must return an nn.Module, got {type(made).__name__}")
     return made
-
-
-def _in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
