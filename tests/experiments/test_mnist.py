@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
+from crowdfuse import Annotations, FusionClassifier
 from crowdfuse.cli import app
 from crowdfuse.datasets import mnist as dataset
 from crowdfuse.datasets.mnist import ImageData
@@ -82,9 +83,9 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
         def annotator_weights(self, X: Any) -> Any:
             return made.right.astype(float)
 
-        def confusion_matrices(self, X: Any, ann: Any) -> Any:
-            right = made.right[ann.item, ann.annotator]
-            return np.where(right[:, None, None], np.eye(10), 0.1)
+        def fused_labels(self, X: Any, ann: Any) -> Any:
+            right = made.right[:, list(made.annotations.annotators).index(ann.annotators[ann.annotator[0]])]
+            return np.where(right[:, None], 0.9, 0.1) * np.ones(10)
 
     found = believes_the_right(Oracle(), Inputs(X), made)  # type: ignore[arg-type]
     assert found == {"auroc of weights": [1.0, 1.0], "auroc of diagonals": [1.0, 1.0]}
@@ -123,3 +124,13 @@ def test_the_plan_says_what_would_be_run_and_runs_nothing(tmp_path: Path) -> Non
     assert result.exit_code == 0
     assert "0 runs are finished, 2 to make" in result.output
     assert not (tmp_path / "new").exists()
+
+
+def test_a_label_by_itself_is_cleaned_into_its_column(small_data: ImageData) -> None:
+    X, y = small_data.X_train[:60], small_data.y_train[:60]
+    ann = Annotations.from_matrix(np.stack([y, (y + 1) % 10], axis=1))
+    classifier = FusionClassifier(epochs=1).fit(X, ann)
+    alone = ann.of(1)
+    columns = classifier.fused_labels(X, alone)
+    matrices = classifier.confusion_matrices(X)[:, 1]
+    np.testing.assert_allclose(columns, matrices[np.arange(60), :, (y + 1) % 10], atol=1e-6)

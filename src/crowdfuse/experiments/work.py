@@ -174,23 +174,12 @@ def believes_the_right(classifier: CrowdClassifier, X: Inputs, made: MadeUp) -> 
     right = made.right
     if classifier.confusion_given_ != "said" or right.all(0).any() or (~right).all(0).any():
         return {}
-    ann = made.annotations
     weights = classifier.annotator_weights(X)
-    diagonal = np.concatenate([_said_diagonal(classifier, X.take(rows), ann[rows]) for rows in _blocks(len(X))])
-    of = [ann.annotator == r for r in range(ann.n_annotators)]
-    return {
-        "auroc of weights": [float(roc_auc_score(right[:, r], weights[:, r])) for r in range(ann.n_annotators)],
-        "auroc of diagonals": [
-            float(roc_auc_score(right[ann.item[mask], r], diagonal[mask])) for r, mask in enumerate(of)
-        ],
-    }
-
-
-def _said_diagonal(classifier: CrowdClassifier, X: Inputs, ann: Annotations) -> NDArray[np.float32]:
-    matrices = classifier.confusion_matrices(X, ann)
-    return matrices[np.arange(ann.n_labels), ann.label, ann.label]
-
-
-def _blocks(n_rows: int, size: int = 2048) -> list[NDArray[np.int64]]:
-    """Some rows at a time: with 100 classes a matrix a label is large."""
-    return [np.arange(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+    found: dict[str, Any] = {"auroc of weights": [], "auroc of diagonals": []}
+    for r, name in enumerate(made.annotations.annotators):
+        alone = made.annotations.of(name)
+        columns = classifier.fused_labels(X, alone)  # a label by itself, with weight 1, is cleaned into P[:, said]
+        diagonal = columns[alone.item, alone.label]
+        found["auroc of weights"].append(float(roc_auc_score(right[:, r], weights[:, r])))
+        found["auroc of diagonals"].append(float(roc_auc_score(right[alone.item, r], diagonal)))
+    return found
