@@ -71,7 +71,8 @@ PAPER = Scale(
 
 MLP: dict[str, Any] = {
     "backbone": "mlp",
-    "hidden": [256],
+    "hidden": [512],
+    "dropout": 0.5,
     "optimizer": "adamw",
     "learning_rate": 0.002,
     "weight_decay": 1e-4,
