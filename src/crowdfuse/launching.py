@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tempfile
@@ -30,6 +31,14 @@ class ManyProcesses(DDPStrategy):
     The wrapper averages what a process has, and must be told to expect parameters that a process has no gradient for.
     The loop needs sums, over the items of all processes: `sum_gradients` does that, in one go after the backward pass.
     """
+
+    def setup_environment(self) -> None:
+        """Connect, without Fabric's announcements of it."""
+        log = logging.getLogger("lightning_fabric")
+        before = log.level
+        log.setLevel(logging.WARNING)
+        super().setup_environment()
+        log.setLevel(before)
 
     def setup_module(self, module: nn.Module) -> nn.Module:  # type: ignore[override]
         return module
