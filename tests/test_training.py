@@ -473,6 +473,7 @@ def test_other_precisions_train(crowd: Any) -> None:
     single = FusionClassifier(epochs=2).fit(X, Y)
     np.testing.assert_allclose(double.predict_proba(X), single.predict_proba(X), atol=0.2)
     assert np.isfinite(FusionClassifier(epochs=2, precision="bf16-mixed").fit(X, Y).predict_proba(X)).all()
+    FusionClassifier(epochs=1, precision="64-true", standardize=False).fit(X, Y)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

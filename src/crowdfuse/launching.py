@@ -17,7 +17,7 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import ProcessException
+from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
 from crowdfuse.processes import PATIENCE, LostProcessError, launched
 from crowdfuse.recipes import Recipe
@@ -61,16 +61,16 @@ def starts_processes(recipe: Recipe) -> bool:
 
 def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
     """Start Fabric's processes, let each `run`, and return what the first of them returns."""
-    with (
-        tempfile.TemporaryDirectory() as name,
-        on_ctrl_c(signal.SIG_IGN),
-    ):  # it is for the processes: they come to an end
+    # Ctrl-C is heard by all: the processes come to an end by it, and here that is waited for
+    with tempfile.TemporaryDirectory() as name, on_ctrl_c(signal.SIG_IGN):
         folder = Path(name)
         try:
             result: Result = fabric.launch(partial(_run, run=run, folder=folder, n_threads=torch.get_num_threads()))
         except ProcessException as error:
             for said in sorted(folder.glob("error.*")):
                 raise ValueError(said.read_text(encoding="utf-8")) from error
+            if not isinstance(error, ProcessExitedException):
+                raise
             raise ChildProcessError(
                 f"a process of the training has died, and the others were stopped: {error.msg.strip()}. "
                 "Perhaps memory ran out: try fewer devices. With a checkpoint folder, the same training goes on from "
@@ -85,8 +85,8 @@ def _run(fabric: Fabric, run: Callable[[Fabric], Result], folder: Path, n_thread
     os.environ |= {"RANK": str(fabric.global_rank), "WORLD_SIZE": str(fabric.world_size)}  # as torchrun says it
     try:
         result = run(fabric)
-    except LostProcessError:  # the one that was lost is what to speak of
-        raise
+    except LostProcessError as error:  # the one that was lost is what to speak of
+        raise SystemExit(1) from error
     except (ValueError, OSError) as error:
         (folder / f"error.{fabric.global_rank}").write_text(str(error), encoding="utf-8")
         raise
@@ -106,21 +106,6 @@ def on_ctrl_c(action: Any) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def among_others() -> Iterator[None]:
-    """Training beside other processes: that one of them has ended is said in words."""
-    try:
-        yield
-    except RuntimeError as error:
-        # gloo has no exception of its own; NCCL's is a DistError
-        if not isinstance(error, torch.distributed.DistError) and "gloo" not in str(error):
-            raise
-        raise LostProcessError(
-            "another process of the training has ended, so this one ends too. With a checkpoint folder, the same "
-            "training goes on from the last state that was kept (crowdfuse fit --resume RUN)"
-        ) from error
 
 
 def share(tensors: Iterable[Tensor]) -> None:

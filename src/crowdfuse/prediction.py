@@ -25,11 +25,11 @@ def predict_logits_together(method: Method, inputs: Inputs, fabric: Fabric, batc
         return predict_logits(method, inputs, fabric.device, batch_size)
     blocks = in_blocks(len(inputs), batch_size)
     own = blocks[fabric.global_rank :: fabric.world_size]
+    method.eval()
     everywhere = torch.zeros(len(inputs), method.n_classes, device=fabric.device)
     if own:
         logits = torch.from_numpy(_logits(method, inputs, fabric.device, own))
         everywhere[torch.from_numpy(np.concatenate(own)).to(fabric.device)] = logits.to(fabric.device)
-    method.eval()
     torch.distributed.all_reduce(everywhere)  # a row is 0 in all processes but one
     return everywhere.cpu().numpy()
 

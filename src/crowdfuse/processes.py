@@ -64,7 +64,8 @@ def gather(value: Value) -> list[Value]:
     import torch.distributed as dist
 
     values: list[Value | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
+    with among_others():
+        dist.all_gather_object(values, value)
     return values  # type: ignore[return-value]  # all of them are filled
 
 
@@ -89,9 +90,25 @@ def is_for_others(error: Exception) -> bool:
     """Whether the first process says this; if so, returns once it has, since torchrun stops all when one ends."""
     if is_first() or not isinstance(error, EverywhereError):
         return False
-    with suppress(RuntimeError):  # the first process never answers: it ends
+    with suppress(LostProcessError):  # the first process never answers: it ends
         gather(None)
     return True
+
+
+@contextmanager
+def among_others() -> Iterator[None]:
+    """What needs the other processes: that one of them has ended is said in words."""
+    try:
+        yield
+    except RuntimeError as error:
+        from torch.distributed import DistError  # NCCL's errors; gloo has none of its own
+
+        if not isinstance(error, DistError) and "gloo" not in str(error):
+            raise
+        raise LostProcessError(
+            "another process of the training has ended, so this one ends too. With a checkpoint folder, the same "
+            "training goes on from the last state that was kept (crowdfuse fit --resume RUN)"
+        ) from error
 
 
 def _several() -> bool:

@@ -31,7 +31,6 @@ from crowdfuse.batches import TrainingData, fingerprint
 from crowdfuse.checkpoints import Checkpoint, TrainingState, copy_weights, find_checkpoint, save_checkpoint
 from crowdfuse.inputs import Inputs
 from crowdfuse.launching import (
-    among_others,
     make_fabric,
     on_ctrl_c,
     run_in_processes,
@@ -42,7 +41,7 @@ from crowdfuse.launching import (
 )
 from crowdfuse.methods.base import Method, Phase
 from crowdfuse.prediction import predict_logits_together
-from crowdfuse.processes import EverywhereError, in_step
+from crowdfuse.processes import EverywhereError, among_others, in_step
 from crowdfuse.progress import make_watcher
 from crowdfuse.recipes import Recipe
 
@@ -105,7 +104,7 @@ def train(
     work = _Work(method, data, recipe, validation, checkpointing, verbose, title)
     if not starts_processes(recipe):
         fabric.launch()
-        return _Loop(fabric, work).run()
+        return _run(fabric, work)
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights.safetensors"
         trained = run_in_processes(fabric, partial(_run_started, work=work, weights=weights))
@@ -157,13 +156,19 @@ class _Work:
         self.title = title
 
 
+def _run(fabric: Fabric, work: _Work) -> Trained:
+    """The whole training, in each process."""
+    with among_others():
+        return _Loop(fabric, work).run()
+
+
 def _run_started(fabric: Fabric, work: _Work, weights: Path) -> Trained:
     """In a process that was started here, where the weights still share memory with the others': copy them.
 
     Weights go home in a file: Fabric's own way back is a pipe that blocks once it is full.
     """
     work.method = copy.deepcopy(work.method)
-    trained = _Loop(fabric, work).run()
+    trained = _run(fabric, work)
     if fabric.is_global_zero:
         save_file(trained.weights, weights)
     trained.weights = {}
@@ -225,11 +230,11 @@ class _Loop:
 
     @contextmanager
     def _beside_others(self) -> Iterator[None]:
-        """Where there are other processes, one that ends is spoken of, and Ctrl-C in any ends all at the same step."""
+        """Where there are other processes, Ctrl-C in any of them ends all at the same step."""
         if self.fabric.world_size == 1:
             yield
         else:
-            with among_others(), on_ctrl_c(self._ask_to_stop):
+            with on_ctrl_c(self._ask_to_stop):
                 yield
 
     def _ask_to_stop(self, *_: Any) -> None:
@@ -300,6 +305,7 @@ class _Loop:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * recipe.factor(progress)
         batch = self.data.batch(rows, x).to(fabric.device)
+        batch = batch._replace(x=batch.x.to(next(self.method.parameters()).dtype))
         if recipe.channels_last and batch.x.ndim == 4:
             batch = batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
         with fabric.autocast():  # Fabric does so by itself around `forward` alone
