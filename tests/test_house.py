@@ -14,7 +14,7 @@ ROOMS = [
     ["files", "inputs", "image_files", "io"],
     ["functional", "nets"],
     ["batches", "methods"],
-    ["recipes", "checkpoints", "progress", "training", "embedding"],
+    ["processes", "recipes", "checkpoints", "progress", "launching", "prediction", "training", "embedding"],
     ["alignment", "inspection", "classifier", "estimators", "registry", "persistence"],
     ["synthesis", "datasets", "experiments"],
     ["plots", "report"],

@@ -6,6 +6,7 @@ One file, written beside and renamed, so that a kill at any moment leaves the ol
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,11 @@ class TrainingState:
     best_epoch: int | None = None
     best_validation: float | None = None
     best_weights: dict[str, Tensor] | None = None
+
+    @property
+    def mean_loss(self) -> float:
+        """The epoch's loss so far; NaN where nothing has counted."""
+        return self.epoch_total / self.epoch_count if self.epoch_count else math.nan
 
 
 def save_checkpoint(

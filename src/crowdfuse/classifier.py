@@ -52,7 +52,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     schedule : "one-cycle", "cosine", "constant", or a callable from the share of steps done to a factor
     batch_size, epochs : items a step; passes over the data
     device : "auto", "cpu", "cuda", "mps"
-    devices : how many of them; over one, batches are split over as many processes
+    devices : how many of them; over one, batches are split over as many processes. Under torchrun its number counts
     precision : Lightning Fabric's names, such as "32-true", "bf16-mixed", "64-true"
     channels_last : lay images out with channels last in memory while training: faster convolutions, other rounding
     compile : let torch.compile work on the backbone while training: slow to start, pays on GPUs
@@ -323,6 +323,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         if self.checkpoint is None:
             return None
         settings = self.described() | {"seed": recipe.seed}  # the one that was drawn
+        del settings["devices"]  # another number of processes may go on
         fingerprint = data.fingerprint()
         if held_out is not None:
             fingerprint |= {f"validation {name}": value for name, value in held_out.fingerprint().items()}

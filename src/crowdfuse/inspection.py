@@ -21,7 +21,7 @@ from crowdfuse.functional import segment_softmax
 from crowdfuse.ids import few, find
 from crowdfuse.inputs import Inputs, check_inputs
 from crowdfuse.methods.base import Method
-from crowdfuse.training import in_blocks, predict_logits
+from crowdfuse.prediction import in_blocks, predict_logits
 
 DENSE_LIMIT = 2 * 10**9  # bytes
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import math
-import os
+import signal
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -27,9 +28,20 @@ from torch import Tensor
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData, fingerprint
-from crowdfuse.checkpoints import TrainingState, copy_weights, find_checkpoint, save_checkpoint
+from crowdfuse.checkpoints import Checkpoint, TrainingState, copy_weights, find_checkpoint, save_checkpoint
 from crowdfuse.inputs import Inputs
+from crowdfuse.launching import (
+    make_fabric,
+    on_ctrl_c,
+    run_in_processes,
+    share,
+    starts_processes,
+    sum_gradients,
+    synchronize_batch_norm,
+)
 from crowdfuse.methods.base import Method, Phase
+from crowdfuse.prediction import predict_logits_together
+from crowdfuse.processes import EverywhereError, among_others, in_step
 from crowdfuse.progress import make_watcher
 from crowdfuse.recipes import Recipe
 
@@ -88,18 +100,19 @@ def train(
     A method with phases goes through them in turn, and the best epoch is that of the last phase.
     Ctrl-C ends the training and keeps what has been learned so far.
     """
-    fabric = _make_fabric(recipe)
+    fabric = make_fabric(recipe)
     work = _Work(method, data, recipe, validation, checkpointing, verbose, title)
-    if recipe.devices > 1 and not _started_from_outside():
-        with tempfile.TemporaryDirectory() as folder:
-            trained: Trained = fabric.launch(partial(_run_spawned, work=work, folder=folder))
-            trained.weights = load_file(Path(folder) / "weights.safetensors")
-        return trained
-    fabric.launch()
-    return _run(fabric, work)
+    if not starts_processes(recipe):
+        fabric.launch()
+        return _run(fabric, work)
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder) / "weights.safetensors"
+        trained = run_in_processes(fabric, partial(_run_started, work=work, weights=weights))
+        trained.weights = load_file(weights)
+    return trained
 
 
-class DivergedError(ValueError):
+class DivergedError(EverywhereError):
     """The loss is no longer a number; the message says when, and what to change."""
 
 
@@ -110,7 +123,7 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
         raise ValueError("there is nothing to train on: no item has a label that this method uses")
     try:
         recipe.make_optimizer(method.parameters())
-        _make_fabric(recipe)
+        make_fabric(recipe)
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"cannot train with these settings: {error}") from error
     return rows
@@ -119,17 +132,6 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
 def _rows(method: Method, data: TrainingData) -> NDArray[np.int64]:
     """The rows that training steps over."""
     return np.flatnonzero(method.trains_on(data) & (data.weight > 0))
-
-
-def _started_from_outside() -> bool:
-    """torchrun and clusters start the processes themselves; otherwise they are started here."""
-    return "LOCAL_RANK" in os.environ
-
-
-def _make_fabric(recipe: Recipe) -> Fabric:
-    strategy = "auto" if recipe.devices == 1 else "ddp" if _started_from_outside() else "ddp_spawn"
-    where: dict[str, Any] = {"accelerator": recipe.device, "devices": recipe.devices, "precision": recipe.precision}
-    return Fabric(strategy=strategy, **where)
 
 
 class _Work:
@@ -154,7 +156,13 @@ class _Work:
         self.title = title
 
 
-def _run_spawned(fabric: Fabric, work: _Work, folder: str) -> Trained:
+def _run(fabric: Fabric, work: _Work) -> Trained:
+    """The whole training, in each process."""
+    with among_others():
+        return _Loop(fabric, work).run()
+
+
+def _run_started(fabric: Fabric, work: _Work, weights: Path) -> Trained:
     """In a process that was started here, where the weights still share memory with the others': copy them.
 
     Weights go home in a file: Fabric's own way back is a pipe that blocks once it is full.
@@ -162,16 +170,9 @@ def _run_spawned(fabric: Fabric, work: _Work, folder: str) -> Trained:
     work.method = copy.deepcopy(work.method)
     trained = _run(fabric, work)
     if fabric.is_global_zero:
-        save_file(trained.weights, Path(folder) / "weights.safetensors")
+        save_file(trained.weights, weights)
     trained.weights = {}
-    fabric.barrier()
-    torch.distributed.destroy_process_group()  # a process that ends while its threads run is aborted now and then
     return trained
-
-
-def _run(fabric: Fabric, work: _Work) -> Trained:
-    """The whole training, in each process."""
-    return _Loop(fabric, work).run()
 
 
 class _Loop:
@@ -181,21 +182,24 @@ class _Loop:
         self.fabric = fabric
         self.work = work
         self.method, self.data, self.recipe = work.method, work.data, work.recipe
+        synchronize_batch_norm(self.method, fabric.device, fabric.world_size)
         self.rows = _rows(self.method, self.data)
-        self.n_batches = len(_cut(self.rows, self.recipe.batch_size, fabric.world_size))
+        self.n_batches = len(_cut(self.rows, self.recipe.batch_size))
         self.phases = self.method.phases(self.recipe.epochs)
         self.ends = list(accumulate(phase.epochs for phase in self.phases))  # epochs, over all phases
         self.learnable = [name for name, tensor in self.method.named_parameters() if tensor.requires_grad]
         self.watcher = make_watcher(work.verbose if fabric.is_global_zero else 0)
         self.method.prepare(self.data)
-        at = work.checkpointing
-        found = find_checkpoint(at.folder, at.identity) if at else None
+        found = self._find_checkpoint()
         self.state = found.state if found else TrainingState()
         self.method.phase = self.state.phase
         self._set_up()
+        if fabric.world_size > 1:
+            share(self.method.state_dict().values())  # a user's own backbone may have started elsewhere in each
         if found:
             found.restore(self.method, self.optimizer)
         self.saved = time.monotonic()
+        self.stop = False
 
     @property
     def phase(self) -> Phase:
@@ -208,7 +212,8 @@ class _Loop:
         self.watcher.phase(self.phase.name)
         interrupted = False
         # dropout draws from torch's own generators: give them back as they were
-        with torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else []):
+        generators = torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else [])
+        with generators, self._beside_others():
             try:
                 while state.epoch < n_epochs:
                     if state.epoch == self.ends[state.phase]:
@@ -223,6 +228,28 @@ class _Loop:
         weights = state.best_weights if state.best_weights is not None else copy_weights(self.method)
         return Trained(weights, state.history, state.best_epoch, n_epochs, interrupted)
 
+    @contextmanager
+    def _beside_others(self) -> Iterator[None]:
+        """Where there are other processes, Ctrl-C in any of them ends all at the same step."""
+        if self.fabric.world_size == 1:
+            yield
+        else:
+            with on_ctrl_c(self._ask_to_stop):
+                yield
+
+    def _ask_to_stop(self, *_: Any) -> None:
+        self.stop = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever asks again does not want to wait
+
+    def _find_checkpoint(self) -> Checkpoint | None:
+        """What there is to continue, read by the first process: others may see an older file."""
+        at = self.work.checkpointing
+        if at is None:
+            return None
+        with in_step():
+            found = find_checkpoint(at.folder, at.identity) if self.fabric.is_global_zero else None
+        return self.fabric.broadcast(found)
+
     def _set_up(self) -> None:
         """Let the parts that the phase trains learn, and nothing else, and give them an optimiser."""
         own = [name for name, _ in self.method.named_parameters() if _is_trained(name, self.phase)]
@@ -234,7 +261,6 @@ class _Loop:
         if self.recipe.compile:
             self.method.trunk.compile()
         self.module, self.fabric_optimizer = self.fabric.setup(self.method, self.optimizer)
-        self.module.mark_forward_method("loss")
 
     def _thaw(self, names: list[str]) -> None:
         """These parameters learn, and no others."""
@@ -246,8 +272,7 @@ class _Loop:
         self.state.phase += 1
         self.method.phase = self.state.phase
         self.watcher.phase(self.phase.name)
-        inputs, size = self.data.inputs, self.recipe.batch_size
-        self.method.begin_phase(self.data, partial(predict_logits, self.method, inputs, self.fabric.device, size))
+        self.method.begin_phase(self.data, partial(self._predict, self.data.inputs))
         if self.phase.trains != trained:
             self._set_up()
 
@@ -256,22 +281,22 @@ class _Loop:
         began = time.monotonic()
         state, recipe = self.state, self.recipe
         order = np.random.default_rng([recipe.seed, state.epoch]).permutation(self.rows)
-        batches = _cut(order, recipe.batch_size, self.fabric.world_size)[state.batch :]
-        own = [chosen[self.fabric.global_rank :: self.fabric.world_size] for chosen in batches]
+        batches = _cut(order, recipe.batch_size)[state.batch :]
+        own = [_part(batch, self.fabric.global_rank, self.fabric.world_size) for batch in batches]
         self.module.train()
         for name, part in self.method.named_children():
             part.train(_is_trained(name, self.phase))
-        with closing(self.data.inputs.stream(own)) as inputs:
-            for rows, x in zip(own, inputs, strict=True):
-                self._step(rows, x)
+        with closing(self.data.inputs.stream([rows for rows, _ in own])) as inputs:
+            for (rows, counts), x in zip(own, inputs, strict=True):
+                self._step(rows, x, counts)
                 if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
                     self._save()
         self._end_epoch(time.monotonic() - began)
         self.watcher.epoch(state.history[-1])
         self._save()
 
-    def _step(self, rows: NDArray[np.int64], x: NDArray[np.float32]) -> None:
-        """One step, on this process's rows of the batch and their inputs."""
+    def _step(self, rows: NDArray[np.int64], x: NDArray[np.float32], counts: bool) -> None:
+        """One step, on this process's rows of the batch and their inputs; whether they count is as in `_part`."""
         fabric, state, recipe = self.fabric, self.state, self.recipe
         step = state.epoch * self.n_batches + state.batch
         _seed(fabric.device, _step_seed(recipe.seed, step, fabric.global_rank))
@@ -280,11 +305,14 @@ class _Loop:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * recipe.factor(progress)
         batch = self.data.batch(rows, x).to(fabric.device)
+        batch = batch._replace(x=batch.x.to(next(self.method.parameters()).dtype))
         if recipe.channels_last and batch.x.ndim == 4:
             batch = batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
         with fabric.autocast():  # Fabric does so by itself around `forward` alone
             total, weight = self.module.loss(batch)
-        everywhere = _sum_over_processes(fabric, torch.stack([total.detach(), weight.detach()]))
+        if not counts:
+            total, weight = total * 0, weight * 0
+        everywhere = self._sum_over_processes(torch.stack([total.detach(), weight.detach()]))
         loss, count = everywhere.tolist()
         if not math.isfinite(loss):
             raise DivergedError(
@@ -292,24 +320,26 @@ class _Loop:
                 f"diverged. Lower learning_rate (now {recipe.learning_rate}) or look at the inputs' scale"
             )
         self.fabric_optimizer.zero_grad()
-        # processes average their gradients: multiply, so that the sum over all is divided by the count
-        fabric.backward(total * (fabric.world_size / everywhere[1]))
-        self.fabric_optimizer.step()
+        if count:  # a batch in which nothing counts teaches nothing
+            fabric.backward(total * (1 / everywhere[1]))
+            if fabric.world_size > 1:
+                sum_gradients(self.method.parameters())
+            self.fabric_optimizer.step()
         state.epoch_total += loss
         state.epoch_count += count
         state.batch += 1
-        self.watcher.step(state.epoch, step + 1, state.epoch_total / state.epoch_count)
+        self.watcher.step(state.epoch, step + 1, state.mean_loss)
 
     def _end_epoch(self, seconds: float) -> None:
         """Write the epoch into the history, keep its weights if they are the phase's best, and move on to the next."""
+        self._share_buffers()
         state, validation = self.state, self.work.validation
-        record: dict[str, Any] = {"epoch": state.epoch + 1, "loss": state.epoch_total / state.epoch_count}
+        record: dict[str, Any] = {"epoch": state.epoch + 1, "loss": state.mean_loss}
         record["seconds"] = seconds
         if self.phase.name:
             record["phase"] = self.phase.name
         if validation is not None:
-            logits = predict_logits(self.method, validation.inputs, self.fabric.device, self.recipe.batch_size)
-            record["validation"] = validation.accuracy(logits.argmax(1))
+            record["validation"] = validation.accuracy(self._predict(validation.inputs).argmax(1))
             if self._is_candidate() and (self._starts_over() or record["validation"] > state.best_validation):
                 state.best_validation, state.best_epoch = record["validation"], state.epoch + 1
                 state.best_weights = copy_weights(self.method)
@@ -327,6 +357,25 @@ class _Loop:
         is_first = self.state.epoch == self.ends[self.state.phase] - self.phase.epochs
         return self.state.best_validation is None or (is_first and self.phase.chosen == "epoch")
 
+    def _predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Class logits of all rows, (N, K), the same in every process."""
+        return predict_logits_together(self.method, inputs, self.fabric, self.recipe.batch_size)
+
+    def _sum_over_processes(self, figures: Tensor) -> Tensor:
+        if self.fabric.world_size == 1:
+            return figures
+        asked = figures.new_tensor([float(self.stop)])
+        summed: Tensor = self.fabric.all_reduce(torch.cat([figures, asked]), reduce_op="sum")  # type: ignore[assignment]
+        if summed[-1]:
+            self._share_buffers()
+            raise KeyboardInterrupt
+        return summed[:-1]
+
+    def _share_buffers(self) -> None:
+        """Those of the first process for all: without GPUs, batch norm's running statistics are each process's own."""
+        if self.fabric.world_size > 1:
+            share(self.method.buffers())
+
     def _save(self) -> None:
         at = self.work.checkpointing
         if at and self.fabric.is_global_zero:
@@ -339,35 +388,23 @@ def _is_trained(name: str, phase: Phase) -> bool:
     return phase.trains is None or name.split(".")[0] in phase.trains
 
 
-def _sum_over_processes(fabric: Fabric, figures: Tensor) -> Tensor:
-    return fabric.all_reduce(figures, reduce_op="sum") if fabric.world_size > 1 else figures  # type: ignore[return-value]
-
-
-def predict_logits(method: Method, inputs: Inputs, device: torch.device | str, batch_size: int) -> NDArray[np.float32]:
-    """Class logits of all rows, (N, K), in evaluation mode."""
-    method.eval()
-    dtype = next(method.parameters()).dtype
-    out = []
-    with torch.inference_mode(), closing(inputs.stream(in_blocks(len(inputs), batch_size))) as blocks:
-        for block in blocks:
-            x = torch.from_numpy(block).to(device, dtype)
-            out.append(method.logits(x).float().cpu().numpy())
-    return np.concatenate(out)
-
-
-def in_blocks(n_rows: int, batch_size: int) -> list[NDArray[np.int64]]:
-    """Row numbers in blocks, larger than in training: nothing is kept for gradients."""
-    size = max(256, batch_size)
-    return [np.arange(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
-
-
-def _cut(order: NDArray[np.int64], batch_size: int, world_size: int) -> list[NDArray[np.int64]]:
-    """Batches in this order. A leftover too small for batch norm or for every process joins the one before."""
+def _cut(order: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
+    """Batches in this order, for any number of processes. A leftover too small for batch norm joins the one before."""
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    if len(batches) > 1 and len(batches[-1]) < 2 * world_size:
+    if len(batches) > 1 and len(batches[-1]) < 2:
         last = batches.pop()
         batches[-1] = np.concatenate([batches[-1], last])
     return batches
+
+
+def _part(batch: NDArray[np.int64], rank: int, world_size: int) -> tuple[NDArray[np.int64], bool]:
+    """The rows of a batch that a process takes, and whether they count.
+
+    Batch norm needs two rows a process. A process that is left without takes the whole batch, which does not count:
+    it has to join in whatever the others do together, and statistics over all processes stay those of the batch.
+    """
+    n_parts = min(world_size, max(1, len(batch) // 2))
+    return (batch[rank::n_parts], True) if rank < n_parts else (batch, False)
 
 
 def _seed(device: torch.device, seed: int) -> None:

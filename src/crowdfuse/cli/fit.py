@@ -28,6 +28,7 @@ from crowdfuse.cli.shell import (
     use_threads,
 )
 from crowdfuse.ids import few
+from crowdfuse.processes import in_step, is_first
 from crowdfuse.registry import ESTIMATORS
 
 
@@ -46,7 +47,7 @@ def fit(
     gold: Annotated[Path | None, typer.Option(help="Gold to train on; true-label needs it.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data; 40 if not given.", min=1)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Items a step; 64 if not given.", min=1)] = None,
-    backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet or identity.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet, resnet18 or identity.")] = None,
     seed: Seed = 0,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
     settings: Annotated[
@@ -68,43 +69,58 @@ def fit(
     """Train on your own labels and inputs; writes a run folder with model, fused labels and annotators."""
     from crowdfuse import runs
 
-    verbose = 0 if quiet else 1
+    verbose = 0 if quiet or not is_first() else 1
     if resume is not None:
-        _refuse_beside_resume(context)
-        refuse_json(json_file, force)
-        if runs.is_finished(resume):
+        with in_step():
+            _refuse_beside_resume(context)
+            refuse_json(json_file, force)
+            finished = runs.is_finished(resume)
+        if finished and is_first():
             typer.echo(f"{resume} is finished already; there is nothing to go on with")
         _report(runs.resume(resume, verbose=verbose), resume, json_file)
         return
-    absent = [name for name, value in (("LABELS", labels), ("--inputs", inputs), ("--out", folder)) if value is None]
-    if labels is None or inputs is None or folder is None:
-        raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
-    refuse_json(json_file, force)
-    for given in (labels, inputs, validation, test, gold):
-        refuse_same(json_file, given)
-    chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone, "device": device, "random_state": seed}
-    job = runs.Job(
-        labels=str(labels),
-        inputs=str(inputs),
-        method=method,
-        settings=parse_settings({name: value for name, value in chosen.items() if value is not None}, settings or []),
-        validation=None if validation is None else str(validation),
-        test=None if test is None else str(test),
-        gold=None if gold is None else str(gold),
-        columns={"item": item, "annotator": annotator, "label": label},
-        classes=None if classes is None else parse_classes(classes),
-        on_conflict=one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
-        on_missing=one_of("--on-missing", on_missing, ("error", "drop")),
-        image_size=image_size,
-        threads=threads,
-    )
+    with in_step():
+        absent = [
+            name for name, value in (("LABELS", labels), ("--inputs", inputs), ("--out", folder)) if value is None
+        ]
+        if labels is None or inputs is None or folder is None:
+            raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
+        refuse_json(json_file, force)
+        for given in (labels, inputs, validation, test, gold):
+            refuse_same(json_file, given)
+        chosen = {
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "backbone": backbone,
+            "device": device,
+            "random_state": seed,
+        }
+        job = runs.Job(
+            labels=str(labels),
+            inputs=str(inputs),
+            method=method,
+            settings=parse_settings(
+                {name: value for name, value in chosen.items() if value is not None}, settings or []
+            ),
+            validation=None if validation is None else str(validation),
+            test=None if test is None else str(test),
+            gold=None if gold is None else str(gold),
+            columns={"item": item, "annotator": annotator, "label": label},
+            classes=None if classes is None else parse_classes(classes),
+            on_conflict=one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
+            on_missing=one_of("--on-missing", on_missing, ("error", "drop")),
+            image_size=image_size,
+            threads=threads,
+        )
     _report(runs.start(job, folder, force=force, verbose=verbose), folder, json_file)
 
 
 def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
-    """Say how a run went; one that Ctrl-C ended leaves with the exit code of that."""
+    """Say how a run went; one that Ctrl-C ended leaves with the exit code of that. One process speaks for all."""
     from crowdfuse.files import write_json
 
+    if not is_first():
+        return
     for note in summary["notes"]:
         typer.echo(f"note: {note}")
     typer.echo(

@@ -9,6 +9,8 @@ from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
+from crowdfuse.processes import is_for_others
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -39,8 +41,9 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except (ValueError, OSError) as error:
-            # echo, not rich: names of people's files and classes may hold what rich takes for markup
-            typer.echo(f"{typer.style('error:', fg='red')} {error}", err=True)
+            if not is_for_others(error):
+                # echo, not rich: names of people's files and classes may hold what rich takes for markup
+                typer.echo(f"{typer.style('error:', fg='red')} {error}", err=True)
             raise typer.Exit(2) from error
 
     return run

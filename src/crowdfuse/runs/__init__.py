@@ -29,6 +29,7 @@ from crowdfuse.files import (
 )
 from crowdfuse.io.features import read_features
 from crowdfuse.persistence import load
+from crowdfuse.processes import EverywhereError, gather, in_step, is_first
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_inputs, read_material
 from crowdfuse.runs.results import SUMMARY_FILE, write_results
@@ -39,7 +40,21 @@ SETTINGS_FILE = "settings.json"
 
 
 def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
-    """Run a job into a new folder and return its summary."""
+    """Run a job into a new folder and return its summary.
+
+    Of several processes the first writes the folder, and returns the summary; the others return nothing in theirs.
+    """
+    with in_step():
+        classifier, material, hashes = _get_ready(job, out, force, verbose)
+    _refuse_different(hashes)
+    if is_first():
+        with new_folder(out, force=force) as folder:
+            write_json(folder / SETTINGS_FILE, {"crowdfuse": __version__, "job": asdict(job), "hashes": hashes})
+    return _train(classifier, job, material, out)
+
+
+def _get_ready(job: Job, out: Path, force: bool, verbose: int) -> tuple[CrowdClassifier, Material, dict[str, str]]:
+    """Everything before anything is written: whatever is wrong is said here."""
     if not force and (out / SETTINGS_FILE).exists() and not is_finished(out):
         raise FileExistsError(f"{out} holds an unfinished run: go on with --resume {out}, or replace it with --force")
     refuse_existing(out, force=force)
@@ -48,32 +63,33 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
     classifier = make_classifier(job, out, verbose)
     material = read_material(job)
     rehearse(classifier, material)
-    hashes = {**_file_hashes(job), "inputs": material.loaded.fingerprint()}
-    with new_folder(out, force=force) as folder:
-        write_json(folder / SETTINGS_FILE, {"crowdfuse": __version__, "job": asdict(job), "hashes": hashes})
-    return _train(classifier, job, material, out)
+    return classifier, material, {**_file_hashes(job), "inputs": material.loaded.fingerprint()}
 
 
 def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
     """Go on with a run that was stopped, with the settings it was started with and the same files.
 
-    Of a run that is finished, the summary.
+    Of a run that is finished, the summary. The number of processes may be another.
     """
-    job, hashes = _read_job(out)
-    remove_leftovers(out)
-    if is_finished(out):
-        (out / CHECKPOINT_FILE).unlink(missing_ok=True)
-        return _read_json(out / SUMMARY_FILE)
-    for path in [*job.files().values(), Path(job.inputs)]:
-        if not path.exists():
-            raise FileNotFoundError(
-                f"cannot resume {out}: {path} is not there. Bring it back; paths are as they were given, "
-                "so resume from the same folder"
-            )
-    _refuse_changed(out, hashes, _file_hashes(job))
-    loaded = read_inputs(job)
-    _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
-    return _train(make_classifier(job, out, verbose), job, read_material(job, loaded), out)
+    finished = gather(is_finished(out))[0]
+    with in_step():
+        job, hashes = _read_job(out)
+        if is_first():
+            remove_leftovers(out)
+        if finished:
+            (out / CHECKPOINT_FILE).unlink(missing_ok=True)
+            return _read_json(out / SUMMARY_FILE)
+        for path in [*job.files().values(), Path(job.inputs)]:
+            if not path.exists():
+                raise FileNotFoundError(
+                    f"cannot resume {out}: {path} is not there. Bring it back; paths are as they were given, "
+                    "so resume from the same folder"
+                )
+        _refuse_changed(out, hashes, _file_hashes(job))
+        loaded = read_inputs(job)
+        _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
+        classifier, material = make_classifier(job, out, verbose), read_material(job, loaded)
+    return _train(classifier, job, material, out)
 
 
 def is_finished(out: Path) -> bool:
@@ -83,7 +99,7 @@ def is_finished(out: Path) -> bool:
 
 def rehearse(classifier: CrowdClassifier, material: Material) -> None:
     """All of `fit` but the training, so that what it would refuse is refused before anything is written."""
-    clone(classifier)._prepare(
+    clone(classifier).set_params(verbose=0)._prepare(
         material.loaded.inputs.values,
         material.annotations,
         gold=material.gold_by_row(),
@@ -97,6 +113,8 @@ def _train(classifier: CrowdClassifier, job: Job, material: Material, out: Path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary says so
         classifier.fit(X, material.annotations, gold=material.gold_by_row(), validation=material.validation_set())
+    if not is_first():
+        return {}
     summary = write_results(classifier, material, out)
     if not classifier.interrupted_:
         (out / CHECKPOINT_FILE).unlink(missing_ok=True)
@@ -105,6 +123,18 @@ def _train(classifier: CrowdClassifier, job: Job, material: Material, out: Path)
 
 def _file_hashes(job: Job) -> dict[str, str]:
     return {name: sha256(path) for name, path in job.files().items()}
+
+
+def _refuse_different(hashes: dict[str, str]) -> None:
+    """All processes must have read the same: each of them trains on its share of it."""
+    found = gather(hashes)
+    for number, others in enumerate(found):
+        for name, value in found[0].items():
+            if others[name] != value:
+                raise EverywhereError(
+                    f"process {number + 1} of {len(found)} has read other {name} than the first: "
+                    "every machine needs the same files"
+                )
 
 
 def _refuse_changed(out: Path, stored: dict[str, str], found: dict[str, str]) -> None:

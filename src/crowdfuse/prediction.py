@@ -1,0 +1,53 @@
+"""Logits of many rows, block by block, in evaluation mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+
+from crowdfuse.inputs import Inputs
+from crowdfuse.methods.base import Method
+
+
+def predict_logits(method: Method, inputs: Inputs, device: torch.device | str, batch_size: int) -> NDArray[np.float32]:
+    """Class logits of all rows, (N, K), in evaluation mode."""
+    return _logits(method, inputs, device, in_blocks(len(inputs), batch_size))
+
+
+def predict_logits_together(method: Method, inputs: Inputs, fabric: Fabric, batch_size: int) -> NDArray[np.float32]:
+    """The same in every process, each of which computes a part of the blocks."""
+    if fabric.world_size == 1:
+        return predict_logits(method, inputs, fabric.device, batch_size)
+    blocks = in_blocks(len(inputs), batch_size)
+    own = blocks[fabric.global_rank :: fabric.world_size]
+    method.eval()
+    everywhere = torch.zeros(len(inputs), method.n_classes, device=fabric.device)
+    if own:
+        logits = torch.from_numpy(_logits(method, inputs, fabric.device, own))
+        everywhere[torch.from_numpy(np.concatenate(own)).to(fabric.device)] = logits.to(fabric.device)
+    torch.distributed.all_reduce(everywhere)  # a row is 0 in all processes but one
+    return everywhere.cpu().numpy()
+
+
+def _logits(
+    method: Method, inputs: Inputs, device: torch.device | str, blocks: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float32]:
+    method.eval()
+    dtype = next(method.parameters()).dtype
+    out = []
+    with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
+        for block in stream:
+            x = torch.from_numpy(block).to(device, dtype)
+            out.append(method.logits(x).float().cpu().numpy())
+    return np.concatenate(out)
+
+
+def in_blocks(n_rows: int, batch_size: int) -> list[NDArray[np.int64]]:
+    """Row numbers in blocks, larger than in training: nothing is kept for gradients."""
+    size = max(256, batch_size)
+    return [np.arange(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
