@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +16,7 @@ import torch
 
 from crowdfuse.experiments.store import MADE_BY, Record, Run, Store, key_of
 from crowdfuse.experiments.watching import GridWatcher
+from crowdfuse.processes import ctrl_c_waits, follow_parent
 
 
 class Work(Protocol):
@@ -107,7 +103,7 @@ def _do(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int) -> Ite
         return
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process, (work,))
     try:
-        with _ctrl_c_waits():  # processes that start now inherit that, so that Ctrl-C is for this one alone
+        with ctrl_c_waits():
             futures = {
                 pool.submit(_one_in_process, run, _checkpoint(unfinished, key)): key for key, run in missing.items()
             }
@@ -122,18 +118,6 @@ def _do(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int) -> Ite
         for process in list((pool._processes or {}).values()):
             process.kill()  # an unfinished run goes on from its checkpoint
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _ctrl_c_waits() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may change what signals do, and only it gets them
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _one(work: Work, run: Run, checkpoint: Path) -> Record | str:
@@ -157,15 +141,7 @@ def _start_process(work: Work) -> None:
     global _work
     _work = work
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not inherited
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
+    follow_parent()
 
 
 def _one_in_process(run: Run, checkpoint: Path) -> Record | str:
