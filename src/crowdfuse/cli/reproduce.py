@@ -10,6 +10,7 @@ import typer
 
 from crowdfuse.choices import one_of
 from crowdfuse.cli.grids import (
+    Cluster,
     Jobs,
     Methods,
     Plan,
@@ -67,7 +68,8 @@ def grid_command(name: str) -> Callable[..., None]:
         methods: Methods = None,
         seeds: Seeds = "0",
         epochs: Epochs = None,
-        jobs: Jobs = 1,
+        jobs: Jobs = None,
+        cluster: Cluster = None,
         data: Data = None,
         download: Download = False,
         folder: Out = None,
@@ -102,7 +104,7 @@ def grid_command(name: str) -> Callable[..., None]:
         else:
             work = experiment.work(data)
             work.check([cell.run for cell in missing(store, cells)], download=download)
-            finished = run_cells(cells, work, store, jobs=jobs, title=name, quiet=quiet)
+            finished = run_cells(cells, work, store, jobs=jobs, cluster=cluster, title=name, quiet=quiet)
         table = make_table(cells, finished.records, "test accuracy", experiment.paper_numbers())
         if table.entries:
             typed = _as_typed(name, values, methods, seeds, epochs)
