@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -29,6 +30,14 @@ __all__ = ["files"]  # a fixture
 
 # workers of a test's cluster do not know its modules
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def apart() -> Iterator[None]:
+    """Ray's files in a folder of their own: on this machine others may have a Ray. (Sockets need a short path.)"""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        yield
 
 
 # ---- on this machine, as people type it -----------------------------------------------------------
@@ -157,7 +166,7 @@ def test_a_run_whose_worker_dies_is_tried_again(
     assert [record.run["seed"] for record in finished.records] == [0, 2, 4]
     assert [record.result["continued"] for record in finished.records] == [False, True, False]
     assert {record.result["folder"] for record in finished.records} == {str(tmp_path)}
-    died = "its process died (killed, or out of memory), and so it did when tried again 1 times"
+    died = "its process died (killed, or out of memory), also when it was tried again"
     assert sorted(finished.failed) == ["seed 1: it diverged", f"seed 3: {died}"]
     assert [work.tried(seed) for seed in range(5)] == [1, 1, 2, 2, 1]
     assert n_lines(Path("runs.jsonl")) == 3
@@ -269,6 +278,13 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(ray, "init", refuse)
     with pytest.raises(ValueError, match=r"--cluster ray://head:1: Ray does not answer: ray client connection timeout"):
         grid(Work(tmp_path), ["fine"], address="ray://head:1")
+
+
+def test_a_ray_that_others_use_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "shutdown", lambda: pytest.fail("it was shut down"))
+    with pytest.raises(ValueError, match="uses Ray already"):
+        grid(Work(tmp_path), ["fine"])
 
 
 def test_ray_is_loaded_only_when_asked_for() -> None:

@@ -70,8 +70,11 @@ def on_ray(address: str) -> Where:
 def _connected(address: str, jobs: int | None, size: int) -> Iterator[None]:
     """Ray, quiet, until the end of the block; what runs there then is ended too."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+    if ray.is_initialized():
+        raise ValueError("this process uses Ray already, and the end of the grid would end that; ray.shutdown() first")
     own: dict[str, Any] = {}
     if address == "local":
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would let all else on this machine go first
         own = {"num_cpus": jobs, "include_dashboard": False, "object_store_memory": 100 * MEGABYTE + 2 * size}
     try:
         try:
@@ -94,7 +97,7 @@ def _outcome(ref: Any) -> Record | str:
     try:
         outcome: Record | str = ray.get(ref)
     except (WorkerCrashedError, NodeDiedError, OutOfMemoryError):
-        return f"its process died (killed, or out of memory), and so it did when tried again {RETRIES} times"
+        return "its process died (killed, or out of memory), also when it was tried again"
     except RayError as error:
         return f"Ray could not do it: {_last_line(error)}"
     return outcome
