@@ -11,7 +11,7 @@ import crowdfuse
 
 ROOMS = [
     ["choices", "ids", "triples", "summary", "annotations"],
-    ["files", "processes", "inputs", "image_files", "io"],
+    ["files", "pools", "inputs", "image_files", "io"],
     ["functional", "nets"],
     ["batches", "methods"],
     ["recipes", "checkpoints", "progress", "training"],

@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 
 from crowdfuse.inputs import Inputs
 from crowdfuse.io.features import SIXTEEN_BIT
-from crowdfuse.processes import ctrl_c_waits, follow_parent
+from crowdfuse.pools import ctrl_c_waits, follow_parent
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
