@@ -11,7 +11,7 @@ import crowdfuse
 
 ROOMS = [
     ["choices", "importing", "ids", "triples", "summary", "annotations"],
-    ["files", "inputs", "image_files", "io"],
+    ["files", "pools", "inputs", "image_files", "io"],
     ["functional", "nets"],
     ["batches", "methods"],
     ["processes", "recipes", "checkpoints", "progress", "launching", "prediction", "training", "embedding"],

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
-from multiprocessing.connection import wait
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -23,6 +20,7 @@ from PIL import Image
 
 from crowdfuse.inputs import Inputs
 from crowdfuse.io.images import not_readable, open_upright
+from crowdfuse.pools import ctrl_c_waits, follow_parent
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -225,23 +223,11 @@ def in_order(
     ...     list(in_order(lambda number: pool.submit(abs, number), iter([-1, -2, -3]), 2))
     [1, 2, 3]
     """
-    with _ctrl_c_waits():  # processes that start now inherit that, so that Ctrl-C is for this one alone
+    with ctrl_c_waits():
         waiting = deque(submit(task) for task in islice(tasks, ahead))
     while waiting:
         yield waiting.popleft().result()
         waiting.extend(submit(task) for task in islice(tasks, 1))
-
-
-@contextmanager
-def _ctrl_c_waits() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may change what signals do, and only it gets them
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 _stop: Any = None  # in a process of a pool, an event: its work is no longer wanted
@@ -250,12 +236,4 @@ _stop: Any = None  # in a process of a pool, an event: its work is no longer wan
 def _start_process(stop: Any) -> None:
     global _stop
     _stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not inherited
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
+    follow_parent()

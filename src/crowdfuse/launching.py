@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +16,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
+from crowdfuse.pools import ctrl_c_waits
 from crowdfuse.processes import PATIENCE, LostProcessError, launched
 from crowdfuse.recipes import Recipe
 
@@ -62,7 +60,7 @@ def starts_processes(recipe: Recipe) -> bool:
 def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
     """Start Fabric's processes, let each `run`, and return what the first of them returns."""
     # Ctrl-C is heard by all: the processes come to an end by it, and here that is waited for
-    with tempfile.TemporaryDirectory() as name, on_ctrl_c(signal.SIG_IGN):
+    with tempfile.TemporaryDirectory() as name, ctrl_c_waits():
         folder = Path(name)
         try:
             result: Result = fabric.launch(partial(_run, run=run, folder=folder, n_threads=torch.get_num_threads()))
@@ -93,19 +91,6 @@ def _run(fabric: Fabric, run: Callable[[Fabric], Result], folder: Path, n_thread
     fabric.barrier()
     torch.distributed.destroy_process_group()  # a process that ends while its threads run is aborted now and then
     return result
-
-
-@contextmanager
-def on_ctrl_c(action: Any) -> Iterator[None]:
-    """What Ctrl-C does for a while."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may change what signals do, and only it gets them
-        return
-    before = signal.signal(signal.SIGINT, action)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def share(tensors: Iterable[Tensor]) -> None:

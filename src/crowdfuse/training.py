@@ -32,7 +32,6 @@ from crowdfuse.checkpoints import Checkpoint, TrainingState, copy_weights, find_
 from crowdfuse.inputs import Inputs
 from crowdfuse.launching import (
     make_fabric,
-    on_ctrl_c,
     run_in_processes,
     share,
     starts_processes,
@@ -40,6 +39,7 @@ from crowdfuse.launching import (
     synchronize_batch_norm,
 )
 from crowdfuse.methods.base import Method, Phase
+from crowdfuse.pools import on_ctrl_c
 from crowdfuse.prediction import predict_logits_together
 from crowdfuse.processes import EverywhereError, among_others, in_step
 from crowdfuse.progress import make_watcher

@@ -10,6 +10,7 @@ import typer
 from crowdfuse.choices import one_of
 from crowdfuse.cli.fit import parse_classes, parse_settings
 from crowdfuse.cli.grids import (
+    Cluster,
     Jobs,
     Methods,
     Plan,
@@ -65,7 +66,8 @@ def compare(
     on_missing: OnMissing = "error",
     on_conflict: OnConflict = "error",
     image_size: ImageSize = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
     folder: Annotated[Path, typer.Option("--out", help="The folder of the finished runs and the table.")] = Path(
         "comparison"
     ),
@@ -115,7 +117,7 @@ def compare(
     else:
         cells, left_out = comparison.rehearse(cells)
         remarks += left_out
-        finished = run_cells(cells, comparison, store, jobs=jobs, title="compare", quiet=quiet)
+        finished = run_cells(cells, comparison, store, jobs=jobs, cluster=cluster, title="compare", quiet=quiet)
     table = make_table(cells, finished.records, comparison.metric, {})
     notes = [*comparison.notes(), *remarks]
     if table.entries:

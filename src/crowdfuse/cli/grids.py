@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,16 +15,43 @@ from crowdfuse.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from crowdfuse.experiments.grid import Cell
-    from crowdfuse.experiments.runner import Finished, Work
+    from crowdfuse.experiments.runner import Finished, Where, Work
     from crowdfuse.experiments.store import Store
 
 STORE = "runs.jsonl"
+
+
+def _cluster(address: str | None) -> str | None:
+    """An address that Ray could have, and Ray to call it by."""
+    if address is None:
+        return None
+    if address not in ("local", "auto") and not re.fullmatch(r"ray://[^/\s]+:\d+", address):
+        raise typer.BadParameter(f"{address!r} is neither ray://host:port nor local nor auto")
+    needed = ("ray",) if address in ("local", "auto") else ("ray", "grpc")
+    if any(find_spec(name) is None for name in needed):
+        raise typer.BadParameter(f"{address} needs Ray: pip install 'crowdfuse[cluster]'")
+    return address
+
 
 Methods = Annotated[
     str | None,
     typer.Option(help=f"Methods, separated by commas; not given, a good choice. All: {', '.join(ESTIMATORS)}."),
 ]
-Jobs = Annotated[int, typer.Option(help="Runs at a time, each in a process of one thread.", min=1)]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        help="Runs at a time, each in a process of one thread; not given, 1, or as many as a running cluster has CPUs.",
+        min=1,
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Make the runs on Ray: at ray://host:port, on the Ray that runs here already (auto), or on one of --jobs "
+        "CPUs started for this (local).",
+        callback=_cluster,
+    ),
+]
 Plan = Annotated[bool, typer.Option("--plan", help="Only say which runs would be made.")]
 Show = Annotated[bool, typer.Option("--show", help="Make no runs: the table of what is finished.")]
 
@@ -77,17 +106,32 @@ def say_plan(title: str, store: Store, cells: Sequence[Cell]) -> None:
         typer.echo(f"  {cell.name}")
 
 
-def run_cells(cells: Sequence[Cell], work: Work, store: Store, *, jobs: int, title: str, quiet: bool) -> Finished:
-    """Make the runs that the store lacks, with progress."""
-    from crowdfuse.experiments.runner import run_grid
+def run_cells(
+    cells: Sequence[Cell],
+    work: Work,
+    store: Store,
+    *,
+    jobs: int | None,
+    cluster: str | None,
+    title: str,
+    quiet: bool,
+) -> Finished:
+    """Make the runs that the store lacks, here or on a cluster, with progress."""
+    from crowdfuse.experiments.runner import on_this_machine, run_grid
     from crowdfuse.experiments.store import key_of
 
+    where: Where = on_this_machine
+    if cluster is not None:
+        from crowdfuse.experiments.cluster import on_ray
+
+        where = on_ray(cluster)
     named = {key_of(cell.run): cell.name for cell in cells}
     return run_grid(
         [cell.run for cell in cells],
         work,
         store,
         jobs=jobs,
+        where=where,
         title=title,
         name=lambda run: named[key_of(run)],
         verbose=0 if quiet else 1,

@@ -10,6 +10,7 @@ import typer
 
 from crowdfuse.choices import one_of
 from crowdfuse.cli.grids import (
+    Cluster,
     Jobs,
     Methods,
     Plan,
@@ -93,7 +94,8 @@ def grid_command(name: str) -> Callable[..., None]:
         annotator: Annotator = None,
         skip_unreadable: Skip = False,
         yes: Yes = False,
-        jobs: Jobs = 1,
+        jobs: Jobs = None,
+        cluster: Cluster = None,
         data: Data = None,
         download: Download = False,
         folder: Out = None,
@@ -136,8 +138,8 @@ def grid_command(name: str) -> Callable[..., None]:
             left = [cell.run for cell in missing(store, cells)]
             work.check(left, download=download)
             if left and is_for_gpus(experiment) and not (yes or has_gpu()):
-                raise ValueError(_too_long(work.seconds(left) / jobs, len(left), jobs))
-            finished = run_cells(cells, work, store, jobs=jobs, title=name, quiet=quiet)
+                raise ValueError(_too_long(work.seconds(left) / (jobs or 1), len(left), jobs or 1))
+            finished = run_cells(cells, work, store, jobs=jobs, cluster=cluster, title=name, quiet=quiet)
         table = make_table(cells, finished.records, "test accuracy", experiment.paper_numbers())
         if table.entries:
             typed = _as_typed(name, values, methods, seeds, epochs, items, scale, annotator)

@@ -1,19 +1,15 @@
-"""Runs a grid over processes of one thread each; what is finished is stored at once and never done again."""
+"""Runs a grid, on this machine or elsewhere; what is finished is stored at once and never done again."""
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import shutil
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +17,7 @@ import torch
 
 from crowdfuse.experiments.store import MADE_BY, Record, Run, Store, key_of
 from crowdfuse.experiments.watching import GridWatcher
+from crowdfuse.pools import ctrl_c_waits, follow_parent
 
 
 class Work(Protocol):
@@ -44,12 +41,62 @@ class Finished:
     interrupted: bool
 
 
+Outcomes = Generator[tuple[str, Record | str], None, None]
+"""The keys of runs as these are finished, each with its record or with what was wrong with it."""
+
+Where = Callable[[dict[str, Run], Work, Path, "int | None"], Outcomes]
+"""What does runs: given them by key, the work, the folder of unfinished trainings, and how many may run at a time."""
+
+
+def on_this_machine(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int | None) -> Outcomes:
+    """Each run as it is finished: right here, or in `jobs` processes of one thread each."""
+    jobs = min(jobs or 1, len(missing))
+    if jobs <= 1:
+        torch.set_num_threads(1)
+        for key, run in missing.items():
+            yield key, do_run(work, run, checkpoint_of(unfinished, key))
+        return
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process, (work,))
+    try:
+        with ctrl_c_waits():
+            futures = {
+                pool.submit(_in_process, run, checkpoint_of(unfinished, key)): key for key, run in missing.items()
+            }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool as error:
+        raise ValueError(
+            "a process of the grid died (killed, or out of memory: try fewer --jobs). What is finished is stored; "
+            "the same command goes on from there"
+        ) from error
+    finally:
+        for process in list((pool._processes or {}).values()):
+            process.kill()  # an unfinished run goes on from its checkpoint
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_work: Work | None = None
+
+
+def _start_process(work: Work) -> None:
+    global _work
+    _work = work
+    torch.set_num_threads(1)
+    follow_parent()
+
+
+def _in_process(run: Run, checkpoint: Path) -> Record | str:
+    assert _work is not None
+    return do_run(_work, run, checkpoint)
+
+
 def run_grid(
     runs: Sequence[Run],
     work: Work,
     store: Store,
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
+    where: Where = on_this_machine,
     title: str = "runs",
     name: Callable[[Run], str],
     verbose: int = 0,
@@ -67,15 +114,16 @@ def run_grid(
         failed: list[str] = []
         interrupted = False
         try:
-            for key, outcome in _do(missing, work, unfinished, min(jobs, len(missing))):
-                said = name(missing[key])
-                if isinstance(outcome, Record):
-                    store.add(outcome)
-                    shutil.rmtree(_checkpoint(unfinished, key), ignore_errors=True)
-                    watcher.done(said, outcome.seconds)
-                else:
-                    failed.append(f"{said}: {outcome}")
-                    watcher.failed(said)
+            with closing(where(missing, work, unfinished, jobs)) as outcomes:
+                for key, outcome in outcomes:
+                    said = name(missing[key])
+                    if isinstance(outcome, Record):
+                        store.add(outcome)
+                        shutil.rmtree(checkpoint_of(unfinished, key), ignore_errors=True)
+                        watcher.done(said, outcome.seconds)
+                    else:
+                        failed.append(f"{said}: {outcome}")
+                        watcher.failed(said)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -86,57 +134,19 @@ def run_grid(
     return Finished([found[key] for key in by_key if key in found], failed, interrupted)
 
 
-def _checkpoint(unfinished: Path, key: str) -> Path:
+def _clear(unfinished: Path, found: dict[str, Record]) -> Path:
+    """Remove what a kill between the storing of a run and the end of its checkpoint left behind."""
+    for key in found:
+        shutil.rmtree(checkpoint_of(unfinished, key), ignore_errors=True)
+    return unfinished
+
+
+def checkpoint_of(unfinished: Path, key: str) -> Path:
     """Where the state of a run's training is kept: another version never goes on with it."""
     return unfinished / f"{key}-{key_of(MADE_BY)[:8]}"
 
 
-def _clear(unfinished: Path, found: dict[str, Record]) -> Path:
-    """Remove what a kill between the storing of a run and the end of its checkpoint left behind."""
-    for key in found:
-        shutil.rmtree(_checkpoint(unfinished, key), ignore_errors=True)
-    return unfinished
-
-
-def _do(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int) -> Iterator[tuple[str, Record | str]]:
-    """Each run as it is finished, with its record or what was wrong with it."""
-    if jobs <= 1:
-        torch.set_num_threads(1)
-        for key, run in missing.items():
-            yield key, _one(work, run, _checkpoint(unfinished, key))
-        return
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process, (work,))
-    try:
-        with _ctrl_c_waits():  # processes that start now inherit that, so that Ctrl-C is for this one alone
-            futures = {
-                pool.submit(_one_in_process, run, _checkpoint(unfinished, key)): key for key, run in missing.items()
-            }
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    except BrokenProcessPool as error:
-        raise ValueError(
-            "a process of the grid died (killed, or out of memory: try fewer --jobs). What is finished is stored; "
-            "the same command goes on from there"
-        ) from error
-    finally:
-        for process in list((pool._processes or {}).values()):
-            process.kill()  # an unfinished run goes on from its checkpoint
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _ctrl_c_waits() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may change what signals do, and only it gets them
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _one(work: Work, run: Run, checkpoint: Path) -> Record | str:
+def do_run(work: Work, run: Run, checkpoint: Path) -> Record | str:
     """Do one run; whatever goes wrong there, the other runs may well work."""
     began = time.monotonic()
     continued = checkpoint.exists()
@@ -145,29 +155,6 @@ def _one(work: Work, run: Run, checkpoint: Path) -> Record | str:
     except Exception as error:  # torch, NumPy and the system raise what they like: it is this run's, not the grid's
         if continued:  # perhaps the state cannot be continued: damaged, or of settings that are no more
             shutil.rmtree(checkpoint, ignore_errors=True)
-            return _one(work, run, checkpoint)
+            return do_run(work, run, checkpoint)
         return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return Record(run, result, round(time.monotonic() - began, 1))
-
-
-_work: Work | None = None
-
-
-def _start_process(work: Work) -> None:
-    global _work
-    _work = work
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not inherited
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
-
-
-def _one_in_process(run: Run, checkpoint: Path) -> Record | str:
-    assert _work is not None
-    return _one(_work, run, checkpoint)

@@ -1,0 +1,147 @@
+"""Runs of a grid on Ray, on one machine or many: workers send back results, and this process alone stores them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import ray
+import torch
+from ray import cloudpickle
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, WorkerCrashedError
+
+from crowdfuse.datasets.place import ENVIRONMENT
+from crowdfuse.experiments.runner import Outcomes, Where, Work, checkpoint_of, do_run
+from crowdfuse.experiments.store import MADE_BY, Record, Run
+from crowdfuse.pools import ctrl_c_waits
+
+RETRIES = 3  # of a run whose worker, or whose machine, died
+MEGABYTE = 2**20
+
+
+def on_ray(address: str) -> Where:
+    """A place for runs: `local` (a Ray of `jobs` CPUs, for this grid alone), `ray://host:port`, or `auto`.
+
+    `auto` is the Ray that runs on this machine already, or the one in RAY_ADDRESS. There `jobs` is how many runs may be
+    sent at a time; None sends all, and Ray makes as many at once as the cluster has CPUs.
+    """
+
+    def outcomes(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int | None) -> Outcomes:
+        if not missing:
+            return
+        packed = cloudpickle.dumps(work)
+        if address == "local":
+            jobs = min(jobs or 1, len(missing))
+        with _connected(address, jobs, len(packed)):
+            unfinished.mkdir(exist_ok=True)
+            command = Command(
+                made_by=MADE_BY,
+                host=socket.gethostname(),
+                folder=Path.cwd(),
+                data=os.environ.get(ENVIRONMENT),
+                unfinished=unfinished.absolute(),
+            )
+            remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_on_worker)
+            given = ray.put(command), [ray.put(packed)]
+            waiting = iter(missing.items())
+            running: dict[Any, str] = {}
+            while True:
+                for key, run in islice(waiting, (jobs or len(missing)) - len(running)):
+                    running[remote.remote(*given, key, run)] = key
+                if not running:
+                    return
+                for ref in ray.wait(list(running))[0]:
+                    yield running.pop(ref), _outcome(ref)
+
+    return outcomes
+
+
+@contextmanager
+def _connected(address: str, jobs: int | None, size: int) -> Iterator[None]:
+    """Ray, quiet, until the end of the block; what runs there then is ended too."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+    if ray.is_initialized():
+        raise ValueError("this process uses Ray already, and the end of the grid would end that; ray.shutdown() first")
+    own: dict[str, Any] = {}
+    if address == "local":
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would let all else on this machine go first
+        own = {"num_cpus": jobs, "include_dashboard": False, "object_store_memory": 100 * MEGABYTE + 2 * size}
+    try:
+        try:
+            ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **own)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ValueError(f"--cluster {address}: Ray does not answer: {_last_line(error)}") from error
+        with redirect_stdout(sys.stderr):  # Ray prints which workers died; stdout is for the table
+            yield
+    except (ConnectionError, ImportError, RayError) as error:  # not of one run: the connection, or the head node
+        raise ValueError(
+            f"--cluster {address}: Ray gave up: {_last_line(error)}. What is finished is stored; the same command goes "
+            "on from there"
+        ) from error
+    finally:
+        with ctrl_c_waits():
+            ray.shutdown()
+
+
+def _outcome(ref: Any) -> Record | str:
+    try:
+        outcome: Record | str = ray.get(ref)
+    except (WorkerCrashedError, NodeDiedError, OutOfMemoryError):
+        return "its process died (killed, or out of memory), also when it was tried again"
+    except RayError as error:
+        return f"Ray could not do it: {_last_line(error)}"
+    return outcome
+
+
+def _last_line(error: Exception) -> str:
+    """What Ray's messages come down to: above it stands a traceback of another machine."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
+# ---- on a worker -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where and by what the grid was started: what a worker finds again, or does without."""
+
+    made_by: dict[str, str]
+    host: str
+    folder: Path
+    data: str | None
+    unfinished: Path
+
+
+def _on_worker(command: Command, work: list[Any], key: str, run: Run) -> Record | str:
+    """One run, as if in the folder of the command; if there is none, a machine with its own data can do it too."""
+    host = socket.gethostname()
+    if command.made_by != MADE_BY:  # the store would say that this run was made by what it was not
+        return f"{host} has {MADE_BY}, and the store is made by {command.made_by}: install the same there"
+    torch.set_num_threads(1)
+    if command.folder.is_dir():
+        os.chdir(command.folder)
+    if command.data is not None:
+        os.environ.setdefault(ENVIRONMENT, command.data)
+    if command.unfinished.is_dir():
+        outcome = do_run(_unpacked(work[0]), run, checkpoint_of(command.unfinished, key))
+    else:  # no shared disk: should this worker die, the run begins anew
+        with TemporaryDirectory() as folder:
+            outcome = do_run(_unpacked(work[0]), run, Path(folder, "checkpoint"))
+    return f"on {host}: {outcome}" if isinstance(outcome, str) and host != command.host else outcome
+
+
+@cache
+def _unpacked(work: Any) -> Work:
+    """The work, fetched once in each process, with data that it may load once. (Ray's own arrays are read-only.)"""
+    unpacked: Work = cloudpickle.loads(ray.get(work))
+    return unpacked

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+from crowdfuse.datasets.place import ENVIRONMENT
+from crowdfuse.experiments import cluster
+from crowdfuse.experiments.cluster import Command, on_ray
+from crowdfuse.experiments.mnist import MnistWork
+from crowdfuse.experiments.runner import Finished, run_grid
+from crowdfuse.experiments.store import MADE_BY, Record, Run, Store, key_of
+from tests.experiments.test_runner import _lines, files, is_alive, n_lines, start, wait_until, without_times
+
+__all__ = ["files"]  # a fixture
+
+# workers of a test's cluster do not know its modules
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def apart() -> Iterator[None]:
+    """Ray's files in a folder of their own: on this machine others may have a Ray. (Sockets need a short path.)"""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        yield
+
+
+# ---- on this machine, as people type it -----------------------------------------------------------
+
+
+def of_session(leader: int) -> list[int]:
+    """All living processes of the session that a process leads."""
+    numbers = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in numbers if is_alive(pid) and session(pid) == leader]
+
+
+def session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def test_ray_interrupted_and_continued_gives_what_the_pool_gives(tmp_path: Path, files: list[str]) -> None:
+    few = [*files, "--seeds", "0,1", "--jobs", "2"]
+    pool = start(tmp_path, [*few, "--out", "pool"])
+    assert pool.communicate()[0]
+    store = tmp_path / "ray" / "runs.jsonl"
+    arguments = [*few, "--out", "ray", "--cluster", "local"]
+    process = start(tmp_path, arguments)
+    wait_until(lambda: n_lines(store) >= 1)
+    assert len(of_session(process.pid)) > 2
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+    _, said = process.communicate()
+    assert process.returncode == 130, said
+    assert "interrupted; the same command goes on where this one stopped" in said
+    wait_until(lambda: not of_session(process.pid))  # nobody is left behind
+    stored = store.read_bytes()
+    process = start(tmp_path, arguments)
+    shown, said = process.communicate()
+    assert process.returncode == 0, said
+    wait_until(lambda: not of_session(process.pid))
+    assert store.read_bytes().startswith(stored)
+    assert len(_lines(store)) == 6
+    assert results(store) == results(tmp_path / "pool" / "runs.jsonl")
+    table = [(tmp_path / name / "table.md").read_text() for name in ("pool", "ray")]
+    assert without_times(table[0]) == without_times(table[1])
+    assert shown.startswith(table[1])
+    assert not (tmp_path / "ray" / "runs.unfinished").exists()
+
+
+def results(store: Path) -> dict[str, Any]:
+    """What came out of each run, to the last bit, but not how long it took."""
+    lines = {key_of(line["run"]): line["result"] for line in _lines(store)}
+    for result in lines.values():
+        del result["seconds an epoch"]
+    return lines
+
+
+# ---- on a cluster that runs already ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def client_port() -> Iterator[int]:
+    """A cluster of two CPUs that runs already, in RAY_ADDRESS; the port of its client server, if it has one."""
+    port = free_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        head = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 100 * 2**20}
+        if find_spec("grpc") is not None:
+            head["ray_client_server_port"] = port
+        machines = Cluster(initialize_head=True, head_node_args=head)
+        patch.setenv("RAY_ADDRESS", machines.address)
+        try:
+            yield port
+        finally:
+            machines.shutdown()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Work:
+    """Notes in a folder how often each seed was tried; a method a kind of trouble."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def check(self, runs: Any, *, download: bool) -> None: ...
+
+    def tried(self, seed: int) -> int:
+        path = self.folder / f"tried-{seed}"
+        return path.stat().st_size if path.exists() else 0
+
+    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+        with (self.folder / f"tried-{run['seed']}").open("a") as notes:
+            notes.write("x")
+        continued = checkpoint.exists()
+        checkpoint.mkdir(exist_ok=True)
+        trouble = run["method"]
+        if trouble == "fails":
+            raise ValueError("it diverged")
+        if trouble == "dies" or (trouble == "dies once" and self.tried(run["seed"]) == 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if trouble == "sleeps":
+            (self.folder / f"pid-{run['seed']}").write_text(str(os.getpid()))
+            time.sleep(1000)
+        if trouble == "is alone":
+            (self.folder / "busy").mkdir()  # fails if another one is
+            time.sleep(0.05)
+            (self.folder / "busy").rmdir()
+        return {"continued": continued, "folder": os.getcwd(), "pid": os.getpid()}
+
+
+def grid(work: Work, methods: list[str], *, address: str = "auto", jobs: int | None = None) -> Finished:
+    runs: list[Run] = [{"method": method, "seed": seed} for seed, method in enumerate(methods)]
+    store = Store(work.folder / "runs.jsonl")
+    return run_grid(runs, work, store, jobs=jobs, where=on_ray(address), name=lambda run: f"seed {run['seed']}")
+
+
+def test_a_run_whose_worker_dies_is_tried_again(
+    client_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "RETRIES", 1)
+    monkeypatch.chdir(tmp_path)
+    work = Work(Path("."))
+    finished = grid(work, ["fine", "fails", "dies once", "dies", "fine"])
+    assert [record.run["seed"] for record in finished.records] == [0, 2, 4]
+    assert [record.result["continued"] for record in finished.records] == [False, True, False]
+    assert {record.result["folder"] for record in finished.records} == {str(tmp_path)}
+    died = "its process died (killed, or out of memory), also when it was tried again"
+    assert sorted(finished.failed) == ["seed 1: it diverged", f"seed 3: {died}"]
+    assert [work.tried(seed) for seed in range(5)] == [1, 1, 2, 2, 1]
+    assert n_lines(Path("runs.jsonl")) == 3
+    finished = grid(work, ["fine", "fine", "dies once", "fine", "fine"])
+    assert len(finished.records) == n_lines(Path("runs.jsonl")) == 5
+    assert [work.tried(seed) for seed in range(5)] == [1, 2, 2, 3, 1]  # what is in the store is not done again
+
+
+def test_jobs_limits_how_many_run_at_a_time(client_port: int, tmp_path: Path) -> None:
+    finished = grid(Work(tmp_path), ["is alone"] * 8, jobs=1)
+    assert not finished.failed
+    assert len(finished.records) == 8
+
+
+def test_runs_on_a_cluster_end_with_the_command(client_port: int, tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    runs: dict[str, Run] = {str(seed): {"method": "sleeps" if seed else "fine", "seed": seed} for seed in range(3)}
+    outcomes = on_ray("auto")(runs, work, tmp_path / "unfinished", None)
+    assert next(outcomes)[0] == "0"
+    pids = [tmp_path / f"pid-{seed}" for seed in (1, 2)]
+    wait_until(lambda: all(path.exists() and path.read_text() for path in pids))
+    outcomes.close()
+    wait_until(lambda: not any(is_alive(int(path.read_text())) for path in pids))
+    assert not ray.is_initialized()
+
+
+@pytest.mark.skipif(find_spec("grpc") is None, reason="Ray's client is not installed")
+def test_a_cluster_is_reached_by_its_address(client_port: int, tmp_path: Path) -> None:
+    finished = grid(Work(tmp_path), ["fine", "fails", "fine"], address=f"ray://127.0.0.1:{client_port}")
+    assert [record.run["seed"] for record in finished.records] == [0, 2]
+    assert finished.failed == ["seed 1: it diverged"]
+
+
+# ---- what a worker finds, without Ray ---------------------------------------------------------------
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """As sent from another machine, whose folders are not here."""
+    monkeypatch.setattr(cluster, "_unpacked", lambda work: work)
+    monkeypatch.chdir(tmp_path)
+    there = Path("/not/on/this/machine")
+    return {"made_by": MADE_BY, "host": "laptop", "folder": there, "data": None, "unfinished": there / "unfinished"}
+
+
+def test_without_a_shared_disk_a_run_has_a_passing_place_for_its_state(command: dict[str, Any], tmp_path: Path) -> None:
+    seen = []
+
+    class Noting(Work):
+        def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+            seen.append(checkpoint)
+            return super().__call__(run, checkpoint)
+
+    outcome = cluster._on_worker(Command(**command), [Noting(tmp_path)], "key", {"method": "fine", "seed": 0})
+    assert isinstance(outcome, Record)
+    assert not seen[0].parent.exists()
+    assert not Path("/not").exists()
+
+
+def test_data_that_a_worker_lacks_is_named_with_the_machine(
+    command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: Run = {"method": "fusion", "seed": 0, "settings": {}}
+    monkeypatch.setenv(ENVIRONMENT, "")  # so that it is as before afterwards
+    monkeypatch.delenv(ENVIRONMENT)
+    for folder, data, named in ((Path("/no/such"), None, "/no/such"), (None, "/the/laptops", "/the/laptops")):
+        outcome = cluster._on_worker(Command(**command | {"data": data}), [MnistWork(folder)], "key", run)
+        assert str(outcome).startswith(f"on {socket.gethostname()}: FileNotFoundError: mnist: no train-images")
+        assert named in str(outcome)
+
+
+def test_a_worker_of_another_version_makes_no_runs(command: dict[str, Any], tmp_path: Path) -> None:
+    other = Command(**command | {"made_by": MADE_BY | {"crowdfuse": "9.9"}})
+    work = Work(tmp_path)
+    outcome = cluster._on_worker(other, [work], "key", {"method": "fine", "seed": 0})
+    assert "install the same there" in str(outcome)
+    assert "9.9" in str(outcome)
+    assert not work.tried(0)
+
+
+# ---- what cannot be ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "absent", "said"),
+    [
+        ("here", None, "'here' is neither ray://host:port nor local nor auto"),
+        ("ray://head", None, "'ray://head' is neither"),
+        ("local", "ray", "pip install 'crowdfuse[cluster]'"),
+        ("ray://head:10001", "grpc", "pip install 'crowdfuse[cluster]'"),
+    ],
+)
+def test_bad_addresses_are_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, absent: str | None, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if absent is not None:
+        monkeypatch.setitem(sys.modules, absent, None)
+    result = CliRunner().invoke(app, ["reproduce", "table1", "--cluster", address, "--data", "nowhere"])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionError("a long story\nray client connection timeout")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(ValueError, match=r"--cluster ray://head:1: Ray does not answer: ray client connection timeout"):
+        grid(Work(tmp_path), ["fine"], address="ray://head:1")
+
+
+def test_a_ray_that_others_use_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "shutdown", lambda: pytest.fail("it was shut down"))
+    with pytest.raises(ValueError, match="uses Ray already"):
+        grid(Work(tmp_path), ["fine"])
+
+
+def test_ray_is_loaded_only_when_asked_for() -> None:
+    code = "import sys, crowdfuse.cli, crowdfuse.experiments.catalog; assert 'ray' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
