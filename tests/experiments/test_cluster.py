@@ -229,7 +229,7 @@ def test_without_a_shared_disk_a_run_has_a_passing_place_for_its_state(command: 
 def test_data_that_a_worker_lacks_is_named_with_the_machine(
     command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run: Run = {"method": "fusion", "seed": 0, "settings": {}}
+    run: Run = {"data": {"train": 10}, "method": "fusion", "seed": 0, "settings": {}}
     monkeypatch.setenv(ENVIRONMENT, "")  # so that it is as before afterwards
     monkeypatch.delenv(ENVIRONMENT)
     for folder, data, named in ((Path("/no/such"), None, "/no/such"), (None, "/the/laptops", "/the/laptops")):

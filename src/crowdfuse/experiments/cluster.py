@@ -27,6 +27,7 @@ from crowdfuse.pools import ctrl_c_waits
 
 RETRIES = 3  # of a run whose worker, or whose machine, died
 MEGABYTE = 2**20
+FOR_GPUS = ("resnet18",)  # backbones that a GPU is worth it for
 
 
 def on_ray(address: str) -> Where:
@@ -51,19 +52,30 @@ def on_ray(address: str) -> Where:
                 data=os.environ.get(ENVIRONMENT),
                 unfinished=unfinished.absolute(),
             )
-            remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_on_worker)
+            remote = ray.remote(max_retries=RETRIES)(_on_worker)
+            n_gpus = ray.cluster_resources().get("GPU", 0)
             given = ray.put(command), [ray.put(packed)]
             waiting = iter(missing.items())
             running: dict[Any, str] = {}
             while True:
                 for key, run in islice(waiting, (jobs or len(missing)) - len(running)):
-                    running[remote.remote(*given, key, run)] = key
+                    running[remote.options(**_needs(run, n_gpus)).remote(*given, key, run)] = key
                 if not running:
                     return
                 for ref in ray.wait(list(running))[0]:
                     yield running.pop(ref), _outcome(ref)
 
     return outcomes
+
+
+def _needs(run: Run, n_gpus: float) -> dict[str, int]:
+    """What a run takes of the cluster: a CPU, and a GPU as well if there are any and it trains on images.
+
+    >>> _needs({"settings": {"backbone": "resnet18"}}, n_gpus=4)
+    {'num_cpus': 1, 'num_gpus': 1}
+    """
+    wants = n_gpus >= 1 and run.get("settings", {}).get("backbone") in FOR_GPUS
+    return {"num_cpus": 1, "num_gpus": int(wants)}
 
 
 @contextmanager
