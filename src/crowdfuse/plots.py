@@ -215,9 +215,14 @@ def accuracy_over(
 
 
 def _logarithmic(ax: Axes, values: Sequence[float]) -> None:
-    """A tick at every value; 0 has a place too."""
-    ax.set_xscale("symlog", linthresh=min(value for value in values if value > 0), linscale=0.4)
-    ax.set_xticks(values, [f"{value:g}" for value in values])
+    """A tick at every value; 0 has a place too, left of the smallest."""
+    least = min(value for value in values if value > 0)
+    if 0 in values:
+        ax.set_xscale("symlog", linthresh=least, linscale=0.4)
+        ax.set_xlim(-0.3 * least, 1.2 * max(values))
+    else:
+        ax.set_xscale("log")
+    ax.set_xticks(values, [f"{value:g}" for value in values], rotation=45)
     ax.minorticks_off()
 
 

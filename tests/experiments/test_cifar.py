@@ -63,6 +63,8 @@ def test_ablations(data: Path, name: str, values: str, shown: str) -> None:
     result = reproduce(name, data, "--values", values)
     assert result.exit_code == 0, result.output
     assert shown in result.output
+    assert "items: a trial." in result.output
+    assert ("Share of right labels" in result.output) is name.startswith("supp")  # else rows have their own annotators
 
 
 def test_the_knob_reaches_the_method_and_the_row_its_annotators() -> None:

@@ -66,8 +66,10 @@ def _epochs(experiment: Experiment, table: Table) -> str:
     """How long was trained; the paper's numbers belong to its own length."""
     found = sorted({record.run["settings"]["epochs"] for record in table.records.values()})
     recipe = experiment.scale.recipe["epochs"]
-    other = "" if found == [recipe] else f" (the experiment's own is {recipe}: the paper's numbers are of that)"
-    return f"Epochs: {', '.join(map(str, found))}{other}."
+    other = "" if found == [recipe] else f" (the experiment's own is {recipe})"
+    items = sorted({str(record.run["data"]["train"]) for record in table.records.values()})
+    fewer = "" if items == [str(experiment.scale.data["train"])] else f" Trained on {', '.join(items)} items: a trial."
+    return f"Epochs: {', '.join(map(str, found))}{other}.{fewer}"
 
 
 def accuracy_rows(experiment: Experiment, table: Table) -> list[list[str]]:
@@ -151,11 +153,13 @@ def _differences(table: Table) -> list[str]:
 
 
 def _shares(table: Table) -> dict[str, list[float]]:
-    """The share of right labels of each annotator by value, mean over the seeds."""
+    """The share of right labels of each annotator by value, mean over the seeds; none where rows have their own."""
     found: dict[str, dict[int, list[float]]] = {}
     for (_, value, seed), record in table.records.items():
         if "share of right labels" in record.result:
-            found.setdefault(value, {})[seed] = record.result["share of right labels"]
+            share = record.result["share of right labels"]
+            if found.setdefault(value, {}).setdefault(seed, share) != share:
+                return {}
     return {value: np.mean(list(found[value].values()), axis=0).tolist() for value in table.values if value in found}
 
 
