@@ -20,7 +20,7 @@ def data(tmp_path: Path) -> Path:
     X, y = make_blobs(260, centers=N_CLASSES, n_features=6, random_state=0)
     folder = tmp_path / "cifar100"
     folder.mkdir()
-    far = np.stack([np.linalg.norm(X[:200] - X[row], axis=1) + 15 for row in (0, 1, 2)], axis=1)
+    far = np.stack([np.linalg.norm(X[:200] - X[row], axis=1) / 2 + 15 for row in (0, 1, 2)], axis=1)
     np.savez(folder / "features.npz", x_train=X[:200].astype(np.float16), x_test=X[200:].astype(np.float16))
     np.savez(folder / "labels.npz", y_train=y[:200].astype(np.uint8), y_test=y[200:].astype(np.uint8))
     np.savez(folder / "distances.npz", distances=far.astype(np.float32), weakness=np.arange(3))
