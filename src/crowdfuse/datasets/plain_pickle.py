@@ -45,10 +45,10 @@ def read_plain_pickle(content: bytes, where: str) -> Any:
     >>> import pickle
     >>> read_plain_pickle(pickle.dumps({b"labels": [3, 5]}), "batch")
     {'labels': [3, 5]}
-    >>> read_plain_pickle(pickle.dumps(print), "batch")  # doctest: +ELLIPSIS
+    >>> read_plain_pickle(pickle.dumps(len), "batch")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: batch: refused, for it names 'builtins.print' at byte ...
+    ValueError: batch: refused, for it names 'builtins.len' at byte ...
     """
     position = 0
     machine = _Machine()
