@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import pickle
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
+from torch import Tensor, nn
 
 from crowdfuse import FusionClassifier, MajorityVoteClassifier, MBEMClassifier, image_files, training
 from crowdfuse.batches import fingerprint
@@ -424,3 +426,25 @@ def test_a_bad_file_ends_a_training_with_its_name(paths: list[Path], labels: NDA
     files = ImageFiles([*paths[:-1], cut_short(bad)], SIZE)
     with pytest.raises(ValueError, match=r"bad\.jpg: not a readable image \(image file is truncated"):
         FusionClassifier(**SETTINGS, backbone="mlp", standardize=False).fit(files, labels)
+
+
+def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
+    path = tmp_path / "one.png"
+    Image.fromarray(np.zeros((48, 48, 3), np.uint8)).save(path)
+
+    def peak(n_images: int) -> int:
+        files = ImageFiles([path] * n_images, size=48)
+        model = MajorityVoteClassifier(backbone=MeanColour(), epochs=1, batch_size=16, classes=[0, 1])
+        tracemalloc.start()
+        model.fit(files, np.arange(n_images) % 2)
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return held
+
+    peak(16)  # modules that are loaded at first use
+    assert peak(640) < 1.2 * peak(160)  # an image is 28 kB as it is handed out: 480 more would be 13 MB
+
+
+class MeanColour(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((2, 3))

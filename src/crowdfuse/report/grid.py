@@ -41,15 +41,16 @@ def figures(experiment: Experiment, table: Table) -> dict[str, Any]:
 
 def markdown(experiment: Experiment, table: Table, command: str) -> str:
     """The whole report as text."""
+    length, is_trial = _length(experiment, table)
     sections = [
         f"# {experiment.title}",
         f"Made by `{command}`.",
         f"Test accuracy in %; ± is the standard deviation over seeds, where there are several. "
-        f"{_epochs(experiment, table)} {experiment.scale.protocol}",
+        f"{length} {experiment.scale.protocol}",
         _accuracy(experiment, table),
     ]
     if experiment.paper:
-        far = _far(table) if experiment.scale.is_papers_recipe else []
+        far = _far(table) if experiment.scale.is_papers_recipe and not is_trial else []
         sections += ["## Ranks, ours and the paper's", _ranks(experiment, table), *far]
     sections += _differences(table)
     shares = _shares(table)
@@ -62,14 +63,15 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _epochs(experiment: Experiment, table: Table) -> str:
-    """How long was trained; the paper's numbers belong to its own length."""
-    found = sorted({record.run["settings"]["epochs"] for record in table.records.values()})
-    recipe = experiment.scale.recipe["epochs"]
-    other = "" if found == [recipe] else f" (the experiment's own is {recipe})"
-    items = sorted({str(record.run["data"]["train"]) for record in table.records.values()})
-    fewer = "" if items == [str(experiment.scale.data["train"])] else f" Trained on {', '.join(items)} items: a trial."
-    return f"Epochs: {', '.join(map(str, found))}{other}.{fewer}"
+def _length(experiment: Experiment, table: Table) -> tuple[str, bool]:
+    """How long and on how much was trained, and whether that was a trial: the paper's numbers are of the whole."""
+    runs = [record.run for record in table.records.values()]
+    epochs = sorted({run["settings"]["epochs"] for run in runs})
+    items = sorted({str(run["data"]["train"]) for run in runs})
+    own, all_items = experiment.scale.recipe["epochs"], str(experiment.scale.data["train"])
+    shorter = "" if epochs == [own] else f" (the experiment's own is {own})"
+    fewer = "" if items == [all_items] else f" Trained on {', '.join(items)} items: a trial."
+    return f"Epochs: {', '.join(map(str, epochs))}{shorter}.{fewer}", bool(shorter or fewer)
 
 
 def accuracy_rows(experiment: Experiment, table: Table) -> list[list[str]]:
