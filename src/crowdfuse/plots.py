@@ -168,8 +168,8 @@ def _bare(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-LINES = (BLUE, ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b0b0b0", "#d0d0d0", "#000000")
-MARKERS = "osD^vP<>x*"
+LINES = (BLUE, ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b0b0b0", "#d0d0d0", "#a6761d")
+MARKERS = "osD^vP<>xd"
 
 
 def _style(names: Sequence[str]) -> dict[str, dict[str, Any]]:
