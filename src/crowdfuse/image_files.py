@@ -139,7 +139,7 @@ def _decode(paths: Sequence[str], size: int) -> NDArray[np.uint8]:
             return pixels[:0]  # nobody waits for these any more
         try:
             pixels[row] = _pixels(path, size)
-        except Exception as error:
+        except Exception as error:  # Pillow's readers raise whatever they stumble over
             raise _unreadable(path, error) from error
     return pixels
 
@@ -153,7 +153,7 @@ def _complaints(paths: Sequence[str]) -> list[str | None]:
         try:
             _pixels(path, 1)
             found.append(None)
-        except Exception as error:
+        except Exception as error:  # as above
             found.append(not_readable(path, error))
     return found
 

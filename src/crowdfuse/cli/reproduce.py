@@ -105,12 +105,13 @@ def grid_command(name: str) -> Callable[..., None]:
         force: Force = False,
         quiet: Quiet = False,
     ) -> None:
-        from crowdfuse.experiments.catalog import find_experiment, has_gpu, is_for_gpus
+        from crowdfuse.experiments.catalog import find_experiment, has_gpu, size_of
         from crowdfuse.experiments.tables import make_table
         from crowdfuse.files import write_json
         from crowdfuse.report.grid import markdown, write_grid_report
 
         experiment = find_experiment(name, scale)
+        size = size_of(name, experiment)
         if annotator:
             experiment = _with_models(experiment, annotator)
         if skip_unreadable and "unreadable" not in experiment.scale.data:
@@ -137,12 +138,12 @@ def grid_command(name: str) -> Callable[..., None]:
             work = experiment.scale.work(data)
             left = [cell.run for cell in missing(store, cells)]
             work.check(left, download=download)
-            if left and is_for_gpus(experiment) and not (yes or has_gpu()):
+            if left and size == "paper" and not (yes or has_gpu()):
                 raise ValueError(_too_long(work.seconds(left) / (jobs or 1), len(left), jobs or 1))
             finished = run_cells(cells, work, store, jobs=jobs, cluster=cluster, title=name, quiet=quiet)
         table = make_table(cells, finished.records, "test accuracy", experiment.paper_numbers())
         if table.entries:
-            typed = _as_typed(name, values, methods, seeds, epochs, items, scale, annotator)
+            typed = _as_typed(name, size, values, methods, seeds, epochs, items, annotator, skip_unreadable)
             figures = write_grid_report(experiment, table, folder, typed)
             typer.echo(markdown(experiment, table, typed))
             if json_file is not None:
@@ -179,18 +180,20 @@ def _too_long(seconds: float, n_runs: int, jobs: int) -> str:
 
 def _as_typed(
     name: str,
+    size: str | None,
     values: str | None,
     methods: str | None,
     seeds: str,
     epochs: int | None,
     items: int | None,
-    scale: str | None,
     annotator: list[str] | None,
+    skip_unreadable: bool,
 ) -> str:
     """What makes this table, as people would type it."""
-    options = {"--scale": scale, "--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
+    options = {"--scale": size, "--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
     given = [f"{option} {value}" for option, value in (options | {"--items": items}).items() if value is not None]
-    return " ".join(["crowdfuse reproduce", name, *given, *(f"--annotator {pair}" for pair in annotator or [])])
+    given += [f"--annotator {pair}" for pair in annotator or []] + ["--skip-unreadable"] * skip_unreadable
+    return " ".join(["crowdfuse reproduce", name, *given])
 
 
 @friendly

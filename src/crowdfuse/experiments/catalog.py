@@ -49,6 +49,12 @@ def find_experiment(name: str, scale: str | None) -> Experiment:
     return PAPER[name]
 
 
-def is_for_gpus(experiment: Experiment) -> bool:
-    """Whether it takes days without one."""
-    return experiment.name in DESK and experiment is PAPER[experiment.name]
+def size_of(name: str, experiment: Experiment) -> str | None:
+    """Which of its two sizes an experiment has; None where there is but one.
+
+    >>> size_of("table2", find_experiment("table2", "desk")), size_of("table1", find_experiment("table1", None))
+    ('desk', None)
+    """
+    if name not in DESK:
+        return None
+    return "paper" if experiment is PAPER[name] else "desk"

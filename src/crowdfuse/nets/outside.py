@@ -68,7 +68,7 @@ def _exported(path: Path, arguments: Mapping[str, Any], trust_model: bool) -> nn
         raise ValueError(f"backbone {path} was not written by torch.export.save, or is damaged")
     try:
         return torch.export.load(path).module()
-    except Exception as error:
+    except Exception as error:  # whatever torch stumbles over in the file
         raise ValueError(f"backbone {path} cannot be loaded: {error_in_words(error)}") from error
 
 
@@ -85,7 +85,7 @@ def _built(found: Any, name: str, arguments: dict[str, Any]) -> nn.Module:
         )
     try:
         made = found(**arguments)
-    except Exception as error:
+    except Exception as error:  # it is the user's own code
         said = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         raise ValueError(f"backbone {name!r}: calling it with ({said}) failed: {error_in_words(error)}") from error
     if not isinstance(made, nn.Module):
