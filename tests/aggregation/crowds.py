@@ -34,8 +34,9 @@ def planted(
     wrong = (truth[:, None] + generator.integers(1, n_classes, (n_items, R))) % n_classes
     right = generator.random((n_items, R)) < np.array(skills)
     said = np.where(right, truth[:, None], wrong)
-    said[generator.random((n_items, R)) < missing] = -1
-    return Annotations.from_matrix(said, classes=range(n_classes)), truth, right[...].mean(0)
+    gone = generator.random((n_items, R)) < missing
+    share = (right & ~gone).sum(0) / (~gone).sum(0)
+    return Annotations.from_matrix(np.where(gone, -1, said), classes=range(n_classes)), truth, share
 
 
 def labels_of(ann: Annotations) -> list[list[tuple[int, int]]]:

@@ -28,7 +28,8 @@ def dawid_skene(
     It stops when the log-likelihood rises by less than `tol` a label, or after `n_iter` iterations; with `tol=0` it
     makes them all. `smoothing=0` is the textbook's: one label of a class may then rule out a true class for good;
     a row of which nothing was seen is uniform. Above 0 the log-likelihood has the prior's term,
-    smoothing * sum(log(confusion)). `parameters["class_prior"]` (K,) is the prior; ties in `labels` are drawn from
+    smoothing * sum(log(confusion)); where hardly anything is known, such as a few labels of one annotator alone, that
+    term decides. `parameters["class_prior"]` (K,) is the prior; ties in `labels` are drawn from
     `seed`.
 
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]])

@@ -6,7 +6,7 @@ import numpy as np
 
 from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
-from crowdfuse.aggregation.votes import Votes, normalise
+from crowdfuse.aggregation.votes import FloatArray, Votes, normalise
 from crowdfuse.annotations import Annotations
 
 SURE = 1e-12  # nobody is believed to be right or wrong more surely than this, so that logarithms stay finite
@@ -45,9 +45,10 @@ def one_coin(
         right += block.by_annotator(block.right(shares))
         prior += shares.sum(0)
 
-    def accuracy() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def accuracy() -> FloatArray:
         share = np.divide(right + smoothing, labels + 2 * smoothing, out=np.full(len(labels), 0.5), where=labels > 0)
-        return np.clip(share, SURE, 1 - SURE)
+        clipped: FloatArray = np.clip(share, SURE, 1 - SURE)
+        return clipped
 
     def step() -> float:
         a = accuracy()

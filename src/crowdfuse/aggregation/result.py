@@ -36,7 +36,7 @@ class Aggregate:
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
     """What else the method learned, by name; its docstring explains them."""
     log_likelihood: tuple[float, ...] = ()
-    """At each iteration, the logarithm of P(labels), plus that of the prior where a method smooths: what never falls."""
+    """At each iteration log P(labels), plus the logarithm of the prior where a method has one: what never falls."""
     converged: bool = True
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,25 +50,21 @@ class Block:
         from scipy.sparse import csr_matrix
 
         starts = np.searchsorted(self.item, np.arange(self.n_items + 1))
-        said = np.int32 if self.n_annotators * self.n_classes < 2**31 else np.int64
-        return csr_matrix(
-            (
-                np.ones(len(self.item)),
-                (self.annotator.astype(said) * said(self.n_classes) + self.label).astype(said),
-                starts.astype(said),
-            ),
-            shape=(self.n_items, self.n_annotators * self.n_classes),
-        )
+        said = self.annotator.astype(np.int64) * self.n_classes + self.label  # not kept: scipy makes it int32
+        shape = (self.n_items, self.n_annotators * self.n_classes)
+        return csr_matrix((np.ones(len(said)), said, starts), shape=shape)
 
     def tally(self, weight: FloatArray | None = None) -> FloatArray:
         """The weight of the labels for each class, (n, K): how often it was said where every weight is 1."""
         cells = np.bincount(self.cell, weights=weight, minlength=self.n_items * self.n_classes)
-        return cells.astype(np.float64, copy=False).reshape(self.n_items, self.n_classes)
+        tally: FloatArray = cells.astype(np.float64, copy=False).reshape(self.n_items, self.n_classes)
+        return tally
 
     def shares(self, weight: FloatArray | None = None) -> FloatArray:
         """The same, so that each item's sum is 1."""
-        tally = self.tally(weight)
-        return tally / tally.sum(1, keepdims=True)
+        shares = self.tally(weight)
+        shares /= shares.sum(1, keepdims=True)
+        return shares
 
     def right(self, soft: NDArray[Any]) -> NDArray[Any]:
         """How likely each label is right, (L,), where the classes are as likely as `soft` (n, K) says."""
@@ -75,7 +72,7 @@ class Block:
 
     def by_annotator(self, values: NDArray[Any]) -> FloatArray:
         """Sums over each annotator's labels, (R,)."""
-        return np.bincount(self.annotator, weights=values, minlength=self.n_annotators)
+        return np.asarray(np.bincount(self.annotator, weights=values, minlength=self.n_annotators), np.float64)
 
 
 class Votes:
@@ -111,7 +108,7 @@ class Votes:
         cost = 4 * indptr + self.n_classes * np.arange(self.n_items + 1)
         ends = np.searchsorted(cost, np.arange(BLOCK, cost[-1] + BLOCK, BLOCK))
         bounds = np.unique(np.concatenate([[0], np.minimum(ends, self.n_items), [self.n_items]]))
-        for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, end in pairwise(bounds):
             labels = slice(indptr[start], indptr[end])
             yield Block(
                 slice(int(start), int(end)),
@@ -151,6 +148,6 @@ def refuse_dense(size: int, what: str, n_classes: int) -> None:
     """An array of over 2 GB is refused before any work."""
     if size > DENSE:
         raise ValueError(
-            f"{what} with {n_classes:,} classes take {size / 2**30:.1f} GB, over the 2 GB that are allowed; aggregate a "
-            "part of the items at a time, or a method with less to learn of each annotator, such as one-coin"
+            f"{what} with {n_classes:,} classes take {size / 2**30:.1f} GB, over the 2 GB that are allowed; "
+            "aggregate a part of the items at a time, or take a method with less to learn, such as one-coin"
         )
