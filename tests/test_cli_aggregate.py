@@ -59,7 +59,7 @@ def test_gold_scores_and_changes_nothing(files: Path) -> None:
     assert (files / "with.csv").read_bytes() == (files / "without.csv").read_bytes()
     found = {row["item"]: row["label"] for row in read_rows(files / "with.csv")}
     share = np.mean([found[row["item"]] == row["label"] for row in read_rows(files / "gold.csv")[:20]])
-    assert f"accuracy: {100 * share:.2f} % of 20 items with gold; 1 more have no labels" in words
+    assert f"accuracy: {100 * share:.2f} % of 20 items with gold; 1 without labels" in words
     written = json.loads(figures.read_text(encoding="utf-8"))
     assert (written["accuracy"], written["gold items"], written["method"]) == (share, 20, "dawid-skene")
     assert len(written["log likelihood"]) == written["iterations"]

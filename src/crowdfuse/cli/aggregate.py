@@ -104,8 +104,8 @@ def aggregate(
             "gold items without labels": len(truth) - len(judged),
             "accuracy": float(right.mean()) if len(judged) else None,
         }
-        share = f"{100 * right.mean():.2f} %" if len(judged) else "not known, it is that"
-        more = f"; {len(truth) - len(judged):,} more have no labels" if len(judged) < len(truth) else ""
+        share = f"{100 * right.mean():.2f} %" if len(judged) else "not known"
+        more = f"; {len(truth) - len(judged):,} without labels" if len(judged) < len(truth) else ""
         typer.echo(f"accuracy: {share} of {counted(len(judged), 'item')} with gold{more}")
     write_table(out, _header(result, proba), _rows(result, proba))
     if annotators is not None:
