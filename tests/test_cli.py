@@ -19,7 +19,7 @@ from crowdfuse import load
 from crowdfuse.cli import app
 
 N = 30
-COMMANDS = (["demo"], ["embed"], ["fit"], ["predict"], ["reproduce", "twomoon"])
+COMMANDS = (["aggregate"], ["demo"], ["embed"], ["fit"], ["predict"], ["reproduce", "twomoon"])
 
 
 def run(*arguments: Any) -> Any:

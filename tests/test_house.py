@@ -11,6 +11,7 @@ import crowdfuse
 
 ROOMS = [
     ["choices", "importing", "ids", "triples", "summary", "annotations"],
+    ["aggregation"],
     ["files", "pools", "inputs", "image_files", "io"],
     ["functional", "nets"],
     ["batches", "methods"],

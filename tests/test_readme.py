@@ -54,6 +54,15 @@ def test_the_two_commands_for_own_data_run(crowd: Path) -> None:
     assert len(lines) == 6
 
 
+def test_labels_are_aggregated_as_shown(crowd: Path) -> None:
+    command = re.search(r"```\n(crowdfuse aggregate .*?)\n```", README)
+    assert command is not None
+    result = CliRunner().invoke(app, command[1].split()[1:])
+    assert result.exit_code == 0, result.output
+    assert len((crowd / "consensus.csv").read_text().splitlines()) == 41
+    assert len((crowd / "annotators.csv").read_text().splitlines()) == 4
+
+
 def test_images_go_through_a_network_as_shown(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = re.search(r"```\n(crowdfuse embed .*?)\n(crowdfuse fit .*?)\n```", README)
     assert commands is not None

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from crowdfuse.cli.aggregate import aggregate
 from crowdfuse.cli.compare import compare
 from crowdfuse.cli.demo import demo
 from crowdfuse.cli.embed import embed
@@ -38,6 +39,9 @@ app.command(epilog="Example: crowdfuse embed images/ --backbone mynets:resnet50 
 app.command(
     epilog="Example: crowdfuse compare labels.csv --inputs features.npz --gold gold.csv --on-missing drop --jobs 2"
 )(compare)
+app.command(epilog="Example: crowdfuse aggregate labels.csv --method dawid-skene --out consensus.csv --gold gold.csv")(
+    aggregate
+)
 app.command(epilog="Example: crowdfuse synthesize mnist --rule weakness --epsilon 30 --out labels.csv")(synthesize)
 reproduce.command(epilog="Example: crowdfuse reproduce twomoon --seeds 0,1,2,3,4 --json out.json")(twomoon)
 for name in GRIDS:

@@ -1,0 +1,155 @@
+"""Dawid-Skene on labels alone: time, memory and accuracy of ours against crowd-kit's, and ours on 10 million labels.
+
+    python -m pip install --target /tmp/crowd-kit crowd-kit==1.4.2     # once; it is no dependency of ours
+    python benchmarks/aggregation.py --crowd-kit /tmp/crowd-kit
+    python benchmarks/aggregation.py --labels 10000000 --repeats 1 --json large.json
+
+Makes up a crowd: 5 labels an item, 1,000 annotators who are right with probabilities from 0.4 to 0.9, 10 classes. Each
+measurement is a fresh process on one thread, by turns, and both make the same number of iterations, without smoothing.
+Time is that of the method alone; both begin with their own kind of table in memory. Memory is the peak of the process,
+with everything that was imported and the crowd itself. Without --crowd-kit only ours is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LABELS_PER_ITEM = 5
+
+Crowd = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
+
+
+def main() -> None:
+    arguments = parse()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    sides = ["crowdfuse"] if arguments.crowd_kit is None else ["crowdfuse", "crowd-kit"]
+    if arguments.crowd_kit is None:
+        print("without crowd-kit: --crowd-kit names the folder it is installed in")
+    elif not (arguments.crowd_kit / "crowdkit").is_dir():
+        sys.exit(
+            f"{arguments.crowd_kit} holds no crowd-kit; get it with "
+            f"python -m pip install --target {arguments.crowd_kit} crowd-kit==1.4.2"
+        )
+    print(
+        f"{arguments.labels:,} labels, {arguments.annotators:,} annotators, {arguments.classes} classes, "
+        f"{arguments.iterations} iterations; {arguments.repeats} repeats on {os.cpu_count()} cores, best left idle"
+    )
+    runs: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    for _ in range(arguments.repeats):
+        for side in sides:  # by turns, so that a busy moment of the machine hits both
+            runs[side].append(in_fresh_process(side, arguments))
+    results = {side: summarise(found) for side, found in runs.items()}
+    print(f"{'':12}{'median s':>10}{'best s':>10}{'peak MB':>10}{'accuracy':>10}{'theirs / ours':>16}")
+    for side, result in results.items():
+        result["ratio"] = result["median_seconds"] / results["crowdfuse"]["median_seconds"]
+        print(
+            f"{side:12}{result['median_seconds']:10.2f}{result['best_seconds']:10.2f}{result['peak_mb']:10,.0f}"
+            f"{result['accuracy']:10.4f}{result['ratio']:15.1f}x"
+        )
+    if arguments.json:
+        settings = {name: str(value) for name, value in vars(arguments).items()}
+        arguments.json.write_text(json.dumps({"settings": settings, "results": results}, indent=2) + "\n")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=int, default=500_000)
+    parser.add_argument("--annotators", type=int, default=1000)
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--crowd-kit", type=Path, help="the folder that crowd-kit is installed in")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def in_fresh_process(side: str, arguments: argparse.Namespace) -> dict[str, float]:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, side, arguments).result()
+
+
+def measure(side: str, arguments: argparse.Namespace) -> dict[str, float]:
+    """One run, in this process; seconds, peak memory in MB, and the share of items it gets right."""
+    crowd = make_crowd(arguments.labels, arguments.annotators, arguments.classes)
+    if side == "crowdfuse":
+        seconds, labels = with_crowdfuse(crowd, arguments)
+    else:
+        sys.path.insert(0, str(arguments.crowd_kit))
+        seconds, labels = with_crowd_kit(crowd, arguments)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "peak_mb": peak, "accuracy": float((labels == crowd[3]).mean())}
+
+
+def make_crowd(n_labels: int, n_annotators: int, n_classes: int) -> Crowd:
+    """Items, annotators and labels, sorted by item, no annotator twice on an item; and the truth."""
+    generator = np.random.default_rng(0)
+    n_items = n_labels // LABELS_PER_ITEM
+    truth = generator.integers(0, n_classes, n_items, dtype=np.int32)
+    skill = generator.uniform(0.4, 0.9, n_annotators).astype(np.float32)
+    stride = n_annotators // LABELS_PER_ITEM  # neighbours on one circle of annotators are different people
+    first = generator.integers(0, n_annotators, n_items, dtype=np.int32)
+    annotator = np.sort((first[:, None] + stride * np.arange(LABELS_PER_ITEM, dtype=np.int32)) % n_annotators).ravel()
+    item = np.repeat(np.arange(n_items, dtype=np.int32), LABELS_PER_ITEM)
+    wrong = generator.integers(1, n_classes, len(item), dtype=np.int32)
+    wrong[generator.random(len(item), dtype=np.float32) < skill[annotator]] = 0
+    return item, annotator, (truth[item] + wrong) % n_classes, truth
+
+
+def with_crowdfuse(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, NDArray[Any]]:
+    from crowdfuse import Annotations
+    from crowdfuse.aggregation import dawid_skene
+
+    item, annotator, label, truth = crowd
+    ann = Annotations(
+        indptr=np.searchsorted(item, np.arange(len(truth) + 1)),
+        annotator=annotator,
+        label=label,
+        items=np.arange(len(truth)),
+        annotators=np.arange(arguments.annotators),
+        classes=np.arange(arguments.classes),
+        by_row=True,
+    )
+    dawid_skene(ann[:10], n_iter=1)  # loads what is loaded at first use
+    started = time.perf_counter()
+    result = dawid_skene(ann, n_iter=arguments.iterations, tol=0, smoothing=0)
+    return time.perf_counter() - started, result.labels
+
+
+def with_crowd_kit(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, NDArray[Any]]:
+    import pandas as pd
+    from crowdkit.aggregation import DawidSkene  # type: ignore[import-not-found]
+
+    item, annotator, label, _ = crowd
+    table = pd.DataFrame({"task": item, "worker": annotator, "label": label})
+    DawidSkene(n_iter=1).fit(table[:50])
+    started = time.perf_counter()
+    fitted = DawidSkene(n_iter=arguments.iterations, tol=-np.inf).fit(table)
+    seconds = time.perf_counter() - started
+    return seconds, fitted.labels_.sort_index().to_numpy()
+
+
+def summarise(runs: list[dict[str, float]]) -> dict[str, float]:
+    seconds = [run["seconds"] for run in runs]
+    return {
+        "median_seconds": statistics.median(seconds),
+        "best_seconds": min(seconds),
+        "peak_mb": max(run["peak_mb"] for run in runs),
+        "accuracy": runs[0]["accuracy"],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""`crowdfuse aggregate`: one label an item from labels alone, and how good each annotator is."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdfuse.aggregation import ITERATIVE, METHODS, Aggregate
+from crowdfuse.choices import one_of
+from crowdfuse.cli.fit import parse_classes
+from crowdfuse.cli.shell import (
+    AnnotatorColumn,
+    Classes,
+    Force,
+    ItemColumn,
+    Json,
+    LabelColumn,
+    OnConflict,
+    Quiet,
+    Seed,
+    friendly,
+    refuse_json,
+    refuse_same,
+)
+from crowdfuse.ids import counted, few, find
+
+if TYPE_CHECKING:
+    from crowdfuse import Annotations
+
+
+@friendly
+def aggregate(
+    labels: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet: item, annotator, label.")],
+    out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, label, confidence, n_labels.")],
+    method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "dawid-skene",
+    proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,
+    annotators: Annotated[
+        Path | None, typer.Option(help="Also write this CSV: annotator, labels, skill (the share that is right).")
+    ] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="Trusted labels (item, label) that score the result, and nothing else.")
+    ] = None,
+    iterations: Annotated[int | None, typer.Option(help="At most so many; 100 if not given.", min=1)] = None,
+    seed: Seed = 0,
+    item: ItemColumn = None,
+    annotator: AnnotatorColumn = None,
+    label: LabelColumn = None,
+    classes: Classes = None,
+    on_conflict: OnConflict = "error",
+    json_file: Json = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find one label an item from the labels alone, without inputs, and the skill of each annotator."""
+    from crowdfuse import Annotations
+    from crowdfuse.files import write_json, write_table
+
+    one_of("--method", method, METHODS)
+    one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
+    if iterations is not None and method not in ITERATIVE:
+        raise ValueError(f"--iterations does not go with {method}, which has none; leave it out")
+    _refuse_outputs([out, annotators, json_file], [labels, gold], force)
+    refuse_json(json_file, force)
+    ann = Annotations.read(
+        labels,
+        item=item,
+        annotator=annotator,
+        label=label,
+        classes=None if classes is None else parse_classes(classes),
+        on_conflict=on_conflict,  # type: ignore[arg-type]  # checked above
+    )
+    truth = None if gold is None else _read_truth(gold, ann, item, label)
+    result = _run(method, ann, iterations, seed, quiet)
+
+    notes = [line for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
+    if not result.converged:
+        notes.append(f"note: stopped after {counted(result.n_iter, 'iteration')}, still rising; see --iterations")
+    figures: dict[str, Any] = {
+        "method": result.method,
+        "items": ann.n_items,
+        "annotators": ann.n_annotators,
+        "labels": ann.n_labels,
+        "classes": ann.classes.tolist(),
+        "iterations": result.n_iter,
+        "converged": result.converged,
+        "log likelihood": list(result.log_likelihood),
+        "notes": [note.removeprefix("note: ") for note in notes],
+    }
+    for note in notes:
+        typer.echo(note)
+    typer.echo(
+        f"{method}: {ann.n_items:,} items, {ann.n_annotators:,} annotators, {ann.n_labels:,} labels, "
+        f"{ann.n_classes:,} classes ({few(ann.classes)})"
+    )
+    if truth is not None:
+        with_labels = truth[truth[:, 0] >= 0]
+        judged = with_labels[result.best[with_labels[:, 0]] >= 0]
+        right = result.best[judged[:, 0]] == judged[:, 1]
+        figures |= {
+            "gold items": len(judged),
+            "gold items without labels": len(truth) - len(judged),
+            "accuracy": float(right.mean()) if len(judged) else None,
+        }
+        share = f"{100 * right.mean():.2f} %" if len(judged) else "not known"
+        more = f"; {len(truth) - len(judged):,} without labels" if len(judged) < len(truth) else ""
+        typer.echo(f"accuracy: {share} of {counted(len(judged), 'item')} with gold{more}")
+    write_table(out, _header(result, proba), _rows(result, proba))
+    if annotators is not None:
+        write_table(annotators, ("annotator", "labels", "skill"), _skills(result))
+    if json_file is not None:
+        write_json(json_file, figures)
+    typer.echo(f"{counted(ann.n_items, 'item')}: {out}")
+
+
+def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force: bool) -> None:
+    from crowdfuse.files import refuse_existing
+
+    for output in outputs:
+        if output is not None:
+            if output.is_dir():
+                raise IsADirectoryError(f"{output} is a folder; name a file to write")
+            refuse_existing(output, force=force)
+            for given in inputs:
+                refuse_same(output, given)
+    for one, other in combinations([path for path in outputs if path is not None], 2):
+        if one.resolve() == other.resolve():
+            raise ValueError(f"{one} is to be written twice; choose another name for one of the outputs")
+
+
+def _read_truth(path: Path, ann: Annotations, item: str | None, label: str | None) -> Any:
+    """Positions of the items that have gold, -1 where they have no labels, and of their true classes, (n, 2)."""
+    import numpy as np
+
+    from crowdfuse.io.labels import read_gold
+    from crowdfuse.io.tables import TableFile
+
+    columns = TableFile(path).columns  # the names given are those of the labels' file; this one may have others
+    ids, names = read_gold(path, item=item if item in columns else None, label=label if label in columns else None)
+    rows, codes = find(ids, ann.items), find(names, ann.classes)
+    known = rows >= 0
+    if not known.any():
+        raise ValueError(
+            f"no item of {path} has labels: it names items such as {few(ids, 3)}, they {few(ann.items, 3)}"
+        )
+    outside = known & (codes < 0)
+    if outside.any():
+        raise ValueError(
+            f"{path}: item {few(ids[outside][:1])} has gold {few(names[outside][:1])}, which is not one of the "
+            f"{ann.n_classes:,} classes ({few(ann.classes)}); mend it, or name all classes with --classes"
+        )
+    return np.column_stack([rows, codes])
+
+
+def _run(method: str, ann: Annotations, iterations: int | None, seed: int, quiet: bool) -> Aggregate:
+    from crowdfuse.progress import grid_progress
+
+    if method not in ITERATIVE:
+        return METHODS[method](ann, seed=seed)
+    most = iterations or 100
+    with grid_progress(0 if quiet else 1) as progress:
+        task = progress.add_task(method, total=most)
+        return METHODS[method](
+            ann, n_iter=most, seed=seed, on_iteration=lambda number, _: progress.update(task, completed=number)
+        )
+
+
+def _header(result: Aggregate, proba: bool) -> list[str]:
+    header = ["item", "label", "confidence", "n_labels"]
+    return header + [f"p_{name}" for name in result.classes] if proba else header
+
+
+def _rows(result: Aggregate, proba: bool) -> Any:
+    """A line an item; of an item without labels nothing is said but that there are none."""
+    sure = result.confidence
+    for n, (name, k, count) in enumerate(zip(result.items, result.best, result.labels_per_item, strict=True)):
+        classes = result.soft_labels[n] if proba else ()
+        if k < 0:
+            yield (name, "", "", count, *("" for _ in classes))
+        else:
+            yield (name, result.classes[k], f"{sure[n]:.6f}", count, *(f"{p:.6f}" for p in classes))
+
+
+def _skills(result: Aggregate) -> Any:
+    """A line an annotator who gave labels, the best first."""
+    for r in (-result.annotator_skill).argsort(kind="stable"):
+        if result.labels_per_annotator[r]:
+            yield result.annotators[r], result.labels_per_annotator[r], f"{result.annotator_skill[r]:.4f}"

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from crowdfuse import Annotations
+from crowdfuse.aggregation import dawid_skene
+from tests.aggregation.crowds import crowds, labels_of
+
+
+def by_loops(ann: Annotations, n_iter: int, smoothing: float) -> tuple[Any, Any, list[float]]:
+    """The textbook, with probabilities: soft labels of the labelled items, confusions, log-likelihoods."""
+    items = [labels for labels in labels_of(ann) if labels]
+    R, K = ann.n_annotators, ann.n_classes
+    soft = [[sum(said == k for _, said in labels) / len(labels) for k in range(K)] for labels in items]
+    heights = []
+    for iteration in range(n_iter + 1):
+        prior = [sum(row[k] for row in soft) / len(items) for k in range(K)]
+        confusion = [[[smoothing] * K for _ in range(K)] for _ in range(R)]
+        for labels, row in zip(items, soft, strict=True):
+            for annotator, said in labels:
+                for k in range(K):
+                    confusion[annotator][k][said] += row[k]
+        for matrix in confusion:
+            for k in range(K):
+                total = sum(matrix[k])
+                matrix[k] = [value / total if total else 1 / K for value in matrix[k]]
+        if iteration == n_iter:
+            break
+        height = smoothing and sum(smoothing * log(value) for matrix in confusion for line in matrix for value in line)
+        for n, labels in enumerate(items):
+            joint = list(prior)
+            for annotator, said in labels:
+                for k in range(K):
+                    joint[k] *= confusion[annotator][k][said]
+            height += log(sum(joint))
+            soft[n] = [value / sum(joint) for value in joint]
+        heights.append(height)
+    return soft, confusion, heights
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.01, 1.0])
+@settings(deadline=None, max_examples=50)
+@given(ann=crowds())
+def test_it_is_the_textbook_in_loops(smoothing: float, ann: Annotations) -> None:
+    result = dawid_skene(ann, n_iter=4, tol=0, smoothing=smoothing)
+    soft, confusion, heights = by_loops(ann, 4, smoothing)
+    labelled = np.diff(ann.indptr) > 0
+    np.testing.assert_allclose(result.soft_labels[labelled], soft, atol=1e-6)
+    np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-9, atol=1e-9)
+    assert result.confusions is not None
+    seen = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
+    np.testing.assert_allclose(result.confusions[seen], np.array(confusion)[seen], atol=1e-6)
+    assert np.isnan(result.confusions[~seen]).all()
+    np.testing.assert_allclose(result.parameters["class_prior"], np.mean(soft, 0), atol=1e-6)
+
+
+def test_many_labels_on_one_item_do_not_underflow() -> None:
+    generator = np.random.default_rng(0)
+    said = generator.integers(0, 2, (20, 3000))
+    result = dawid_skene(Annotations.from_matrix(said))
+    assert np.isfinite(result.soft_labels).all()
+    assert np.isfinite(result.log_likelihood).all()
+
+
+def test_planted_confusions_are_found() -> None:
+    generator = np.random.default_rng(1)
+    truth = generator.integers(0, 3, 4000)
+    planted = generator.dirichlet(np.ones(3), (5, 3)) * 0.4 + 0.6 * np.eye(3)
+    luck = generator.random((4000, 5, 1))
+    said = (luck > planted.cumsum(2)[:, truth].transpose(1, 0, 2)).sum(2)
+    said[generator.random(said.shape) < 0.2] = -1
+    result = dawid_skene(Annotations.from_matrix(said))
+    assert result.confusions is not None
+    np.testing.assert_allclose(result.confusions, planted, atol=0.05)
+    np.testing.assert_allclose(result.confusions.sum(2), 1)
+    assert (result.labels == truth).mean() > 0.9
+
+
+def test_a_crowd_that_mistakes_one_class_is_seen_through() -> None:
+    """Three of five say 0 of every 1: the vote is wrong there, the confusions are not."""
+    generator = np.random.default_rng(2)
+    truth = generator.integers(0, 3, 600)
+    said = np.where(generator.random((600, 5)) < 0.95, truth[:, None], generator.integers(0, 3, (600, 5)))
+    said[:, :3] = np.where((truth == 1)[:, None] & (generator.random((600, 3)) < 0.7), 0, said[:, :3])
+    ann = Annotations.from_matrix(said)
+    assert (dawid_skene(ann).labels == truth).mean() > (ann.vote_shares().argmax(1) == truth).mean() + 0.05

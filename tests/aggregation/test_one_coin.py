@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from crowdfuse import Annotations
+from crowdfuse.aggregation import one_coin
+from crowdfuse.aggregation.one_coin import SURE
+from tests.aggregation.crowds import crowds, labels_of, planted
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.01, 1.0])
+@settings(deadline=None, max_examples=50)
+@given(ann=crowds())
+def test_it_is_its_formulas_in_loops(smoothing: float, ann: Annotations) -> None:
+    items = [labels for labels in labels_of(ann) if labels]
+    R, K = ann.n_annotators, ann.n_classes
+    soft = [[sum(said == k for _, said in labels) / len(labels) for k in range(K)] for labels in items]
+    heights = []
+    for _ in range(4):
+        prior = [sum(row[k] for row in soft) / len(items) for k in range(K)]
+        right, given_labels = [smoothing] * R, [2 * smoothing] * R
+        for labels, row in zip(items, soft, strict=True):
+            for annotator, said in labels:
+                right[annotator] += row[said]
+                given_labels[annotator] += 1
+        accuracy = {
+            r: min(max(right[r] / given_labels[r], SURE), 1 - SURE) for r in {r for labels in items for r, _ in labels}
+        }
+        height = smoothing * sum(log(a) + log(1 - a) for a in accuracy.values())
+        for n, labels in enumerate(items):
+            joint = list(prior)
+            for r, said in labels:
+                for k in range(K):
+                    joint[k] *= accuracy[r] if said == k else (1 - accuracy[r]) / (K - 1)
+            height += log(sum(joint))
+            soft[n] = [value / sum(joint) for value in joint]
+        heights.append(height)
+    result = one_coin(ann, n_iter=4, tol=0, smoothing=smoothing)
+    np.testing.assert_allclose(result.soft_labels[np.diff(ann.indptr) > 0], soft, atol=1e-5)
+    np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-6, atol=1e-6)
+
+
+def test_without_smoothing_accuracy_is_skill() -> None:
+    result = one_coin(planted()[0], smoothing=0)
+    np.testing.assert_allclose(result.parameters["accuracy"], result.annotator_skill, atol=1e-6)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from crowdfuse import Annotations
+from crowdfuse.aggregation import METHODS, votes
+from crowdfuse.aggregation.climbing import check_settings
+from crowdfuse.aggregation.votes import Votes
+from tests.aggregation.crowds import crowds, labels_of, planted
+
+
+@pytest.mark.parametrize("block", [1, 40, 1 << 22])
+@given(ann=crowds())
+def test_blocks_hold_every_label_once(block: int, ann: Annotations) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(votes, "BLOCK", block)
+        found = Votes(ann)
+    expected = [sorted(labels) for labels in labels_of(ann) if labels]
+    assert found.n_items == len(expected)
+    seen: list[list[tuple[int, int]]] = [[] for _ in expected]
+    for part in found.blocks:
+        assert part.n_items == part.rows.stop - part.rows.start > 0
+        dense = part.incidence.toarray().reshape(part.n_items, ann.n_annotators, ann.n_classes)
+        tally = np.zeros((part.n_items, ann.n_classes))
+        for item, annotator, label in zip(part.item, part.annotator, part.label, strict=True):
+            seen[part.rows.start + item].append((annotator, label))
+            assert dense[item, annotator, label] == 1
+            tally[item, label] += 1
+        assert dense.sum() == len(part.label)
+        assert (part.tally() == tally).all()
+        assert (part.right(tally) == tally[part.item, part.label]).all()
+    assert seen == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_result_does_not_depend_on_the_size_of_blocks(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, _, _ = planted(n_items=200)
+    whole = METHODS[method](ann)
+    monkeypatch.setattr(votes, "BLOCK", 500)
+    assert len(Votes(ann).blocks) > 5
+    parts = METHODS[method](ann)
+    np.testing.assert_allclose(parts.soft_labels, whole.soft_labels, atol=1e-5)
+    np.testing.assert_allclose(parts.annotator_skill, whole.annotator_skill, atol=1e-5)
+
+
+def test_what_is_too_large_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, _, _ = planted(n_items=50)
+    monkeypatch.setattr(votes, "DENSE", 50 * 4 * 4 - 1)
+    with pytest.raises(ValueError, match=r"soft labels of 50 items with 4 classes take .* GB"):
+        METHODS["majority-vote"](ann)
+    monkeypatch.setattr(votes, "DENSE", 50 * 4 * 4)
+    METHODS["one-coin"](ann)
+    monkeypatch.setattr(votes, "DENSE", 6 * 4 * 4 * 8 - 1)
+    few = ann[:5]
+    with pytest.raises(ValueError, match=r"confusion matrices of 6 annotators .* one-coin"):
+        METHODS["dawid-skene"](few)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("n_iter", 0), ("n_iter", 1.5), ("n_iter", True), ("tol", -1.0), ("tol", float("nan"))]
+)
+def test_settings_that_make_no_sense_are_named(setting: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{setting} must be .*{value}"):
+        check_settings(**({"n_iter": 1, "tol": 0.0} | {setting: value}))
