@@ -34,16 +34,18 @@ def recognises(record: Any) -> bool:
         isinstance(record.get("responses"), (dict, list))
         or {"annotation", "annotation_agent"} <= record.keys()
         or any(name.endswith(".responses") for name in record)
-        or any(_is_question(value) for value in record.values())
+        or bool(_columns(record))
     )
 
 
 def read(source: Records, item: str | None, question: str | None) -> Found:
     """What the users submitted; an item is known by its record's id, or by the field that `item` names."""
     found = Found(source)
+    columns = {name for _, record in source.records if isinstance(record, dict) for name in _columns(record)}
     given: list[tuple[int, Any, list[Answer]]] = []
     for number, record in source.records:
-        if not isinstance(record, dict) or not recognises(record):
+        # where nobody answered, a question's column is empty, and looks like any other
+        if not isinstance(record, dict) or not (recognises(record) or columns & record.keys()):
             found.bad.append((number, f"no responses and no annotation but {keys(record)}"))
             continue
         try:
@@ -86,8 +88,8 @@ def _answers(record: dict[str, Any]) -> Iterator[Answer]:
         if name.endswith(".responses"):
             parts = {"value": value, "user_id": record.get(f"{name}.users"), "status": record.get(f"{name}.status")}
             yield from _of_question(name.removesuffix(".responses"), parts)
-        elif name != "responses" and _is_question(value):
-            yield from _of_question(name, value)
+    for name in _columns(record):
+        yield from _of_question(name, record[name])
     if record.get("annotation") is not None and "annotation_agent" in record:
         yield Answer("annotation", record["annotation_agent"], record["annotation"], record.get("status"))
 
@@ -95,22 +97,21 @@ def _answers(record: dict[str, Any]) -> Iterator[Answer]:
 def _of_question(question: str, given: Any) -> Iterator[Answer]:
     """A list of objects with `value`, `user_id` and `status`; or, as Hugging Face has it, an object of three lists."""
     if isinstance(given, dict):
-        values = given.get("value") or []
-        users = given.get("user_id") or [None] * len(values)
-        statuses = given.get("status") or [None] * len(values)
-        if not len(values) == len(users) == len(statuses):
-            raise ValueError(f"{question!r} has {len(values)} values, {len(users)} users and {len(statuses)} statuses")
-        given = [
-            {"value": value, "user_id": user, "status": status}
-            for value, user, status in zip(values, users, statuses, strict=True)
-        ]
-    for answer in given or []:
+        values: Any = given.get("value") or []
+        count = len(values) if isinstance(values, list) else 0
+        parts = [values, *(given.get(name) or [None] * count for name in ("user_id", "status"))]
+        if not all(isinstance(part, list) and len(part) == count for part in parts):
+            raise ValueError(f"the values, users and statuses of {question!r} are no lists of the same length")
+        yield from (Answer(question, user, value, status) for value, user, status in zip(*parts, strict=True))
+        return
+    for answer in given if isinstance(given, list) else [] if given is None else [given]:
         if not isinstance(answer, dict):
             raise ValueError(f"an answer to {question!r} is {few([answer])}, where 'value' and 'user_id' were expected")
         yield Answer(question, answer.get("user_id"), answer.get("value"), answer.get("status"))
 
 
-def _is_question(value: Any) -> bool:
-    """Whether a column holds answers of version 1: objects with user and value, or an object of such lists."""
-    first = value[0] if isinstance(value, list) and value else value
-    return isinstance(first, dict) and {"user_id", "value"} <= first.keys()
+def _columns(record: dict[str, Any]) -> list[str]:
+    """The columns of answers of version 1: of objects with user and value, or of an object of such lists."""
+    first = {name: value[0] if isinstance(value, list) and value else value for name, value in record.items()}
+    first.pop("responses", None)
+    return [name for name, value in first.items() if isinstance(value, dict) and {"user_id", "value"} <= value.keys()]

@@ -84,7 +84,7 @@ class Found:
 
     def notes(self) -> list[str]:
         """What was left out, in words."""
-        return [f"left out: {count:,} {what}" for what, count in self.left_out.items()]
+        return [f"left out: {what} ({count:,})" for what, count in self.left_out.items()]
 
 
 def read_json(path: Path) -> Records:

@@ -25,9 +25,7 @@ def dataset_table(dataset: Any) -> pa.Table:
         raise TableError(f"this is a DatasetDict with the splits {few(splits)}; give one, such as data[{splits[0]!r}]")
     table = dataset.with_format("arrow")[:]
     if not isinstance(table, pa.Table):
-        raise TableError(
-            f"the {type(dataset).__name__} gives no Arrow table of its rows; load it without streaming"
-        )
+        raise TableError(f"the {type(dataset).__name__} gives no Arrow table of its rows; load it without streaming")
     names = {name: kind.names for name, kind in dataset.features.items() if type(kind).__name__ == "ClassLabel"}
     return name_classes(table, names)
 
@@ -55,9 +53,8 @@ def name_classes(table: pa.Table, names: Mapping[str, list[str]]) -> pa.Table:
         codes = pc.if_else(pc.equal(table[column], -1), None, table[column])
         low, high = pc.min_max(codes).as_py().values()
         if low is not None and not 0 <= low <= high < len(classes):
-            raise TableError(
-                f"column {column!r} has class names for 0 to {len(classes) - 1}, but holds {low} to {high}"
-            )
+            last = len(classes) - 1
+            raise TableError(f"column {column!r} has names for the classes 0 to {last}, but holds {low} to {high}")
         named = pc.take(pa.array([str(name) for name in classes], pa.string()), codes)
         table = table.set_column(table.column_names.index(column), column, named)
     return table

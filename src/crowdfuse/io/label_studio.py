@@ -73,7 +73,7 @@ def _read_annotation(found: Found, number: int, item: str, annotation: Any, aske
             found.left_out["ground-truth annotations, which are gold, no annotator's"] += 1
         return
     results = [result for result in annotation["result"] if isinstance(result, dict)]
-    choices = [_choices(result) for result in results if _is_choice(result) and result.get("from_name") == asked]
+    choices = [_choices(result) for result in results if _is_choice(result) and str(result.get("from_name")) == asked]
     others = [str(result.get("type")) for result in results if not _is_choice(result)]
     if len(choices) > 1:
         found.bad.append((number, f"{len(choices)} answers to {asked!r} in one annotation, where one was expected"))

@@ -214,6 +214,8 @@ def _from_records(records: Records, how: Reading, classes: NDArray[Any] | None) 
         raise TableError(f"{records.name}: format={how.format!r} is read from .csv, .tsv or .parquet files")
     if how.annotator or how.label:
         raise ValueError("annotator= and label= name columns of a table; an export is read with item= and question=")
+    if not records.records and not records.broken:
+        raise TableError(f"{records.name} has no records; the export of a labelling tool was expected")
     form = recognise(records) if how.format == "auto" else how.format
     found = READERS[form](records, how.item, how.question)
     notes = found.notes()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from crowdfuse.ids import counted
 from crowdfuse.io import argilla, label_studio, prodigy
 from crowdfuse.io.exports import Found, Records, keys
 from crowdfuse.io.tables import TableError
@@ -44,7 +45,7 @@ def recognise(source: Records) -> str:
 
 def _found(source: Records) -> str:
     if not source.records:
-        lines = f"; {len(source.broken):,} lines are no JSON, such as {source.broken[0]}" if source.broken else ""
-        return f"no records{lines}"
+        number, reason = source.broken[0]
+        return f"no records but {counted(len(source.broken), 'broken line')}, such as line {number}: {reason}"
     _, first = source.records[0]
-    return f"{len(source.records):,} records, the first with {keys(first)}"
+    return f"{counted(len(source.records), 'record')}, the first with {keys(first)}"
