@@ -194,6 +194,20 @@ def test_ground_truth_that_is_not_there_or_contradicts_itself(tmp_path: Path) ->
         label_studio_gold(export(tmp_path, task(1, "a.jpg", *two)))
 
 
+def test_gold_from_what_has_no_ground_truth(tmp_path: Path) -> None:
+    """JSON_MIN does not tell ground truth from answers: taking all of it for gold would be wrong."""
+    path = write(tmp_path / "min.json", label_studio_min(CROWD))
+    with pytest.raises(TableError, match="ground truth is read from Label Studio's JSON export"):
+        label_studio_gold(path)
+
+
+def test_gold_beside_tasks_that_cannot_be_used(tmp_path: Path) -> None:
+    path = export(tmp_path, {"id": 4}, task(1, "a.jpg", annotation(10, choice("cat"), ground_truth=True)))
+    with pytest.raises(TableError, match=r"record 1: no list of 'annotations' but the keys 'id'\. To go on without it"):
+        label_studio_gold(path)
+    assert label_studio_gold(path, on_bad="drop") == {"1": "cat"}
+
+
 def test_nothing_is_warned_of_where_nothing_is_left_out(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crowdfuse.ids import EXACT_FLOAT, few
+from crowdfuse.io.bad_rows import SHOWN, settle_bad
 from crowdfuse.io.tables import TableError
 
 JSON_ENDINGS = {".json", ".jsonl", ".ndjson"}
@@ -78,9 +79,16 @@ class Found:
     def place(self, number: int) -> str:
         return f"{self.source.name}, {self.source.unit} {number}"
 
-    def complaint(self, number: int, reason: str) -> str:
-        item = f" (item {self._item_of[number]!r})" if number in self._item_of else ""
-        return f"{self.place(number)}{item}: {reason}"
+    def settle_bad(self, on_bad: str) -> list[str]:
+        """Refuse the answers that cannot be used, or say that they were dropped."""
+        if not self.bad:
+            return []
+        shown = []
+        for number, reason in sorted(self.bad)[:SHOWN]:
+            item = f" (item {self._item_of[number]!r})" if number in self._item_of else ""
+            shown.append(f"{self.place(number)}{item}: {reason}")
+        total = len(self.bad) + len(self.rows)
+        return [settle_bad(self.source.name, shown, len(self.bad), total, "answers", on_bad)]
 
     def notes(self) -> list[str]:
         """What was left out, in words."""

@@ -28,6 +28,8 @@ def read(source: Records, item: str | None, question: str | None, *, truth: bool
     An item is known by its task's id, or by the field of the task's data that `item` names.
     """
     if not any(isinstance(record, dict) and _is_task(record) for _, record in source.records):
+        if truth:
+            raise TableError(f"{source.name}: ground truth is read from Label Studio's JSON export, not from others")
         return _read_flat(source, item, question)
     found = Found(source)
     asked = choose_question(_questions(source), question, source.name)
@@ -42,12 +44,13 @@ def read(source: Records, item: str | None, question: str | None, *, truth: bool
     return found
 
 
-def label_studio_gold(path: Path, item: str | None = None, question: str | None = None) -> dict[str, str]:
+def label_studio_gold(
+    path: Path, item: str | None = None, question: str | None = None, on_bad: str = "error"
+) -> dict[str, str]:
     """The ground-truth annotations of an export: item -> class."""
     found = read(read_json(path), item, question, truth=True)
     items, classes = list(found.items), list(found.classes)
-    if found.bad:
-        raise TableError(found.complaint(*found.bad[0]))
+    found.settle_bad(on_bad)
     gold: dict[str, str] = {}
     for (row, _, code), number in zip(found.rows, found.numbers, strict=True):
         known = gold.setdefault(items[row], classes[code])

@@ -110,11 +110,19 @@ def table_labels(table: Any, how: Reading) -> Annotations:
 
 
 def read_gold(
-    path: Path, *, item: str | None = None, label: str | None = None, question: str | None = None
+    path: Path,
+    *,
+    item: str | None = None,
+    label: str | None = None,
+    question: str | None = None,
+    on_bad: str = "error",
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Item ids and their true classes, from a table with an item and a label column, or Label Studio's ground truth."""
+    """Item ids and their true classes, from a table with an item and a label column, or Label Studio's ground truth.
+
+    `question` and `on_bad` are for the latter; see `Annotations.read`.
+    """
     if path.suffix.lower() in JSON_ENDINGS:
-        gold = label_studio_gold(path, item, question)
+        gold = label_studio_gold(path, item, question, on_bad)
         return from_text(np.array(list(gold), object)), from_text(np.array(list(gold.values()), object))
     file = TableFile(path)
     columns = choose_columns(file.columns, {"item": item, "label": label}, str(path))
@@ -218,11 +226,7 @@ def _from_records(records: Records, how: Reading, classes: NDArray[Any] | None) 
         raise TableError(f"{records.name} has no records; the export of a labelling tool was expected")
     form = recognise(records) if how.format == "auto" else how.format
     found = READERS[form](records, how.item, how.question)
-    notes = found.notes()
-    if found.bad:
-        shown = [found.complaint(number, reason) for number, reason in sorted(found.bad)[:SHOWN]]
-        total = len(found.bad) + len(found.rows)
-        notes.append(settle_bad(records.name, shown, len(found.bad), total, "answers", how.on_bad))
+    notes = [*found.notes(), *found.settle_bad(how.on_bad)]
     codes = np.array(found.rows, np.int32).reshape(-1, 3)
     item, annotator, label = (
         Column(from_text(np.array(list(names), object)), codes[:, at])

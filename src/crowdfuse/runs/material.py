@@ -120,9 +120,8 @@ def _column(job: Job, role: str, path: Path) -> str | None:
 
 def _read_gold(job: Job, path: Path, loaded: Loaded, classes: NDArray[Any], notes: list[str]) -> Gold:
     """Rows and true classes of the items in a gold file, by the names that the labels use."""
-    ids, truth = read_gold(
-        path, item=_column(job, "item", path), label=_column(job, "label", path), question=job.question
-    )
+    columns = {role: _column(job, role, path) for role in ("item", "label")}
+    ids, truth = read_gold(path, item=columns["item"], label=columns["label"], question=job.question, on_bad=job.on_bad)
     rows = loaded.find(ids)
     lost = ids[rows < 0]
     if len(lost):
