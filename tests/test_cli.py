@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from crowdfuse import load
 from crowdfuse.cli import app
+from tests import exports
 
 N = 30
 COMMANDS = (["aggregate"], ["demo"], ["embed"], ["fit"], ["predict"], ["reproduce", "twomoon"])
@@ -109,6 +110,35 @@ assert "torch" not in sys.modules and "lightning_fabric" not in sys.modules, "he
 
 def test_the_version_is_said() -> None:
     assert ok("--version") == "crowdfuse 0.1.0"
+
+
+# ---- what labelling tools write ------------------------------------------------------------------
+
+
+def test_an_export_trains_and_its_ground_truth_judges(crowd: Crowd) -> None:
+    labels: exports.Crowd = {item: {} for item in crowd.items}
+    for item, name, label in crowd.triples:
+        labels[item.strip('"')][name] = label
+    tasks = exports.label_studio(labels)
+    for done, gold in zip(tasks[:9], crowd.truth[:9], strict=True):
+        done["annotations"].append(exports.annotation(3, exports.choice(str(gold)), ground_truth=True))
+    tasks[20]["annotations"].append(exports.annotation(None, exports.choice("cat")))
+    export = exports.write(crowd.folder / "export.json", tasks)
+    asked = crowd.fit("--item", "image", "--test", export, labels=export)
+    assert "record 21 (item 'i20'): the annotator is empty" in said(run(*asked))
+
+    output = ok(*asked, "--on-bad", "drop")
+    assert "note: left out: ground-truth annotations, which are gold, no annotator's (9)" in output
+    assert f"note: 1 of {len(crowd.triples) + 1} answers could not be used and was left out" in output
+    assert "% of 9 items" in output
+    from_table = ok(*crowd.fit("--test", crowd.gold("gold.csv", slice(9)), "--force"))
+    assert output[output.index("fusion: ") :] == from_table[from_table.index("fusion: ") :]
+
+
+def test_a_format_that_is_none(crowd: Crowd) -> None:
+    result = run(*crowd.fit("--format", "label_studio"))
+    assert "--format must be one of auto, table, wide, label-studio, argilla, prodigy" in said(result)
+    assert "--on-bad must be one of error, drop, got 'skip'" in said(run(*crowd.fit("--on-bad", "skip")))
 
 
 # ---- fit and predict -------------------------------------------------------------------------------

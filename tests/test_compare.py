@@ -128,6 +128,19 @@ def test_an_annotator_without_a_label_to_train_on_is_left_out(crowd: Path) -> No
     assert "single-annotator rare is left out: rare has no label among the items to train on" in result.output
 
 
+def test_a_wide_table_is_compared_as_the_long_one(crowd: Path) -> None:
+    asked = ("--methods", "majority-vote", "--seeds", "0", "--gold", "others.csv")
+    assert compare(*asked).exit_code == 0
+    long = numbers()
+    rows = [line.split(",") for line in Path("labels.csv").read_text().splitlines()[1:]]
+    said = {(item, name): label for item, name, label in rows}
+    wide = [",".join([str(i), *(said[str(i), name] for name in ("ann", "bob", "guesser"))]) for i in range(N_LABELLED)]
+    Path("labels.csv").write_text("\n".join(["item,ann,bob,guesser", *wide]) + "\n")
+    result = compare(*asked, "--format", "wide", "--out", "wide")
+    assert result.exit_code == 0, result.output
+    assert [row["mean"] for row in numbers("wide")["methods"]] == [row["mean"] for row in long["methods"]]
+
+
 def test_names_of_classes_do_not_become_html(crowd: Path) -> None:
     text = Path("labels.csv").read_text()
     Path("labels.csv").write_text(text.replace(",0\n", ",<img src=x>\n").replace(",1\n", ",<IMG src=x>\n"))

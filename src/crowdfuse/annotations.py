@@ -5,9 +5,10 @@ Nothing after this module touches raw labels. Any triple may be missing.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,9 @@ from crowdfuse.ids import IntArray, as_array, few, find, plural, refuse_repeats,
 from crowdfuse.summary import Summary, summarise
 
 OnConflict = Literal["error", "first", "last", "drop"]
+OnBad = Literal["error", "drop"]
+Format = Literal["auto", "table", "wide", "label-studio", "argilla", "prodigy"]
+FORMATS: tuple[str, ...] = get_args(Format)
 
 
 class Annotations:
@@ -48,6 +52,7 @@ class Annotations:
         by_row: bool,
         numbered: bool = False,
         dropped: tuple[int, int, int] = (0, 0, 0),
+        notes: tuple[str, ...] = (),
     ) -> None:
         self.indptr = indptr
         self.annotator = annotator
@@ -58,6 +63,7 @@ class Annotations:
         self.by_row = by_row
         self.numbered = numbered
         self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts = dropped
+        self.notes = notes
 
     # ---- ways in ---------------------------------------------------------------------------
 
@@ -71,17 +77,27 @@ class Annotations:
         label: str | None = None,
         classes: Sequence[Any] | None = None,
         on_conflict: OnConflict = "error",
+        format: Format = "auto",
+        question: str | None = None,
+        on_bad: OnBad = "error",
     ) -> Annotations:
-        """Read a CSV, TSV or Parquet file with one row a label.
+        """Read a CSV, TSV or Parquet file, or what Label Studio, Argilla or Prodigy export (`.json`, `.jsonl`).
 
-        Columns are found among the usual names (item/task/example, annotator/worker/rater,
-        label/answer/response) or given. An empty label counts as missing.
+        A table has one row a label. Columns are found among the usual names (item/task/example,
+        annotator/worker/rater, label/answer/response) or given. An empty label counts as missing. `format="wide"`
+        is a row an item and a column an annotator; it is assumed where no column is called like an annotator or a
+        label, and any two columns beside the item's have values in common.
+
+        An export is told by its structure, or by `format`: "label-studio", "argilla" or "prodigy". `question` names
+        the one that counts, where there are several; `item` the field to know items by, instead of the tool's own id.
+
+        `on_bad="drop"` leaves out rows that cannot be used. What was left out, and classes that differ only by case
+        or spaces, are warned of and kept in `notes`.
         """
-        from crowdfuse.io.labels import read_labels
+        from crowdfuse.io.labels import Reading, read_labels
 
-        return read_labels(
-            Path(path), item=item, annotator=annotator, label=label, classes=classes, on_conflict=on_conflict
-        )
+        how = Reading(item, annotator, label, classes, on_conflict, format, question, on_bad)
+        return read_labels(Path(path), how)._with_warnings()
 
     @classmethod
     def from_table(
@@ -93,13 +109,23 @@ class Annotations:
         label: str | None = None,
         classes: Sequence[Any] | None = None,
         on_conflict: OnConflict = "error",
+        format: Format = "auto",
+        question: str | None = None,
+        on_bad: OnBad = "error",
     ) -> Annotations:
-        """From a pandas, polars or pyarrow table (anything with `__arrow_c_stream__`), or a dict of arrays."""
-        from crowdfuse.io.labels import table_labels
+        """From a pandas, polars or pyarrow table, a Hugging Face dataset, or a dict of arrays.
 
-        return table_labels(
-            table, item=item, annotator=annotator, label=label, classes=classes, on_conflict=on_conflict
-        )
+        Tables are anything with `__arrow_c_stream__`; everything else is as in `read`.
+        """
+        from crowdfuse.io.labels import Reading, table_labels
+
+        how = Reading(item, annotator, label, classes, on_conflict, format, question, on_bad)
+        return table_labels(table, how)._with_warnings()
+
+    def _with_warnings(self) -> Annotations:
+        for note in self.notes:
+            warnings.warn(note, stacklevel=3)
+        return self
 
     @classmethod
     def from_matrix(
@@ -332,6 +358,7 @@ class Annotations:
             by_row=self.by_row,
             numbered=self.numbered,
             dropped=(self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts),
+            notes=self.notes,
         )
 
     # ---- ways out --------------------------------------------------------------------------
@@ -391,7 +418,9 @@ class Annotations:
     def summary(self) -> Summary:
         """Counts, agreement and Krippendorff's alpha (nominal)."""
         dropped = (self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts)
-        return summarise(self.indptr, self.annotator, self.label, self.n_annotators, self.n_classes, dropped)
+        return summarise(
+            self.indptr, self.annotator, self.label, self.n_annotators, self.n_classes, dropped, self.notes
+        )
 
 
 def ranges(starts: IntArray, counts: IntArray) -> IntArray:

@@ -151,6 +151,20 @@ def refuse_repeats(ids: NDArray[Any], what: str) -> None:
         raise ValueError(f"{what} must be distinct; these stand more than once: {few(twice)}")
 
 
+def alike_names(names: NDArray[Any]) -> list[str]:
+    """Names that are the same but for case and spaces: most likely one, written in two ways.
+
+    >>> alike_names(np.array(["Cat", "cat ", "dog"], object))
+    ['Cat', 'cat ']
+    """
+    if names.dtype.kind != "O":
+        return []
+    seen: dict[str, list[str]] = {}
+    for name in names:
+        seen.setdefault("".join(name.split()).casefold(), []).append(name)
+    return [name for group in seen.values() if len(group) > 1 for name in group]
+
+
 def few(names: Iterable[Any], most: int = 5) -> str:
     """A few names for a message.
 

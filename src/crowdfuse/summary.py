@@ -25,6 +25,7 @@ class Summary:
     dropped_missing: int
     dropped_duplicates: int
     dropped_conflicts: int
+    notes: tuple[str, ...] = ()  # what was said when they were read
 
     def __str__(self) -> str:
         def spread(d: dict[str, float]) -> str:
@@ -54,6 +55,7 @@ class Summary:
             ),
         ]
         lines += [f"note: {count:,} {one if count == 1 else many}" for count, one, many in notes if count]
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
     __repr__ = __str__  # what a notebook shows
@@ -66,6 +68,7 @@ def summarise(
     n_annotators: int,
     n_classes: int,
     dropped: tuple[int, int, int],
+    notes: tuple[str, ...] = (),
 ) -> Summary:
     """From CSR arrays by item; `dropped` counts missing, repeated and contradicting labels."""
     per_item = np.diff(indptr)
@@ -83,6 +86,7 @@ def summarise(
         dropped_missing=dropped[0],
         dropped_duplicates=dropped[1],
         dropped_conflicts=dropped[2],
+        notes=notes,
     )
 
 

@@ -254,7 +254,8 @@ def test_an_empty_name(tmp_path: Path, role: str) -> None:
     row = {"item": ",x,cat", "annotator": "a,,cat"}[role]
     path = write(tmp_path, f"item,annotator,label\na,x,cat\n,,\nb,x,\n{row}\n")
     assert complaint(path) == (
-        f"{path}, line 5: the {role} is empty; fill it in, or empty the label too to leave the row out"
+        f"{path}, line 5: the {role} is empty. "
+        "To go on without it, say on_bad='drop' (--on-bad drop on the command line)"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from crowdfuse.annotations import FORMATS
 from crowdfuse.choices import one_of
 from crowdfuse.cli.fit import parse_classes, parse_settings
 from crowdfuse.cli.grids import (
@@ -26,12 +27,16 @@ from crowdfuse.cli.shell import (
     AnnotatorColumn,
     Classes,
     Force,
+    Format,
     ImageSize,
     ItemColumn,
     Json,
     LabelColumn,
+    Labels,
+    OnBad,
     OnConflict,
     OnMissing,
+    Question,
     Quiet,
     friendly,
     integers,
@@ -43,7 +48,7 @@ from crowdfuse.cli.shell import (
 
 @friendly
 def compare(
-    labels: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet: item, annotator, label.")],
+    labels: Annotated[Path, typer.Argument(help=Labels)],
     inputs: Annotated[Path, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")],
     gold: Annotated[Path | None, typer.Option(help="Trusted labels (item, label) that judge the methods.")] = None,
     methods: Methods = None,
@@ -62,9 +67,12 @@ def compare(
     item: ItemColumn = None,
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
+    format: Format = "auto",
+    question: Question = None,
     classes: Classes = None,
     on_missing: OnMissing = "error",
     on_conflict: OnConflict = "error",
+    on_bad: OnBad = "error",
     image_size: ImageSize = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
@@ -99,6 +107,9 @@ def compare(
         settings=given_settings,
         gold=None if gold is None else str(gold),
         columns={"item": item, "annotator": annotator, "label": label},
+        format=one_of("--format", format, FORMATS),
+        question=question,
+        on_bad=one_of("--on-bad", on_bad, ("error", "drop")),
         classes=None if classes is None else parse_classes(classes),
         on_conflict=one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
         on_missing=one_of("--on-missing", on_missing, ("error", "drop")),

@@ -8,17 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
+from crowdfuse.annotations import FORMATS
 from crowdfuse.choices import one_of
 from crowdfuse.cli.shell import (
     AnnotatorColumn,
     Classes,
     Force,
+    Format,
     ImageSize,
     ItemColumn,
     Json,
     LabelColumn,
+    Labels,
+    OnBad,
     OnConflict,
     OnMissing,
+    Question,
     Quiet,
     Seed,
     Threads,
@@ -35,7 +40,7 @@ from crowdfuse.registry import ESTIMATORS
 @friendly
 def fit(
     context: typer.Context,
-    labels: Annotated[Path | None, typer.Argument(help="CSV, TSV or Parquet: item, annotator, label.")] = None,
+    labels: Annotated[Path | None, typer.Argument(help=Labels)] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")
     ] = None,
@@ -57,9 +62,12 @@ def fit(
     item: ItemColumn = None,
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
+    format: Format = "auto",
+    question: Question = None,
     classes: Classes = None,
     on_missing: OnMissing = "error",
     on_conflict: OnConflict = "error",
+    on_bad: OnBad = "error",
     image_size: ImageSize = None,
     threads: Threads = 1,
     json_file: Json = None,
@@ -106,6 +114,9 @@ def fit(
             test=None if test is None else str(test),
             gold=None if gold is None else str(gold),
             columns={"item": item, "annotator": annotator, "label": label},
+            format=one_of("--format", format, FORMATS),
+            question=question,
+            on_bad=one_of("--on-bad", on_bad, ("error", "drop")),
             classes=None if classes is None else parse_classes(classes),
             on_conflict=one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
             on_missing=one_of("--on-missing", on_missing, ("error", "drop")),

@@ -22,7 +22,14 @@ Data = Annotated[Path | None, typer.Option(help="Where the data is; not given, t
 Download = Annotated[bool, typer.Option("--download", help="Fetch the data if it is not there.")]
 Seed = Annotated[int, typer.Option(help="The one seed of everything random.", min=0)]
 
-ItemColumn = Annotated[str | None, typer.Option(help="Name of the item column.")]
+Labels = "CSV, TSV or Parquet: item, annotator, label; or an export of Label Studio, Argilla or Prodigy (JSON, JSONL)."
+Format = Annotated[
+    str,
+    typer.Option(help="Of the labels: auto, table, wide (a column an annotator), label-studio, argilla or prodigy."),
+]
+Question = Annotated[str | None, typer.Option(help="The question of an export that counts, where it has several.")]
+OnBad = Annotated[str, typer.Option(help="Labels that cannot be used: error, or drop (go on without them).")]
+ItemColumn = Annotated[str | None, typer.Option(help="Name of the item column, or of an export's field.")]
 AnnotatorColumn = Annotated[str | None, typer.Option(help="Name of the annotator column.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Name of the label column.")]
 Classes = Annotated[str | None, typer.Option(help="All classes, separated by commas.")]

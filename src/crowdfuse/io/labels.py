@@ -1,10 +1,11 @@
-"""Labels and gold from tables: rows (item, annotator, label) -> Annotations; rows (item, label) -> gold."""
+"""Labels and gold from tables and exports -> Annotations, and gold by item."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,21 +14,54 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations, OnConflict, not_a_class
-from crowdfuse.ids import IntArray, few, find, refuse_repeats, sort_names, tidy
+from crowdfuse.annotations import FORMATS, Annotations, Format, OnBad, OnConflict, not_a_class
+from crowdfuse.choices import one_of
+from crowdfuse.ids import IntArray, alike_names, few, find, from_text, refuse_repeats, sort_names, tidy
+from crowdfuse.io.bad_rows import SHOWN, settle_bad
 from crowdfuse.io.encoding import Dealt, are_many, bytes_to_pass, deal, encode_dealt
-from crowdfuse.io.tables import CutInsideQuotes, TableError, TableFile, as_names, as_table, choose_columns, encode
+from crowdfuse.io.exports import JSON_ENDINGS, Records, read_json
+from crowdfuse.io.hugging_face import dataset_table, is_dataset, with_class_names
+from crowdfuse.io.label_studio import label_studio_gold
+from crowdfuse.io.recognise import READERS, form_of, recognise
+from crowdfuse.io.tables import (
+    BrokenLinesError,
+    CutInsideQuotes,
+    TableError,
+    TableFile,
+    as_names,
+    as_table,
+    choose_columns,
+    encode,
+    usual_columns,
+)
+from crowdfuse.io.wide import is_wide, read_wide
 from crowdfuse.triples import ConflictError, sort_triples
 
+SAMPLE = 100  # rows that tell whether a table holds the records of an export
 LARGE = 1 << 24  # bytes from which on it pays to read a text file block by block
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How labels are to be read; see `Annotations.read`."""
+
+    item: str | None = None
+    annotator: str | None = None
+    label: str | None = None
+    classes: Sequence[Any] | None = None
+    on_conflict: OnConflict = "error"
+    format: Format = "auto"
+    question: str | None = None
+    on_bad: OnBad = "error"
+
+
 class Source(NamedTuple):
-    """Where a table comes from, for messages, and whether its strings are text that may mean integers."""
+    """Where labels come from, for messages, and what their names are."""
 
     name: str
     places: Callable[[Sequence[int]], list[str]]  # row numbers in words: 'labels.csv, line 17'
-    is_text: bool
+    is_text: bool  # strings are text that may mean integers
+    numbered: bool = True  # integer ids may be row numbers of X
 
 
 class Column(NamedTuple):
@@ -37,47 +71,62 @@ class Column(NamedTuple):
     codes: NDArray[np.int32]
 
 
-def read_labels(
+def read_labels(path: Path, how: Reading) -> Annotations:
+    """Annotations from a file; see `Annotations.read`."""
+    known = _check(how)
+    if path.suffix.lower() in JSON_ENDINGS:
+        return _from_records(read_json(path), how, known)
+    file, notes = TableFile(path), list[str]()
+    source = Source(str(path), file.lines, file.is_text)
+
+    def whole() -> pa.Table:
+        try:
+            return file.read(text=True)
+        except BrokenLinesError as error:
+            return _sound(file, error, None, how, notes)
+
+    other = _from_other_forms(file.columns, whole, source, how, known, notes)
+    if other is not None:
+        return other
+    columns = choose_columns(file.columns, _roles(how), str(path))
+    try:
+        found = _read(file, columns, source)
+    except BrokenLinesError as error:
+        found = _encode(_sound(file, error, list(columns.values()), how, notes), columns, source)
+    pa.default_memory_pool().release_unused()  # make room for the sort
+    return _build(*found, source, known, how, notes)
+
+
+def table_labels(table: Any, how: Reading) -> Annotations:
+    """Annotations from a table in memory; see `Annotations.from_table`."""
+    known = _check(how)
+    arrow = dataset_table(table) if is_dataset(table) else as_table(table)
+    source = Source("the table", lambda rows: [f"the table, row {row}" for row in rows], False)
+    other = _from_other_forms(arrow.column_names, lambda: arrow, source, how, known, [])
+    if other is not None:
+        return other
+    columns = choose_columns(arrow.column_names, _roles(how), source.name)
+    return _build(*_encode(arrow, columns, source), source, known, how, [])
+
+
+def read_gold(
     path: Path,
     *,
-    item: str | None,
-    annotator: str | None,
-    label: str | None,
-    classes: Sequence[Any] | None,
-    on_conflict: OnConflict,
-) -> Annotations:
-    """Annotations from a CSV, TSV or Parquet file; see `Annotations.read`."""
-    known = _check(classes, on_conflict)
-    file = TableFile(path)
-    columns = choose_columns(file.columns, {"item": item, "annotator": annotator, "label": label}, str(path))
-    source = Source(str(path), file.lines, file.is_text)
-    found = _read(file, columns, source)
-    pa.default_memory_pool().release_unused()  # make room for the sort
-    return _build(*found, source, known, on_conflict)
+    item: str | None = None,
+    label: str | None = None,
+    question: str | None = None,
+    on_bad: str = "error",
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Item ids and their true classes, from a table with an item and a label column, or Label Studio's ground truth.
 
-
-def table_labels(
-    table: Any,
-    *,
-    item: str | None,
-    annotator: str | None,
-    label: str | None,
-    classes: Sequence[Any] | None,
-    on_conflict: OnConflict,
-) -> Annotations:
-    """Annotations from a table in memory; see `Annotations.from_table`."""
-    known = _check(classes, on_conflict)
-    arrow = as_table(table)
-    source = Source("the table", lambda rows: [f"the table, row {row}" for row in rows], False)
-    columns = choose_columns(arrow.column_names, {"item": item, "annotator": annotator, "label": label}, source.name)
-    return _build(*_encode(arrow, columns, source), source, known, on_conflict)
-
-
-def read_gold(path: Path, *, item: str | None = None, label: str | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Item ids and their true classes, from a table with an item and a label column."""
+    `question` and `on_bad` are for the latter; see `Annotations.read`.
+    """
+    if path.suffix.lower() in JSON_ENDINGS:
+        gold = label_studio_gold(path, item, question, on_bad)
+        return from_text(np.array(list(gold), object)), from_text(np.array(list(gold.values()), object))
     file = TableFile(path)
     columns = choose_columns(file.columns, {"item": item, "label": label}, str(path))
-    table = file.read(list(columns.values()), text=True)
+    table = with_class_names(file.read(list(columns.values()), text=True))
     if not table.num_rows:
         raise TableError(f"{path} has a header but no rows")
     ids, row = encode(table[columns["item"]], columns["item"], str(path), text=file.is_text)
@@ -98,15 +147,106 @@ def read_gold(path: Path, *, item: str | None = None, label: str | None = None) 
     return ids, names[code[first]]
 
 
-def _check(classes: Sequence[Any] | None, on_conflict: OnConflict) -> NDArray[Any] | None:
-    """The given classes, if there are any; an error before any work if they or `on_conflict` cannot be used."""
-    if on_conflict not in ("error", "first", "last", "drop"):
-        raise ValueError(f"on_conflict must be 'error', 'first', 'last' or 'drop', got {on_conflict!r}")
-    if classes is None:
+def _check(how: Reading) -> NDArray[Any] | None:
+    """The given classes, if there are any; an error before any work if something of what is asked cannot be."""
+    if how.on_conflict not in ("error", "first", "last", "drop"):
+        raise ValueError(f"on_conflict must be 'error', 'first', 'last' or 'drop', got {how.on_conflict!r}")
+    one_of("on_bad", how.on_bad, ("error", "drop"))
+    one_of("format", how.format, FORMATS)
+    if how.classes is None:
         return None
-    names = tidy(classes, "classes")
+    names = tidy(how.classes, "classes")
     refuse_repeats(names, "classes")
     return names
+
+
+def _roles(how: Reading) -> dict[str, str | None]:
+    if how.question is not None:
+        raise ValueError(f"question={how.question!r} is for exports; a table's columns are named by item=, label=, ...")
+    return {"item": how.item, "annotator": how.annotator, "label": how.label}
+
+
+def _from_other_forms(
+    columns: list[str],
+    read: Callable[[], pa.Table],
+    source: Source,
+    how: Reading,
+    classes: NDArray[Any] | None,
+    notes: list[str],
+) -> Annotations | None:
+    """Labels of a table that is wide, or has an export's records for rows; None where a row is a label."""
+    if source.is_text and how.format in READERS:
+        raise TableError(f"{source.name}: format={how.format!r} is read from .json, .jsonl or .parquet files")
+    roles = [bool(usual_columns(columns, role)) for role in ("annotator", "label")]
+    if how.format == "table" or (how.format == "auto" and (how.annotator or how.label or all(roles))):
+        return None
+    if how.format == "auto" and any(roles) and source.is_text:
+        return None
+    table = with_class_names(read())
+    may_hold_records = how.format == "auto" and not source.is_text
+    if how.format in READERS or (may_hold_records and any(map(form_of, table.slice(0, SAMPLE).to_pylist()))):
+        records = list(enumerate(table.to_pylist()))
+        return _from_records(Records(source.name, "row", records, []), how, classes)
+    if how.format == "wide" or (not any(roles) and is_wide(table, how.item, source.name)):
+        return _from_wide(table, source, how, classes, notes)
+    return None
+
+
+def _from_wide(
+    table: pa.Table, source: Source, how: Reading, classes: NDArray[Any] | None, notes: list[str]
+) -> Annotations:
+    roles = _roles(how)
+    if roles["annotator"] or roles["label"]:
+        raise ValueError("in a wide table every column but the item's is an annotator: leave out annotator= and label=")
+    found = read_wide(table, how.item, source.name, text=source.is_text)
+
+    def places(labels: Sequence[int]) -> list[str]:
+        lines = source.places([int(found.row[label]) for label in labels])
+        who = [few([found.annotators[found.annotator[label]]]) for label in labels]
+        return [f"{line}, column {name}" for line, name in zip(lines, who, strict=True)]
+
+    return _build(
+        Column(found.items, found.item),
+        Column(found.annotators, found.annotator),
+        Column(found.classes, found.label),
+        source._replace(places=places),
+        classes,
+        how,
+        notes,
+    )
+
+
+def _from_records(records: Records, how: Reading, classes: NDArray[Any] | None) -> Annotations:
+    """Annotations from the records of an export."""
+    if how.format in ("table", "wide"):
+        raise TableError(f"{records.name}: format={how.format!r} is read from .csv, .tsv or .parquet files")
+    if how.annotator or how.label:
+        raise ValueError("annotator= and label= name columns of a table; an export is read with item= and question=")
+    if not records.records and not records.broken:
+        raise TableError(f"{records.name} has no records; the export of a labelling tool was expected")
+    form = recognise(records) if how.format == "auto" else how.format
+    found = READERS[form](records, how.item, how.question)
+    notes = [*found.notes(), *found.settle_bad(how.on_bad)]
+    codes = np.array(found.rows, np.int32).reshape(-1, 3)
+    item, annotator, label = (
+        Column(from_text(np.array(list(names), object)), codes[:, at])
+        for at, names in enumerate((found.items, found.annotators, found.classes))
+    )
+    source = Source(
+        records.name,
+        lambda rows: [found.place(found.numbers[row]) for row in rows],
+        is_text=True,
+        numbered=how.item is not None,  # a tool's own ids number its tasks, not rows of X
+    )
+    return _build(item, annotator, label, source, classes, how, notes)
+
+
+def _sound(
+    file: TableFile, error: BrokenLinesError, columns: Sequence[str] | None, how: Reading, notes: list[str]
+) -> pa.Table:
+    """The rows of a file without its broken lines, if that is what is asked for."""
+    notes.append(settle_bad(str(file.path), error.places, len(error.broken), error.n_rows, "rows", how.on_bad))
+    return file.read_sound(error, columns)
 
 
 def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
@@ -142,6 +282,7 @@ def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[C
     """Items, annotators and labels of each row of a table."""
     if not table.num_rows:
         raise TableError(f"{source.name} has a header but no rows")
+    table = with_class_names(table)
 
     def column(role: str) -> Column:
         return Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
@@ -159,7 +300,8 @@ def _build(
     label: Column,
     source: Source,
     classes: NDArray[Any] | None,
-    on_conflict: OnConflict,
+    how: Reading,
+    notes: list[str],
 ) -> Annotations:
     label = _sorted(label) if classes is None else _among(classes, label, source)
     annotator = _sorted(annotator)
@@ -168,12 +310,20 @@ def _build(
     if (label.codes < 0).any():
         present = np.flatnonzero(label.codes >= 0)
         item, annotator, label = (Column(names, codes[present]) for names, codes in (item, annotator, label))
-    for role, (_, codes) in (("item", item), ("annotator", annotator)):
-        if (codes < 0).any():
-            place = source.places([int(present[int(np.argmax(codes < 0))])])[0]
-            raise TableError(f"{place}: the {role} is empty; fill it in, or empty the label too to leave the row out")
+    n_missing = n_rows - len(present)
+    if (item.codes < 0).any() or (annotator.codes < 0).any():
+        bad = (item.codes < 0) | (annotator.codes < 0)
+        places = source.places([int(present[row]) for row in np.flatnonzero(bad)[:SHOWN]])
+        roles = ["item" if item.codes[row] < 0 else "annotator" for row in np.flatnonzero(bad)[:SHOWN]]
+        shown = [f"{place}: the {role} is empty" for place, role in zip(places, roles, strict=True)]
+        notes.append(settle_bad(source.name, shown, int(bad.sum()), n_rows, "rows", how.on_bad))
+        present = np.asarray(present)[~bad]
+        item, annotator, label = (Column(names, codes[~bad]) for names, codes in (item, annotator, label))
+    alike = alike_names(label.names) if classes is None else []
+    if alike:
+        notes.append(f"classes that differ only by case or spaces: {few(alike)}")
     try:
-        triples = sort_triples(item.codes, annotator.codes, label.codes, len(item.names), on_conflict)
+        triples = sort_triples(item.codes, annotator.codes, label.codes, len(item.names), how.on_conflict)
     except ConflictError as error:
         raise TableError(_conflicts(error, item, annotator, label, present, source)) from error
     return Annotations(
@@ -184,8 +334,9 @@ def _build(
         annotators=annotator.names,
         classes=label.names,
         by_row=False,
-        numbered=True,
-        dropped=(n_rows - len(present), triples.n_duplicates, triples.n_conflicts),
+        numbered=source.numbered,
+        dropped=(n_missing, triples.n_duplicates, triples.n_conflicts),
+        notes=tuple(notes),
     )
 
 

@@ -6,7 +6,8 @@ import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,16 @@ class TableError(ValueError):
     """A table that cannot be used, in words that say where and what to do."""
 
 
+class BrokenLinesError(TableError):
+    """Lines of a text file that are no rows: `broken` says of each, by its number, what is wrong."""
+
+    def __init__(self, path: Path, broken: dict[int, str], n_rows: int) -> None:
+        self.places = [f"{path}, line {line}: {reason}" for line, reason in list(broken.items())[:3]]
+        super().__init__(self.places[0])
+        self.broken = broken
+        self.n_rows = n_rows
+
+
 class CutInsideQuotes(Exception):  # noqa: N818  # asks for another way, and is no error
     """A file was cut into blocks at a line break that is, or may be, part of a quoted value."""
 
@@ -55,6 +66,7 @@ class TableFile:
             raise TableError(f"{path}: unknown kind of file {path.suffix!r}; give .csv, .tsv or .parquet")
         self.delimiter = endings[path.suffix.lower()]
         self.columns = self._columns()
+        self._left_out: frozenset[int] = frozenset()  # numbers of lines
 
     @property
     def is_text(self) -> bool:
@@ -80,14 +92,26 @@ class TableFile:
 
         Text columns in `dictionary`, which should have few distinct values, are encoded while they are parsed.
         """
-        names = list(self.columns if columns is None else columns)
-        repeated = sorted({name for name in names if self.columns.count(name) > 1})
-        if repeated:
-            raise TableError(f"{self.path} has two columns called {few(repeated)}; rename one")
+        names = self._distinct(columns)
         with self._in_words():
             if self.is_text:
                 return self._parse(_conversion(names, dictionary) if text else _conversion(names), BLOCK)
             return pyarrow.parquet.read_table(self.path, columns=names)
+
+    def read_sound(self, error: BrokenLinesError, columns: Sequence[str] | None = None) -> pa.Table:
+        """Some columns, or all, as strings, of a text file without its broken lines, which `lines` then passes over."""
+        names = self._distinct(columns)
+        self._left_out = frozenset(error.broken)
+        records = (values for _, values in self._rows(strict=True))
+        values = list(zip(*records, strict=True)) or [()] * len(self.columns)
+        return pa.table({name: pa.array(values[self.columns.index(name)], pa.string()) for name in names})
+
+    def _distinct(self, columns: Sequence[str] | None) -> list[str]:
+        names = list(self.columns if columns is None else columns)
+        repeated = sorted({name for name in names if self.columns.count(name) > 1})
+        if repeated:
+            raise TableError(f"{self.path} has two columns called {few(repeated)}; rename one")
+        return names
 
     def _parse(self, conversion: pyarrow.csv.ConvertOptions, block: int) -> pa.Table:
         try:
@@ -164,7 +188,14 @@ class TableFile:
         try:
             yield
         except (pa.ArrowException, OSError) as error:
-            raise TableError(self._fault() or f"{self.path}: {error}") from error
+            n_rows, broken = 0, {}
+            for line, values in self._rows() if self.is_text else ():
+                n_rows += 1
+                if reason := self._fault(values):
+                    broken[line] = reason
+            if broken:
+                raise BrokenLinesError(self.path, broken, n_rows) from error
+            raise TableError(f"{self.path}: {error}") from error
 
     def line(self, row: int) -> str:
         """'labels.csv, line 17' for a row number of a text file, 'labels.parquet, row 15' otherwise."""
@@ -176,37 +207,42 @@ class TableFile:
             return [f"{self.path}, row {row}" for row in rows]
         wanted, last = set(rows), max(rows)
         found = {}
-        for row, (line, _) in enumerate(self._records(), start=-1):  # the header is no row
+        for row, (line, _) in enumerate(self._rows()):
             if row in wanted:
                 found[row] = f"{self.path}, line {line}"
             if row == last:
                 break
         return [found.get(row, f"{self.path}, row {row}") for row in rows]
 
-    def _fault(self) -> str:
-        """Which line of a text file is broken: Arrow, which parses many blocks at once, cannot say."""
-        if not self.is_text:
-            return ""
-        for line, values in self._records():
-            if len(values) != len(self.columns):
-                return (
-                    f"{self.path}, line {line}: the number of values is {len(values)}, but the header names "
-                    f"{len(self.columns)} columns ({few(self.columns, 12)}); mend the line or quote the value"
-                )
-            if not _is_utf8(values):
-                return f"{self.path}, line {line}: not UTF-8 text; save it as UTF-8"
-        return ""
+    def _fault(self, values: list[str]) -> str:
+        """What is wrong with a line of a text file: Arrow, which parses many blocks at once, cannot say which it is."""
+        if len(values) != len(self.columns):
+            return (
+                f"the number of values is {len(values)}, but the header names "
+                f"{len(self.columns)} columns ({few(self.columns, 12)}); mend the line or quote the value"
+            )
+        return "" if _is_utf8(values) else "not UTF-8 text; save it as UTF-8"
 
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """The records of a text file, the header first, each with the number of the line it begins on."""
+    def _rows(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """The records of a text file but for the header, and for what is left out."""
+        return (record for record in islice(self._records(strict), 1, None) if record[0] not in self._left_out)
+
+    def _records(self, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """The records of a text file, the header first, each with the number of the line it begins on.
+
+        They end at a value of over 128 KB, which is all right for messages; `strict` refuses it.
+        """
         with self.path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as lines:
             reader = csv.reader(lines, delimiter=self.delimiter)
             begin = 1
-            with suppress(csv.Error):  # a value of over 128 KB: messages have to do without line numbers
+            try:
                 for values in reader:
                     if values:  # a blank line is no record
                         yield begin, values
                     begin = reader.line_num + 1
+            except csv.Error as error:
+                if strict:
+                    raise TableError(f"{self.path}, line {begin}: {error}; mend the broken lines first") from error
 
 
 def _conversion(columns: Sequence[str], dictionary: Sequence[str] | None = None) -> pyarrow.csv.ConvertOptions:
@@ -250,12 +286,14 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
             chosen[role] = name
             continue
         usual = USUAL_NAMES[role]
-        names = [*usual, *(f"{word}_id" for word in usual), *(f"{word}s" for word in usual)]
-        matches = [column for column in found if column.strip().lower() in names]
+        matches = usual_columns(found, role)
         if not matches:
+            wide = ""
+            if role != "item" and not any(usual_columns(found, name) for name in ("annotator", "label")):
+                wide = "; where every column but the item's is an annotator, say format='wide' (--format wide)"
             raise TableError(
                 f"{where} has no column for the {role}: looked for {', '.join(usual)}; its columns are "
-                f"{few(found, 12)}. Name the right one with {role}= (--{role} on the command line)"
+                f"{few(found, 12)}. Name the right one with {role}= (--{role} on the command line){wide}"
             )
         if len(matches) > 1:
             raise TableError(
@@ -267,6 +305,13 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
     if len(set(taken)) < len(taken):
         raise TableError(f"{where}: one column cannot serve twice: {chosen}")
     return chosen
+
+
+def usual_columns(columns: Sequence[str], role: str) -> list[str]:
+    """The columns that are called like one for the item, the annotator or the label."""
+    usual = USUAL_NAMES[role]
+    names = [*usual, *(f"{word}_id" for word in usual), *(f"{word}s" for word in usual)]
+    return [column for column in columns if column.strip().lower() in names]
 
 
 def encode(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:

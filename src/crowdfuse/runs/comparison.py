@@ -128,6 +128,10 @@ class Comparison:
             "columns": {name: value for name, value in self.job.columns.items() if value is not None},
             "classes": self.job.classes,
             "on_conflict": self.job.on_conflict,
+            # only where they are given: runs that were stored before there were such options stay known
+            **({"format": self.job.format} if self.job.format != "auto" else {}),
+            **({"question": self.job.question} if self.job.question is not None else {}),
+            **({"on_bad": self.job.on_bad} if self.job.on_bad != "error" else {}),
             "test share": None if len(self.unlabelled_gold) >= ENOUGH else self.test_share,
         }
 

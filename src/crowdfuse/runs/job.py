@@ -30,13 +30,16 @@ class Job:
     gold: str | None = None
     columns: dict[str, str | None] = field(default_factory=dict)
     classes: list[Any] | None = None
+    format: str = "auto"
+    question: str | None = None
+    on_bad: str = "error"
     on_conflict: str = "error"
     on_missing: str = "error"
     image_size: int | None = None
     threads: int = 1  # sums over several threads round differently, so a resumed run needs the same
 
     def files(self) -> dict[str, Path]:
-        """The tables it reads, by what they are for."""
+        """The files it reads beside the inputs, by what they are for."""
         named = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
         return {name: Path(path) for name, path in named.items() if path is not None}
 

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.ids import as_text, few, find, plural
+from crowdfuse.io.exports import JSON_ENDINGS
 from crowdfuse.io.features import TABLE_ENDINGS, Loaded, read_features
-from crowdfuse.io.labels import read_gold
+from crowdfuse.io.labels import Reading, read_gold, read_labels
 from crowdfuse.io.tables import TableFile
 from crowdfuse.runs.job import Job
 
+READ_AS = ("classes", "on_conflict", "format", "question", "on_bad")  # what a job says of its labels
 Gold = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classes by name
 
 
@@ -47,8 +49,8 @@ class Material:
 
 def read_material(job: Job, loaded: Loaded | None = None) -> Material:
     """Read and join all files of a job; every complaint about them comes from here, before any work."""
-    read_as: dict[str, Any] = {"classes": job.classes, "on_conflict": job.on_conflict, **job.columns}
-    ann = Annotations.read(job.labels, **read_as)
+    asked: dict[str, Any] = {name: getattr(job, name) for name in READ_AS} | job.columns
+    ann = read_labels(Path(job.labels), Reading(**asked))
     loaded = loaded or read_inputs(job)
     notes = [loaded.note] if loaded.note else []
     notes += [line.removeprefix("note: ") for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
@@ -82,9 +84,6 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
             raise ValueError(f"{few_items}. Go on without training on them by --on-missing drop")
         notes.append(f"{int(bare.sum()):,} items have inputs but no labels: not trained on")
 
-    alike = _alike(ann.classes)
-    if alike:
-        notes.append(f"classes that differ only by case or spaces: {few(alike)}")
     labelled = ann.rows(position, items)
     position[_held_out(held, labelled, notes)] = -1
     annotations = ann.rows(position, items)
@@ -103,14 +102,6 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
     )
 
 
-def _alike(classes: NDArray[Any]) -> list[str]:
-    """Class names that are the same but for case and spaces: most likely one class, written twice."""
-    seen: dict[str, list[str]] = {}
-    for name in as_text(classes):
-        seen.setdefault("".join(name.split()).casefold(), []).append(name)
-    return [name for names in seen.values() if len(names) > 1 for name in names]
-
-
 def read_inputs(job: Job) -> Loaded:
     """The inputs of a job, ids and all."""
     path = Path(job.inputs)
@@ -120,6 +111,8 @@ def read_inputs(job: Job) -> Loaded:
 def _column(job: Job, role: str, path: Path) -> str | None:
     """The column name that was given is that of the labels; another table may have it, or one of the usual ones."""
     name = job.columns.get(role)
+    if path.suffix.lower() in JSON_ENDINGS:  # gold of the same tool as the labels
+        return name
     if name is None or path.suffix.lower() not in TABLE_ENDINGS or name not in TableFile(path).columns:
         return None
     return name
@@ -127,7 +120,8 @@ def _column(job: Job, role: str, path: Path) -> str | None:
 
 def _read_gold(job: Job, path: Path, loaded: Loaded, classes: NDArray[Any], notes: list[str]) -> Gold:
     """Rows and true classes of the items in a gold file, by the names that the labels use."""
-    ids, truth = read_gold(path, item=_column(job, "item", path), label=_column(job, "label", path))
+    columns = {role: _column(job, role, path) for role in ("item", "label")}
+    ids, truth = read_gold(path, item=columns["item"], label=columns["label"], question=job.question, on_bad=job.on_bad)
     rows = loaded.find(ids)
     lost = ids[rows < 0]
     if len(lost):

@@ -1,0 +1,117 @@
+"""Argilla's exports: what users answered to one question.
+
+Version 2 writes `responses` by question (`to_json`, `to_dict`), or flat columns `label.responses`,
+`label.responses.users` and `label.responses.status` (`to_datasets`, `flatten=True`). Version 1 has feedback records,
+with a list of responses, or a column a question; and, older, records with one `annotation` by one `annotation_agent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from crowdfuse.ids import few
+from crowdfuse.io.exports import Found, Records, choose_question, field, keys
+
+EXPECTED = (
+    "Argilla: records with 'responses' or '<question>.responses', with questions of 'user_id' and 'value', "
+    "or with 'annotation' and 'annotation_agent'"
+)
+FINAL = ("submitted", "validated")
+
+
+class Answer(NamedTuple):
+    question: str
+    user: Any
+    value: Any
+    status: Any
+
+
+def recognises(record: Any) -> bool:
+    if not isinstance(record, dict):
+        return False
+    return (
+        isinstance(record.get("responses"), (dict, list))
+        or {"annotation", "annotation_agent"} <= record.keys()
+        or any(name.endswith(".responses") for name in record)
+        or bool(_columns(record))
+    )
+
+
+def read(source: Records, item: str | None, question: str | None) -> Found:
+    """What the users submitted; an item is known by its record's id, or by the field that `item` names."""
+    found = Found(source)
+    columns = {name for _, record in source.records if isinstance(record, dict) for name in _columns(record)}
+    given: list[tuple[int, Any, list[Answer]]] = []
+    for number, record in source.records:
+        # where nobody answered, a question's column is empty, and looks like any other
+        if not isinstance(record, dict) or not (recognises(record) or columns & record.keys()):
+            found.bad.append((number, f"no responses and no annotation but {keys(record)}"))
+            continue
+        try:
+            given.append((number, record, list(_answers(record))))
+        except ValueError as error:
+            found.bad.append((number, str(error)))
+    asked = choose_question((answer.question for *_, answers in given for answer in answers), question, source.name)
+    for number, record, answers in given:
+        if item is not None:
+            name = found.item(number, field(record, item, "fields", "inputs", "metadata"))
+        else:
+            name = found.item(number, field(record, "id") or field(record, "external_id"))
+        for answer in answers if name is not None else ():
+            if answer.question != asked:
+                continue
+            if answer.status is not None and str(answer.status).lower() not in FINAL:
+                found.left_out[f"{str(answer.status).lower()} answers"] += 1
+            elif answer.value is None:
+                found.left_out["answers without a value"] += 1
+            else:
+                found.say(number, str(name), answer.user, answer.value)
+    return found
+
+
+def _answers(record: dict[str, Any]) -> Iterator[Answer]:
+    """All answers of a record, in whichever form."""
+    responses = record.get("responses")
+    if isinstance(responses, dict):
+        for question, given in responses.items():
+            yield from _of_question(question, given)
+    elif isinstance(responses, list):
+        for response in responses:
+            values = response.get("values") if isinstance(response, dict) else None
+            if not isinstance(values, dict):
+                raise ValueError(f"the response {few([response])} has no 'values' by question")
+            for question, value in values.items():
+                value = value.get("value") if isinstance(value, dict) else value
+                yield Answer(question, response.get("user_id"), value, response.get("status"))
+    for name, value in record.items():
+        if name.endswith(".responses"):
+            parts = {"value": value, "user_id": record.get(f"{name}.users"), "status": record.get(f"{name}.status")}
+            yield from _of_question(name.removesuffix(".responses"), parts)
+    for name in _columns(record):
+        yield from _of_question(name, record[name])
+    if record.get("annotation") is not None and "annotation_agent" in record:
+        yield Answer("annotation", record["annotation_agent"], record["annotation"], record.get("status"))
+
+
+def _of_question(question: str, given: Any) -> Iterator[Answer]:
+    """A list of objects with `value`, `user_id` and `status`; or, as Hugging Face has it, an object of three lists."""
+    if isinstance(given, dict):
+        values: Any = given.get("value") or []
+        count = len(values) if isinstance(values, list) else 0
+        parts = [values, *(given.get(name) or [None] * count for name in ("user_id", "status"))]
+        if not all(isinstance(part, list) and len(part) == count for part in parts):
+            raise ValueError(f"the values, users and statuses of {question!r} are no lists of the same length")
+        yield from (Answer(question, user, value, status) for value, user, status in zip(*parts, strict=True))
+        return
+    for answer in given if isinstance(given, list) else [] if given is None else [given]:
+        if not isinstance(answer, dict):
+            raise ValueError(f"an answer to {question!r} is {few([answer])}, where 'value' and 'user_id' were expected")
+        yield Answer(question, answer.get("user_id"), answer.get("value"), answer.get("status"))
+
+
+def _columns(record: dict[str, Any]) -> list[str]:
+    """The columns of answers of version 1: of objects with user and value, or of an object of such lists."""
+    first = {name: value[0] if isinstance(value, list) and value else value for name, value in record.items()}
+    first.pop("responses", None)
+    return [name for name, value in first.items() if isinstance(value, dict) and {"user_id", "value"} <= value.keys()]

@@ -1,0 +1,189 @@
+"""What the readers of exports share: records out of JSON, and a place to gather what they say."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crowdfuse.ids import EXACT_FLOAT, few
+from crowdfuse.io.bad_rows import SHOWN, settle_bad
+from crowdfuse.io.tables import TableError
+
+JSON_ENDINGS = {".json", ".jsonl", ".ndjson"}
+
+
+class Records(NamedTuple):
+    """The records of an export, each with its number, and the lines that are no JSON."""
+
+    name: str  # of the file, for messages
+    unit: str  # what the numbers count: lines or records
+    records: list[tuple[int, Any]]
+    broken: list[tuple[int, str]]
+
+
+class Found:
+    """What an export says: labels and where they stand, answers that cannot be used, and answers left out.
+
+    Names are kept as text, in the order in which they appear, with a number each.
+    """
+
+    def __init__(self, source: Records) -> None:
+        self.source = source
+        self.items: dict[str, int] = {}
+        self.annotators: dict[str, int] = {}
+        self.classes: dict[str, int] = {}
+        self.rows: list[tuple[int, int, int]] = []  # item, annotator, label
+        self.numbers: list[int] = []  # of the records they come from
+        self.bad = list(source.broken)
+        self._item_of: dict[int, str] = {}
+        self.left_out: Counter[str] = Counter()
+
+    def item(self, number: int, value: Any) -> str | None:
+        """The name of a record's item, which may turn out to have no label; None, and a bad row, if it is no name."""
+        name = as_name(value)
+        if name is None:
+            self.bad.append((number, _no_name("item", value)))
+        else:
+            self.items.setdefault(name, len(self.items))
+            self._item_of[number] = name
+        return name
+
+    def say(self, number: int, item: str, annotator: Any, label: Any) -> None:
+        """One answer. A list stands for the choices that were made."""
+        who = as_name(annotator)
+        if isinstance(label, list):
+            if not label:
+                self.left_out["answers without a choice"] += 1
+                return
+            if len(label) > 1:
+                self.bad.append((number, f"{len(label)} choices ({few(label)}), where one was expected"))
+                return
+            label = label[0]
+        what = as_name(label)
+        if who is None:
+            self.bad.append((number, _no_name("annotator", annotator)))
+        elif what is None:
+            self.bad.append((number, _no_name("label", label)))
+        else:
+            codes = (
+                self.items[item],
+                self.annotators.setdefault(who, len(self.annotators)),
+                self.classes.setdefault(what, len(self.classes)),
+            )
+            self.rows.append(codes)
+            self.numbers.append(number)
+
+    def place(self, number: int) -> str:
+        return f"{self.source.name}, {self.source.unit} {number}"
+
+    def settle_bad(self, on_bad: str) -> list[str]:
+        """Refuse the answers that cannot be used, or say that they were dropped."""
+        if not self.bad:
+            return []
+        shown = []
+        for number, reason in sorted(self.bad)[:SHOWN]:
+            item = f" (item {self._item_of[number]!r})" if number in self._item_of else ""
+            shown.append(f"{self.place(number)}{item}: {reason}")
+        total = len(self.bad) + len(self.rows)
+        return [settle_bad(self.source.name, shown, len(self.bad), total, "answers", on_bad)]
+
+    def notes(self) -> list[str]:
+        """What was left out, in words."""
+        return [f"left out: {what} ({count:,})" for what, count in self.left_out.items()]
+
+
+def read_json(path: Path) -> Records:
+    """The records of a `.json` or `.jsonl` file. One called `.json` may hold a record a line as well."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    if path.is_dir():
+        raise TableError(f"{path} is a folder; a .json or .jsonl file was expected")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    if not text.strip():
+        raise TableError(f"{path} is empty; the export of a labelling tool was expected")
+    if path.suffix.lower() != ".json":
+        return _read_lines(path, text)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        lines = _read_lines(path, text)
+        if len(lines.records) > 1:
+            return lines
+        raise TableError(f"{path}: not JSON ({error})") from error
+    return Records(str(path), "record", list(enumerate(_records(path, content), start=1)), [])
+
+
+def _read_lines(path: Path, text: str) -> Records:
+    records, broken = [], []
+    for number, line in enumerate(text.split("\n"), start=1):  # splitlines() would also split at U+2028
+        if line.strip():
+            try:
+                records.append((number, json.loads(line)))
+            except (ValueError, RecursionError) as error:
+                broken.append((number, f"not JSON ({error})"))
+    return Records(str(path), "line", records, broken)
+
+
+def _records(path: Path, content: Any) -> list[Any]:
+    """A list of records as it is; of records by id, of columns by name, or of a single record, what they amount to."""
+    if isinstance(content, list):
+        return content
+    if not isinstance(content, dict) or not content:
+        raise TableError(f"{path} holds {few([content])}, where a list of records was expected")
+    values = list(content.values())
+    if all(isinstance(value, list) for value in values) and len({len(value) for value in values}) == 1:
+        return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
+    if all(isinstance(value, dict) for value in values):
+        return [{"id": name, **value} for name, value in content.items()]
+    return [content]
+
+
+def as_name(value: Any) -> str | None:
+    """A value of JSON as the text of a name; None if it is none.
+
+    >>> as_name("cat"), as_name(3), as_name(4.0), as_name("  "), as_name(True), as_name(0.5)
+    ('cat', '3', '4', None, None, None)
+    """
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT_FLOAT:
+        return str(int(value))
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _no_name(role: str, value: Any) -> str:
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+        return f"the {role} is empty"
+    return f"the {role} is {few([value])}, where a string or a whole number was expected"
+
+
+def field(record: Mapping[str, Any], name: str, *inside: str) -> Any:
+    """A field of a record, or of one of the objects in it, None if there is none."""
+    for part in (record, *(record.get(key) for key in inside)):
+        if isinstance(part, dict) and part.get(name) is not None:
+            return part[name]
+    return None
+
+
+def keys(record: Any) -> str:
+    """What a record holds, for a message."""
+    return f"the keys {few(record, 8)}" if isinstance(record, dict) else few([record])
+
+
+def choose_question(names: Iterable[str], question: str | None, where: str) -> str | None:
+    """The question that is meant: the one given, which must be there, or the only one there is."""
+    known = list(dict.fromkeys(names))
+    if question is not None and question not in known:
+        raise TableError(f"{where} has no question {question!r}; it has {few(known, 12) if known else 'none'}")
+    if question is None and len(known) > 1:
+        raise TableError(
+            f"{where} answers several questions: {few(known, 12)}. "
+            "Name the right one with question= (--question on the command line)"
+        )
+    return question or (known[0] if known else None)

@@ -1,0 +1,158 @@
+"""Label Studio's exports, JSON and JSON_MIN: the choices that annotators made.
+
+A task of the JSON export has `annotations`, each with who completed it and a `result`, a list in which the
+element of type `choices` counts. Of JSON_MIN a record is one annotation, flat: the task's data, its `id`, the answers
+by the names of their tags, then `annotator` and `annotation_id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crowdfuse.ids import few
+from crowdfuse.io.exports import Found, Records, as_name, choose_question, field, keys, read_json
+from crowdfuse.io.tables import TableError
+
+EXPECTED = "Label Studio: tasks with 'annotations', or (JSON_MIN) records with 'annotator' and 'annotation_id'"
+
+
+def recognises(record: Any) -> bool:
+    return isinstance(record, dict) and (_is_task(record) or {"annotator", "annotation_id"} <= record.keys())
+
+
+def read(source: Records, item: str | None, question: str | None, *, truth: bool = False) -> Found:
+    """What the annotators chose; with `truth`, what the ground-truth annotations say instead.
+
+    An item is known by its task's id, or by the field of the task's data that `item` names.
+    """
+    if not any(isinstance(record, dict) and _is_task(record) for _, record in source.records):
+        if truth:
+            raise TableError(f"{source.name}: ground truth is read from Label Studio's JSON export, not from others")
+        return _read_flat(source, item, question)
+    found = Found(source)
+    asked = choose_question(_questions(source), question, source.name)
+    for number, task in source.records:
+        if not isinstance(task, dict) or not _is_task(task):
+            found.bad.append((number, f"no list of 'annotations' but {keys(task)}"))
+            continue
+        name = found.item(number, field(task, item or "id", "data"))
+        if name is not None:
+            for annotation in _annotations(task):
+                _read_annotation(found, number, name, annotation, asked, truth)
+    return found
+
+
+def label_studio_gold(
+    path: Path, item: str | None = None, question: str | None = None, on_bad: str = "error"
+) -> dict[str, str]:
+    """The ground-truth annotations of an export: item -> class."""
+    found = read(read_json(path), item, question, truth=True)
+    items, classes = list(found.items), list(found.classes)
+    found.settle_bad(on_bad)
+    gold: dict[str, str] = {}
+    for (row, _, code), number in zip(found.rows, found.numbers, strict=True):
+        known = gold.setdefault(items[row], classes[code])
+        if known != classes[code]:
+            raise TableError(
+                f"{found.place(number)}: item {items[row]!r} has two different ground-truth labels, {known!r} and "
+                f"{classes[code]!r}; remove one"
+            )
+    if not gold:
+        raise TableError(f"{path} has no ground-truth annotation; in Label Studio a star marks one")
+    return gold
+
+
+def _read_annotation(found: Found, number: int, item: str, annotation: Any, asked: str | None, truth: bool) -> None:
+    if not isinstance(annotation, dict) or not isinstance(annotation.get("result"), list):
+        found.bad.append((number, f"an annotation without a list 'result' but {keys(annotation)}"))
+        return
+    if annotation.get("was_cancelled") or annotation.get("skipped"):
+        found.left_out["cancelled annotations"] += 1
+        return
+    if bool(annotation.get("ground_truth")) != truth:
+        if not truth:
+            found.left_out["ground-truth annotations, which are gold, no annotator's"] += 1
+        return
+    results = [result for result in annotation["result"] if isinstance(result, dict)]
+    choices = [_choices(result) for result in results if _is_choice(result) and str(result.get("from_name")) == asked]
+    others = [str(result.get("type")) for result in results if not _is_choice(result)]
+    if len(choices) > 1:
+        found.bad.append((number, f"{len(choices)} answers to {asked!r} in one annotation, where one was expected"))
+    elif choices:
+        found.say(number, item, "truth" if truth else _who(annotation.get("completed_by")), choices[0])
+    elif others and len(others) == len(results):
+        found.bad.append((number, f"the result is {few(dict.fromkeys(others))}, where 'choices' was expected"))
+    else:
+        found.left_out["annotations without an answer"] += 1
+
+
+def _read_flat(source: Records, item: str | None, question: str | None) -> Found:
+    """JSON_MIN, which leaves out cancelled annotations by itself, and does not tell which are ground truth."""
+    found = Found(source)
+    known = [record for _, record in source.records if isinstance(record, dict)]
+    if question is None:
+        asked = choose_question((name for record in known for name in _answers(record)), None, source.name)
+    else:
+        asked = choose_question((name for record in known for name in record), question, source.name)
+    for number, record in source.records:
+        if not isinstance(record, dict) or not recognises(record):
+            found.bad.append((number, f"no 'annotator' and 'annotation_id' but {keys(record)}"))
+            continue
+        name = found.item(number, field(record, item or "id"))
+        answer = record.get(asked) if asked is not None else None
+        if name is None:
+            continue
+        if answer is None:
+            found.left_out["annotations without an answer"] += 1
+        elif isinstance(answer, dict) and isinstance(answer.get("choices"), list):
+            found.say(number, name, _who(record["annotator"]), answer["choices"])
+        elif as_name(answer) is None:
+            found.bad.append((number, f"{asked!r} is {few([answer])}, where a choice was expected"))
+        else:
+            found.say(number, name, _who(record["annotator"]), answer)
+    return found
+
+
+def _answers(record: dict[str, Any]) -> list[str]:
+    """The answers' names: the converter writes a task's data first, then its id, the answers, the annotator."""
+    names = list(record)
+    if "id" not in record or "annotator" not in record:
+        return []
+    return names[names.index("id") + 1 : names.index("annotator")]
+
+
+def _questions(source: Records) -> Iterator[str]:
+    """The names of the choice tags that were answered."""
+    for _, task in source.records:
+        for annotation in _annotations(task) if isinstance(task, dict) else ():
+            results = annotation.get("result") if isinstance(annotation, dict) else None
+            for result in results if isinstance(results, list) else ():
+                if isinstance(result, dict) and _is_choice(result):
+                    yield str(result.get("from_name"))
+
+
+def _is_task(record: dict[str, Any]) -> bool:
+    return isinstance(record.get("annotations", record.get("completions")), list)
+
+
+def _annotations(task: dict[str, Any]) -> list[Any]:
+    found = task.get("annotations", task.get("completions"))
+    return found if isinstance(found, list) else []
+
+
+def _is_choice(result: dict[str, Any]) -> bool:
+    return result.get("type") == "choices"
+
+
+def _choices(result: dict[str, Any]) -> Any:
+    value = result.get("value")
+    return value.get("choices") if isinstance(value, dict) else value
+
+
+def _who(completed_by: Any) -> Any:
+    """A number; or an object, in which the e-mail address is the name that people know."""
+    if isinstance(completed_by, dict):
+        return completed_by.get("email") or completed_by.get("id")
+    return completed_by

@@ -1,0 +1,51 @@
+"""Which tool an export comes from, told by its structure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from crowdfuse.ids import counted
+from crowdfuse.io import argilla, label_studio, prodigy
+from crowdfuse.io.exports import Found, Records, keys
+from crowdfuse.io.tables import TableError
+
+READERS: dict[str, Callable[[Records, str | None, str | None], Found]] = {
+    "label-studio": label_studio.read,
+    "argilla": argilla.read,
+    "prodigy": prodigy.read,
+}
+
+
+def form_of(record: Any) -> str | None:
+    """The tool that writes such records.
+
+    >>> form_of({"text": "hi", "label": "GREETING", "answer": "accept", "_input_hash": 7, "_annotator_id": "ada"})
+    'prodigy'
+    """
+    if label_studio.recognises(record):
+        return "label-studio"
+    if argilla.recognises(record):
+        return "argilla"
+    return "prodigy" if prodigy.recognises(record) else None
+
+
+def recognise(source: Records) -> str:
+    """The tool that most of the records are from; an error if none of them is known."""
+    forms = Counter(form for _, record in source.records if (form := form_of(record)) is not None)
+    if forms:
+        return forms.most_common(1)[0][0]
+    raise TableError(
+        f"{source.name} is in none of the known forms. Expected one of\n"
+        f"  {label_studio.EXPECTED}\n  {argilla.EXPECTED}\n  {prodigy.EXPECTED}\n"
+        f"Found {_found(source)}. A table with a row a label is read from .csv, .tsv or .parquet"
+    )
+
+
+def _found(source: Records) -> str:
+    if not source.records:
+        number, reason = source.broken[0]
+        return f"no records but {counted(len(source.broken), 'broken line')}, such as line {number}: {reason}"
+    _, first = source.records[0]
+    return f"{counted(len(source.records), 'record')}, the first with {keys(first)}"

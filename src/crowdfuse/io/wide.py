@@ -1,0 +1,71 @@
+"""Wide tables: a row an item, a column an annotator."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from crowdfuse.ids import as_text, find, from_text
+from crowdfuse.io.tables import TableError, choose_columns, encode
+
+
+class WideLabels(NamedTuple):
+    """The labels of a wide table, row by row: names, and three codes a label; -1 where a row has no item."""
+
+    items: NDArray[Any]
+    annotators: NDArray[Any]
+    classes: NDArray[Any]
+    item: NDArray[np.int32]
+    annotator: NDArray[np.int32]
+    label: NDArray[np.int32]
+    row: NDArray[np.int64]  # of the table
+
+
+def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
+    """Whether a table cannot but be wide: an item column, and beside it at least two with values in common, any two.
+
+    Tables with a column that is called like an annotator's or a label's are not asked about.
+    """
+    try:
+        id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
+        columns = [encode(table[name], name, where, text=False)[0] for name in table.column_names if name != id_column]
+    except TableError:
+        return False
+    values = [set(as_text(names)) for names in columns]
+    return len(values) >= 2 and all(one & other for one, other in combinations(values, 2))
+
+
+def read_wide(table: pa.Table, item: str | None, where: str, *, text: bool) -> WideLabels:
+    """The labels of a wide table; cells without a value are no labels."""
+    id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
+    names = [name for name in table.column_names if name != id_column]
+    if not names:
+        raise TableError(f"{where} has no column but {id_column!r}; in a wide table every other one is an annotator")
+    if not all(name.strip() for name in names):
+        raise TableError(f"{where}: a column has no name, and in a wide table it is the annotator's; name or remove it")
+    if not table.num_rows:
+        raise TableError(f"{where} has a header but no rows")
+    items, rows = encode(table[id_column], id_column, where, text=text)
+    columns = [encode(table[name], name, where, text=False) for name in names]
+    said = [values for values, _ in columns]
+    has_words = any(len(values) and values.dtype.kind == "O" for values in said)
+    if has_words:
+        said = [as_text(values) for values in said]
+    distinct = dict.fromkeys(value for values in said for value in values.tolist())
+    classes = np.array(list(distinct), object if has_words else np.int64)
+    codes = [np.append(find(values, classes), -1)[code] for values, (_, code) in zip(said, columns, strict=True)]
+    label = np.stack(codes, axis=1).astype(np.int32)
+    row, annotator = np.nonzero(label >= 0)
+    return WideLabels(
+        items,
+        from_text(np.array(names, object)),
+        from_text(classes) if text else classes,
+        rows[row].astype(np.int32),
+        annotator.astype(np.int32),
+        label[row, annotator],
+        row,
+    )
