@@ -23,8 +23,8 @@ from crowdfuse.methods.base import Loss, Method
 class Toy(Method):
     """Cross-entropy on every label."""
 
-    def loss(self, batch):
-        losses = cross_entropy(self.logits(batch.x)[batch.item], batch.label, reduction="none")
+    def crowd_loss(self, h, batch):
+        losses = cross_entropy(self.class_logits(h)[batch.item], batch.label, reduction="none")
         return Loss(losses.sum(), batch.weight.sum())
 '''
 ESTIMATOR = '''

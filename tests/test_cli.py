@@ -474,10 +474,6 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "an unknown backbone": (lambda c: c.fit("--backbone", "vgg"), ("unknown backbone 'vgg'", "lenet")),
     "an unknown device": (lambda c: c.fit("--device", "gpuu"), ("gpuu",)),
     "an absent device": (lambda c: c.fit("--device", "mps"), ("cannot train with these settings",)),
-    "gold for fusion": (
-        lambda c: c.fit("--gold", c.gold("g.csv", slice(0, 9))),
-        ("fusion does not use gold in training", "--gold, --validation"),
-    ),
     "no gold for true-label": (lambda c: c.fit("--method", "true-label"), ("true-label trains on gold", "--gold")),
     "no annotator for single-annotator": (
         lambda c: c.fit("--method", "single-annotator"),

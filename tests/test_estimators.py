@@ -387,14 +387,15 @@ def test_single_annotator_must_be_one_of_them(crowd: Any) -> None:
 
 def test_gold_is_used_only_where_it_is_said(crowd: Any) -> None:
     X, truth, ann = crowd
-    with pytest.raises(ValueError, match="does not use gold in training"):
-        FusionClassifier().fit(X, ann, gold=truth)
     with pytest.raises(ValueError, match="true-label trains on gold"):
         TrueLabelClassifier().fit(X, ann)
     assert fitted(TrueLabelClassifier, crowd).uses_gold_ == "training"
     assert fitted(FusionClassifier, crowd, epochs=1).uses_gold_ == "nothing"
     some = truth.copy()
     some[20:] = None
+    both = FusionClassifier(epochs=1).fit(X, ann, gold=some, validation=(X[20:], truth[20:]))
+    assert both.uses_gold_ == "training and choosing the epoch"
+    assert FusionClassifier(epochs=1).fit(X, ann, gold=some, validation=0.2).uses_gold_ == "training"
     assert quick(TrueLabelClassifier).fit(X, ann, gold=some).score(X[:20], truth[:20]) > 0.9
 
 

@@ -10,13 +10,13 @@ import pytest
 import crowdfuse
 
 ROOMS = [
-    ["choices", "importing", "ids", "triples", "summary", "annotations"],
+    ["choices", "importing", "ids", "triples", "summary", "annotations", "alignment"],
     ["aggregation"],
     ["files", "pools", "inputs", "image_files", "io"],
     ["functional", "nets"],
     ["batches", "methods"],
     ["processes", "recipes", "checkpoints", "progress", "launching", "prediction", "training", "embedding"],
-    ["alignment", "inspection", "classifier", "estimators", "registry", "persistence"],
+    ["inspection", "classifier", "estimators", "registry", "persistence"],
     ["synthesis", "datasets", "experiments"],
     ["plots", "report"],
     ["runs", "cli", "__main__"],

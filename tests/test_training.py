@@ -286,10 +286,10 @@ class Probe(Method):
     def begin_phase(self, data: TrainingData, predict: Predict) -> None:
         self.notes.append(("begins", self.phase, predict().shape))
 
-    def loss(self, batch: Batch) -> Loss:
+    def crowd_loss(self, h: torch.Tensor, batch: Batch) -> Loss:
         learning = [name for name, tensor in self.named_parameters() if tensor.requires_grad]
         self.notes.append(("step", self.phase, self.trunk.training, self.classify.training, len(learning)))
-        losses = cross_entropy(self.logits(batch.x)[batch.item], batch.label, reduction="none")
+        losses = cross_entropy(self.class_logits(h)[batch.item], batch.label, reduction="none")
         return Loss(losses.sum(), batch.weight.sum())
 
 

@@ -30,6 +30,20 @@ class Batch(NamedTuple):
     def n_items(self) -> int:
         return len(self.row)
 
+    def of(self, chosen: Tensor) -> Batch:
+        """The items where `chosen` (B,) is true, with their labels."""
+        place = chosen.cumsum(0) - 1
+        kept = chosen[self.item]
+        return Batch(
+            x=self.x[chosen],
+            row=self.row[chosen],
+            weight=self.weight[chosen],
+            gold=self.gold[chosen],
+            item=place[self.item[kept]],
+            annotator=self.annotator[kept],
+            label=self.label[kept],
+        )
+
     def to(self, device: torch.device) -> Batch:
         return Batch(*(tensor.to(device) for tensor in self))
 

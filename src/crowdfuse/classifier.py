@@ -66,7 +66,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     classes_ (K,), annotators_ (R,) : the names
     history_ : a record an epoch: loss, seconds, validation where there is any, phase where there are several
     best_epoch_ : the epoch chosen by validation, in the last phase where there are several, or None
-    uses_gold_ : what gold was used for: "nothing", "choosing the epoch", "training"
+    uses_gold_ : what gold was used for: "nothing", "training", "choosing the epoch", or both
     interrupted_ : whether Ctrl-C ended the training early
     method_ : the fitted network
     """
@@ -131,7 +131,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         items : the ids of X's rows, by which Annotations are matched to them. Without it, Annotations must be
             in the order of X's rows, or know their items by row number. Arrays always go row by row.
             Items without labels are not trained on.
-        gold : true classes by name, one a row, None or NaN where unknown; used by `true-label` alone
+        gold : true classes by name, one a row, None or NaN where unknown. The class of these items is taken as
+            certain, and shows how far their annotators can be believed. Not the place for gold that judges
         validation : (X, gold) or (X, Annotations), with a third entry for items; or a share of the labelled
             items, judged by their own labels. Used to choose the epoch; without it the last one is kept.
         sample_weight : how much each row counts
@@ -219,7 +220,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         self.input_shape_ = inputs.shape
         self.classes_ = ann.classes
         self.annotators_ = ann.annotators
-        self.uses_gold_ = self._gold_use(held_out)
+        self.uses_gold_ = _gold_uses(data, held_out)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
             self.method_ = self._build(self._problem(recipe.seed))
@@ -256,15 +257,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         )
 
     def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
-        if gold is None:
-            return np.full(n_rows, -1, np.int64)
-        raise ValueError(
-            f"{self.method_name} does not use gold in training; leave gold= out, or pass it as "
-            "validation= (--gold, --validation on the command line)"
-        )
-
-    def _gold_use(self, held_out: Validation | None) -> str:
-        return "choosing the epoch" if held_out and not isinstance(held_out.truth, Annotations) else "nothing"
+        """True classes by row, -1 where they are not known."""
+        return np.full(n_rows, -1, np.int64) if gold is None else gold_codes(gold, ann.classes, n_rows)
 
     def _judged_by(self, ann: Annotations) -> Annotations:
         """The labels that a validation without gold looks at."""
@@ -377,6 +371,13 @@ def _check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.fl
     if not weight.any():
         raise ValueError("sample_weight is zero for every row: nothing to train on")
     return weight
+
+
+def _gold_uses(data: TrainingData, held_out: Validation | None) -> str:
+    """In words, for the result to say."""
+    chooses = held_out is not None and not isinstance(held_out.truth, Annotations)
+    uses = ["training"] if (data.gold >= 0).any() else []
+    return " and ".join(uses + ["choosing the epoch"] * chooses) or "nothing"
 
 
 def _refuse_items(items: ArrayLike | None) -> None:

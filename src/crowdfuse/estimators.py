@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.alignment import gold_codes
+from crowdfuse.aggregation import METHODS
 from crowdfuse.annotations import Annotations
 from crowdfuse.choices import one_of
 from crowdfuse.classifier import CrowdClassifier, widths
@@ -24,10 +24,10 @@ from crowdfuse.methods.mbem import MBEM
 from crowdfuse.methods.single_annotator import SingleAnnotator
 from crowdfuse.methods.trace_reg import TraceReg
 from crowdfuse.methods.true_label import TrueLabel
+from crowdfuse.methods.two_stage import TwoStage
 from crowdfuse.methods.wdn import WDN
 from crowdfuse.progress import say
 from crowdfuse.recipes import at_least_0, at_least_1
-from crowdfuse.training import Validation
 
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 
@@ -352,6 +352,45 @@ class WDNClassifier(CrowdClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
+class TwoStageClassifier(GlobalConfusionsClassifier):
+    """First aggregate the labels, then train on what came out: what most people do, and the baseline to beat.
+
+    Parameters
+    ----------
+    aggregator : "dawid-skene", "one-coin", "glad", "mace", "wawa" or "majority-vote": see `crowdfuse.aggregation`
+    target : "soft" trains on the aggregator's probabilities, "hard" on the most likely class
+
+    The other parameters are those of every classifier here: see `CrowdClassifier`. Gold takes the place of the
+    aggregate where there is any; of the aggregators, "dawid-skene" alone learns from it about annotators.
+
+    Attributes
+    ----------
+    confusion_matrices_ (R, K, K) : axes (annotator, true, said): P(said | true), counted with the aggregate for the
+        truth. `fused_labels` is the posterior of the class by these, the network has no part in it
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> truth = (X[:, 0] > 0).astype(int)
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> clf = TwoStageClassifier(epochs=20).fit(X, Y)
+    >>> clf.score(X, truth) > 0.9
+    True
+    >>> clf.confusion_matrices_[2].argmax(1)                 # what it says of each class
+    array([1, 0])
+    """
+
+    method_name: ClassVar[str] = "two-stage"
+
+    aggregator: str = "dawid-skene"
+    target: Literal["soft", "hard"] = "soft"
+
+    def _build(self, problem: Problem) -> Method:
+        one_of("aggregator", self.aggregator, tuple(METHODS))
+        one_of("target", self.target, ("soft", "hard"))
+        return TwoStage(problem, aggregator=self.aggregator, target=self.target)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class TrueLabelClassifier(CrowdClassifier):
     """Trained on gold: the upper bound. `fit(X, gold)`, or `fit(X, annotations, gold=gold)`.
 
@@ -366,7 +405,7 @@ class TrueLabelClassifier(CrowdClassifier):
 
     def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
         if gold is not None:
-            return gold_codes(gold, ann.classes, n_rows)
+            return super()._gold(y, gold, ann, n_rows)
         if y.ndim != 1:
             raise ValueError(
                 "true-label trains on gold: fit(X, gold) with a 1-D array, or fit(X, annotations, gold=...) "
@@ -375,6 +414,3 @@ class TrueLabelClassifier(CrowdClassifier):
         codes = np.full(n_rows, -1, np.int64)
         codes[ann.item] = ann.label
         return codes
-
-    def _gold_use(self, held_out: Validation | None) -> str:
-        return "training"

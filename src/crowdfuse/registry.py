@@ -20,6 +20,7 @@ ESTIMATORS = {
     "trace-reg": "TraceRegClassifier",
     "mbem": "MBEMClassifier",
     "wdn": "WDNClassifier",
+    "two-stage": "TwoStageClassifier",
     "true-label": "TrueLabelClassifier",
 }
 

@@ -6,17 +6,25 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from crowdfuse import Annotations
 from crowdfuse.aggregation import dawid_skene
 from tests.aggregation.crowds import crowds, labels_of
 
 
-def by_loops(ann: Annotations, n_iter: int, smoothing: float) -> tuple[Any, Any, list[float]]:
+def by_loops(
+    ann: Annotations, n_iter: int, smoothing: float, gold: dict[int, int] | None = None
+) -> tuple[Any, Any, list[float]]:
     """The textbook, with probabilities: soft labels of the labelled items, confusions, log-likelihoods."""
     items = [labels for labels in labels_of(ann) if labels]
     R, K = ann.n_annotators, ann.n_classes
     soft = [[sum(said == k for _, said in labels) / len(labels) for k in range(K)] for labels in items]
+    known = {
+        place: gold[n] for place, n in enumerate(np.flatnonzero(np.diff(ann.indptr)).tolist()) if gold and n in gold
+    }
+    for n, k in known.items():
+        soft[n] = [float(j == k) for j in range(K)]
     heights = []
     for iteration in range(n_iter + 1):
         prior = [sum(row[k] for row in soft) / len(items) for k in range(K)]
@@ -37,10 +45,27 @@ def by_loops(ann: Annotations, n_iter: int, smoothing: float) -> tuple[Any, Any,
             for annotator, said in labels:
                 for k in range(K):
                     joint[k] *= confusion[annotator][k][said]
+            if n in known:
+                joint = [value if k == known[n] else 0 for k, value in enumerate(joint)]
             height += log(sum(joint))
             soft[n] = [value / sum(joint) for value in joint]
         heights.append(height)
     return soft, confusion, heights
+
+
+@settings(deadline=None, max_examples=30)
+@given(ann=crowds(), seed=st.integers(0, 99))
+def test_gold_is_certain(ann: Annotations, seed: int) -> None:
+    codes = np.random.default_rng(seed).integers(-1, ann.n_classes, len(ann))
+    named = [ann.classes[code] if code >= 0 else None for code in codes]
+    result = dawid_skene(ann, gold=named, n_iter=4, tol=0)
+    soft, confusion, heights = by_loops(ann, 4, 0.01, {n: int(code) for n, code in enumerate(codes) if code >= 0})
+    labelled = np.diff(ann.indptr) > 0
+    np.testing.assert_allclose(result.soft_labels[labelled], soft, atol=1e-6)
+    np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-9, atol=1e-9)
+    assert result.confusions is not None
+    seen = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
+    np.testing.assert_allclose(result.confusions[seen], np.array(confusion)[seen], atol=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.01, 1.0])

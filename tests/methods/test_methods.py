@@ -19,7 +19,6 @@ from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.mbem import MBEM
 from crowdfuse.methods.single_annotator import SingleAnnotator
 from crowdfuse.methods.trace_reg import TraceReg
-from crowdfuse.methods.true_label import TrueLabel
 from crowdfuse.methods.wdn import WDN
 from crowdfuse.nets import make_trunk
 
@@ -35,9 +34,8 @@ def problem(n_classes: int = 3) -> Problem:
 @pytest.fixture
 def data() -> TrainingData:
     X = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
-    gold = np.array([1, 2, 0, -1, 0])
     weight = np.array([1, 2, 1, 0.5, 1], np.float32)
-    return TrainingData(Inputs(X), Annotations.from_matrix(LABELS), gold, weight)
+    return TrainingData(Inputs(X), Annotations.from_matrix(LABELS), np.full(5, -1), weight)
 
 
 @pytest.fixture
@@ -127,16 +125,6 @@ def test_single_annotator_uses_nobody_elses_labels(batch: Batch, data: TrainingD
     logits = method.logits(torch.from_numpy(data.inputs.rows(np.array([0, 4]))))
     torch.testing.assert_close(total, cross_entropy(logits, torch.tensor([1, 1]), reduction="sum"))
     assert count == 2
-
-
-def test_true_label_uses_gold_where_there_is_any(batch: Batch, data: TrainingData) -> None:
-    method = TrueLabel(problem())
-    assert method.trains_on(data).tolist() == [True, True, True, False, True]
-    total, count = method.loss(batch)
-    logits = method.logits(torch.from_numpy(data.inputs.rows(np.array([0, 1, 2, 4]))))
-    losses = cross_entropy(logits, torch.tensor([1, 2, 0, 0]), reduction="none")
-    torch.testing.assert_close(total, (losses * torch.tensor([1.0, 2.0, 1.0, 1.0])).sum())
-    assert count == 5
 
 
 def test_trace_reg_loss_is_its_definition_written_out(batch: Batch, data: TrainingData) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalise, refuse_dense
+from crowdfuse.alignment import gold_codes
 from crowdfuse.annotations import Annotations
 
 
 def dawid_skene(
     ann: Annotations,
     *,
+    gold: ArrayLike | Sequence[Any] | None = None,
     n_iter: int = 100,
     tol: float = 1e-5,
     smoothing: float = 0.01,
@@ -25,12 +31,14 @@ def dawid_skene(
         confusion[r, k, y]         ~  smoothing + sum over r's labels y of P(true = k | labels of the item)
         prior[k]                   =  mean over items of P(true = k | labels of the item)
 
+    `gold` are true classes by name, one an item, None where unknown: these are certain, and show how far their
+    annotators can be believed.
+
     It stops when the log-likelihood rises by less than `tol` a label, or after `n_iter` iterations; with `tol=0` it
-    makes them all. `smoothing=0` is the textbook's: one label of a class may then rule out a true class for good;
-    a row of which nothing was seen is uniform. Above 0 the log-likelihood has the prior's term,
+    makes them all. `smoothing=0` is the textbook's: one label of a class may then rule out a true class for good; a
+    row of which nothing was seen is uniform. Above 0 the log-likelihood has the prior's term,
     smoothing * sum(log(confusion)); where hardly anything is known, such as a few labels of one annotator alone, that
-    term decides. `parameters["class_prior"]` (K,) is the prior; ties in `labels` are drawn from
-    `seed`.
+    term decides. `parameters["class_prior"]` (K,) is the prior; ties in `labels` are drawn from `seed`.
 
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]])
     >>> result = dawid_skene(ann)
@@ -42,12 +50,17 @@ def dawid_skene(
     R, K = votes.n_annotators, votes.n_classes
     refuse_dense(R * K * K * 8, f"confusion matrices of {R:,} annotators", K)
     soft = votes.empty()
+    certain = np.full(votes.n_items, -1) if gold is None else gold_codes(gold, ann.classes, len(ann))[votes.labelled]
 
     counts, prior = np.zeros((R * K, K)), np.zeros(K)  # axes (annotator and said, true), as the sparse product has it
     for block in votes.blocks:
         shares = block.shares()
+        known = np.flatnonzero(certain[block.rows] >= 0)
+        shares[known] = np.eye(K)[certain[block.rows][known]]
         counts += block.incidence.T @ shares
         prior += shares.sum(0)
+
+    impossible = np.where(np.eye(K, dtype=bool), 0, -np.inf)  # what is another class than gold says
 
     def step() -> float:
         """The E-step under what was counted last, and what is counted under it."""
@@ -58,6 +71,8 @@ def dawid_skene(
         for block in votes.blocks:
             scores = block.incidence @ log_confusion
             scores += log_prior
+            known = np.flatnonzero(certain[block.rows] >= 0)
+            scores[known] += impossible[certain[block.rows][known]]
             posterior, likelihood = normalise(scores)
             soft[block.rows] = posterior
             counts[:] += block.incidence.T @ posterior

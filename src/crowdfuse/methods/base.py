@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import scatter_sum, segment_softmax
@@ -62,7 +63,7 @@ Predict = Callable[[], NDArray[np.float32]]
 
 
 class Method(nn.Module, ABC):
-    """Base of all methods. A method defines `loss`, and, where it models annotators, the four questions below.
+    """Base of all methods. A method defines `crowd_loss`, and, where it models annotators, the four questions below.
 
     By itself a method believes all annotators alike.
     """
@@ -72,6 +73,9 @@ class Method(nn.Module, ABC):
 
     phase: int = 0
     """Which of its phases is being trained. The loop keeps it, also over a stop and a resume."""
+
+    scale: float = 1.0
+    """What the loss is multiplied by, where a method follows the paper in dividing it by K."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__()
@@ -89,16 +93,41 @@ class Method(nn.Module, ABC):
 
     def logits(self, x: Tensor) -> Tensor:
         """Inputs (B, ...) to class logits (B, K)."""
-        logits: Tensor = self.classify(self.features(x))
+        return self.class_logits(self.features(x))
+
+    def class_logits(self, h: Tensor) -> Tensor:
+        """Features (B, D) to class logits (B, K)."""
+        logits: Tensor = self.classify(h)
         return logits
 
-    @abstractmethod
     def loss(self, batch: Batch) -> Loss:
         """The loss of a batch: its sum, and the weight of the items in it."""
+        h = self.features(batch.x)
+        known = batch.gold >= 0
+        if not known.any():
+            return self.crowd_loss(h, batch)
+        certain = batch.of(known)
+        losses = self.gold_losses(h[known], certain)
+        total, weight = (certain.weight * losses).sum(), certain.weight.sum()
+        if not known.all():
+            rest = self.crowd_loss(h[~known], batch.of(~known))
+            total, weight = total + rest.total, weight + rest.weight
+        return Loss(total, weight)
+
+    @abstractmethod
+    def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """The loss of items whose class only their labels tell of: features h (B, D), and the batch they come from."""
+
+    def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
+        """The losses (B,) of items whose class is known for certain: cross-entropy.
+
+        A method that learns about annotators adds what their labels of these items tell of them.
+        """
+        return self.scale * cross_entropy(self.class_logits(h), batch.gold, reduction="none")
 
     def trains_on(self, data: TrainingData) -> NDArray[np.bool_]:
-        """Which rows take part in training: those that have a label."""
-        mask: NDArray[np.bool_] = np.diff(data.annotations.indptr) > 0
+        """Which rows take part in training: those that have a label, or gold."""
+        mask: NDArray[np.bool_] = (np.diff(data.annotations.indptr) > 0) | (data.gold >= 0)
         return mask
 
     def prepare(self, data: TrainingData) -> None:

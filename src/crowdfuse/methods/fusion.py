@@ -26,6 +26,8 @@ from crowdfuse.functional import (
 from crowdfuse.methods.base import Loss, Method, Problem
 from crowdfuse.nets.annotator_heads import AnnotatorHead, SeparateHeads
 
+LEAST = 1e-6  # of a fused label's share of the known class: where no permutation leads there, nothing can be learned
+
 
 class BasisConfusions(nn.Module):
     """`P = sum_m c_m B_m`, c from a head and softmax: never built in training."""
@@ -126,14 +128,22 @@ class Fusion(Method):
         self.penalty = penalty
         self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
 
-    def loss(self, batch: Batch) -> Loss:
-        h = self.features(batch.x)
-        log_f = self.classify(h).log_softmax(1)
+    def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        log_f = self.class_logits(h).log_softmax(1)
         t, c = self._fuse(h, batch.item, batch.annotator, batch.label)
         n_labels = torch.bincount(batch.item, minlength=batch.n_items)
-        penalty = scatter_sum(self.confuse.penalty(c), batch.item, batch.n_items) / n_labels.clamp(min=1)
         weight = batch.weight * (n_labels > 0)
-        return Loss(self.scale * (weight * (kl_divergence(t, log_f) + self.penalty * penalty)).sum(), weight.sum())
+        losses = kl_divergence(t, log_f) + self.penalty * self._penalties(c, batch.item, n_labels)
+        return Loss(self.scale * (weight * losses).sum(), weight.sum())
+
+    def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
+        """Weights and matrices learn to make the known class of the labels: `-log t_n[gold]`, and the penalty."""
+        t, c = self._fuse(h, batch.item, batch.annotator, batch.label)
+        n_labels = torch.bincount(batch.item, minlength=batch.n_items)
+        made = t.gather(1, batch.gold[:, None])[:, 0].clamp(min=LEAST)
+        fusing = torch.where(n_labels > 0, -made.log(), 0)
+        of_annotators = fusing + self.penalty * self._penalties(c, batch.item, n_labels)
+        return super().gold_losses(h, batch) + self.scale * of_annotators
 
     def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         if self.weigh is None:
@@ -146,6 +156,10 @@ class Fusion(Method):
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         return self._fuse(features, item, annotator, label)[0]
+
+    def _penalties(self, c: Tensor, item: Tensor, n_labels: Tensor) -> Tensor:
+        """Of each item, (B,): the mean over its labels."""
+        return scatter_sum(self.confuse.penalty(c), item, len(n_labels)) / n_labels.clamp(min=1)
 
     def _fuse(self, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Fused labels t (B, K), and the pairs' coefficients or matrices c that made them."""

@@ -5,10 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
+import numpy as np
+import torch
+from scipy import sparse
 from torch import Tensor
 
+from crowdfuse.batches import TrainingData
 from crowdfuse.functional import label_evidence, posterior
-from crowdfuse.methods.base import Method
+from crowdfuse.methods.base import Method, Problem
+
+SMOOTHING = 0.01  # added to every count: what was never seen is unlikely, not impossible
 
 
 class GlobalConfusions(Method):
@@ -31,3 +37,42 @@ class GlobalConfusions(Method):
         """The posterior of the class given the item's labels."""
         evidence = label_evidence(self.log_confusions(), annotator, label)
         return posterior(self.log_prior(features), evidence, item)
+
+
+class CountedConfusions(GlobalConfusions):
+    """Matrices and a class prior that are counted, not learned by gradients: R x K^2 numbers are kept."""
+
+    prior: Tensor
+    matrices: Tensor
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        n_classes, n_annotators = problem.n_classes, problem.n_annotators
+        self.register_buffer("prior", torch.full((n_classes,), 1 / n_classes))
+        self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
+
+    def log_confusions(self) -> Tensor:
+        return self.matrices.log()
+
+    def log_prior(self, features: Tensor) -> Tensor:
+        """The share of each class, the same for every item."""
+        return self.prior.log().expand(len(features), -1)
+
+    def count(self, data: TrainingData, classes: sparse.csr_array) -> None:
+        """The M-step: prior and matrices, with `classes` (N, K) taken for the truth, but for gold, which is it.
+
+        Who has no labels in this data keeps the matrix that is there.
+        """
+        ann, known = data.annotations, data.gold >= 0
+        gold = (np.ones(known.sum()), (np.flatnonzero(known), data.gold[known]))
+        classes = sparse.diags_array(1.0 - known) @ classes + sparse.csr_array(gold, shape=classes.shape)
+        counted = data.weight * ((np.diff(ann.indptr) > 0) | known)
+        prior = SMOOTHING + counted @ classes
+        # each label adds its item's row of classes to what is counted for its annotator and what was said
+        said = (ann.annotator.astype(np.int64) * self.n_classes + ann.label, ann.item)
+        pairs = sparse.csr_array((counted[ann.item], said), shape=(self.n_annotators * self.n_classes, len(data)))
+        counts = SMOOTHING + (pairs @ classes).toarray()
+        matrices = counts.reshape(self.n_annotators, self.n_classes, self.n_classes).transpose(0, 2, 1)
+        seen = np.bincount(ann.annotator, minlength=self.n_annotators) > 0
+        self.prior.copy_(torch.from_numpy(prior / prior.sum()))
+        self.matrices[seen] = torch.from_numpy((matrices / matrices.sum(2, keepdims=True))[seen]).to(self.matrices)

@@ -34,9 +34,8 @@ class MajorityVote(Method):
             noise = np.random.default_rng([self.seed, 1]).random(shares.shape) * 1e-9
             self.register_buffer("winner", torch.from_numpy((shares + noise).argmax(1)), persistent=False)
 
-    def loss(self, batch: Batch) -> Loss:
-        h = self.features(batch.x)
-        logits = self.classify(h)
+    def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        logits = self.class_logits(h)
         if self.vote == "soft":
             shares = self.fused(h, batch.item, batch.annotator, batch.label)
             losses = kl_divergence(shares, logits.log_softmax(1))

@@ -16,12 +16,10 @@ from torch import Tensor
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import vote_shares
 from crowdfuse.methods.base import Loss, Phase, Predict, Problem
-from crowdfuse.methods.global_confusions import GlobalConfusions
-
-SMOOTHING = 0.01  # added to every count: what was never seen is unlikely, not impossible
+from crowdfuse.methods.global_confusions import CountedConfusions
 
 
-class MBEM(GlobalConfusions):
+class MBEM(CountedConfusions):
     """`mean_n -sum_k q_n(k) log f_n(k)`: cross-entropy on a posterior q, which each round finds anew.
 
     q starts as the vote shares. Before each later round, with c_n the network's hard prediction of item n, and every
@@ -34,16 +32,10 @@ class MBEM(GlobalConfusions):
     is computed a batch at a time and nothing is kept an item.
     """
 
-    prior: Tensor
-    matrices: Tensor
-
     def __init__(self, problem: Problem, *, rounds: int, chosen: Literal["epoch", "round"]) -> None:
         super().__init__(problem)
-        n_classes, n_annotators = problem.n_classes, problem.n_annotators
         self.rounds = rounds
         self.chosen: Literal["epoch", "end"] = "epoch" if chosen == "epoch" else "end"
-        self.register_buffer("prior", torch.full((n_classes,), 1 / n_classes))
-        self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
 
     def phases(self, epochs: int) -> list[Phase]:
         """The epochs split evenly over the rounds, the first ones getting what is left over."""
@@ -56,17 +48,16 @@ class MBEM(GlobalConfusions):
         """Matrices by the vote shares, so that there are some from the start."""
         ann = data.annotations
         shares = 1 / np.diff(ann.indptr)[ann.item]
-        self._count(data, sparse.csr_array((shares, (ann.item, ann.label)), shape=(len(data), self.n_classes)))
+        self.count(data, sparse.csr_array((shares, (ann.item, ann.label)), shape=(len(data), self.n_classes)))
 
     def begin_phase(self, data: TrainingData, predict: Predict) -> None:
         """Matrices by the network's hard predictions."""
         rows = np.arange(len(data))
         hard = (np.ones(len(data)), (rows, predict().argmax(1)))
-        self._count(data, sparse.csr_array(hard, shape=(len(data), self.n_classes)))
+        self.count(data, sparse.csr_array(hard, shape=(len(data), self.n_classes)))
 
-    def loss(self, batch: Batch) -> Loss:
-        h = self.features(batch.x)
-        log_f = self.classify(h).log_softmax(1)
+    def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        log_f = self.class_logits(h).log_softmax(1)
         q = (
             vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)
             if self.phase == 0
@@ -74,23 +65,3 @@ class MBEM(GlobalConfusions):
         )
         weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
         return Loss(-(weight[:, None] * q * log_f).sum(), weight.sum())
-
-    def log_confusions(self) -> Tensor:
-        return self.matrices.log()
-
-    def log_prior(self, features: Tensor) -> Tensor:
-        """The share of each class, the same for every item."""
-        return self.prior.log().expand(len(features), -1)
-
-    def _count(self, data: TrainingData, classes: sparse.csr_array) -> None:
-        """The M-step: prior and matrices, with `classes` (N, K) taken for the truth."""
-        ann = data.annotations
-        counted = data.weight * (np.diff(ann.indptr) > 0)
-        prior = SMOOTHING + counted @ classes
-        # each label adds its item's row of classes to what is counted for its annotator and what was said
-        said = (ann.annotator.astype(np.int64) * self.n_classes + ann.label, ann.item)
-        pairs = sparse.csr_array((counted[ann.item], said), shape=(self.n_annotators * self.n_classes, len(data)))
-        counts = SMOOTHING + (pairs @ classes).toarray()
-        matrices = counts.reshape(self.n_annotators, self.n_classes, self.n_classes).transpose(0, 2, 1)
-        self.prior.copy_(torch.from_numpy(prior / prior.sum()))
-        self.matrices.copy_(torch.from_numpy(matrices / matrices.sum(2, keepdims=True)))

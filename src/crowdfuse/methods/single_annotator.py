@@ -21,14 +21,14 @@ class SingleAnnotator(Method):
 
     def trains_on(self, data: TrainingData) -> NDArray[np.bool_]:
         ann = data.annotations
-        mask = np.zeros(len(data), bool)
+        mask: NDArray[np.bool_] = data.gold >= 0
         mask[ann.item[ann.annotator == self.annotator]] = True
         return mask
 
-    def loss(self, batch: Batch) -> Loss:
+    def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         own = batch.annotator == self.annotator
         item, label = batch.item[own], batch.label[own]
-        losses = cross_entropy(self.logits(batch.x)[item], label, reduction="none")
+        losses = cross_entropy(self.class_logits(h)[item], label, reduction="none")
         weight = batch.weight[item]
         return Loss((weight * losses).sum(), weight.sum())
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdfuse.batches import Batch
-from crowdfuse.functional import label_evidence
+from crowdfuse.functional import label_evidence, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.global_confusions import GlobalConfusions
 
@@ -28,8 +28,8 @@ class TraceReg(GlobalConfusions):
         self.confusion_logits = nn.Parameter(torch.eye(problem.n_classes).repeat(problem.n_annotators, 1, 1))
         self.trace_weight = trace_weight
 
-    def loss(self, batch: Batch) -> Loss:
-        log_f = self.logits(batch.x).log_softmax(1)
+    def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        log_f = self.class_logits(h).log_softmax(1)
         log_A = self.log_confusions()
         evidence = label_evidence(log_A, batch.annotator, batch.label)
         losses = -(log_f.index_select(0, batch.item) + evidence).logsumexp(1)
@@ -37,6 +37,12 @@ class TraceReg(GlobalConfusions):
         weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
         # the sum is divided by the weight of the items: times that weight, the traces count once a step
         return Loss((batch.weight[batch.item] * losses).sum() + self.trace_weight * traces * weight, weight)
+
+    def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
+        """With the class known, a label is explained by its annotator's matrix alone."""
+        evidence = label_evidence(self.log_confusions(), batch.annotator, batch.label)
+        of_truth = evidence.gather(1, batch.gold[batch.item][:, None])[:, 0]
+        return super().gold_losses(h, batch) - scatter_sum(of_truth, batch.item, batch.n_items)
 
     def log_confusions(self) -> Tensor:
         return self.confusion_logits.log_softmax(2)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from crowdfuse.batches import Batch, TrainingData
-from crowdfuse.functional import kl_divergence, vote_shares
+from crowdfuse.functional import kl_divergence, scatter_sum, vote_shares
 from crowdfuse.methods.base import Loss, Method, Phase, Predict, Problem
 from crowdfuse.nets.annotator_heads import AnnotatorHead
 from crowdfuse.nets.mlp import dense_layers
@@ -52,7 +52,7 @@ class WDN(Method):
         self.register_buffer("labelled", torch.ones(problem.n_annotators, dtype=torch.bool))
         self.released = weights == "released"
         self.weight_epochs = weight_epochs
-        self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
+        self.weights_scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
         self.seed = problem.seed
 
     def phases(self, epochs: int) -> list[Phase]:
@@ -73,19 +73,27 @@ class WDN(Method):
             with torch.no_grad():
                 self.weights.copy_(torch.from_numpy(start))
 
-    def loss(self, batch: Batch) -> Loss:
+    def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
         if self.phase == 0:
-            h = self.classify(self.features(batch.x))
-            losses = cross_entropy(self.last(h, batch.item, batch.annotator), batch.label, reduction="none")
-            return Loss((batch.weight[batch.item] * losses).sum(), weight)
+            return Loss((batch.weight * self._of_networks(h, batch)).sum(), weight)
         shares = vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)
-        kl = kl_divergence(shares, self.logits(batch.x).log_softmax(1))  # 0 without labels
-        return Loss(self.scale * (batch.weight * kl).sum(), weight)
+        kl = kl_divergence(shares, self.class_logits(h).log_softmax(1))  # 0 without labels
+        return Loss(self.weights_scale * (batch.weight * kl).sum(), weight)
 
-    def logits(self, x: Tensor) -> Tensor:
+    def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
+        """The networks still learn what their annotators say; the average, what is right."""
+        of_average = super().gold_losses(h, batch)
+        return of_average + self._of_networks(h, batch) if self.phase == 0 else self.weights_scale * of_average
+
+    def _of_networks(self, h: Tensor, batch: Batch) -> Tensor:
+        """The cross-entropies of each item's labels, summed, (B,)."""
+        logits = self.last(self.classify(h), batch.item, batch.annotator)
+        return scatter_sum(cross_entropy(logits, batch.label, reduction="none"), batch.item, batch.n_items)
+
+    def class_logits(self, h: Tensor) -> Tensor:
         """`sum_r w_r p_nr` for "released", `log sum_r softmax(w)_r p_nr` for "softmax"."""
-        h = self.classify(self.features(x))
+        h = self.classify(h)
         pair = torch.arange(len(h) * self.n_annotators, device=h.device)
         each = self.last(h, pair // self.n_annotators, pair % self.n_annotators)
         log_p = each.view(len(h), self.n_annotators, self.n_classes).log_softmax(2)
