@@ -25,6 +25,7 @@ from crowdfuse import (
     SingleAnnotatorClassifier,
     TraceRegClassifier,
     TrueLabelClassifier,
+    TwoStageClassifier,
     WDNClassifier,
     load,
 )
@@ -66,7 +67,9 @@ def test_learns_and_speaks_names(kind: type[CrowdClassifier], crowd: Any) -> Non
     np.testing.assert_allclose(clf.predict_proba(X).sum(1), 1)
     assert 0.4 < clf.score(X, ann) < 0.95  # how many of the labels it agrees with
     reliability = clf.annotator_reliability(X, ann)
-    assert reliability[0] > reliability[1] > reliability[2]
+    assert reliability[:2].min() > reliability[2]
+    if kind is not TwoStageClassifier:  # two labels an item do not tell Dawid and Skene who is best
+        assert reliability[0] > reliability[1]
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -374,7 +377,8 @@ def test_wdn_weights_are_one_an_annotator(crowd: Any) -> None:
         silent = quick(WDNClassifier, weights=kind).fit(X, stranger)
         assert np.isfinite(silent.weights_).all()
         assert silent.weights_[3] == 0
-        assert silent.annotator_weights(X)[:, 3].tolist() == [0] * 150
+        weights = silent.annotator_weights(X)  # nothing is known of it: as much as the others on average
+        np.testing.assert_allclose(weights[:, 3], weights[:, :3].mean(1), rtol=1e-5)
 
 
 def test_single_annotator_must_be_one_of_them(crowd: Any) -> None:
@@ -431,11 +435,9 @@ def test_a_dense_result_that_is_too_large_is_refused(crowd: Any, monkeypatch: py
         clf.confusion_matrices(X)
 
 
-def test_strangers_and_strange_shapes_are_refused(crowd: Any) -> None:
+def test_strange_shapes_and_classes_are_refused(crowd: Any) -> None:
     X, _, _ = crowd
     clf = fitted(FusionClassifier, crowd, epochs=1)
-    with pytest.raises(ValueError, match="never seen in training: 'new'"):
-        clf.fused_labels(X[:1], Annotations.from_matrix([["ant"]], annotators=["new"]))
     with pytest.raises(ValueError, match="X has 4 features"):
         clf.predict(X[:, :4])
     with pytest.raises(ValueError, match="label 'dog' is not one of the 3 classes"):

@@ -6,7 +6,7 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,13 +22,13 @@ from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from crowdfuse.alignment import align, gold_codes, known_gold, labels_as_given
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData
-from crowdfuse.ids import few, find, tidy
+from crowdfuse.ids import counted, few, find, tidy
 from crowdfuse.inputs import check_inputs
 from crowdfuse.inspection import Inspection
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.nets import Backbone, make_augmentation, make_trunk
 from crowdfuse.nets.standardize import Standardize
-from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule
+from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule, at_least_1
 from crowdfuse.training import Checkpointing, Trained, Validation, check_trainable, train
 
 
@@ -152,6 +152,44 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         self.__dict__ = draft.__dict__
         return self
 
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Sequence[Any] | None = None,
+        *,
+        items: ArrayLike | None = None,
+        gold: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        epochs: int = 1,
+    ) -> Self:
+        """Go on training with further items, labels and annotators, for `epochs` passes over them.
+
+        The first call starts a model; `classes` names all classes then, where its labels may lack some. A new
+        annotator starts as the average one. Nothing of earlier data is kept: what is never shown again is forgotten
+        little by little, and matrices that are counted (MBEM, two-stage) are counted from this data for the annotators
+        in it. The optimiser starts anew with each call, and its schedule runs over it; a method in phases goes through
+        all of them. The other arguments are those of `fit`; there is no validation, and no checkpoint.
+        """
+        at_least_1("epochs", epochs)
+        draft = copy.copy(self)
+        if hasattr(self, "method_"):
+            data, recipe = draft._continue(X, y, classes, items, gold, sample_weight)
+        else:
+            draft.classes = self.classes if classes is None else classes
+            data, _, recipe = draft._prepare(X, y, items, gold, None, sample_weight)
+            draft.classes, draft.history_ = self.classes, []
+        while not all(phase.epochs for phase in draft.method_.phases(epochs)):
+            epochs += 1
+        before, uses = draft.history_, {getattr(self, "uses_gold_", "nothing"), draft.uses_gold_} - {"nothing"}
+        trained = train(draft.method_, data, replace(recipe, epochs=epochs), verbose=self.verbose)
+        draft._keep(trained)
+        later = [record | {"epoch": record["epoch"] + len(before)} for record in trained.history]
+        draft.history_, draft.n_iter_ = before + later, max(1, len(before) + len(later))
+        draft.uses_gold_ = " and ".join(sorted(uses, reverse=True)) or "nothing"
+        self.__dict__ = draft.__dict__
+        return self
+
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row, by name (N,)."""
         check_is_fitted(self)
@@ -228,6 +266,38 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         if isinstance(self.method_.standardize, Standardize):
             self.method_.standardize.measure(inputs, rows)
         return data, held_out, recipe
+
+    def _continue(
+        self,
+        X: Any,
+        y: Any,
+        classes: Sequence[Any] | None,
+        items: ArrayLike | None,
+        gold: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+    ) -> tuple[TrainingData, Recipe]:
+        """All of a later `partial_fit` but the training: the network gets its new annotators here."""
+        if classes is not None and not np.array_equal(np.sort(np.asarray(classes)), np.sort(self.classes_)):
+            raise ValueError(f"classes= names other classes than the model has ({few(self.classes_)}); leave it out")
+        inputs = self._inputs(X)
+        y = labels_as_given(y)
+        ann = self._known(align(y, len(inputs), items), warn=False)
+        new = ann.n_annotators - len(self.annotators_)
+        self.method_ = copy.deepcopy(self.method_)
+        if new and not self.method_.takes_new_annotators:
+            raise ValueError(
+                f"{counted(new, 'annotator')} never seen before: {few(ann.annotators[-new:])}; separate heads have no "
+                "room for more. Take annotator_heads='shared' or 'embedded' from the start, or leave their labels out"
+            )
+        if new:
+            self.method_.add_annotators(new)
+        self.annotators_ = ann.annotators
+        weight = _check_weight(sample_weight, len(inputs))
+        data = TrainingData(inputs, ann, self._gold(y, gold, ann, len(inputs)), weight)
+        self.uses_gold_ = _gold_uses(data, None)
+        recipe = self._recipe()
+        check_trainable(self.method_, data, recipe)
+        return data, recipe
 
     def _recipe(self) -> Recipe:
         names = ("optimizer", "learning_rate", "momentum", "weight_decay", "schedule", "batch_size", "epochs")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,8 +27,9 @@ from crowdfuse.methods.trace_reg import TraceReg
 from crowdfuse.methods.true_label import TrueLabel
 from crowdfuse.methods.two_stage import TwoStage
 from crowdfuse.methods.wdn import WDN
+from crowdfuse.nets.rows import FEW
 from crowdfuse.progress import say
-from crowdfuse.recipes import at_least_0, at_least_1
+from crowdfuse.recipes import at_least_0, at_least_1, probability
 
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 
@@ -46,8 +48,11 @@ class FusionClassifier(CrowdClassifier):
     penalty : lambda, how strongly the matrices are drawn to the identity
     confusions : "basis", or "full": a free column-stochastic matrix a pair, for small K
     weights : "learned", or "uniform": the ablation with confusions only
-    annotator_heads : what makes the matrices of an annotator. "shared": one network for all, but for its last
-        layer; "separate": a network each, as in the paper, for few annotators
+    annotator_heads : what makes the weights and matrices of an annotator. "separate": a network each, as in the
+        paper, for few annotators (the weights' networks share all but their last layer); "shared": one network for
+        all, but for its last layer; "embedded": one network for all that reads a few numbers an annotator, for many.
+        "auto": "shared" for up to 100 annotators, else "embedded"
+    embedding : how many numbers describe an annotator, with embedded heads
     annotator_hidden : widths of the hidden layers of the annotators' heads; None for those of the class
         head (one layer of 64 where that has none)
     loss_scale : "plain": the mean over items; "paper": that divided by K, as the paper's figures were trained
@@ -78,17 +83,19 @@ class FusionClassifier(CrowdClassifier):
     penalty: float = 1.0
     confusions: Literal["basis", "full"] = "basis"
     weights: Literal["learned", "uniform"] = "learned"
-    annotator_heads: Literal["shared", "separate"] = "shared"
+    annotator_heads: Literal["auto", "shared", "separate", "embedded"] = "auto"
+    embedding: int = 16
     annotator_hidden: tuple[int, ...] | None = None
     loss_scale: Literal["plain", "paper"] = "plain"
 
     def _build(self, problem: Problem) -> Method:
         one_of("confusions", self.confusions, ("basis", "full"))
         one_of("weights", self.weights, ("learned", "uniform"))
-        one_of("annotator_heads", self.annotator_heads, ("shared", "separate"))
+        one_of("annotator_heads", self.annotator_heads, ("auto", "shared", "separate", "embedded"))
         one_of("loss_scale", self.loss_scale, ("plain", "paper"))
         at_least_0("penalty", self.penalty)
         at_least_1("n_bases", self.n_bases)
+        at_least_1("embedding", self.embedding)
         if self.confusions == "full" and problem.n_classes > FULL_LIMIT:
             raise ValueError(
                 f"confusions='full' is for at most {FULL_LIMIT} classes, got {problem.n_classes}; use 'basis'"
@@ -108,10 +115,16 @@ class FusionClassifier(CrowdClassifier):
             penalty=self.penalty,
             confusions=self.confusions,
             weights=self.weights,
-            annotator_heads=self.annotator_heads,
+            annotator_heads=self._heads(problem.n_annotators),
+            embedding=self.embedding,
             annotator_hidden=hidden,
             loss_scale=self.loss_scale,
         )
+
+    def _heads(self, n_annotators: int) -> Literal["shared", "separate", "embedded"]:
+        if self.annotator_heads != "auto":
+            return self.annotator_heads
+        return "shared" if n_annotators <= FEW else "embedded"
 
     @property
     def n_bases_(self) -> int | None:
@@ -193,7 +206,9 @@ class GlobalConfusionsClassifier(CrowdClassifier):
         """
         check_is_fitted(self)
         assert isinstance(self.method_, GlobalConfusions)
-        matrices: NDArray[np.float32] = self.method_.log_confusions().detach().exp().numpy()
+        matrices: NDArray[np.float32] = (
+            self.method_.log_confusions(torch.arange(len(self.annotators_))).detach().exp().numpy()
+        )
         return matrices
 
 
@@ -204,6 +219,8 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     trace_weight : how strongly the traces of the matrices are pulled down; 0.01 in the paper
+    start : how often annotators are taken to be right before anything is learned; None: e / (e + K - 1), as in the
+        fusion paper's code, which is little where there are many classes
 
     The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
     its labels, so items with more labels count more.
@@ -226,13 +243,16 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "trace-reg"
-    paper_settings: ClassVar[dict[str, Any]] = {"trace_weight": 0.01}
+    paper_settings: ClassVar[dict[str, Any]] = {"trace_weight": 0.01, "start": None}
 
     trace_weight: float = 0.01
+    start: float | None = 0.5
 
     def _build(self, problem: Problem) -> Method:
         at_least_0("trace_weight", self.trace_weight)
-        return TraceReg(problem, trace_weight=self.trace_weight)
+        if self.start is not None:
+            probability("start", self.start)
+        return TraceReg(problem, trace_weight=self.trace_weight, start=self.start)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -312,7 +332,8 @@ class WDNClassifier(CrowdClassifier):
     ----------
     weights_ (R,) : the weights in the average; 0 for annotators without labels. "released" ones can be negative
 
-    `annotator_weights` are the same on every item: `weights_` without the negative ones, made to sum to 1. They say
+    `annotator_weights` are the same on every item: `weights_` without the negative ones, and the mean of the others for
+    who has no labels, made to sum to 1. They say
     who makes up the vote, which the average is fitted to, not who is right: `annotator_reliability` does.
     `history_` says as "phase" whether networks or weights were trained.
 

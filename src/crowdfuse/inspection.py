@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -18,7 +20,7 @@ from crowdfuse.alignment import align
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import segment_softmax
-from crowdfuse.ids import few, find
+from crowdfuse.ids import counted, few, find
 from crowdfuse.inputs import Inputs, check_inputs
 from crowdfuse.methods.base import Method
 from crowdfuse.prediction import in_blocks, predict_logits
@@ -48,22 +50,26 @@ class Inspection:
         """How much each annotator counts on each item, (N, R), rows summing to 1.
 
         Over all annotators; or, given annotations, over those who labelled the item, 0 for the others
-        (with `sparse`, a SciPy CSR array of just these).
+        (with `sparse`, a SciPy CSR array of just these). Annotators never seen in training have columns after those
+        of `annotators_`, in the order in which the annotations name them.
         """
         inputs = self._inputs(X)
         if annotations is None:
             if sparse:
                 raise ValueError("sparse=True needs annotations: the pairs to compute")
             self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
-            blocks = [self._weights(h, *self._every_pair(len(h))) for h in self._features(inputs)]
-            return torch.cat(blocks).view(-1, len(self.annotators_)).numpy()
+            scores = [self.method_.weight_scores(h, *self._every_pair(len(h))) for h in self._features(inputs)]
+            return torch.cat(scores).view(-1, len(self.annotators_)).softmax(1).numpy()
         ann = self._known(align(annotations, len(inputs), items))
+        shape = (len(inputs), ann.n_annotators)
         if not sparse:
-            self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
-        weights = [self._weights(h, batch.item, batch.annotator) for batch, h in self._batches(inputs, ann)]
-        result = scipy_sparse.csr_array(
-            (torch.cat(weights).numpy(), ann.annotator, ann.indptr), shape=(len(inputs), len(self.annotators_))
-        )
+            self._refuse_huge(shape[0] * shape[1] * 4, "annotator_weights(X, annotations, sparse=True)")
+        method = self._method_for(ann)
+        weights = [
+            segment_softmax(method.weight_scores(h, batch.item, batch.annotator), batch.item, len(h))
+            for batch, h in self._batches(inputs, ann)
+        ]
+        result = scipy_sparse.csr_array((torch.cat(weights).numpy(), ann.annotator, ann.indptr), shape=shape)
         return result if sparse else result.toarray()
 
     def confusion_matrices(
@@ -84,7 +90,8 @@ class Inspection:
             return torch.cat(blocks).view(-1, n_annotators, n_classes, n_classes).numpy()
         ann = self._known(align(annotations, len(inputs), items))
         self._refuse_huge(ann.n_labels * n_classes**2 * 4, "confusion_matrices for fewer items at a time")
-        blocks = [self.method_.confusions(h, b.item, b.annotator) for b, h in self._batches(inputs, ann)]
+        method = self._method_for(ann)
+        blocks = [method.confusions(h, b.item, b.annotator) for b, h in self._batches(inputs, ann)]
         return torch.cat(blocks).numpy()
 
     @property
@@ -94,10 +101,14 @@ class Inspection:
         return self.method_.confusion_given
 
     def fused_labels(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
-        """What the labels of each item amount to: class probabilities (N, K); NaN where no label counts."""
+        """What the labels of each item amount to: class probabilities (N, K); NaN where no label counts.
+
+        An annotator never seen in training is taken to be like the average one.
+        """
         inputs = self._inputs(X)
         ann = self._known(align(annotations, len(inputs), items))
-        blocks = [self.method_.fused(h, b.item, b.annotator, b.label) for b, h in self._batches(inputs, ann)]
+        method = self._method_for(ann)
+        blocks = [method.fused(h, b.item, b.annotator, b.label) for b, h in self._batches(inputs, ann)]
         fused = torch.cat(blocks).numpy()
         fused[~fused.any(1)] = np.nan
         return fused
@@ -105,12 +116,13 @@ class Inspection:
     def annotator_reliability(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
         """The share of each annotator's labels that the classifier takes to be right, (R,); NaN without labels.
 
-        A label is taken to be right where the classifier would have said the same.
+        A label is taken to be right where the classifier would have said the same. Annotators never seen in training
+        come after those of `annotators_`.
         """
         predicted = self._logits(X).argmax(1)
         ann = self._known(align(annotations, len(predicted), items))
-        count = np.bincount(ann.annotator, minlength=len(self.annotators_))
-        believed = np.bincount(ann.annotator, weights=predicted[ann.item] == ann.label, minlength=len(self.annotators_))
+        count = np.bincount(ann.annotator, minlength=ann.n_annotators)
+        believed = np.bincount(ann.annotator, weights=predicted[ann.item] == ann.label, minlength=ann.n_annotators)
         with np.errstate(invalid="ignore"):
             reliability: NDArray[np.float64] = believed / count
         return reliability
@@ -137,13 +149,14 @@ class Inspection:
                 yield self.method_.features(torch.from_numpy(x))
 
     def _batches(self, inputs: Inputs, ann: Annotations) -> Iterator[tuple[Batch, Tensor]]:
-        """All rows with their labels, in order, and their features."""
+        """All rows with their labels, in order, and their features; all strangers are one annotator, the average."""
         n_rows = len(inputs)
         data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
         blocks = in_blocks(n_rows, self.batch_size)
         with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
             for rows, x in zip(blocks, stream, strict=True):
                 batch = data.batch(rows, x)
+                batch = batch._replace(annotator=batch.annotator.clamp(max=len(self.annotators_)))
                 yield batch, self.method_.features(batch.x)
 
     def _every_pair(self, n_items: int) -> tuple[Tensor, Tensor]:
@@ -151,27 +164,37 @@ class Inspection:
         pairs = torch.arange(n_items * n_annotators)
         return pairs // n_annotators, pairs % n_annotators
 
-    def _weights(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        return segment_softmax(self.method_.weight_scores(features, item, annotator), item, len(features))
+    def _method_for(self, ann: Annotations) -> Method:
+        """The network, with an average annotator in it where the labels need one."""
+        if ann.n_annotators == len(self.annotators_):
+            return self.method_
+        method = copy.deepcopy(self.method_)
+        method.add_annotators(1)
+        return method
 
-    def _known(self, ann: Annotations) -> Annotations:
-        """Labels in the positions of this model's classes and annotators."""
+    def _known(self, ann: Annotations, *, warn: bool = True) -> Annotations:
+        """Labels in the positions of this model's classes and annotators; strangers come after these."""
         ann = ann.with_classes(self.classes_)
         position = find(ann.annotators, self.annotators_)
-        strange = np.zeros(ann.n_annotators, bool)
-        strange[ann.annotator] = True
-        strange &= position < 0
-        if strange.any():
-            raise ValueError(
-                f"annotators never seen in training: {few(ann.annotators[strange])}; leave their labels out, "
-                f"or fit with them. Known are {few(self.annotators_)}"
+        count = np.bincount(ann.annotator, minlength=ann.n_annotators)
+        strange = np.flatnonzero((position < 0) & (count > 0))
+        position[strange] = len(self.annotators_) + np.arange(len(strange))
+        annotators = self.annotators_
+        if len(strange) and warn:
+            labels = counted(int(count[strange].sum()), "label")
+            warnings.warn(
+                f"{counted(len(strange), 'annotator')} with {labels} never seen in training, taken to be like the "
+                f"average annotator: {few(ann.annotators[strange])}",
+                stacklevel=4,
             )
+        if len(strange):
+            annotators = np.concatenate([annotators, ann.annotators[strange]], dtype=object)
         return Annotations(
             indptr=ann.indptr,
             annotator=position[ann.annotator].astype(np.int32),
             label=ann.label,
             items=ann.items,
-            annotators=self.annotators_,
+            annotators=annotators,
             classes=ann.classes,
             by_row=ann.by_row,
         )

@@ -102,14 +102,34 @@ def share(tensors: Iterable[Tensor]) -> None:
 def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """Sum the gradients over all processes. One that no process has stays away, as it does in a single process."""
     learning = [parameter for parameter in parameters if parameter.requires_grad]
-    known = [float(parameter.grad is not None) for parameter in learning]
-    own = [torch.zeros_like(p) if p.grad is None else p.grad for p in learning]
-    flat = torch.cat([own[0].new_tensor(known), *(gradient.flatten() for gradient in own)])
+    known = learning[0].new_tensor([[p.grad is not None, p.grad is not None and p.grad.is_sparse] for p in learning])
+    torch.distributed.all_reduce(known)
+    own = [_flat(p, bool(is_sparse)) for p, (_, is_sparse) in zip(learning, known.tolist(), strict=True)]
+    flat = torch.cat(own)
     torch.distributed.all_reduce(flat)
-    count, *sums = flat.split([len(learning), *(parameter.numel() for parameter in learning)])
-    for parameter, gradient, n_known, summed in zip(learning, own, count.tolist(), sums, strict=True):
-        if n_known:
-            parameter.grad = gradient.copy_(summed.view_as(gradient))
+    sums = flat.split([len(part) for part in own])
+    for parameter, (is_known, is_sparse), summed in zip(learning, known.tolist(), sums, strict=True):
+        if is_known:
+            dense = summed[: parameter.numel()].view_as(parameter)
+            if is_sparse:
+                rows = summed[parameter.numel() :].nonzero()[:, 0]
+                parameter.grad = torch.sparse_coo_tensor(rows[None], dense[rows], dense.shape, is_coalesced=True)
+            elif parameter.grad is None:
+                parameter.grad = dense.clone()
+            else:
+                parameter.grad.copy_(dense)
+
+
+def _flat(parameter: nn.Parameter, is_sparse: bool) -> Tensor:
+    """A gradient in a row of numbers; after one that is sparse, which rows of the table it has to do with."""
+    gradient = parameter.grad
+    dense = torch.zeros_like(parameter) if gradient is None else gradient.to_dense() if is_sparse else gradient
+    if not is_sparse:
+        return dense.flatten()
+    touched = parameter.new_zeros(len(parameter))
+    if gradient is not None:
+        touched[gradient.coalesce().indices()[0]] = 1
+    return torch.cat([dense.flatten(), touched])
 
 
 def synchronize_batch_norm(method: nn.Module, device: torch.device, world_size: int) -> None:

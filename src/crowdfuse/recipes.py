@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 from torch import nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import Optimizer
 
 from crowdfuse.choices import nearest
+from crowdfuse.lazy_optimizers import LazyAdam, LazyAdamW, LazySGD
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 Schedule = Callable[[float], float]
@@ -41,6 +42,12 @@ def at_least_1(name: str, value: object) -> None:
     """Refuse what is no positive whole number."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def probability(name: str, value: object) -> None:
+    """Refuse what does not lie between 0 and 1."""
+    if not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(f"{name} must be a probability above 0 and below 1, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,8 @@ class Recipe:
             return self.optimizer(parameters)
         if self.optimizer == "sgd":
             rate, decay = self.learning_rate, self.weight_decay
-            return SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)
-        kind = AdamW if self.optimizer == "adamw" else Adam
+            return LazySGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)
+        kind = LazyAdamW if self.optimizer == "adamw" else LazyAdam
         return kind(parameters, self.learning_rate, weight_decay=self.weight_decay, fused=True)
 
     def factor(self, progress: float) -> float:

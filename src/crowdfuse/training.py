@@ -11,7 +11,7 @@ import math
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData, fingerprint
@@ -324,6 +324,8 @@ class _Loop:
             fabric.backward(total * (1 / everywhere[1]))
             if fabric.world_size > 1:
                 sum_gradients(self.method.parameters())
+            if not isinstance(recipe.optimizer, str):
+                _make_dense(self.method.parameters())
             self.fabric_optimizer.step()
         state.epoch_total += loss
         state.epoch_count += count
@@ -405,6 +407,13 @@ def _part(batch: NDArray[np.int64], rank: int, world_size: int) -> tuple[NDArray
     """
     n_parts = min(world_size, max(1, len(batch) // 2))
     return (batch[rank::n_parts], True) if rank < n_parts else (batch, False)
+
+
+def _make_dense(parameters: Iterable[nn.Parameter]) -> None:
+    """Gradients as any optimiser of the user's own takes them."""
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.to_dense()
 
 
 def _seed(device: torch.device, seed: int) -> None:

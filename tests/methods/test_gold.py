@@ -42,7 +42,7 @@ METHODS: dict[str, Any] = {
     "fusion": fusion,
     "soft vote": lambda: MajorityVote(problem(), vote="soft", loss_scale="plain"),
     "hard vote": lambda: MajorityVote(problem(), vote="hard", loss_scale="plain"),
-    "trace-reg": lambda: TraceReg(problem(), trace_weight=0.3),
+    "trace-reg": lambda: TraceReg(problem(), trace_weight=0.3, start=None),
     "mbem": lambda: MBEM(problem(), rounds=2, chosen="epoch"),
     "two-stage": two_stage,
     "wdn": wdn,

@@ -46,14 +46,14 @@ def batch(data: TrainingData) -> Batch:
 def fusion(**changes: object) -> Fusion:
     settings: dict[str, object] = {
         "n_bases": 4, "basis": "random", "penalty": 0.7, "confusions": "basis", "weights": "learned",
-        "annotator_heads": "shared", "annotator_hidden": (5,), "loss_scale": "plain",
+        "annotator_heads": "shared", "embedding": 4, "annotator_hidden": (5,), "loss_scale": "plain",
     }  # fmt: skip
     return Fusion(problem(), **(settings | changes))  # type: ignore[arg-type]  # settings of any kind
 
 
 @pytest.mark.parametrize("confusions", ["basis", "full"])
 @pytest.mark.parametrize("weights", ["learned", "uniform"])
-@pytest.mark.parametrize(("loss_scale", "heads"), [("plain", "shared"), ("plain", "separate"), ("paper", "separate")])
+@pytest.mark.parametrize(("loss_scale", "heads"), [("plain", "shared"), ("plain", "embedded"), ("paper", "separate")])
 def test_fusion_loss_is_the_papers_written_out(
     batch: Batch, data: TrainingData, confusions: str, weights: str, loss_scale: str, heads: str
 ) -> None:
@@ -128,7 +128,7 @@ def test_single_annotator_uses_nobody_elses_labels(batch: Batch, data: TrainingD
 
 
 def test_trace_reg_loss_is_its_definition_written_out(batch: Batch, data: TrainingData) -> None:
-    method = TraceReg(problem(), trace_weight=0.3)
+    method = TraceReg(problem(), trace_weight=0.3, start=None)
     assert torch.equal(method.confusion_logits, torch.eye(3).expand(3, 3, 3))
     torch.nn.init.normal_(method.confusion_logits)
     total, count = method.loss(batch)
@@ -143,8 +143,13 @@ def test_trace_reg_loss_is_its_definition_written_out(batch: Batch, data: Traini
     torch.testing.assert_close(method.confusions(batch.x, batch.item, batch.annotator), A[batch.annotator])
 
 
+def test_trace_reg_starts_where_it_is_told() -> None:
+    method = TraceReg(problem(), trace_weight=0.3, start=0.8)
+    torch.testing.assert_close(method.confusion_logits.softmax(2), torch.full((3, 3, 3), 0.1) + 0.7 * torch.eye(3))
+
+
 def test_trace_reg_stays_finite_where_probabilities_underflow(batch: Batch) -> None:
-    method = TraceReg(problem(), trace_weight=0.01)
+    method = TraceReg(problem(), trace_weight=0.01, start=None)
     with torch.no_grad():
         for parameter in method.parameters():
             parameter.mul_(1e3)
@@ -156,7 +161,7 @@ def test_trace_reg_stays_finite_where_probabilities_underflow(batch: Batch) -> N
 
 
 def test_trace_reg_fuses_by_bayes_with_the_network_as_the_prior(batch: Batch) -> None:
-    method = TraceReg(problem(), trace_weight=0.01)
+    method = TraceReg(problem(), trace_weight=0.01, start=None)
     torch.nn.init.normal_(method.confusion_logits)
     h = method.features(batch.x)
     fused = method.fused(h, batch.item, batch.annotator, batch.label)
@@ -239,7 +244,9 @@ def test_mbem_splits_its_epochs_over_the_rounds(epochs: int, rounds: int, each: 
 
 def wdn(weights: str = "softmax", loss_scale: str = "plain") -> WDN:
     settings: dict[str, Any] = {"weights": weights, "loss_scale": loss_scale}
-    return WDN(replace(problem(), head_hidden=(6,)), **settings, weight_epochs=5)
+    method = WDN(replace(problem(), head_hidden=(6,)), **settings, weight_epochs=5)
+    method.labelled.fill_(True)
+    return method
 
 
 def networks(method: WDN, x: torch.Tensor) -> torch.Tensor:
@@ -303,6 +310,7 @@ def test_wdn_starts_its_released_weights_from_the_seed(data: TrainingData) -> No
 @pytest.mark.parametrize("weights", ["released", "softmax"])
 def test_wdn_leaves_annotators_without_labels_out(data: TrainingData, weights: str) -> None:
     method = wdn(weights)
+    method.labelled.fill_(False)
     counting = np.array([1, 1, 1, 1, 0], np.float32)  # annotator 1 labelled items 0 and 4 alone
     counting[0] = 0
     method.prepare(replace(data, weight=counting))

@@ -111,6 +111,7 @@ TABLE_METHODS = (
     "majority-vote",
     "majority-vote-soft",
     "trace-reg",
+    "trace-reg from 0.5",
     "mbem",
     "wdn",
     "single-annotator",
@@ -126,6 +127,7 @@ COMMON: dict[str, Any] = {
         "majority-vote-soft": Row("majority-vote", {"vote": "soft"}),
         "fusion-weights-only": Row("fusion", {"n_bases": 1}),
         "fusion-confusions-only": Row("fusion", {"weights": "uniform"}),
+        "trace-reg from 0.5": Row("trace-reg", {"start": 0.5}),
         "fusion-latin": Row("fusion", {"basis": "latin"}),
     },
 }

@@ -16,6 +16,7 @@ from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import scatter_sum, segment_softmax
 from crowdfuse.nets import Trunk
 from crowdfuse.nets.mlp import mlp
+from crowdfuse.nets.rows import PerAnnotator
 from crowdfuse.nets.standardize import Standardize
 
 
@@ -136,6 +137,16 @@ class Method(nn.Module, ABC):
     def phases(self, epochs: int) -> list[Phase]:
         """What is trained in turn, for a budget of `epochs`: all at once."""
         return [Phase("", epochs)]
+
+    takes_new_annotators: bool = True
+    """Whether an annotator can be added who learns like the others."""
+
+    def add_annotators(self, count: int) -> None:
+        """Make room for `count` annotators more, who are taken to be like the average one."""
+        for part in self.modules():
+            if isinstance(part, PerAnnotator):
+                part.add_annotators(count)
+        self.n_annotators += count
 
     def begin_phase(self, data: TrainingData, predict: Predict) -> None:
         """Draw conclusions from the training so far, before the first step of each phase but the first.

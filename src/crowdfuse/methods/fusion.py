@@ -7,6 +7,8 @@ matrices and averaged by the weights, are the fused label on which the classifie
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
@@ -24,7 +26,10 @@ from crowdfuse.functional import (
     segment_softmax,
 )
 from crowdfuse.methods.base import Loss, Method, Problem
-from crowdfuse.nets.annotator_heads import AnnotatorHead, SeparateHeads
+from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead, SeparateHeads
+
+Heads = Callable[[int, tuple[int, ...], int, int], nn.Module]
+"""What makes a head, of the numbers of features, its hidden layers, and the numbers of annotators and outputs."""
 
 LEAST = 1e-6  # of a fused label's share of the known class: where no permutation leads there, nothing can be learned
 
@@ -38,7 +43,7 @@ class BasisConfusions(nn.Module):
     def __init__(
         self,
         problem: Problem,
-        heads: type[AnnotatorHead | SeparateHeads],
+        heads: Heads,
         hidden: tuple[int, ...],
         n_bases: int,
         kind: Literal["random", "latin"],
@@ -73,7 +78,7 @@ class BasisConfusions(nn.Module):
 class FullConfusions(nn.Module):
     """A free column-stochastic matrix a pair, for small K: what the basis does can be measured against it."""
 
-    def __init__(self, problem: Problem, heads: type[AnnotatorHead | SeparateHeads], hidden: tuple[int, ...]) -> None:
+    def __init__(self, problem: Problem, heads: Heads, hidden: tuple[int, ...]) -> None:
         super().__init__()
         self.n_classes = problem.n_classes
         self.head = heads(problem.trunk.n_features, hidden, problem.n_annotators, problem.n_classes**2)
@@ -109,21 +114,24 @@ class Fusion(Method):
         penalty: float,
         confusions: Literal["basis", "full"],
         weights: Literal["learned", "uniform"],
-        annotator_heads: Literal["shared", "separate"],
+        annotator_heads: Literal["shared", "separate", "embedded"],
+        embedding: int,
         annotator_hidden: tuple[int, ...],
         loss_scale: Literal["plain", "paper"],
     ) -> None:
         super().__init__(problem)
-        heads = AnnotatorHead if annotator_heads == "shared" else SeparateHeads
+        heads: Heads = SeparateHeads if annotator_heads == "separate" else AnnotatorHead
+        weigh: Heads = AnnotatorHead
+        if annotator_heads == "embedded":
+            heads = weigh = partial(EmbeddedHead, embedding=AnnotatorEmbedding(problem.n_annotators, embedding))
+        self.takes_new_annotators = annotator_heads != "separate"
         self.confuse: BasisConfusions | FullConfusions = (
             BasisConfusions(problem, heads, annotator_hidden, n_bases, basis)
             if confusions == "basis"
             else FullConfusions(problem, heads, annotator_hidden)
         )
         self.weigh = (
-            AnnotatorHead(problem.trunk.n_features, annotator_hidden, problem.n_annotators, 1)
-            if weights == "learned"
-            else None
+            weigh(problem.trunk.n_features, annotator_hidden, problem.n_annotators, 1) if weights == "learned" else None
         )
         self.penalty = penalty
         self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0

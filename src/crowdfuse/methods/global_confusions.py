@@ -13,6 +13,7 @@ from torch import Tensor
 from crowdfuse.batches import TrainingData
 from crowdfuse.functional import label_evidence, posterior
 from crowdfuse.methods.base import Method, Problem
+from crowdfuse.nets.rows import add_rows
 
 SMOOTHING = 0.01  # added to every count: what was never seen is unlikely, not impossible
 
@@ -23,20 +24,25 @@ class GlobalConfusions(Method):
     confusion_given: ClassVar[Literal["true"]] = "true"
 
     @abstractmethod
-    def log_confusions(self) -> Tensor:
-        """The logs of the matrices, (R, K, K), axes (true, said)."""
+    def log_confusions(self, annotators: Tensor) -> Tensor:
+        """The logs of the matrices of some annotators (U,), (U, K, K), axes (true, said)."""
 
     @abstractmethod
     def log_prior(self, features: Tensor) -> Tensor:
         """What is known of each item before its labels are: log class probabilities (B, K)."""
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        return self.log_confusions().exp()[annotator]
+        those, place = annotator.unique(return_inverse=True)
+        return self.log_confusions(those).exp()[place]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """The posterior of the class given the item's labels."""
-        evidence = label_evidence(self.log_confusions(), annotator, label)
-        return posterior(self.log_prior(features), evidence, item)
+        return posterior(self.log_prior(features), self.evidence(annotator, label), item)
+
+    def evidence(self, annotator: Tensor, label: Tensor) -> Tensor:
+        """`log A_r[k, y]` of each pair and class k, (L, K), from the matrices of those annotators alone."""
+        those, place = annotator.unique(return_inverse=True)
+        return label_evidence(self.log_confusions(those), place, label)
 
 
 class CountedConfusions(GlobalConfusions):
@@ -51,8 +57,12 @@ class CountedConfusions(GlobalConfusions):
         self.register_buffer("prior", torch.full((n_classes,), 1 / n_classes))
         self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
 
-    def log_confusions(self) -> Tensor:
-        return self.matrices.log()
+    def log_confusions(self, annotators: Tensor) -> Tensor:
+        return self.matrices[annotators].log()
+
+    def add_annotators(self, count: int) -> None:
+        super().add_annotators(count)
+        add_rows(self, ("matrices",), count)
 
     def log_prior(self, features: Tensor) -> Tensor:
         """The share of each class, the same for every item."""

@@ -19,6 +19,7 @@ from crowdfuse.functional import kl_divergence, scatter_sum, vote_shares
 from crowdfuse.methods.base import Loss, Method, Phase, Predict, Problem
 from crowdfuse.nets.annotator_heads import AnnotatorHead
 from crowdfuse.nets.mlp import dense_layers
+from crowdfuse.nets.rows import add_rows
 
 
 class WDN(Method):
@@ -49,7 +50,7 @@ class WDN(Method):
         width = problem.head_hidden[-1] if problem.head_hidden else problem.trunk.n_features
         self.last = AnnotatorHead(width, (), problem.n_annotators, problem.n_classes)
         self.weights = nn.Parameter(torch.ones(problem.n_annotators))  # the plain average, either way
-        self.register_buffer("labelled", torch.ones(problem.n_annotators, dtype=torch.bool))
+        self.register_buffer("labelled", torch.zeros(problem.n_annotators, dtype=torch.bool))
         self.released = weights == "released"
         self.weight_epochs = weight_epochs
         self.weights_scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
@@ -65,7 +66,7 @@ class WDN(Method):
         """An annotator without a label has a network that knows nothing: leave it out of the average."""
         ann = data.annotations
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
-        self.labelled.copy_(torch.from_numpy(counts > 0))
+        self.labelled |= torch.from_numpy(counts > 0).to(self.labelled.device)
 
     def begin_phase(self, data: TrainingData, predict: Predict) -> None:
         if self.released:
@@ -112,7 +113,19 @@ class WDN(Method):
         """The logs of the "softmax" weights: the log of a weight of 0 would have no gradient."""
         return self.weights.masked_fill(~self.labelled, -torch.inf).log_softmax(0)
 
+    def add_annotators(self, count: int) -> None:
+        """They have no part in the average: nothing is known of what they would say."""
+        super().add_annotators(count)
+        add_rows(self, ("weights",), count)
+        self.labelled = torch.cat([self.labelled, self.labelled.new_zeros(count)])
+
     def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """The logs of the weights. Who has a negative one counts for nothing; where all do, all count the same."""
+        """The logs of the weights. Who has a negative one counts for nothing; where all do, all count the same.
+
+        Who has no labels that were trained on counts as much as the others do on average.
+        """
         weights = self.average().clamp(min=0)
-        return (weights if weights.any() else torch.ones_like(weights)).log()[annotator]
+        if not weights.any():
+            return weights.new_zeros(len(annotator))
+        usual = weights[self.labelled].mean()
+        return torch.where(self.labelled, weights, usual).log()[annotator]

@@ -8,10 +8,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.nets.mlp import dense_layers
+from crowdfuse.nets.mlp import dense_layers, mlp
+from crowdfuse.nets.rows import PerAnnotator, add_rows, take_rows
 
 
-class AnnotatorHead(nn.Module):
+class AnnotatorHead(PerAnnotator):
     """An MLP on the item's features whose last layer is one an annotator, evaluated pair by pair.
 
     The same function as one MLP with R x `n_out` outputs, of which only the labelled ones are computed:
@@ -26,12 +27,15 @@ class AnnotatorHead(nn.Module):
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Features (B, D) and pairs (L,), (L,) to (L, n_out)."""
         h = self.hidden(features)
-        if len(h) * self.last.n_annotators <= 2 * len(item):  # nearly all pairs are there: one product for all
+        if len(h) * len(self.last.bias) <= 2 * len(item):  # nearly all pairs are there: one product for all
             return _choose(self.last.for_all(h), item, annotator)
         return self.last.for_pairs(h.index_select(0, item), annotator)
 
+    def add_annotators(self, count: int) -> None:
+        add_rows(self.last, ("weight", "bias"), count)
 
-class SeparateHeads(nn.Module):
+
+class SeparateHeads(PerAnnotator):
     """An MLP an annotator, nothing shared: the paper's way, for few annotators.
 
     All annotators' networks are run on all items of the batch, whoever labelled them: cost and memory grow with
@@ -42,13 +46,61 @@ class SeparateHeads(nn.Module):
         super().__init__()
         widths = [n_features, *hidden, n_out]
         self.layers = nn.ModuleList(LayerEach(n_in, n, n_annotators) for n_in, n in itertools.pairwise(widths))
+        self.n_averages = 0
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Features (B, D) and pairs (L,), (L,) to (L, n_out)."""
         h = features
         for layer in self.layers[:-1]:
             h = layer.for_all(h).relu()  # type: ignore[operator]
-        return _choose(self.layers[-1].for_all(h), item, annotator)  # type: ignore[operator]
+        every: Tensor = self.layers[-1].for_all(h)  # type: ignore[operator]
+        if self.n_averages:
+            every = torch.cat([every, every.mean(1, keepdim=True).expand(-1, self.n_averages, -1)], 1)
+        return _choose(every, item, annotator)
+
+    def add_annotators(self, count: int) -> None:
+        """The average of networks is that of what they say: the mean of their weights would be nobody's network."""
+        self.n_averages += count
+
+
+class AnnotatorEmbedding(PerAnnotator):
+    """A few numbers an annotator, all 0 at the start: who says little stays close to the average."""
+
+    def __init__(self, n_annotators: int, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.table = nn.Parameter(torch.zeros(n_annotators, width))
+
+    def forward(self, annotator: Tensor) -> Tensor:
+        """Annotators (L,) to (L, width)."""
+        return take_rows(self.table, annotator)
+
+    def add_annotators(self, count: int) -> None:
+        add_rows(self, ("table",), count)
+
+
+class EmbeddedHead(nn.Module):
+    """One MLP for all annotators that reads the item's features and the annotator's embedding, for many annotators.
+
+    The first layer is linear in both, so the items' part is computed once an item. Cost and memory grow with the
+    pairs; an annotator more is `width` numbers more.
+    """
+
+    def __init__(
+        self, n_features: int, hidden: tuple[int, ...], n_annotators: int, n_out: int, *, embedding: AnnotatorEmbedding
+    ) -> None:
+        super().__init__()
+        first, *more = hidden or (n_out,)
+        self.embedding = embedding
+        self.of_item = nn.Linear(n_features, first)
+        self.of_annotator = nn.Linear(embedding.width, first, bias=False)
+        self.rest = nn.Sequential(nn.ReLU(), *mlp(first, tuple(more), n_out))
+
+    def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Features (B, D) and pairs (L,), (L,) to (L, n_out)."""
+        h = self.of_item(features).index_select(0, item) + self.of_annotator(self.embedding(annotator))
+        out: Tensor = self.rest(h)
+        return out
 
 
 class LayerEach(nn.Module):
@@ -56,7 +108,6 @@ class LayerEach(nn.Module):
 
     def __init__(self, n_in: int, n_out: int, n_annotators: int) -> None:
         super().__init__()
-        self.n_annotators = n_annotators
         bound = 1 / math.sqrt(n_in)
         self.weight = nn.Parameter(torch.empty(n_annotators, n_in, n_out).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(n_annotators, n_out).uniform_(-bound, bound))
@@ -69,7 +120,7 @@ class LayerEach(nn.Module):
 
     def for_pairs(self, h: Tensor, annotator: Tensor) -> Tensor:
         """Rows (L, n_in), each with its annotator's weights, to (L, n_out)."""
-        weight, bias = self.weight.index_select(0, annotator), self.bias.index_select(0, annotator)
+        weight, bias = take_rows(self.weight, annotator), take_rows(self.bias, annotator)
         return torch.baddbmm(bias[:, None], h[:, None], weight)[:, 0]
 
 

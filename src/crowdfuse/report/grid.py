@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdfuse import plots
 from crowdfuse.experiments.grid import Experiment
-from crowdfuse.experiments.tables import BOUND, Entry, Table
+from crowdfuse.experiments.tables import Entry, Table
 from crowdfuse.files import write_json, write_text
 from crowdfuse.report.markdown import table as markdown_table
 
@@ -113,8 +113,11 @@ def _mean(experiment: Experiment, table: Table, row: str) -> str:
 
 
 def _ranks(experiment: Experiment, table: Table) -> str:
+    ranked = {row for (row, _), entry in table.entries.items() if entry.rank is not None}
     rows = [
-        [row, *(_rank(table.entries.get((row, value))) for value in table.values)] for row in table.rows if row != BOUND
+        [row, *(_rank(table.entries.get((row, value))) for value in table.values)]
+        for row in table.rows
+        if row in ranked
     ]
     return markdown_table(["method", *(f"{experiment.knob} {value}" for value in table.values)], rows)
 

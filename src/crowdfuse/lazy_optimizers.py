@@ -1,0 +1,74 @@
+"""Optimisers that move only those rows of a table that a batch had to do with.
+
+A gradient that is sparse (see `nets/rows.py`) says which rows these are. Their moments, their weight decay and, for
+Adam, the count of their steps are theirs alone: a row that is seen once an epoch makes a step an epoch, like a network
+of its own. All other parameters are left to torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+
+class _Lazy(Optimizer):
+    """Takes the sparse gradients out of the way, row by row, before torch's own step."""
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.no_grad():
+            for group in self.param_groups:
+                for table in group["params"]:
+                    if table.grad is not None and table.grad.is_sparse:
+                        gradient = table.grad.coalesce()
+                        self._step_rows(group, table, gradient.indices()[0], gradient.values())
+                        table.grad = None
+        return super().step(closure)
+
+    def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
+        raise NotImplementedError
+
+
+class LazySGD(_Lazy, SGD):
+    """SGD with momentum and weight decay."""
+
+    def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
+        gradient = gradient + group["weight_decay"] * table[rows]
+        if group["momentum"]:
+            state = self.state[table]
+            if not state:
+                state["momentum_buffer"] = torch.zeros_like(table)
+            gradient = gradient + group["momentum"] * state["momentum_buffer"][rows]
+            state["momentum_buffer"][rows] = gradient
+        table[rows] = table[rows] - group["lr"] * gradient
+
+
+class LazyAdam(_Lazy, Adam):
+    """Adam; weight decay is part of the gradient."""
+
+    def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
+        _adam_rows(self.state[table], group, table, rows, gradient + group["weight_decay"] * table[rows])
+
+
+class LazyAdamW(_Lazy, AdamW):
+    """AdamW; weight decay is apart from the gradient."""
+
+    def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
+        table[rows] = table[rows] * (1 - group["lr"] * group["weight_decay"])
+        _adam_rows(self.state[table], group, table, rows, gradient)
+
+
+def _adam_rows(state: dict[str, Any], group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
+    if not state:
+        state["steps"] = table.new_zeros(len(table))
+        state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
+    first, second = group["betas"]
+    steps = state["steps"][rows] + 1
+    mean = state["exp_avg"][rows].lerp(gradient, 1 - first)
+    square = state["exp_avg_sq"][rows].lerp(gradient.square(), 1 - second)
+    state["steps"][rows], state["exp_avg"][rows], state["exp_avg_sq"][rows] = steps, mean, square
+    steps = steps.view(-1, *[1] * (table.ndim - 1))
+    spread = (square / (1 - second**steps)).sqrt() + group["eps"]
+    table[rows] = table[rows] - group["lr"] * mean / (1 - first**steps) / spread
