@@ -17,11 +17,20 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from crowdfuse import FusionClassifier, MajorityVoteClassifier, MBEMClassifier, WDNClassifier, training
+from crowdfuse import (
+    FusionClassifier,
+    MajorityVoteClassifier,
+    MBEMClassifier,
+    TraceRegClassifier,
+    WDNClassifier,
+    training,
+)
 from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.nets.rows import FEW
 from crowdfuse.processes import gather, in_step, rank
 
 N_ROWS, BATCH, EPOCHS = 106, 32, 13  # 98 rows have labels: each epoch ends in a batch of two, too small to be split
+N_ANNOTATORS = FEW + 1
 
 
 class Own(nn.Module):
@@ -58,12 +67,18 @@ def make_crowd() -> tuple[Any, Any, Any]:
     Y[generator.random((N_ROWS, 6)) < np.linspace(0.1, 0.9, N_ROWS)[:, None]] = -1
     Y[:, 0] = truth
     Y[:8] = -1
-    return X, truth, Y
+    many = np.full((N_ROWS, N_ANNOTATORS), -1)  # so many that their gradients are sparse
+    who = (generator.integers(0, N_ANNOTATORS, N_ROWS)[:, None] + np.arange(6)) % N_ANNOTATORS
+    np.put_along_axis(many, who, Y, 1)
+    return X, truth, many
 
 
 SETTINGS: dict[str, Any] = {"batch_size": BATCH, "epochs": EPOCHS, "precision": "64-true", "device": "cpu"}
 CASES: dict[str, CrowdClassifier] = {
-    "fusion": FusionClassifier(**SETTINGS),
+    "fusion": FusionClassifier(**SETTINGS, annotator_heads="shared"),
+    "embedded, sgd": FusionClassifier(**SETTINGS, annotator_heads="embedded", optimizer="sgd", learning_rate=0.05),
+    "embedded, own optimizer": FusionClassifier(**SETTINGS, annotator_heads="embedded", optimizer=torch.optim.Adam),
+    "trace-reg": TraceRegClassifier(**SETTINGS),
     "fusion, sgd": FusionClassifier(**SETTINGS, optimizer="sgd", learning_rate=0.05, annotator_heads="separate"),
     "hard vote": MajorityVoteClassifier(**SETTINGS, vote="hard"),
     "mbem": MBEMClassifier(**SETTINGS),

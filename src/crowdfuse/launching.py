@@ -113,7 +113,9 @@ def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
             dense = summed[: parameter.numel()].view_as(parameter)
             if is_sparse:
                 rows = summed[parameter.numel() :].nonzero()[:, 0]
-                parameter.grad = torch.sparse_coo_tensor(rows[None], dense[rows], dense.shape, is_coalesced=True)
+                parameter.grad = torch.sparse_coo_tensor(
+                    rows[None], dense[rows], dense.shape, is_coalesced=True, check_invariants=False
+                )
             elif parameter.grad is None:
                 parameter.grad = dense.clone()
             else:

@@ -62,13 +62,14 @@ class LazyAdamW(_Lazy, AdamW):
 
 def _adam_rows(state: dict[str, Any], group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
     if not state:
-        state["steps"] = table.new_zeros(len(table))
+        # torch knows a state by this name, and restores it in single precision
+        state["step"] = torch.zeros(len(table), dtype=torch.float32, device=table.device)
         state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
     first, second = group["betas"]
-    steps = state["steps"][rows] + 1
+    steps = state["step"][rows] + 1
     mean = state["exp_avg"][rows].lerp(gradient, 1 - first)
     square = state["exp_avg_sq"][rows].lerp(gradient.square(), 1 - second)
-    state["steps"][rows], state["exp_avg"][rows], state["exp_avg_sq"][rows] = steps, mean, square
-    steps = steps.view(-1, *[1] * (table.ndim - 1))
+    state["step"][rows], state["exp_avg"][rows], state["exp_avg_sq"][rows] = steps, mean, square
+    steps = steps.to(table.dtype).view(-1, *[1] * (table.ndim - 1))
     spread = (square / (1 - second**steps)).sqrt() + group["eps"]
     table[rows] = table[rows] - group["lr"] * mean / (1 - first**steps) / spread

@@ -20,9 +20,11 @@ from crowdfuse.nets.rows import take_rows, with_average
 
 
 class TraceReg(GlobalConfusions):
-    """`mean_n sum_{r in S_n} -log (f_n A_r)[y_nr] + trace_weight sum_r tr(A_r)`, f_n the class probabilities.
+    """`mean_n sum_{r in S_n} [-log (f_n A_r)[y_nr] + trace_weight tr(A_r)]`, f_n the class probabilities.
 
-    Of a batch, the traces are those of the annotators who have labels in it; all matrices are R x K^2 numbers.
+    Where everybody labels everything, that is the paper's: the traces count once a step. All matrices are R x K^2
+    numbers, of which a step computes and moves those of the annotators in its batch.
+
     `A_r` is a softmax over each row of free logits. They start where annotators are right with probability `start`,
     or at the identity matrix: there that probability is e / (e + K - 1), 23 % for ten classes, 3 % for a hundred. They
     are parameters like all others: the optimiser's weight decay pulls at them too.
@@ -41,10 +43,9 @@ class TraceReg(GlobalConfusions):
         log_A = self.log_confusions(those)
         evidence = label_evidence(log_A, place, batch.label)
         losses = -(log_f.index_select(0, batch.item) + evidence).logsumexp(1)
-        traces = log_A.diagonal(dim1=1, dim2=2).exp().sum()
+        traces = log_A.diagonal(dim1=1, dim2=2).exp().sum(1)[place]
         weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
-        # the sum is divided by the weight of the items: times that weight, the traces count once a step
-        return Loss((batch.weight[batch.item] * losses).sum() + self.trace_weight * traces * weight, weight)
+        return Loss((batch.weight[batch.item] * (losses + self.trace_weight * traces)).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """With the class known, a label is explained by its annotator's matrix alone."""
