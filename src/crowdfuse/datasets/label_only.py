@@ -37,5 +37,7 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     rows = find(ids, ann.items)
     known = rows >= 0
     if not known.any():
-        raise ValueError(f"{place}: gold is of items such as {few(ids, 3)}, labels of {few(ann.items, 3)}: none of both")
+        raise ValueError(
+            f"{place}: gold is of items such as {few(ids, 3)}, labels of {few(ann.items, 3)}: none of both"
+        )
     return LabelOnly(ann, rows[known], find(names[known], ann.classes))

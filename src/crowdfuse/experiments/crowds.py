@@ -40,6 +40,7 @@ ROWS = {
     "trace-reg": Row("trace-reg"),
     "mbem": Row("mbem"),
     "wdn": Row("wdn"),
+    "two-stage": Row("two-stage", {"aggregator": "dawid-skene"}),
     "true-label": Row("true-label"),
 }
 ALONE = {"single-annotator": Row("single-annotator")}
@@ -49,9 +50,11 @@ ALONE = {"single-annotator": Row("single-annotator")}
 class CrowdSet:
     """A data set of the grid: what is run on it, how often, and what the reader must know of it."""
 
+    title: str
     methods: dict[str, Row]
     seeds: int
     note: str
+    """A sentence for the table; empty if there is nothing to say."""
     training: dict[str, Any] | None = None
     """How networks are trained; None where there are labels alone."""
     annotators: tuple[str, ...] = ()
@@ -60,9 +63,14 @@ class CrowdSet:
 
 SETS = {
     "labelme": CrowdSet(
-        ROWS, 10, "1,188 test images; the 500 validation images are used for nothing", {"batch_size": 64, "epochs": 40}
+        "LabelMe",
+        ROWS,
+        10,
+        "averaged VGG features; judged by its own test images, the validation images are used for nothing",
+        {"batch_size": 64, "epochs": 40},
     ),
     "sentiment": CrowdSet(
+        "Sentiment Polarity",
         ROWS,
         10,
         "a fifth of the labelled sentences, drawn by each seed, is kept out of training and judges; the foreign test "
@@ -70,17 +78,15 @@ SETS = {
         {"batch_size": 64, "epochs": 40, "standardize": False},
     ),
     "cifar10n": CrowdSet(
+        "CIFAR-10N (null control)",
         ROWS | ALONE,
         3,
-        "a null control: its three columns are slots, not people, so there is nobody to tell from another, and what a "
-        "method gains here it does not gain by knowing annotators",
+        "frozen features; a null control: its three columns are slots, not people, so there is nobody to tell from "
+        "another, and what a method gains here it does not gain by knowing annotators",
         {"batch_size": 256, "epochs": 20},
         tuple(SLOTS),
     ),
-    **{
-        name: CrowdSet({method: Row(method) for method in AGGREGATORS}, 10, "labels alone")
-        for name in label_only.NAMES
-    },
+    **{name: CrowdSet(name, {method: Row(method) for method in AGGREGATORS}, 10, "") for name in label_only.NAMES},
 }
 
 
@@ -103,7 +109,9 @@ def cells(
                 if not methods or name in methods:
                     found += _cells_of(value, name, row, seed, epochs)
     if not found:
-        raise ValueError(f"{', '.join(methods)}: no such method is for {', '.join(values)}; see --plan without --methods")
+        raise ValueError(
+            f"{', '.join(methods)}: no such method is for {', '.join(values)}; see --plan without --methods"
+        )
     return found
 
 
@@ -208,7 +216,7 @@ def _facts(
     """How large the crowd is and how good: the share of right labels, among those of items whose gold is known."""
     return {
         "items": ann.n_items,
-        "annotators": int(len(np.unique(ann.annotator))),
+        "annotators": len(np.unique(ann.annotator)),
         "labels": ann.n_labels,
         "classes": ann.n_classes,
         "right labels": float((said == gold[ann.item])[known].mean()),

@@ -62,6 +62,15 @@ class Paired:
     low: float | None
     high: float | None
 
+    def reversed(self) -> Paired:
+        """The same difference, seen from the other side.
+
+        >>> Paired("fusion", "mbem", 3, 2.0, 1.0, 3.0).reversed()
+        Paired(better='mbem', than='fusion', pairs=3, mean=-2.0, low=-3.0, high=-1.0)
+        """
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Paired(self.than, self.better, self.pairs, -self.mean, low, high)
+
     def figures(self) -> dict[str, Any]:
         """As JSON holds it."""
         return dict(vars(self))
