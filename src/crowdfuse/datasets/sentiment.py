@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.place import data_folder
+from crowdfuse.ids import few, find, plural
 
 LABELS, LABELLED, FOREIGN = "labels.csv", "train_text.csv", "test_text.csv"
 WORDS = 5_000  # at most so many columns
@@ -62,13 +63,13 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     labelled = _read(place / LABELLED, ("task", "text", "gold"))
     foreign = _read(place / FOREIGN, ("text", "gold"))
     tasks = _numbers(labelled["task"], "task", place / LABELLED)
-    return Sentiment(
-        labelled["text"],
-        Annotations.read(place / LABELS).align(tasks),
-        _numbers(labelled["gold"], "gold", place / LABELLED),
-        foreign["text"],
-        _numbers(foreign["gold"], "gold", place / FOREIGN),
-    )
+    y = _numbers(labelled["gold"], "gold", place / LABELLED)
+    ann = Annotations.read(place / LABELS)
+    textless = ann.items[find(ann.items, tasks) < 0]
+    if len(textless):
+        raise ValueError(f"{place / LABELLED} has no text for {plural(len(textless), 'labelled task')}: {few(textless)}")
+    foreign_y = _numbers(foreign["gold"], "gold", place / FOREIGN)
+    return Sentiment(labelled["text"], ann.align(tasks), y, foreign["text"], foreign_y)
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> dict[str, list[str]]:

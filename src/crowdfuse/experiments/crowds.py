@@ -109,9 +109,7 @@ def cells(
                 if not methods or name in methods:
                     found += _cells_of(value, name, row, seed, epochs)
     if not found:
-        raise ValueError(
-            f"{', '.join(methods)}: no such method is for {', '.join(values)}; see --plan without --methods"
-        )
+        raise ValueError(f"--methods: none of {', '.join(methods)} is for {', '.join(values)}; --plan shows what is")
     return found
 
 
