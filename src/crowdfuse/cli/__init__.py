@@ -24,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 reproduce = typer.Typer(
-    help="The paper's experiments, its numbers beside ours.",
+    help="The paper's experiments, its numbers beside ours; and real crowds.",
     epilog="Example: crowdfuse reproduce table1 --values 30,34 --methods fusion,majority-vote --seeds 0,1",
     no_args_is_help=True,
 )

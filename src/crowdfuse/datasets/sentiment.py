@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.place import data_folder
-from crowdfuse.ids import few, find, plural
+from crowdfuse.ids import counted, few, find
 
 LABELS, LABELLED, FOREIGN = "labels.csv", "train_text.csv", "test_text.csv"
 WORDS = 5_000  # at most so many columns
@@ -67,7 +67,7 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     ann = Annotations.read(place / LABELS)
     textless = ann.items[find(ann.items, tasks) < 0]
     if len(textless):
-        raise ValueError(f"{place / LABELLED} has no text for {plural(len(textless), 'labelled task')}: {few(textless)}")
+        raise ValueError(f"{place / LABELLED} has no text for {counted(len(textless), 'labelled task')}: {few(textless)}")
     foreign_y = _numbers(foreign["gold"], "gold", place / FOREIGN)
     return Sentiment(labelled["text"], ann.align(tasks), y, foreign["text"], foreign_y)
 
