@@ -67,7 +67,9 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     ann = Annotations.read(place / LABELS)
     textless = ann.items[find(ann.items, tasks) < 0]
     if len(textless):
-        raise ValueError(f"{place / LABELLED} has no text for {counted(len(textless), 'labelled task')}: {few(textless)}")
+        raise ValueError(
+            f"{place / LABELLED} has no text for {counted(len(textless), 'labelled task')}: {few(textless)}"
+        )
     foreign_y = _numbers(foreign["gold"], "gold", place / FOREIGN)
     return Sentiment(labelled["text"], ann.align(tasks), y, foreign["text"], foreign_y)
 

@@ -82,8 +82,10 @@ SETS = {
         ROWS | ALONE,
         3,
         "frozen features; a null control: its three columns are slots, not people, so there is nobody to tell from "
-        "another, and what a method gains here it does not gain by knowing annotators",
-        {"batch_size": 256, "epochs": 20},
+        "another, and what a method gains here it does not gain by knowing annotators. Half of the hidden units are "
+        "dropped out: chosen without gold, by held-out labels of one seed, the one set where that made a difference "
+        "(benchmarks/crowd_settings.py)",
+        {"batch_size": 256, "epochs": 20, "dropout": 0.5},
         tuple(SLOTS),
     ),
     **{name: CrowdSet(name, {method: Row(method) for method in AGGREGATORS}, 10, "") for name in label_only.NAMES},

@@ -161,7 +161,7 @@ def _trained(table: Table) -> list[str]:
         "## Trained on inputs",
         f"All methods of a set have the same network (one hidden layer of {NETWORK['hidden'][0]} units) and training "
         f"(AdamW {NETWORK['learning_rate']:g}, {NETWORK['schedule']}, weight decay {NETWORK['weight_decay']:g}): the "
-        "library's defaults, but for the batch and the epochs of large sets. ± is the standard deviation over seeds.",
+        "library's defaults, but for what is said of a set below. ± is the standard deviation over seeds.",
         _accuracies(table),
         *verdicts(table),
     ]
