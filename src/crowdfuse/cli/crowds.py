@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from crowdfuse.aggregation import METHODS as AGGREGATORS
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -21,13 +22,18 @@ from crowdfuse.cli.grids import (
     say_plan,
 )
 from crowdfuse.cli.shell import Data, Force, Json, Quiet, friendly, integers, names, refuse_json
+from crowdfuse.registry import ESTIMATORS
 
 
 @friendly
 def crowds(
     values: Annotated[str | None, typer.Option(help="Data sets, separated by commas; not given, all.")] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas; not given, all that a set allows.")
+        str | None,
+        typer.Option(
+            help="Methods, separated by commas; not given, all that are for a set. With inputs: "
+            f"{', '.join(ESTIMATORS)}, majority-vote-hard; of labels alone: {', '.join(AGGREGATORS)}."
+        ),
     ] = None,
     seeds: Annotated[
         str | None,
