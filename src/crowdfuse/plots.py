@@ -242,3 +242,23 @@ def _legend_beside(ax: Axes) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def differences(panels: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str) -> Figure:
+    """Differences in points with the ends of their intervals, (mean, low, high) by method; a panel a data set."""
+    names = list(dict.fromkeys(name for of in panels.values() for name in of))
+    figure = Figure(figsize=(3.2 * len(panels) + 1.5, 0.4 * len(names) + 1.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for ax, (panel, of) in zip(axes, panels.items(), strict=True):
+        ax.axvline(0, color=GREY, linewidth=1)
+        for place, name in enumerate(reversed(names)):
+            if name in of:
+                mean, low, high = of[name]
+                ax.hlines(place, low, high, color=BLUE, linewidth=2)
+                ax.plot(mean, place, "o", color=BLUE, markersize=6)
+        ax.set_yticks(range(len(names)), reversed(names))
+        ax.set_title(panel, loc="left", fontsize=10)
+        ax.set_xlabel("points")
+        _bare(ax)
+    figure.suptitle(title, fontsize=11)
+    return figure

@@ -8,6 +8,7 @@ import typer
 
 from crowdfuse.cli.aggregate import aggregate
 from crowdfuse.cli.compare import compare
+from crowdfuse.cli.crowds import crowds
 from crowdfuse.cli.demo import demo
 from crowdfuse.cli.embed import embed
 from crowdfuse.cli.fit import fit, predict
@@ -23,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 reproduce = typer.Typer(
-    help="The paper's experiments, its numbers beside ours.",
+    help="The paper's experiments, its numbers beside ours; and real crowds.",
     epilog="Example: crowdfuse reproduce table1 --values 30,34 --methods fusion,majority-vote --seeds 0,1",
     no_args_is_help=True,
 )
@@ -48,6 +49,7 @@ for name in GRIDS:
     reproduce.command(name, epilog=f"Example: crowdfuse reproduce {name} --methods fusion,mbem --seeds 0,1 --jobs 2")(
         grid_command(name)
     )
+reproduce.command(epilog="Example: crowdfuse reproduce crowds --values labelme,dog --seeds 0,1,2 --jobs 2")(crowds)
 
 
 def _version(value: bool) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.place import data_folder
 
 FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("y_train", "y_test"), "distances.npz": ("distances",)}
@@ -28,25 +28,8 @@ class CifarFeatures:
 def load_cifar_features(folder: Path | None = None) -> CifarFeatures:
     """Read `features.npz`, `labels.npz` and `distances.npz` below `folder`/cifar100, or below $CROWDFUSE_DATA's."""
     place = data_folder(folder, "cifar100", "cifar100/ with frozen features") / "cifar100"
-    arrays: dict[str, NDArray[np.generic]] = {}
-    for name, keys in FILES.items():
-        path = place / name
-        if not path.exists():
-            raise FileNotFoundError(
-                f"{path} is not there. The desk version reads frozen features: {', '.join(FILES)} with the arrays "
-                f"{', '.join(key for group in FILES.values() for key in group)}, rows in one order; "
-                "--scale paper reads the images themselves"
-            )
-        try:
-            with np.load(path, allow_pickle=False) as content:
-                arrays |= {key: content[key] for key in keys}
-        except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} cannot be read: {error}") from error
-    for images, labels in (("x_train", "y_train"), ("x_test", "y_test"), ("distances", "y_train")):
-        if len(arrays[images]) != len(arrays[labels]):
-            raise ValueError(
-                f"{place}: {images} has {len(arrays[images]):,} rows, {labels} has {len(arrays[labels]):,}"
-            )
+    arrays = read_arrays(place, FILES, "the desk version reads frozen features, --scale paper the images themselves")
+    refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_test", "y_test"), ("distances", "y_train")))
     return CifarFeatures(
         arrays["x_train"].astype(np.float32),
         arrays["y_train"].astype(np.int64),

@@ -26,13 +26,14 @@ class Cell:
     value: str
     seed: int
     run: Run = field(repr=False)
+    serves_all: bool = False
+    """Whether the run is the same at every value of the knob."""
 
     @property
     def name(self) -> str:
         """For people: what is being run."""
-        return ", ".join(
-            part for part in (self.row, "annotators" in self.run and self.value, f"seed {self.seed}") if part
-        )
+        value = "" if self.serves_all else self.value
+        return ", ".join(part for part in (self.row, value, f"seed {self.seed}") if part)
 
 
 class Row(NamedTuple):
@@ -137,7 +138,8 @@ class Experiment:
             if kind.trains_on_labels:  # gold is the same at every value of the knob: one run serves all
                 run["annotators"] = annotators
             row = name if name in self.extras else row.removeprefix("single-annotator ")
-            cells.append(Cell(row, value if isinstance(value, str) else f"{value:g}", seed, run))
+            said = value if isinstance(value, str) else f"{value:g}"
+            cells.append(Cell(row, said, seed, run, serves_all=not kind.trains_on_labels))
         return cells
 
     def _known_values(self, values: Sequence[Value]) -> list[Value]:

@@ -62,6 +62,15 @@ class Paired:
     low: float | None
     high: float | None
 
+    def reversed(self) -> Paired:
+        """The same difference, seen from the other side.
+
+        >>> Paired("fusion", "mbem", 3, 2.0, 1.0, 3.0).reversed()
+        Paired(better='mbem', than='fusion', pairs=3, mean=-2.0, low=-3.0, high=-1.0)
+        """
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Paired(self.than, self.better, self.pairs, -self.mean, low, high)
+
     def figures(self) -> dict[str, Any]:
         """As JSON holds it."""
         return dict(vars(self))
@@ -93,25 +102,26 @@ class Table:
         """All seeds that any row has."""
         return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
 
-    def paired(self, reference: str) -> list[Paired]:
-        """The reference minus every other row but the upper bound, over all values and seeds that both have."""
+    def paired(self, reference: str, at: str | None = None) -> list[Paired]:
+        """The reference minus every other row but the upper bound, over all values (or `at` one) and seeds of both."""
         found = []
         for row in self.rows:
             if row in (reference, BOUND):
                 continue
             differences = [
                 self.entries[reference, value].by_seed[seed] - accuracy
-                for value in self.values
+                for value in (self.values if at is None else [at])
                 if (row, value) in self.entries and (reference, value) in self.entries
                 for seed, accuracy in self.entries[row, value].by_seed.items()
                 if seed in self.entries[reference, value].by_seed
             ]
             if differences:
-                found.append(_paired(reference, row, np.array(differences)))
+                found.append(paired_difference(reference, row, np.array(differences)))
         return found
 
 
-def _paired(better: str, than: str, differences: np.ndarray[Any, Any]) -> Paired:
+def paired_difference(better: str, than: str, differences: np.ndarray[Any, Any]) -> Paired:
+    """The mean of differences, with a 95 % t-interval where there are several."""
     mean = float(differences.mean())
     if len(differences) < 2:
         return Paired(better, than, len(differences), mean, None, None)

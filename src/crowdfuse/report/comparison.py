@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.experiments.tables import BOUND, Table
+from crowdfuse.experiments.tables import BOUND, Paired, Table
 from crowdfuse.files import write_json, write_text
 from crowdfuse.ids import counted
 from crowdfuse.report.markdown import cell
@@ -56,9 +56,7 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
     for row in sorted(table.rows, key=lambda row: -table.entries[row, ""].mean):
         entry, paired = table.entries[row, ""], differences.get(row)
         spread = "" if entry.spread is None else f" ± {entry.spread:.2f}"
-        behind = "" if paired is None else _signed(-paired.mean)
-        if paired is not None and paired.low is not None and paired.high is not None:
-            behind += f" ({_signed(-paired.high)} to {_signed(-paired.low)})"
+        behind = "" if paired is None else difference(paired.reversed())
         extras = [_mean(table, row, name) for name in EXTRAS]
         cost = _mean(table, row, "seconds an epoch")
         rows.append(
@@ -85,7 +83,7 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
         f"Every method is judged by {counted(judged, 'item')}, over {counted(seeds, 'seed')}; the last epoch is kept. "
         "± is the standard deviation over seeds, in brackets the 95 % interval over seeds of the paired difference: it "
         "does not contain the luck of which items judge, which alone gives an accuracy a standard error of "
-        f"{_error(table, top, judged):.1f} points.",
+        f"{standard_error(table.entries[top, ''].mean, judged):.1f} points.",
         markdown_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows]),
         "\n".join(f"- {cell(note)}" for note in notes),
     ]
@@ -96,10 +94,25 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _error(table: Table, row: str, judged: int) -> float:
-    """The standard error of an accuracy, in points."""
-    share = table.entries[row, ""].mean / 100
-    return float(100 * np.sqrt(share * (1 - share) / judged))
+def difference(paired: Paired) -> str:
+    """A difference with its interval, for a cell of a table.
+
+    >>> difference(Paired("fusion", "mbem", 3, 2.0, 1.0, 3.0))
+    '+2.00 (+1.00 to +3.00)'
+    """
+    interval = (
+        "" if paired.low is None or paired.high is None else f" ({_signed(paired.low)} to {_signed(paired.high)})"
+    )
+    return _signed(paired.mean) + interval
+
+
+def standard_error(accuracy: float, judged: int) -> float:
+    """Of an accuracy in %, by the luck of which items judge, in points.
+
+    >>> round(standard_error(80, 400), 1)
+    2.0
+    """
+    return float(np.sqrt(accuracy * (100 - accuracy) / judged))
 
 
 def _signed(value: float) -> str:

@@ -1,0 +1,92 @@
+"""`crowdfuse reproduce crowds`: every method on real crowds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfuse.aggregation import METHODS as AGGREGATORS
+from crowdfuse.cli.grids import (
+    Cluster,
+    Jobs,
+    Plan,
+    Show,
+    finished_before,
+    leave,
+    missing,
+    open_store,
+    refuse_own,
+    run_cells,
+    say_plan,
+)
+from crowdfuse.cli.shell import Data, Force, Json, Quiet, friendly, integers, names, refuse_json
+from crowdfuse.registry import ESTIMATORS
+
+
+@friendly
+def crowds(
+    values: Annotated[str | None, typer.Option(help="Data sets, separated by commas; not given, all.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Methods, separated by commas; not given, all that are for a set. With inputs: "
+            f"{', '.join(ESTIMATORS)}, majority-vote-hard; of labels alone: {', '.join(AGGREGATORS)}."
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Seeds, separated by commas; not given, 0 to 9, and 0 to 2 on cifar10n, which is large."),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data, for a trial.", min=1)] = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    data: Data = None,
+    folder: Annotated[Path, typer.Option("--out", help="The folder of the store, the table and the figure.")] = Path(
+        "crowds"
+    ),
+    plan: Plan = False,
+    show: Show = False,
+    json_file: Json = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Beyond the paper: real crowds. LabelMe, Sentiment Polarity and CIFAR-10N by every method on the same small
+    network, and six crowds of labels alone (bluebird, dog, rte, web, product, zencrowd) by every aggregation. Gold
+    judges, and chooses nothing. Finished runs are kept, and not made again."""
+    from crowdfuse.experiments.crowds import NAME, CrowdsWork, cells
+    from crowdfuse.files import write_json
+    from crowdfuse.report.crowds import crowd_tables, markdown, write_crowds_report
+
+    asked = cells(
+        names(values, "--values") if values else (),
+        names(methods, "--methods") if methods else (),
+        integers(seeds, "--seeds") if seeds else (),
+        epochs,
+    )
+    refuse_json(json_file, force)
+    refuse_own(json_file, folder)
+    store = open_store(folder)
+    if plan:
+        say_plan("Real crowds", store, asked)
+        return
+    if show:
+        finished = finished_before(store, asked)
+    else:
+        work = CrowdsWork(data)
+        work.check([cell.run for cell in missing(store, asked)])
+        finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=NAME, quiet=quiet)
+    tables = crowd_tables(asked, finished.records)
+    if tables:
+        options = {"--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
+        given = [f"{option} {value}" for option, value in options.items() if value is not None]
+        command = " ".join(["crowdfuse reproduce", NAME, *given])
+        figures = write_crowds_report(tables, folder, command)
+        typer.echo(markdown(tables, command))
+        if json_file is not None:
+            write_json(json_file, figures)
+        typer.echo(f"table and figure: {folder}")
+    elif show:
+        typer.echo(f"{folder} holds no finished run of this grid")
+    leave(finished)

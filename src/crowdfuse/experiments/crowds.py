@@ -1,0 +1,223 @@
+"""Real crowds: every method on people's labels, the same small network for all, nothing chosen by gold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.aggregation import METHODS as AGGREGATORS
+from crowdfuse.annotations import Annotations
+from crowdfuse.choices import one_of
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.datasets import label_only
+from crowdfuse.datasets.cifar10n import SLOTS, load_cifar10n
+from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.labelme import load_labelme
+from crowdfuse.datasets.sentiment import load_sentiment
+from crowdfuse.experiments.grid import Cell, Row
+from crowdfuse.experiments.store import Run
+from crowdfuse.registry import estimator_class
+
+NAME = "crowds"
+ACCURACY, FOREIGN = "accuracy", "foreign accuracy"
+NETWORK: dict[str, Any] = {
+    "backbone": "mlp",
+    "hidden": [128],
+    "optimizer": "adamw",
+    "learning_rate": 0.002,
+    "weight_decay": 1e-4,
+    "schedule": "one-cycle",
+}
+ROWS = {
+    "fusion": Row("fusion"),
+    "majority-vote": Row("majority-vote", {"vote": "soft"}),
+    "majority-vote-hard": Row("majority-vote", {"vote": "hard"}),
+    "trace-reg": Row("trace-reg"),
+    "mbem": Row("mbem"),
+    "wdn": Row("wdn"),
+    "two-stage": Row("two-stage", {"aggregator": "dawid-skene"}),
+    "true-label": Row("true-label"),
+}
+ALONE = {"single-annotator": Row("single-annotator")}
+
+
+@dataclass(frozen=True)
+class CrowdSet:
+    """A data set of the grid: what is run on it, how often, and what the reader must know of it."""
+
+    title: str
+    methods: dict[str, Row]
+    seeds: int
+    note: str
+    """A sentence for the table; empty if there is nothing to say."""
+    training: dict[str, Any] | None = None
+    """How networks are trained; None where there are labels alone."""
+    annotators: tuple[str, ...] = ()
+    """Their names, where each is tried alone."""
+
+
+SETS = {
+    "labelme": CrowdSet(
+        "LabelMe",
+        ROWS,
+        10,
+        "averaged VGG features; judged by its own test images, the validation images are used for nothing",
+        {"batch_size": 64, "epochs": 40},
+    ),
+    "sentiment": CrowdSet(
+        "Sentiment Polarity",
+        ROWS,
+        10,
+        "a fifth of the labelled sentences, drawn by each seed, is kept out of training and judges; the foreign test "
+        "sentences come from another collection. tf-idf of at most 5,000 words and pairs of words, not standardised",
+        {"batch_size": 64, "epochs": 40, "standardize": False},
+    ),
+    "cifar10n": CrowdSet(
+        "CIFAR-10N (null control)",
+        ROWS | ALONE,
+        3,
+        "frozen features; a null control: its three columns are slots, not people, so there is nobody to tell from "
+        "another, and what a method gains here it does not gain by knowing annotators. Half of the hidden units are "
+        "dropped out: chosen without gold, by held-out labels of one seed, the one set where that made a difference "
+        "(benchmarks/crowd_settings.py)",
+        {"batch_size": 256, "epochs": 20, "dropout": 0.5},
+        tuple(SLOTS),
+    ),
+    **{name: CrowdSet(name, {method: Row(method) for method in AGGREGATORS}, 10, "") for name in label_only.NAMES},
+}
+
+
+def cells(
+    values: Sequence[str] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (), epochs: int | None = None
+) -> list[Cell]:
+    """The grid or part of it, set by set, seed by seed. A method is run on the sets that it is for.
+
+    >>> [cell.name for cell in cells(["dog"], ["wawa", "fusion"], [0])]
+    ['wawa, dog, seed 0']
+    """
+    known = list(dict.fromkeys(name for one in SETS.values() for name in one.methods))
+    for method in methods:
+        one_of("--methods", method, known)
+    found = []
+    for value in values or SETS:
+        chosen = SETS[one_of("--values", value, SETS)]
+        for seed in seeds or range(chosen.seeds):
+            for name, row in chosen.methods.items():
+                if not methods or name in methods:
+                    found += _cells_of(value, name, row, seed, epochs)
+    if not found:
+        raise ValueError(f"--methods: none of {', '.join(methods)} is for {', '.join(values)}; --plan shows what is")
+    return found
+
+
+def _cells_of(value: str, name: str, row: Row, seed: int, epochs: int | None) -> list[Cell]:
+    run: Run = {"data": {"name": value}, "method": row.method, "settings": row.settings, "seed": seed}
+    chosen = SETS[value]
+    if chosen.training is None:
+        return [Cell(name, value, seed, run)]
+    training = NETWORK | chosen.training | ({} if epochs is None else {"epochs": epochs}) | row.settings
+    variants = estimator_class(row.method).variants(chosen.annotators)
+    return [
+        Cell(name if len(variants) == 1 else variant, value, seed, run | {"settings": training | extra})
+        for variant, extra in variants.items()
+    ]
+
+
+@dataclass(frozen=True)
+class CrowdsWork:
+    """Does the runs; `folder` is where the data sets are, None for the environment's."""
+
+    folder: Path | None
+    _loaded: dict[tuple[str, int], Crowd] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def check(self, runs: Sequence[Run], *, download: bool = False) -> None:
+        """Read every data set once, and prepare each method once; nothing can be fetched."""
+        once = {(run["data"]["name"], run["method"], str(run["settings"])): run for run in runs}
+        for run in once.values():
+            name = run["data"]["name"]
+            if SETS[name].training is None:
+                label_only.load_label_only(name, self.folder)
+            else:
+                crowd = self.crowd(name, run["seed"])
+                _classifier(run, crowd)._prepare(crowd.X, _learned_from(run, crowd))
+
+    def crowd(self, name: str, seed: int) -> Crowd:
+        """A data set with inputs; the last one is kept, for most runs of a process are on the same."""
+        if (name, seed) not in self._loaded:
+            self._loaded.clear()
+            self._loaded[name, seed] = self._load(name, seed)
+        return self._loaded[name, seed]
+
+    def _load(self, name: str, seed: int) -> Crowd:
+        if name == "sentiment":
+            return load_sentiment(self.folder).split(seed)
+        return load_labelme(self.folder) if name == "labelme" else load_cifar10n(self.folder)
+
+    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+        name = run["data"]["name"]
+        if SETS[name].training is None:
+            return _aggregated(run, label_only.load_label_only(name, self.folder))
+        crowd = self.crowd(name, run["seed"])
+        classifier = _classifier(run, crowd, checkpoint).fit(crowd.X, _learned_from(run, crowd))
+        if classifier.interrupted_:
+            raise KeyboardInterrupt
+        result = {
+            ACCURACY: classifier.score(crowd.X_test, crowd.y_test),
+            "judged": len(crowd.y_test),
+            "loss": classifier.history_[-1]["loss"],
+            "crowd": _facts(crowd.annotations, crowd.annotations.classes[crowd.annotations.label], crowd.y),
+        }
+        if crowd.foreign is not None:
+            result |= {FOREIGN: classifier.score(*crowd.foreign), "foreign judged": len(crowd.foreign[1])}
+        return result
+
+
+def _classifier(run: Run, crowd: Crowd, checkpoint: Path | None = None) -> CrowdClassifier:
+    kind = estimator_class(run["method"])
+    return kind(**run["settings"], random_state=run["seed"], classes=crowd.classes, checkpoint=checkpoint)
+
+
+def _learned_from(run: Run, crowd: Crowd) -> Annotations | NDArray[np.int64]:
+    return crowd.annotations if estimator_class(run["method"]).trains_on_labels else crowd.y
+
+
+def _aggregated(run: Run, crowd: label_only.LabelOnly) -> dict[str, Any]:
+    ann = crowd.annotations
+    best = AGGREGATORS[run["method"]](ann, seed=run["seed"], **run["settings"]).best
+    right = best[crowd.judged] == crowd.truth
+    gold = np.full(ann.n_items, -1)
+    gold[crowd.judged] = crowd.truth
+    return {
+        ACCURACY: float(right.mean()),
+        "judged": len(right),
+        "right": np.packbits(right).tobytes().hex(),
+        "crowd": _facts(ann, ann.label, gold, np.isin(ann.item, crowd.judged)),
+    }
+
+
+def right_items(result: dict[str, Any]) -> NDArray[np.bool_]:
+    """Which of the judged items an aggregation got right, in their order.
+
+    >>> right_items({"judged": 3, "right": np.packbits([True, False, True]).tobytes().hex()}).tolist()
+    [True, False, True]
+    """
+    bits = np.frombuffer(bytes.fromhex(result["right"]), np.uint8)
+    return np.unpackbits(bits, count=result["judged"]).astype(bool)
+
+
+def _facts(
+    ann: Annotations, said: NDArray[Any], gold: NDArray[Any], known: NDArray[np.bool_] | slice = slice(None)
+) -> dict[str, Any]:
+    """How large the crowd is and how good: the share of right labels, among those of items whose gold is known."""
+    return {
+        "items": ann.n_items,
+        "annotators": len(np.unique(ann.annotator)),
+        "labels": ann.n_labels,
+        "classes": ann.n_classes,
+        "right labels": float((said == gold[ann.item])[known].mean()),
+    }

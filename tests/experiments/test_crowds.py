@@ -1,0 +1,155 @@
+"""Every method on real crowds, here on made-up files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from crowdfuse.aggregation import dawid_skene
+from crowdfuse.cli import app
+from crowdfuse.datasets.label_only import NAMES, load_label_only
+from crowdfuse.estimators import TrueLabelClassifier
+from crowdfuse.experiments.crowds import SETS, CrowdsWork, cells, right_items
+from tests.crowd_files import write_crowds
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_crowds(tmp_path)
+
+
+def reproduce(data: Path, *arguments: str) -> Any:
+    common = ["--data", str(data), "--out", str(data / "out"), "--quiet"]
+    return CliRunner().invoke(app, ["reproduce", "crowds", *common, *arguments])
+
+
+def test_the_whole_grid_is_every_method_on_every_set() -> None:
+    found = cells()
+    seeds = {value: {cell.seed for cell in found if cell.value == value} for value in SETS}
+    assert {value: len(of) for value, of in seeds.items()} == {name: 3 if name == "cifar10n" else 10 for name in SETS}
+    rows = {value: [cell.row for cell in found if (cell.value, cell.seed) == (value, 0)] for value in SETS}
+    assert rows["labelme"] == rows["sentiment"] == rows["cifar10n"][: len(rows["labelme"])]
+    assert "single-annotator slot-3" in rows["cifar10n"]
+    assert not any("single" in row for row in rows["labelme"])
+    for name in NAMES:
+        assert rows[name] == ["majority-vote", "wawa", "dawid-skene", "one-coin", "glad", "mace"]
+
+
+def test_all_methods_of_a_set_have_one_network_and_training() -> None:
+    for value in ("labelme", "sentiment", "cifar10n"):
+        own = ("annotator", "vote", "aggregator")
+        trainings = [
+            {name: setting for name, setting in cell.run["settings"].items() if name not in own}
+            for cell in cells([value], seeds=[0])
+        ]
+        assert all(one == trainings[0] for one in trainings)
+
+
+def test_part_of_a_grid_has_the_same_runs_as_the_whole() -> None:
+    whole = [cell.run for cell in cells()]
+    assert all(cell.run in whole for cell in cells(["dog", "labelme"], ["majority-vote"], [4]))
+    assert [cell.value for cell in cells(["dog", "labelme"], ["mace"], [4])] == ["dog"]
+
+
+def test_names_that_are_not_there_are_refused() -> None:
+    with pytest.raises(ValueError, match="did you mean 'labelme'"):
+        cells(["labelm"])
+    with pytest.raises(ValueError, match="did you mean 'fusion'"):
+        cells(methods=["fusoin"])
+    with pytest.raises(ValueError, match="none of mace is for labelme"):
+        cells(["labelme"], ["mace"])
+
+
+def test_runs_are_what_the_library_gives_by_hand(data: Path, tmp_path: Path) -> None:
+    work = CrowdsWork(data)
+    (cell,) = cells(["labelme"], ["true-label"], [3], epochs=2)
+    crowd = work.crowd("labelme", 3)
+    by_hand = TrueLabelClassifier(**cell.run["settings"], random_state=3, classes=[0, 1, 2]).fit(crowd.X, crowd.y)
+    result = work(cell.run, tmp_path / "checkpoint")
+    assert result["accuracy"] == by_hand.score(crowd.X_test, crowd.y_test)
+    assert result["judged"] == 30
+    right = crowd.annotations.label == crowd.y[crowd.annotations.item]
+    assert result["crowd"] == {
+        "items": 60,
+        "annotators": 6,
+        "labels": 300,
+        "classes": 3,
+        "right labels": pytest.approx(right.mean()),
+    }
+
+
+def test_aggregations_are_judged_item_by_item(data: Path, tmp_path: Path) -> None:
+    (cell,) = cells(["zencrowd"], ["dawid-skene"], [1])
+    result = CrowdsWork(data)(cell.run, tmp_path / "checkpoint")
+    ann = load_label_only("zencrowd", data).annotations
+    truth = np.random.default_rng(7).integers(0, 3, 30)[:25]
+    right = dawid_skene(ann, seed=1).labels[:25] == truth
+    assert right_items(result).tolist() == right.tolist()
+    assert result["accuracy"] == right.mean()
+    said, of = ann.classes[ann.label], ann.item
+    assert result["crowd"]["right labels"] == pytest.approx((said == np.append(truth, [9] * 5)[of])[of < 25].mean())
+
+
+def test_labels_alone_and_networks_in_one_table(data: Path) -> None:
+    methods = "fusion,majority-vote,two-stage,single-annotator,glad"
+    asked = ["--values", "sentiment,cifar10n,dog", "--methods", methods, "--seeds", "0,1", "--epochs", "2"]
+    result = reproduce(data, *asked, "--json", str(data / "all.json"))
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.output.split())
+    for part in (
+        "Made by `crowdfuse reproduce crowds --values sentiment,cifar10n,dog --methods fusion,",
+        "--seeds 0,1 --epochs 2`",
+        "Gold judges, and trains true-label",
+        "| method | Sentiment Polarity | Sentiment Polarity, foreign test | CIFAR-10N (null control) |",
+        "slots, not people",
+        "| single-annotator slot-2 | - | - |",
+        "minus soft vote",
+        "minus two-stage Dawid-Skene",
+        "Against soft vote, fusion is",
+        "| method | dog |",
+        "2 (a trial: its own is",
+    ):
+        assert part in shown, part
+    numbers = json.loads((data / "all.json").read_text())
+    table = {(one["set"], one["method"]): one for one in numbers["table"]}
+    assert set(table["dog", "glad"]["seeds"]) == {"0", "1"}
+    assert numbers["sets"]["Sentiment Polarity"]["judged"] == 10
+    assert numbers["sets"]["Sentiment Polarity, foreign test"]["judged"] == 3
+    assert sorted(path.name for path in (data / "out").iterdir() if not path.name.startswith(".")) == [
+        "differences.png",
+        "runs.jsonl",
+        "table.json",
+        "table.md",
+    ]
+    assert ", 0 to make" in reproduce(data, *asked, "--plan").output
+    shutil.rmtree(data / "cifar10n")
+    assert reproduce(data, *asked, "--show").output == result.output  # of the store alone
+
+
+def test_a_plan_names_method_set_and_seed(data: Path) -> None:
+    result = reproduce(
+        data, "--values", "labelme,dog", "--methods", "majority-vote,true-label", "--seeds", "5", "--plan"
+    )
+    assert result.output.splitlines() == [
+        "Real crowds: 0 runs are finished, 3 to make",
+        "  majority-vote, labelme, seed 5",
+        "  true-label, labelme, seed 5",
+        "  majority-vote, dog, seed 5",
+    ]
+    assert not (data / "out").exists()
+    assert "holds no finished run" in reproduce(data, "--show").output
+
+
+def test_a_set_that_is_not_there_is_said_before_any_work(data: Path) -> None:
+    (data / "cifar10n" / "labels.npz").unlink()
+    result = reproduce(data, "--values", "dog,cifar10n")
+    assert result.exit_code == 2
+    assert "labels.npz is not there" in result.output
+    assert "leave cifar10n out" in result.output
+    assert not (data / "out").exists()
