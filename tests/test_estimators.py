@@ -435,6 +435,12 @@ def test_a_dense_result_that_is_too_large_is_refused(crowd: Any, monkeypatch: py
         clf.confusion_matrices(X)
 
 
+@pytest.mark.parametrize(("start", "message"), [(0.3, "no more than chance with 3 classes"), (1.0, "a probability")])
+def test_trace_reg_cannot_start_at_chance_nor_certain(crowd: Any, start: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fitted(TraceRegClassifier, crowd, start=start)
+
+
 def test_strange_shapes_and_classes_are_refused(crowd: Any) -> None:
     X, _, _ = crowd
     clf = fitted(FusionClassifier, crowd, epochs=1)

@@ -246,12 +246,17 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     paper_settings: ClassVar[dict[str, Any]] = {"trace_weight": 0.01, "start": None}
 
     trace_weight: float = 0.01
-    start: float | None = 0.5
+    start: float | None = 0.75
 
     def _build(self, problem: Problem) -> Method:
         at_least_0("trace_weight", self.trace_weight)
         if self.start is not None:
             probability("start", self.start)
+            if self.start * problem.n_classes <= 1:
+                raise ValueError(
+                    f"start={self.start} is no more than chance with {problem.n_classes} classes: nothing would tell "
+                    "the classes apart"
+                )
         return TraceReg(problem, trace_weight=self.trace_weight, start=self.start)
 
 

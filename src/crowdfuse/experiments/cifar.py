@@ -111,7 +111,7 @@ TABLE_METHODS = (
     "majority-vote",
     "majority-vote-soft",
     "trace-reg",
-    "trace-reg from 0.5",
+    "trace-reg from 0.75",
     "mbem",
     "wdn",
     "single-annotator",
@@ -127,7 +127,7 @@ COMMON: dict[str, Any] = {
         "majority-vote-soft": Row("majority-vote", {"vote": "soft"}),
         "fusion-weights-only": Row("fusion", {"n_bases": 1}),
         "fusion-confusions-only": Row("fusion", {"weights": "uniform"}),
-        "trace-reg from 0.5": Row("trace-reg", {"start": 0.5}),
+        "trace-reg from 0.75": Row("trace-reg", {"start": 0.75}),
         "fusion-latin": Row("fusion", {"basis": "latin"}),
     },
 }
