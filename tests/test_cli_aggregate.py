@@ -124,3 +124,13 @@ except SystemExit as end:
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_a_wide_table_and_gold_by_other_column_names(files: Path) -> None:
+    write_rows(files / "wide.csv", "picture,ada,bob", [("a", "cat", "dog"), ("b", "dog", "dog"), ("c", "cat", "cat")])
+    write_rows(files / "truth.csv", "item,label", [("a", "cat"), ("b", "dog")])
+    wide = ("aggregate", files / "wide.csv", "--format", "wide", "--item", "picture", "--method", "majority-vote")
+    words = ok(*wide, "--out", files / "out.csv", "--gold", files / "truth.csv")
+    assert "3 items, 2 annotators, 6 labels" in words
+    assert "of 2 items with gold" in words
+    assert "--format" in said(run("aggregate", files / "wide.csv", "--format", "narrow", "--out", files / "o.csv"))

@@ -103,6 +103,7 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
         (["table1", "--methods", "mbem", "--epochs", "1"], "rounds=2 needs at least as many epochs"),
         (["supp1", "--values", "3.5"], "n_correct must be a whole number from 0 to 10, got 3.5"),
         (["crowd", "--values", "9"], "annotators must be a whole number from 1 to 8, got 9"),
+        (["missing", "--values", "1"], "a share of missing labels must be below 1, got 1"),
     ],
 )
 def test_bad_requests_are_refused_before_any_work(tmp_path: Path, arguments: list[str], said: str) -> None:
@@ -134,3 +135,16 @@ def test_a_label_by_itself_is_cleaned_into_its_column(small_data: ImageData) -> 
     columns = classifier.fused_labels(X, alone)
     matrices = classifier.confusion_matrices(X)[:, 1]
     np.testing.assert_allclose(columns, matrices[np.arange(60), :, (y + 1) % 10], atol=1e-6)
+
+
+def test_labels_are_missing_at_random_and_the_others_stay() -> None:
+    whole, part = (
+        mnist.MISSING.cells(values=[share], methods=["fusion"], data={"train": N_TRAIN})[0].run for share in (0, 0.7)
+    )
+    work = mnist.MnistWork(None)
+    everything, some = (work.annotators(run, work.parts(run)).annotations.to_matrix() for run in (whole, part))
+    given = some != -1
+    assert (everything != -1).all()
+    assert 0.2 < given.mean() < 0.4
+    assert (~given).all(1).any()  # some items have lost all
+    np.testing.assert_array_equal(some[given], everything[given])

@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdfuse.aggregation import ITERATIVE, METHODS, Aggregate
+from crowdfuse.annotations import FORMATS
 from crowdfuse.choices import one_of
 from crowdfuse.cli.fit import parse_classes
 from crowdfuse.cli.shell import (
     AnnotatorColumn,
     Classes,
     Force,
+    Format,
     ItemColumn,
     Json,
     LabelColumn,
+    Labels,
+    OnBad,
     OnConflict,
+    Question,
     Quiet,
     Seed,
     friendly,
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 
 @friendly
 def aggregate(
-    labels: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet: item, annotator, label.")],
+    labels: Annotated[Path, typer.Argument(help=Labels)],
     out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, label, confidence, n_labels.")],
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "dawid-skene",
     proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,
@@ -48,8 +53,11 @@ def aggregate(
     item: ItemColumn = None,
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
+    format: Format = "auto",
+    question: Question = None,
     classes: Classes = None,
     on_conflict: OnConflict = "error",
+    on_bad: OnBad = "error",
     json_file: Json = None,
     force: Force = False,
     quiet: Quiet = False,
@@ -60,6 +68,8 @@ def aggregate(
 
     one_of("--method", method, METHODS)
     one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
+    one_of("--on-bad", on_bad, ("error", "drop"))
+    one_of("--format", format, FORMATS)
     if iterations is not None and method not in ITERATIVE:
         raise ValueError(f"--iterations does not go with {method}, which has none; leave it out")
     _refuse_outputs([out, annotators, json_file], [labels, gold], force)
@@ -71,8 +81,11 @@ def aggregate(
         label=label,
         classes=None if classes is None else parse_classes(classes),
         on_conflict=on_conflict,  # type: ignore[arg-type]  # checked above
+        format=format,  # type: ignore[arg-type]
+        question=question,
+        on_bad=on_bad,  # type: ignore[arg-type]
     )
-    truth = None if gold is None else _read_truth(gold, ann, item, label)
+    truth = None if gold is None else _read_truth(gold, ann, item=item, label=label, question=question, on_bad=on_bad)
     result = _run(method, ann, iterations, seed, quiet)
 
     notes = [line for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
@@ -130,15 +143,16 @@ def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force
             raise ValueError(f"{one} is to be written twice; choose another name for one of the outputs")
 
 
-def _read_truth(path: Path, ann: Annotations, item: str | None, label: str | None) -> Any:
+def _read_truth(
+    path: Path, ann: Annotations, *, item: str | None, label: str | None, question: str | None, on_bad: str
+) -> Any:
     """Positions of the items that have gold, -1 where they have no labels, and of their true classes, (n, 2)."""
     import numpy as np
 
-    from crowdfuse.io.labels import read_gold
-    from crowdfuse.io.tables import TableFile
+    from crowdfuse.io.labels import column_beside, read_gold
 
-    columns = TableFile(path).columns  # the names given are those of the labels' file; this one may have others
-    ids, names = read_gold(path, item=item if item in columns else None, label=label if label in columns else None)
+    columns = {"item": column_beside(path, item), "label": column_beside(path, label)}
+    ids, names = read_gold(path, **columns, question=question, on_bad=on_bad)
     rows, codes = find(ids, ann.items), find(names, ann.classes)
     known = rows >= 0
     if not known.any():

@@ -74,6 +74,7 @@ GRIDS = {
     "fusion-shared-heads, mbem-any-epoch.",
     "supp1": "Supplement A: MNIST, five annotators, each right on 3 classes and wrong on the others (hammer-spammer).",
     "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
+    "missing": "Beyond the paper: MNIST at epsilon 30 with a share of the labels missing at random.",
     "table2": "Table 2: CIFAR-100, three annotators with a weakness, over epsilon. One more row that --methods can "
     "name: fusion-latin.",
     "table3": "Table 3: ImageNet-100, three annotators with a weakness, over epsilon.",

@@ -34,6 +34,12 @@ def _names(count: int) -> list[str]:
     return [f"annotator-{r + 1}" for r in range(count)]
 
 
+def _share(missing: float) -> float:
+    if missing >= 1:
+        raise ValueError(f"--values: a share of missing labels must be below 1, got {missing:g}")
+    return missing
+
+
 class MnistWork(PaperWork):
     """Runs on MNIST: 55,000 images to train on, the other 5,000 to choose the epoch."""
 
@@ -92,4 +98,19 @@ CROWD = Experiment(
         "names": _names(int(count)),
     },
 )
-EXPERIMENTS = (TABLE1, SUPP1, CROWD)
+MISSING = Experiment(
+    name="missing",
+    what="labels missing at random, three annotators with a weakness, epsilon 30",
+    knob="missing",
+    values=(0, 0.3, 0.5, 0.7),
+    methods=("fusion", "majority-vote"),
+    scale=SCALE,
+    annotators=lambda share: {
+        "rule": "weakness",
+        "weakness": list(PAPER_WEAKNESS),
+        "epsilon": 30,
+        "missing": _share(share),
+        "names": _names(3),
+    },
+)
+EXPERIMENTS = (TABLE1, SUPP1, CROWD, MISSING)

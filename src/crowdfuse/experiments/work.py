@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,8 @@ class PaperWork(ABC):
             if parts.distances is None
             else {"distances": parts.distances}
         )
-        return weakness_annotators(**where, y=parts.y, epsilon=spec["epsilon"], annotators=names, seed=seed)
+        made = weakness_annotators(**where, y=parts.y, epsilon=spec["epsilon"], annotators=names, seed=seed)
+        return _without(made, spec["missing"], seed) if spec.get("missing") else made
 
     def check(self, runs: Sequence[Run], *, download: bool) -> None:
         """Read the files once, and prepare each method once on a few items."""
@@ -149,6 +150,23 @@ def weakness_rows(X: Any, y: Any, skills: Sequence[float], epsilon: float) -> In
         chosen = weakness_annotators(X, y, skills=skills, epsilon=epsilon, seed=0).weakness
     assert chosen is not None
     return chosen
+
+
+def _without(made: MadeUp, share: float, seed: int) -> MadeUp:
+    """Without a share of the labels, left out one by one: some items lose all that they have."""
+    ann = made.annotations
+    kept = np.random.default_rng([seed, 4]).random(ann.n_labels) >= share
+    indptr = np.concatenate([[0], np.cumsum(kept)])[ann.indptr]
+    fewer = Annotations(
+        indptr=indptr,
+        annotator=ann.annotator[kept],
+        label=ann.label[kept],
+        items=ann.items,
+        annotators=ann.annotators,
+        classes=ann.classes,
+        by_row=ann.by_row,
+    )
+    return replace(made, annotations=fewer)
 
 
 def _right_labels(run: Run, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotations:

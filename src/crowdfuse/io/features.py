@@ -18,9 +18,8 @@ from PIL import Image
 from crowdfuse.ids import as_text, few, find, refuse_repeats, tidy
 from crowdfuse.inputs import Inputs, check_inputs
 from crowdfuse.io.images import GREY, find_images, image_names, not_readable, open_upright
-from crowdfuse.io.tables import USUAL_NAMES, TableError, TableFile, choose_columns, encode
+from crowdfuse.io.tables import TABLE_ENDINGS, USUAL_NAMES, TableError, TableFile, choose_columns, encode
 
-TABLE_ENDINGS = {".csv", ".tsv", ".tab", ".parquet", ".pq"}
 NOT_FEATURES = {*USUAL_NAMES["annotator"], *USUAL_NAMES["label"], "gold", "class", "target"}
 AS_IS = 96  # images of one size up to this many pixels a side are taken as they are
 RESIZED = 64  # others become this size unless the user says otherwise

@@ -24,6 +24,7 @@ from crowdfuse.io.hugging_face import dataset_table, is_dataset, with_class_name
 from crowdfuse.io.label_studio import label_studio_gold
 from crowdfuse.io.recognise import READERS, form_of, recognise
 from crowdfuse.io.tables import (
+    TABLE_ENDINGS,
     BrokenLinesError,
     CutInsideQuotes,
     TableError,
@@ -107,6 +108,16 @@ def table_labels(table: Any, how: Reading) -> Annotations:
         return other
     columns = choose_columns(arrow.column_names, _roles(how), source.name)
     return _build(*_encode(arrow, columns, source), source, known, how, [])
+
+
+def column_beside(path: Path, name: str | None) -> str | None:
+    """A column name that was given for the labels, where it goes for another file beside them.
+
+    A table may have it, or one of the usual names; an export of the same tool has it.
+    """
+    if name is None or path.suffix.lower() in JSON_ENDINGS:
+        return name
+    return name if path.suffix.lower() in TABLE_ENDINGS and name in TableFile(path).columns else None
 
 
 def read_gold(

@@ -28,6 +28,7 @@ USUAL_NAMES = {
     "annotator": ("annotator", "worker", "rater"),
     "label": ("label", "answer", "response"),
 }
+TABLE_ENDINGS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".parquet": "", ".pq": ""}  # and their delimiters
 BLOCK = 1 << 22  # bytes parsed at a time: what stays in the cache is quickest to take apart
 
 
@@ -61,10 +62,9 @@ class TableFile:
         self.size = path.stat().st_size
         if not self.size:
             raise TableError(f"{path} is empty; a header and one row a label were expected")
-        endings = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".parquet": "", ".pq": ""}
-        if path.suffix.lower() not in endings:
+        if path.suffix.lower() not in TABLE_ENDINGS:
             raise TableError(f"{path}: unknown kind of file {path.suffix!r}; give .csv, .tsv or .parquet")
-        self.delimiter = endings[path.suffix.lower()]
+        self.delimiter = TABLE_ENDINGS[path.suffix.lower()]
         self.columns = self._columns()
         self._left_out: frozenset[int] = frozenset()  # numbers of lines
 

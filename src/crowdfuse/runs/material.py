@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.ids import as_text, few, find, plural
-from crowdfuse.io.exports import JSON_ENDINGS
-from crowdfuse.io.features import TABLE_ENDINGS, Loaded, read_features
-from crowdfuse.io.labels import Reading, read_gold, read_labels
-from crowdfuse.io.tables import TableFile
+from crowdfuse.io.features import Loaded, read_features
+from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.runs.job import Job
 
 READ_AS = ("classes", "on_conflict", "format", "question", "on_bad")  # what a job says of its labels
@@ -105,22 +103,12 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
 def read_inputs(job: Job) -> Loaded:
     """The inputs of a job, ids and all."""
     path = Path(job.inputs)
-    return read_features(path, item=_column(job, "item", path), image_size=job.image_size)
-
-
-def _column(job: Job, role: str, path: Path) -> str | None:
-    """The column name that was given is that of the labels; another table may have it, or one of the usual ones."""
-    name = job.columns.get(role)
-    if path.suffix.lower() in JSON_ENDINGS:  # gold of the same tool as the labels
-        return name
-    if name is None or path.suffix.lower() not in TABLE_ENDINGS or name not in TableFile(path).columns:
-        return None
-    return name
+    return read_features(path, item=column_beside(path, job.columns.get("item")), image_size=job.image_size)
 
 
 def _read_gold(job: Job, path: Path, loaded: Loaded, classes: NDArray[Any], notes: list[str]) -> Gold:
     """Rows and true classes of the items in a gold file, by the names that the labels use."""
-    columns = {role: _column(job, role, path) for role in ("item", "label")}
+    columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
     ids, truth = read_gold(path, item=columns["item"], label=columns["label"], question=job.question, on_bad=job.on_bad)
     rows = loaded.find(ids)
     lost = ids[rows < 0]
