@@ -93,5 +93,27 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, what: str = "gold"
     return codes
 
 
+def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float32]:
+    """How much each row counts, (N,): all alike where nothing is said."""
+    if sample_weight is None:
+        return np.ones(n_rows, np.float32)
+    weight = np.asarray(sample_weight, np.float32)
+    if weight.ndim == 0:
+        weight = np.full(n_rows, weight, np.float32)
+    if weight.shape != (n_rows,):
+        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_rows,)}!")
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError("sample_weight must be finite and not negative")
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every row: nothing to train on")
+    return weight
+
+
+def refuse_items(items: ArrayLike | None) -> None:
+    """Gold in an array goes row by row; ids beside it would be looked at by nobody."""
+    if items is not None:
+        raise ValueError("items= goes with Annotations; gold goes row by row, one class a row of X")
+
+
 def _holds_none(values: Any) -> bool:
     return isinstance(values, Sequence) and not isinstance(values, str) and any(value is None for value in values)

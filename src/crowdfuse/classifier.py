@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from crowdfuse.alignment import align, gold_codes, known_gold, labels_as_given
+from crowdfuse.alignment import align, check_weight, gold_codes, known_gold, labels_as_given, refuse_items
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData
 from crowdfuse.ids import counted, few, find, tidy
@@ -28,7 +28,7 @@ from crowdfuse.inspection import Inspection
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.nets import Backbone, make_augmentation, make_trunk
 from crowdfuse.nets.standardize import Standardize
-from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule, at_least_1
+from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule, at_least_1, widths
 from crowdfuse.training import Checkpointing, Trained, Validation, check_trainable, train
 
 
@@ -199,13 +199,13 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None) -> float:
         """Accuracy against gold (N,), where it is known; against annotations, the share of labels agreed with."""
         predicted = self._logits(X).argmax(1)
-        weight = _check_weight(sample_weight, len(predicted))
+        weight = check_weight(sample_weight, len(predicted))
         y = labels_as_given(y)
         if y.ndim == 2:
             ann = align(y, len(predicted), items).with_classes(self.classes_)
             right, weight = predicted[ann.item] == ann.label, weight[ann.item]
         else:
-            _refuse_items(items)
+            refuse_items(items)
             known = known_gold(y, self.classes_, len(predicted))
             right = predicted[known] == find(tidy(y[known], "gold"), self.classes_)
             weight = weight[known]
@@ -249,7 +249,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
                 "(--classes on the command line)"
             )
         truth = self._gold(y, gold, ann, len(inputs))
-        weight = _check_weight(sample_weight, len(inputs))
+        weight = check_weight(sample_weight, len(inputs))
         data = TrainingData(inputs, ann, truth, weight)
         recipe = self._recipe()
         data, held_out = self._validation(validation, data, recipe.seed)
@@ -292,7 +292,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         if new:
             self.method_.add_annotators(new)
         self.annotators_ = ann.annotators
-        weight = _check_weight(sample_weight, len(inputs))
+        weight = check_weight(sample_weight, len(inputs))
         data = TrainingData(inputs, ann, self._gold(y, gold, ann, len(inputs)), weight)
         self.uses_gold_ = _gold_uses(data, None)
         recipe = self._recipe()
@@ -359,7 +359,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             if not labels.n_labels:
                 raise ValueError("validation holds no label to agree with; leave it out, or give labelled items")
             return data, Validation(inputs, labels)
-        _refuse_items(items)
+        refuse_items(items)
         truth = gold_codes(given[1], data.annotations.classes, len(inputs), "validation gold")
         if (truth < 0).any():
             raise ValueError(f"validation gold is missing for {int((truth < 0).sum()):,} items; leave these out")
@@ -418,42 +418,11 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         return tags
 
 
-def widths(name: str, value: Any) -> tuple[int, ...]:
-    """Widths of hidden layers as a tuple of integers."""
-    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
-        raise ValueError(f"{name} must be a tuple of widths such as (64, 32), got {value!r}")
-    for width in value:
-        if not isinstance(width, Integral) or width < 1:
-            raise ValueError(f"{name}: widths of hidden layers must be whole numbers of at least 1, got {width!r}")
-    return tuple(int(width) for width in value)
-
-
-def _check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float32]:
-    if sample_weight is None:
-        return np.ones(n_rows, np.float32)
-    weight = np.asarray(sample_weight, np.float32)
-    if weight.ndim == 0:
-        weight = np.full(n_rows, weight, np.float32)
-    if weight.shape != (n_rows,):
-        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_rows,)}!")
-    if not np.isfinite(weight).all() or (weight < 0).any():
-        raise ValueError("sample_weight must be finite and not negative")
-    if not weight.any():
-        raise ValueError("sample_weight is zero for every row: nothing to train on")
-    return weight
-
-
 def _gold_uses(data: TrainingData, held_out: Validation | None) -> str:
     """In words, for the result to say."""
     chooses = held_out is not None and not isinstance(held_out.truth, Annotations)
     uses = ["training"] if (data.gold >= 0).any() else []
     return " and ".join(uses + ["choosing the epoch"] * chooses) or "nothing"
-
-
-def _refuse_items(items: ArrayLike | None) -> None:
-    """Gold in an array goes row by row; ids beside it would be looked at by nobody."""
-    if items is not None:
-        raise ValueError("items= goes with Annotations; gold goes row by row, one class a row of X")
 
 
 def _describe(value: Any) -> Any:

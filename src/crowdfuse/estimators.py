@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from crowdfuse.aggregation import METHODS
 from crowdfuse.annotations import Annotations
 from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier, widths
+from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
@@ -29,7 +29,7 @@ from crowdfuse.methods.two_stage import TwoStage
 from crowdfuse.methods.wdn import WDN
 from crowdfuse.nets.rows import FEW
 from crowdfuse.progress import say
-from crowdfuse.recipes import at_least_0, at_least_1, probability
+from crowdfuse.recipes import at_least_0, at_least_1, probability, widths
 
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 

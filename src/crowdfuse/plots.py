@@ -207,8 +207,11 @@ def accuracy_over(
         ax.plot([], [], "k:", linewidth=1, label="paper")
     if papers_best is not None:
         ax.axvline(papers_best, color="grey", linestyle="--", linewidth=1, label=f"the paper's best, {papers_best:g}")
+    values = sorted({point[0] for points in series.values() for point in points})
     if is_logarithmic:
-        _logarithmic(ax, sorted({point[0] for points in series.values() for point in points}))
+        _logarithmic(ax, values)
+    else:
+        ax.set_xticks(values, [f"{value:g}" for value in values])
     ax.set(xlabel=knob, ylabel="test accuracy (%)", title=title)
     _legend_beside(ax)
     return figure

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
+import numpy as np
 from torch import nn
 from torch.optim import Optimizer
 
@@ -48,6 +50,16 @@ def probability(name: str, value: object) -> None:
     """Refuse what does not lie between 0 and 1."""
     if not isinstance(value, Real) or not 0 < float(value) < 1:
         raise ValueError(f"{name} must be a probability above 0 and below 1, got {value!r}")
+
+
+def widths(name: str, value: Any) -> tuple[int, ...]:
+    """Widths of hidden layers as a tuple of integers."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        raise ValueError(f"{name} must be a tuple of widths such as (64, 32), got {value!r}")
+    for width in value:
+        if not isinstance(width, Integral) or width < 1:
+            raise ValueError(f"{name}: widths of hidden layers must be whole numbers of at least 1, got {width!r}")
+    return tuple(int(width) for width in value)
 
 
 @dataclass(frozen=True)
