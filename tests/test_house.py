@@ -16,7 +16,7 @@ ROOMS = [
     ["functional", "nets"],
     ["batches", "methods"],
     ["processes", "recipes", "checkpoints", "progress", "launching", "prediction", "training", "embedding"],
-    ["alignment", "inspection", "classifier", "estimators", "registry", "persistence"],
+    ["alignment", "quality", "next_labels", "inspection", "classifier", "estimators", "registry", "persistence"],
     ["synthesis", "datasets", "experiments"],
     ["plots", "report"],
     ["runs", "cli", "__main__"],

@@ -17,7 +17,7 @@ from crowdfuse.ids import few, find, tidy
 N_ITER, MOVED = 100, 1e-4  # rounds at most; fewer once soft labels change by less than this in the mean
 STRENGTH = 10.0  # labels that the average annotator's record counts for, beside an annotator's own
 FLOOR = 1e-3  # no class is ruled out by the classifier alone, however sure it is: networks and forests say 0 and 1
-SHARPNESS = (0.05, 20.0)  # where the sharpness is looked for
+BLUNTEST, SHARPEST = 0.05, 20.0  # between them the classifier's sharpness is looked for
 OWN_CONFUSIONS = 1 << 28  # bytes of confusion matrices, from which on annotators share what they take for what
 OFF_BY = 1e-3  # how far a row of probabilities may be from 1 in sum
 
@@ -105,11 +105,13 @@ def quality(
     *,
     items: ArrayLike | None = None,
     classes: ArrayLike | None = None,
+    out_of_fold: bool = True,
 ) -> Quality:
     """Consensus, confidence, suspicion of each label and skill of each annotator, by any classifier's probabilities.
 
     `pred_probs` (N, K) should be out of fold, as `cross_val_predict(..., method="predict_proba")` gives them: a
-    classifier that was trained on a label agrees with it too easily. Rows meet items as in `fit`: by `items`, the ids of
+    classifier that was trained on a label agrees with it too easily. Say `out_of_fold=False` where it was: its agreement
+    is then not taken for a reason to believe it more than it believes itself. Rows meet items as in `fit`: by `items`, the ids of
     the rows, or without it row by row, where the annotations are in that order. Columns are `ann.classes`, or `classes`
     where given, such as `clf.classes_`; a class that has no column there is taken to have probability 0.
 
@@ -133,14 +135,14 @@ def quality(
     probabilities, names = _checked(pred_probs, ann, classes)
     ann = align(ann, len(probabilities), items).with_classes(names)
     log_p = np.log(probabilities * (1 - FLOOR) + FLOOR / len(names))
-    return _Fit(Votes(ann), log_p).result()
+    return _Fit(Votes(ann), log_p, SHARPEST if out_of_fold else 1.0).result()
 
 
 class _Fit:
     """EM over the items that have labels; block by block, so that little more than the soft labels is in memory."""
 
-    def __init__(self, votes: Votes, log_p: FloatArray) -> None:
-        self.votes, self.log_p = votes, log_p
+    def __init__(self, votes: Votes, log_p: FloatArray, sharpest: float) -> None:
+        self.votes, self.log_p, self.sharpest = votes, log_p, sharpest
         self.of_labelled = log_p if votes.labelled.all() else log_p[votes.labelled]
         R, K = votes.n_annotators, votes.n_classes
         self.own = R * K * K * 8 <= OWN_CONFUSIONS
@@ -197,7 +199,7 @@ class _Fit:
             expected += believed.sum(0)
         # one Newton step, and one of iterative scaling: the calibration follows the soft labels as they settle
         newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, self.sharpness * 2)
-        self.sharpness = float(np.clip(newton, *SHARPNESS))
+        self.sharpness = float(np.clip(newton, BLUNTEST, self.sharpest))
         seen = self.soft.sum(0, dtype=np.float64)
         self.bias = self.bias + np.log(seen + 1) - np.log(expected + 1)
         return moved / self.votes.n_items
