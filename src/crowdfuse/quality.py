@@ -16,6 +16,7 @@ from crowdfuse.ids import few, find, tidy
 
 N_ITER, MOVED = 100, 1e-4  # rounds at most; fewer once soft labels change by less than this in the mean
 STRENGTH = 10.0  # labels that the average annotator's record counts for, beside an annotator's own
+RIGHT, TRUST = 0.9, 0.5  # people are believed to be right so often, by half as many labels as there are
 FLOOR = 1e-3  # no class is ruled out by the classifier alone, however sure it is: networks and forests say 0 and 1
 BLUNTEST, SHARPEST = 0.05, 20.0  # between them the classifier's sharpness is looked for
 OWN_CONFUSIONS = 1 << 28  # bytes of confusion matrices, from which on annotators share what they take for what
@@ -118,10 +119,12 @@ def quality(
         P(true = k | item n)  ~  exp(sharpness * log pred_probs[n, k] + bias[k])
                                  * product over the labels (r, y) of n of  confusion[r, k, y]
 
-    Found by EM, without gold. Sharpness and bias calibrate the classifier. An annotator's accuracy is drawn towards that
-    of all annotators by a record of 10 labels, and each row of his confusion matrix, by another 10, towards his accuracy
-    and what people in general take the class for. Suspicion is 1 - P(true = label), the label itself counted as one
-    opinion among others.
+    Found by EM, without gold. Sharpness calibrates the classifier, and so does the bias, towards classes as frequent as
+    halfway between soft labels and votes. An annotator's accuracy is drawn towards that of all annotators by a record of
+    10 labels, and each row of his confusion matrix, by another 10, towards his accuracy and what people in general take
+    the class for. All annotators' accuracy is drawn towards 0.9, by half the weight of the labels: where hardly an item
+    has two labels and the classifier knows little, the labels alone cannot tell that people are right at all. Suspicion
+    is 1 - P(true = label), the label itself counted as one opinion among others.
 
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, -1, 0], [1, 1, 0]])
     >>> found = quality(ann, [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
@@ -200,13 +203,14 @@ class _Fit:
         # one Newton step, and one of iterative scaling: the calibration follows the soft labels as they settle
         newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, self.sharpness * 2)
         self.sharpness = float(np.clip(newton, BLUNTEST, self.sharpest))
-        seen = self.soft.sum(0, dtype=np.float64)
+        voted = self.pooled.sum(1) * (self.votes.n_items / self.votes.n_labels)
+        seen = (self.soft.sum(0, dtype=np.float64) + voted) / 2
         self.bias = self.bias + np.log(seen + 1) - np.log(expected + 1)
         return moved / self.votes.n_items
 
     def _accuracy(self) -> FloatArray:
         """(R,): P(right), drawn towards that of all; theirs, where an annotator has no labels."""
-        everyone = (self.right.sum() + 1) / (self.votes.n_labels + 2)
+        everyone = (self.right.sum() / self.votes.n_labels + TRUST * RIGHT) / (1 + TRUST)
         accuracy: FloatArray = (self.right + STRENGTH * everyone) / (self.n_labels + STRENGTH)
         return np.clip(accuracy, 1e-9, 1 - 1e-9)
 
