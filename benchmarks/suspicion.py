@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,12 @@ data = np.load(sys.argv[1])
 labels = pd.DataFrame(data["labels"])
 result = {}
 for name, calibrate in (("plain", False), ("calibrated", True)):
-    found = get_label_quality_multiannotator(labels, data["probabilities"], calibrate_probs=calibrate, verbose=False)
-    result[name] = found["detailed_label_quality"].to_numpy()
+    result[name] = [
+        get_label_quality_multiannotator(labels, probabilities.copy(), calibrate_probs=calibrate, verbose=False)[
+            "detailed_label_quality"
+        ].to_numpy()
+        for probabilities in data["probabilities"]
+    ]
 np.savez(sys.argv[2], **result)
 """
 
@@ -126,38 +131,37 @@ def precision(crowd: Crowd, suspicion: NDArray[np.float64]) -> float:
     return float(average_precision_score(wrong, suspicion))
 
 
-def with_cleanlab(crowd: Crowd, probabilities: NDArray[np.float64], python: Path) -> dict[str, float]:
-    """Average precision of 1 - their label quality, which they give for a table of items by annotators."""
+def with_cleanlab(crowd: Crowd, probabilities: list[NDArray[np.float64]], python: Path) -> dict[str, list[float]]:
+    """Average precision of 1 - their label quality, which they give for a table of items by annotators, by seed."""
     ann = crowd.ann
     labels = np.full(ann.shape, np.nan)
     labels[ann.item, ann.annotator] = ann.label
     rows, columns = ~np.isnan(labels).all(1), ~np.isnan(labels).all(0)  # they refuse empty ones
-    scores = np.full(labels.shape, np.nan)
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder, "given.npz"), Path(folder, "found.npz")
-        np.savez(given, labels=labels[np.ix_(rows, columns)], probabilities=probabilities[rows])
+        np.savez(given, labels=labels[np.ix_(rows, columns)], probabilities=np.stack(probabilities)[:, rows])
         subprocess.run([python, "-c", CLEANLAB, given, found], check=True, stdout=subprocess.DEVNULL)
-        result = {}
-        for name, values in np.load(found).items():
-            scores[np.ix_(rows, columns)] = values
-            result[f"cleanlab, {name}"] = precision(crowd, 1 - scores[ann.item, ann.annotator])
+        result: dict[str, list[float]] = {}
+        for name, by_seed in np.load(found).items():
+            for values in by_seed:
+                scores = np.full(labels.shape, np.nan)
+                scores[np.ix_(rows, columns)] = values
+                suspicion = 1 - scores[ann.item, ann.annotator]
+                result.setdefault(f"cleanlab, {name}", []).append(precision(crowd, suspicion))
     return result
 
 
-def with_fitted(crowd: Crowd, seed: int) -> dict[str, float]:
+def with_fitted(crowd: Crowd, seed: int) -> Iterator[tuple[str, float]]:
     import torch
 
     from crowdfuse import FusionClassifier, MajorityVoteClassifier
 
     torch.set_num_threads(1)
-    result = {}
     for name, estimator in (("fusion", FusionClassifier), ("soft vote", MajorityVoteClassifier)):
         fitted = estimator(random_state=seed).fit(crowd.X, crowd.ann)
         for how, folds in (("in sample", None), ("out of fold", 5)):
             found = fitted.label_quality(crowd.X, crowd.ann, folds=folds)
-            result[f"{name}, {how}"] = precision(crowd, found.suspicion)
-            print(f"  {crowd.name}: {name}, {how}: {result[f'{name}, {how}']:.4f}", file=sys.stderr, flush=True)
-    return result
+            yield f"{name}, {how}", precision(crowd, found.suspicion)
 
 
 def environment(folder: str) -> Path:
@@ -178,22 +182,23 @@ def main() -> None:
     given = parser.parse_args()
     seeds = [int(seed) for seed in given.seeds.split(",")]
     crowds = [labelme(given.data), sentiment(given.data), digits()]
-    table: dict[str, dict[str, list[float]]] = {}
+    table: dict[str, dict[str, list[float]]] = {}  # by method and crowd, a figure a seed
 
-    def note(crowd: Crowd, found: dict[str, float]) -> None:
-        for method, value in found.items():
-            table.setdefault(method, {}).setdefault(crowd.name, []).append(value)
+    def note(crowd: Crowd, found: dict[str, list[float]]) -> None:
+        for method, values in found.items():
+            table.setdefault(method, {})[crowd.name] = values
+            print(f"{crowd.name}: {method}: {np.mean(values):.4f}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
         python = given.cleanlab_python or environment(folder)
         for crowd in crowds:
-            for seed in seeds:
-                probabilities = out_of_fold(crowd, seed)
-                note(crowd, {"quality": precision(crowd, quality(crowd.ann, probabilities).suspicion)})
-                note(crowd, with_cleanlab(crowd, probabilities, python))
+            probabilities = [out_of_fold(crowd, seed) for seed in seeds]
+            note(crowd, {"quality": [precision(crowd, quality(crowd.ann, p).suspicion) for p in probabilities]})
+            note(crowd, with_cleanlab(crowd, probabilities, python))
     if not given.no_fitted:
         for crowd in crowds:
-            note(crowd, with_fitted(crowd, seeds[0]))
+            for method, value in with_fitted(crowd, seeds[0]):
+                note(crowd, {method: [value]})
 
     names = [crowd.name for crowd in crowds]
     print(f"| average precision | {' | '.join(names)} | mean |\n|---|{'---|' * (len(names) + 1)}")

@@ -19,6 +19,7 @@ STRENGTH = 10.0  # labels that the average annotator's record counts for, beside
 RIGHT, TRUST = 0.9, 0.5  # people are believed to be right so often, by half as many labels as there are
 FLOOR = 1e-3  # no class is ruled out by the classifier alone, however sure it is: networks and forests say 0 and 1
 BLUNTEST, SHARPEST = 0.05, 20.0  # between them the classifier's sharpness is looked for
+HOLD = 0.01  # how strongly it is held at 1: it stays there where the classifier has no opinion
 OWN_CONFUSIONS = 1 << 28  # bytes of confusion matrices, from which on annotators share what they take for what
 OFF_BY = 1e-3  # how far a row of probabilities may be from 1 in sum
 
@@ -183,7 +184,7 @@ class _Fit:
         log_wrong = np.log(wrong + np.eye(len(wrong)))
         log_odds = np.log(accuracy) - np.log1p(-accuracy)
         self._forget()
-        slope, curve, moved = 1 - self.sharpness, 1.0, 0.0  # as if one item more said that the classifier is calibrated
+        slope, curve, moved = HOLD * (1 - self.sharpness), HOLD, 0.0
         expected = np.zeros(len(wrong))
         for block in self.votes.blocks:
             log_p = self.of_labelled[block.rows]
