@@ -2,13 +2,14 @@
 
     python benchmarks/next_labels.py --json next_labels.json        # crowds below $CROWDFUSE_DATA
 
-Each replay starts with a random label an item and buys the rest in rounds, a tenth of a label an item each, among the labels
-that the crowd really gave: by what `next_labels` proposes under `quality` of the labels so far, or at random. Nobody has
-a classifier here: `quality` gets the same probability for all classes. Both buyers start from the same labels, and their
-consensus comes from the same `quality`. Gold judges, and nothing else. "Lead" is the difference in accuracy over the items that
-have gold, in points, paired by seed: mean over the rounds, and at the round where half of the labels for sale are bought, with
-a 95 % t-interval over seeds. "Saved" is the share of random's purchases at half that `next_labels` did not need for as good a
-consensus.
+Each replay starts with a random label an item and buys the rest in rounds, a tenth of a label an item each, among the
+labels that the crowd really gave: by what `next_labels` proposes under `quality` of the labels so far, or at random.
+Nobody has a classifier here: `quality` gets the same probability for all classes. Both buyers start from the same
+labels, and their consensus comes from the same `quality`. Gold judges, and nothing else.
+
+"Lead" is the difference in accuracy over the items that have gold, in points, paired by seed, with a 95 % t-interval:
+the mean over the rounds, and at the round where half of the labels for sale are bought. "Saved" is the share of what
+random bought until then that `next_labels` did not need for as good a consensus, by the mean curves.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ def main() -> None:
     given = parser.parse_args()
     seeds = [int(seed) for seed in given.seeds.split(",")]
     results = {}
-    print("| crowd | start | random at half | next_labels at half | all | lead, mean of rounds | lead at half | saved |")
+    print(
+        "| crowd | start | random at half | next_labels at half | all | lead, mean of rounds | lead at half | saved |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for name in given.crowds.split(","):
         result = results[name] = compare(*read(given.data, name), seeds)

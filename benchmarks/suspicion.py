@@ -3,14 +3,15 @@
     python -m venv /tmp/cleanlab && /tmp/cleanlab/bin/pip install cleanlab==2.9.0      # or leave it to the benchmark
     python benchmarks/suspicion.py --cleanlab-python /tmp/cleanlab/bin/python --json suspicion.json
 
-Three crowds: LabelMe and Sentiment Polarity below $CROWDFUSE_DATA, and one made up on scikit-learn's digits: 20 annotators,
-one who says anything, one who always says 3, six who mix up two pairs of classes, the others right with probabilities
-from 0.45 to 0.95, 30 % of the labels present. Gold judges, and nothing else.
+Three crowds: LabelMe and Sentiment Polarity below $CROWDFUSE_DATA, and one made up on scikit-learn's digits: 20
+annotators, one who says anything, one who always says 3, six who mix up two pairs of classes, the others right with
+probabilities from 0.45 to 0.95, 30 % of the labels present. Gold judges, and nothing else.
 
-`quality` and cleanlab (get_label_quality_multiannotator, with and without calibrate_probs, in an environment of its own)
-get the same out-of-fold probabilities: logistic regression on the majority vote, five folds, drawn by each seed. The fitted
-models, at their defaults, judge the labels they were trained on (`label_quality(X, ann)`) and, out of fold, labels they
-were not (`folds=5`); they are trained on the first seed alone. Sentences are tf-idf, for the networks 200 components of it.
+`quality` and cleanlab (get_label_quality_multiannotator, with and without calibrate_probs, in an environment of its
+own) get the same out-of-fold probabilities: logistic regression on the majority vote, five folds, drawn by each seed.
+The fitted models, at their defaults, judge the labels they were trained on (`label_quality(X, ann)`) and, out of fold,
+labels they were not (`folds=5`); they are trained on the first seed alone. Sentences are tf-idf, for the networks 200
+components of it.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def digits() -> Crowd:
 
 
 def out_of_fold(crowd: Crowd, seed: int) -> NDArray[np.float64]:
-    """(N, K); items without labels are predicted too, by a network trained on the others' vote and a guess of theirs."""
+    """(N, K), trained on the vote; the few items without labels count as the first class."""
     vote = majority_vote(crowd.ann, seed=seed).best
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
     probabilities: NDArray[np.float64] = cross_val_predict(

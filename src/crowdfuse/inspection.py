@@ -124,10 +124,9 @@ class Inspection:
         """Consensus and confidence of each item, suspicion that each label is wrong, skill of each annotator.
 
         What `quality` makes of the labels and this classifier's probabilities. A model that was trained on these
-        labels has learned some mistakes by heart, and does not suspect them: right for labels that are new to it, quick
-        for the others. With `folds`, such as 5, the probabilities are out of fold: as many fresh copies of this
-        classifier are trained on these labels, each without the items that it then judges. That takes `folds` trainings,
-        and finds more.
+        labels has learned some mistakes by heart, and suspects them less than it should. With `folds`, such as 5, the
+        probabilities are out of fold: as many fresh copies of this classifier are trained on the labels, each without
+        the items that it then judges. That takes `folds` trainings, and finds more.
         """
         inputs = self._inputs(X)
         ann = align(annotations, len(inputs), items)

@@ -32,15 +32,15 @@ def next_labels(
 ) -> Any:
     """The labels to ask for next, the best first: a pyarrow table of item, annotator, information, cost.
 
-    `model` says how likely the classes of each item are, and how annotators confuse them: what `quality(ann, probs)`, a
-    fitted classifier's `label_quality(X, ann)`, or a method of `crowdfuse.aggregation` such as `dawid_skene(ann)` gives.
-    Information is that between true class and answer, in bits, given what is known already:
+    `model` says how likely the classes of each item are, and how annotators confuse them: what `quality(ann, probs)`,
+    a fitted classifier's `label_quality(X, ann)` or a method of `crowdfuse.aggregation`, such as `dawid_skene(ann)`,
+    gives. Information is that between true class and answer, in bits, given what is known already:
 
         I(true; answer)  =  H(sum_k P(true = k) confusion[r, k, :])  -  sum_k P(true = k) H(confusion[r, k, :])
 
-    Labels are chosen one by one, the highest information per cost first. What is chosen counts: for a second label of an
-    item it is what it adds to the first, in the mean over the answers that the first may get. No label is proposed that
-    exists.
+    Labels are chosen one by one, the highest information per cost first. What is chosen counts: the information of a
+    second label of an item is what it adds to the first, in the mean over the answers that the first may get. No label
+    is proposed that exists.
 
     `budget` is what may be spent: the number of labels, or the sum of their costs, where `cost` names a price for each
     annotator. `annotators` are those who can be asked, without it all of `ann`; one who is new counts as the average

@@ -19,7 +19,7 @@ STRENGTH = 10.0  # labels that the average annotator's record counts for, beside
 RIGHT, TRUST = 0.9, 0.5  # people are believed to be right so often, by half as many labels as there are
 FLOOR = 1e-3  # no class is ruled out by the classifier alone, however sure it is: networks and forests say 0 and 1
 BLUNTEST, SHARPEST = 0.05, 20.0  # between them the classifier's sharpness is looked for
-HOLD = 0.01  # how strongly it is held at 1: it stays there where the classifier has no opinion
+HOLD = 0.1  # how strongly it is held at 1: it stays there where the classifier has no opinion
 OWN_CONFUSIONS = 1 << 28  # bytes of confusion matrices, from which on annotators share what they take for what
 OFF_BY = 1e-3  # how far a row of probabilities may be from 1 in sum
 
@@ -112,20 +112,22 @@ def quality(
     """Consensus, confidence, suspicion of each label and skill of each annotator, by any classifier's probabilities.
 
     `pred_probs` (N, K) should be out of fold, as `cross_val_predict(..., method="predict_proba")` gives them: a
-    classifier that was trained on a label agrees with it too easily. Say `out_of_fold=False` where it was: its agreement
-    is then not taken for a reason to believe it more than it believes itself. Rows meet items as in `fit`: by `items`, the ids of
-    the rows, or without it row by row, where the annotations are in that order. Columns are `ann.classes`, or `classes`
-    where given, such as `clf.classes_`; a class that has no column there is taken to have probability 0.
+    classifier that was trained on a label agrees with it too easily. Say `out_of_fold=False` where it was: its
+    agreement is then no reason to believe it more than it believes itself.
+
+    Rows meet items as in `fit`: by `items`, the ids of the rows, or without it row by row, where the annotations are in
+    that order. Columns are `ann.classes`, or `classes` where given, such as `clf.classes_`; a class that has no column
+    there is taken to have probability 0.
 
         P(true = k | item n)  ~  exp(sharpness * log pred_probs[n, k] + bias[k])
                                  * product over the labels (r, y) of n of  confusion[r, k, y]
 
-    Found by EM, without gold. Sharpness calibrates the classifier, and so does the bias, towards classes as frequent as
-    halfway between soft labels and votes. An annotator's accuracy is drawn towards that of all annotators by a record of
-    10 labels, and each row of his confusion matrix, by another 10, towards his accuracy and what people in general take
-    the class for. All annotators' accuracy is drawn towards 0.9, by half the weight of the labels: where hardly an item
-    has two labels and the classifier knows little, the labels alone cannot tell that people are right at all. Suspicion
-    is 1 - P(true = label), the label itself counted as one opinion among others.
+    Found by EM, without gold. Sharpness calibrates the classifier, and so does the bias: classes become as frequent as
+    halfway between soft labels and votes. An annotator's accuracy is drawn towards that of all annotators by a record
+    of 10 labels, and each row of his confusion matrix, by another 10, towards his accuracy and what people in general
+    take the class for. The accuracy of all is drawn towards 0.9, by half the weight of the labels: where hardly an item
+    has two labels and the classifier knows little, labels cannot tell by themselves that people are right at all.
+    Suspicion is 1 - P(true = label), the label itself counted as one opinion among others.
 
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, -1, 0], [1, 1, 0]])
     >>> found = quality(ann, [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
@@ -263,7 +265,7 @@ class _Fit:
 
 
 def _checked(pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None) -> tuple[FloatArray, NDArray[Any]]:
-    """Probabilities (N, K) whose rows sum to 1, and the names of their columns, every class that was said among them."""
+    """Probabilities (N, K) whose rows sum to 1, and the names of their columns: at least all that were said."""
     try:
         given = np.asarray(pred_probs, np.float64)
     except (TypeError, ValueError) as error:
@@ -272,8 +274,8 @@ def _checked(pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None)
     if given.ndim != 2 or given.shape[1] != len(names):
         one = "; for two classes np.column_stack([1 - p, p]) makes two columns of one" if given.ndim == 1 else ""
         raise ValueError(
-            f"pred_probs must have a row an item and a column for each of the {len(names):,} classes ({few(names)}), got "
-            f"shape {given.shape}; classes= names the columns, such as clf.classes_{one}"
+            f"pred_probs must have a row an item and a column for each of the {len(names):,} classes ({few(names)}), "
+            f"got shape {given.shape}; classes= names the columns, such as clf.classes_{one}"
         )
     impossible = ~((given >= 0) & (given <= 1 + OFF_BY))
     if impossible.any():
