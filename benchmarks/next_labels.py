@@ -27,7 +27,7 @@ from scipy import stats
 from crowdfuse import Annotations, Quality, next_labels, quality
 from crowdfuse.io.labels import read_gold
 
-FOLDERS = {"LabelMe": "labelme", "dog": "labels_only/dog", "web": "labels_only/web"}
+FOLDERS = {"LabelMe": "labelme", "dog": "labels_only/dog", "web": "labels_only/web", "rte": "labels_only/rte"}
 
 
 def read(data: Path, name: str) -> tuple[Annotations, NDArray[np.int64]]:

@@ -73,7 +73,7 @@ def test_known_answers() -> None:
     ann = Annotations.from_matrix([[-1, -1, -1], [-1, -1, -1], [0, 1, 0]], annotators=NAMES)
     perfect, coin = np.eye(2), np.full((2, 2), 0.5)
     model = replace(
-        quality(ann, [[0.5, 0.5], [1, 0], [0.5, 0.5]]),
+        quality(ann, [[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]),
         soft_labels=np.array([[0.5, 0.5], [1, 0], [0.5, 0.5]], np.float32),
         confusions=np.stack([perfect, coin, coin]),
     )

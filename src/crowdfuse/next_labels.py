@@ -75,13 +75,13 @@ def next_labels(
     # of each item only the best label is a candidate; it alone changes when a label of the item is chosen
     candidates: list[tuple[float, int, int, float]] = []
     for rows in _blocks(len(posterior), gains.confusions.size // posterior.shape[1]):
-        information = gains.information(posterior[rows])
-        rate = np.where(open_pairs.block(rows), information / prices, -np.inf)
+        gain = gains.information(posterior[rows])
+        rate = np.where(open_pairs.block(rows), gain / prices, -np.inf)
         best = rate.argmax(1)
         at = np.flatnonzero(rate.max(1) > 0)  # the others have nobody left to ask
         best = best[at]
         candidates += zip(
-            (-rate[at, best]).tolist(), (rows.start + at).tolist(), best.tolist(), information[at, best].tolist(),
+            (-rate[at, best]).tolist(), (rows.start + at).tolist(), best.tolist(), gain[at, best].tolist(),
             strict=True,
         )  # fmt: skip
     heapq.heapify(candidates)
@@ -158,7 +158,7 @@ class _OpenPairs:
         self.closed.setdefault(item, []).append(annotator)
 
     def of(self, item: int) -> NDArray[np.bool_]:
-        is_open = self.block(slice(item, item + 1))[0]
+        is_open: NDArray[np.bool_] = self.block(slice(item, item + 1))[0]
         is_open[self.closed.get(item, [])] = False
         return is_open
 
@@ -196,7 +196,8 @@ def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
     known = ~np.isnan(soft).any(1)
     soft[~known] = soft[known].mean(0)
     posterior: FloatArray = soft[rows]
-    return posterior / posterior.sum(1, keepdims=True)
+    posterior /= posterior.sum(1, keepdims=True)
+    return posterior
 
 
 def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
