@@ -123,10 +123,8 @@ def main() -> None:
     given = parser.parse_args()
     seeds = [int(seed) for seed in given.seeds.split(",")]
     results = {}
-    print(
-        "| crowd | start | random at half | next_labels at half | all | lead, mean of rounds | lead at half | saved |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    header = ["crowd", "start", "random at half", "next_labels at half", "all", "lead", "lead at half", "saved"]
+    print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
     for name in given.crowds.split(","):
         result = results[name] = compare(*read(given.data, name), seeds)
         mean = {buyer: np.mean(curve, 0) for buyer, curve in result["accuracy"].items()}

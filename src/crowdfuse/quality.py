@@ -127,6 +127,7 @@ def quality(
     of 10 labels, and each row of his confusion matrix, by another 10, towards his accuracy and what people in general
     take the class for. The accuracy of all is drawn towards 0.9, by half the weight of the labels: where hardly an item
     has two labels and the classifier knows little, labels cannot tell by themselves that people are right at all.
+    Even so it may do worse there than the labels themselves.
     Suspicion is 1 - P(true = label), the label itself counted as one opinion among others.
 
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, -1, 0], [1, 1, 0]])
