@@ -152,7 +152,8 @@ def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> 
     assert done.stdout.splitlines()[-1] == f"run: {crowd.out}"
     assert "epoch 2/2" in done.stderr
     assert "Warning" not in done.stderr
-    names = ["annotators.csv", "fused.csv", "log.jsonl", "model", "settings.json", "summary.json"]
+    reviews = ["review_items.csv", "review_labels.csv"]
+    names = ["annotators.csv", "fused.csv", "log.jsonl", "model", *reviews, "settings.json", "summary.json"]
     assert sorted(path.name for path in crowd.out.iterdir()) == names
 
     fused = read_rows(crowd.out / "fused.csv")

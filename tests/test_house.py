@@ -26,7 +26,7 @@ ROOMS = [
         "training",
         "embedding",
     ],
-    ["inspection", "classifier", "estimators", "registry", "persistence"],
+    ["quality", "next_labels", "inspection", "classifier", "estimators", "registry", "persistence"],
     ["synthesis", "datasets", "experiments"],
     ["plots", "report"],
     ["runs", "cli", "__main__"],

@@ -34,13 +34,24 @@ def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_python_example_runs(crowd: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    _, example = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", example], cwd=crowd, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr
     assert "40 items, 3 annotators, 2 classes, 120 labels" in done.stdout
     assert (crowd / "model" / "model.json").exists()
+
+
+def test_wrong_labels_are_found_and_bought_as_shown(crowd: Path) -> None:
+    example, _ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    given = (
+        "import numpy as np; from crowdfuse import Annotations; ann = Annotations.read('labels.csv'); "
+        "data = np.load('features.npz'); X, items = data['X'], data['items']\n"
+    )
+    shown = example.replace('{"ada": 2.0, "bob": 1.0}', '{"a": 2.0, "b": 1.0, "c": 1.0}')
+    done = subprocess.run([sys.executable, "-c", given + shown], cwd=crowd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_two_commands_for_own_data_run(crowd: Path) -> None:

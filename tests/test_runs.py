@@ -230,6 +230,30 @@ def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, An
         assert float(row["mean_weight"]) == pytest.approx(column.sum() / len(own), abs=1e-4)
 
 
+def test_reviews_hold_every_label_once_the_worst_first(crowd: dict[str, Any], tmp_path: Path) -> None:
+    asked = job(crowd, settings={"epochs": 10, "batch_size": 16, "random_state": 0})
+    start(asked, tmp_path / "run", force=False, verbose=0)
+    labels = read_rows(tmp_path / "run" / "review_labels.csv")
+    assert list(labels[0]) == ["item", "annotator", "label", "consensus", "suspicion"]
+    triples = [(row["item"], row["annotator"], row["label"]) for row in labels]
+    assert sorted(triples) == sorted(crowd["triples"])
+    suspicion = [float(row["suspicion"]) for row in labels]
+    assert suspicion == sorted(suspicion, reverse=True)
+    found = load(tmp_path / "run" / "model").label_quality(crowd["X"], read_material(asked).labelled)
+    np.testing.assert_allclose(suspicion, np.sort(found.suspicion)[::-1], atol=1e-6)
+
+    items = read_rows(tmp_path / "run" / "review_items.csv")
+    assert list(items[0]) == ["item", "consensus", "confidence", "n_labels", "labels", "disagreeing"]
+    assert sorted(row["item"] for row in items) == crowd["items"]
+    confidence = [float(row["confidence"]) for row in items]
+    assert confidence == sorted(confidence)
+    for row in items:
+        own = {name: said for item, name, said in crowd["triples"] if item == row["item"]}
+        others = [name for name in NAMES if own.get(name, row["consensus"]) != row["consensus"]]
+        assert row["disagreeing"] == "; ".join(others)
+        assert int(row["n_labels"]) == len(own)
+
+
 def test_annotators_are_judged_only_where_there_is_a_fused_label(crowd: dict[str, Any], tmp_path: Path) -> None:
     """single-annotator knows nothing of items that its annotator left out."""
     settings = {"epochs": 2, "annotator": "bob"}
@@ -277,7 +301,8 @@ def test_one_image_by_two_names_is_refused(crowd: dict[str, Any], tmp_path: Path
 
 # ---- stopping and going on -------------------------------------------------------------------------
 
-RESULTS = ("model/weights.safetensors", "fused.csv", "annotators.csv")
+REVIEWS = ("review_items.csv", "review_labels.csv")
+RESULTS = ("model/weights.safetensors", "fused.csv", "annotators.csv", *REVIEWS)
 
 
 def results(run: Path) -> dict[str, bytes]:
@@ -288,7 +313,7 @@ def files(run: Path) -> list[str]:
     return sorted(path.name for path in run.iterdir())
 
 
-FINISHED = ["annotators.csv", "fused.csv", "log.jsonl", "model", "settings.json", "summary.json"]
+FINISHED = ["annotators.csv", "fused.csv", "log.jsonl", "model", *REVIEWS, "settings.json", "summary.json"]
 
 
 @pytest.fixture(scope="module")
@@ -417,7 +442,9 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing catches it."""
 
 
-@pytest.mark.parametrize("moment", ["fused.csv", "annotators.csv", "log.jsonl", "model", "summary.json", "unlink"])
+@pytest.mark.parametrize(
+    "moment", ["fused.csv", "annotators.csv", "review_labels.csv", "log.jsonl", "model", "summary.json", "unlink"]
+)
 def test_a_run_killed_while_it_writes_its_results_ends_the_same(
     crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowdfuse.annotations import Annotations
+from crowdfuse.next_labels import next_labels  # at once, not lazily: a module has the function's name
+from crowdfuse.quality import Quality, quality
 from crowdfuse.registry import ESTIMATORS
 from crowdfuse.summary import Summary
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from crowdfuse.persistence import load
 
 __version__ = "0.1.0"
-__all__ = ["Annotations", "Summary", "load", *ESTIMATORS.values()]
+__all__ = ["Annotations", "Quality", "Summary", "load", "next_labels", "quality", *ESTIMATORS.values()]
 
 
 def __getattr__(name: str) -> Any:

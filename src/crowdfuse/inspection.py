@@ -13,6 +13,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse as scipy_sparse
 from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.model_selection import KFold
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from torch import Tensor
 
@@ -24,6 +26,7 @@ from crowdfuse.ids import counted, few, find
 from crowdfuse.inputs import Inputs, check_inputs
 from crowdfuse.methods.base import Method
 from crowdfuse.prediction import in_blocks, predict_logits
+from crowdfuse.quality import Quality, quality
 
 DENSE_LIMIT = 2 * 10**9  # bytes
 
@@ -126,6 +129,33 @@ class Inspection:
         with np.errstate(invalid="ignore"):
             reliability: NDArray[np.float64] = believed / count
         return reliability
+
+    def label_quality(
+        self, X: Any, annotations: Any, *, items: ArrayLike | None = None, folds: int | None = None
+    ) -> Quality:
+        """Consensus and confidence of each item, suspicion that each label is wrong, skill of each annotator.
+
+        What `quality` makes of the labels and this classifier's probabilities. A model that was trained on these
+        labels has learned some mistakes by heart, and suspects them less than it should. With `folds`, such as 5, the
+        probabilities are out of fold: as many fresh copies of this classifier are trained on the labels, each without
+        the items that it then judges. That takes `folds` trainings, and finds more.
+        """
+        inputs = self._inputs(X)
+        ann = align(annotations, len(inputs), items)
+        if folds is None:
+            return quality(ann, self.predict_proba(X), classes=self.classes_, out_of_fold=False)
+        return quality(ann, self._out_of_fold(inputs, ann, folds), classes=self.classes_)
+
+    def _out_of_fold(self, inputs: Inputs, ann: Annotations, folds: int) -> NDArray[np.float64]:
+        if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= len(inputs):
+            raise ValueError(f"folds must be a whole number from 2 to the {len(inputs):,} rows of X, got {folds!r}")
+        ann = ann.with_classes(self.classes_)
+        probabilities = np.empty((len(inputs), len(self.classes_)))
+        for kept, left_out in KFold(folds, shuffle=True, random_state=0).split(probabilities):
+            copy = clone(self).set_params(checkpoint=None, verbose=0, classes=list(self.classes_))
+            copy.fit(inputs.take(kept), ann[kept])
+            probabilities[left_out] = copy.predict_proba(inputs.take(left_out))
+        return probabilities
 
     # ---- from X to features and pairs ----------------------------------------------------------
 

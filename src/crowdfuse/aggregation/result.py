@@ -102,7 +102,7 @@ def make_result(
     with np.errstate(invalid="ignore"):
         skill = right / counts
     best = np.full(ann.n_items, -1, np.int64)
-    best[votes.labelled] = _most_likely(soft, seed)
+    best[votes.labelled] = most_likely(soft, seed)
     if confusions is not None:
         confusions[counts == 0] = np.nan
     return Aggregate(
@@ -130,7 +130,7 @@ def _with_unlabelled(soft: NDArray[np.float32], votes: Votes) -> NDArray[np.floa
     return everyone
 
 
-def _most_likely(soft: NDArray[np.float32], seed: int) -> IntArray:
+def most_likely(soft: NDArray[np.float32], seed: int) -> IntArray:
     """The class with the highest value of each row; among equals one is drawn."""
     row, column = np.nonzero(soft == soft.max(1, keepdims=True))
     ties = np.bincount(row)

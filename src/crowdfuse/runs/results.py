@@ -1,4 +1,4 @@
-"""What a run folder holds in the end: model, fused labels, annotators, log, summary."""
+"""What a run folder holds in the end: model, fused labels, annotators, what to look at again, log, summary."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.files import strict, write_json, write_table, write_text
+from crowdfuse.quality import Quality, quality
 from crowdfuse.runs.material import Material
 
 SUMMARY_FILE, INTERRUPTED_FILE = "summary.json", "interrupted.json"
@@ -41,6 +42,7 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
         ),
     )
     _write_annotators(classifier, material, best, out / "annotators.csv")
+    _write_reviews(quality(ann, probabilities, classes=classifier.classes_, out_of_fold=False), out)
     write_text(out / "log.jsonl", "".join(json.dumps(strict(record)) + "\n" for record in classifier.history_))
     summary: dict[str, Any] = {
         "method": classifier.method_name,
@@ -100,3 +102,14 @@ def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDA
             if counts[r]
         ),
     )
+
+
+def _write_reviews(found: Quality, out: Path) -> None:
+    """What to look at again first: items by how unsure they are, labels by how likely they are wrong."""
+    for name, table, figure in (
+        ("review_items.csv", found.review_items(), "confidence"),
+        ("review_labels.csv", found.review_labels(), "suspicion"),
+    ):
+        columns = {column: table[column].to_pylist() for column in table.column_names}
+        columns[figure] = [f"{value:.6f}" for value in columns[figure]]
+        write_table(out / name, table.column_names, zip(*columns.values(), strict=True))

@@ -1,0 +1,143 @@
+"""Buying labels: `next_labels` against random choice, replayed on crowds whose labels exist already.
+
+    python benchmarks/next_labels.py --json next_labels.json        # crowds below $CROWDFUSE_DATA
+
+Each replay starts with a random label an item and buys the rest in rounds, a tenth of a label an item each, among the
+labels that the crowd really gave: by what `next_labels` proposes under `quality` of the labels so far, or at random.
+Nobody has a classifier here: `quality` gets the same probability for all classes. Both buyers start from the same
+labels, and their consensus comes from the same `quality`. Gold judges, and nothing else.
+
+"Lead" is the difference in accuracy over the items that have gold, in points, paired by seed, with a 95 % t-interval:
+the mean over the rounds, and at the round where half of the labels for sale are bought. "Saved" is the share of what
+random bought until then that `next_labels` did not need for as good a consensus, by the mean curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from crowdfuse import Annotations, Quality, next_labels, quality
+from crowdfuse.io.labels import read_gold
+
+FOLDERS = {"LabelMe": "labelme", "dog": "labels_only/dog", "web": "labels_only/web", "rte": "labels_only/rte"}
+
+
+def read(data: Path, name: str) -> tuple[Annotations, NDArray[np.int64]]:
+    """The whole crowd, and gold as positions in its classes, -1 where there is none."""
+    ann = Annotations.read(data / FOLDERS[name] / "labels.csv", on_conflict="first")
+    ids, truth = read_gold(data / FOLDERS[name] / "gold.csv")
+    gold = np.full(ann.n_items, -1)
+    known = dict(zip(ids.tolist(), truth.tolist(), strict=True))
+    position = {label: k for k, label in enumerate(ann.classes.tolist())}
+    for n, item in enumerate(ann.items.tolist()):
+        gold[n] = position.get(known.get(item), -1)
+    return ann, gold
+
+
+def some(ann: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
+    """The same crowd with these labels alone."""
+    return Annotations(
+        indptr=np.concatenate([[0], np.cumsum(chosen)])[ann.indptr],
+        annotator=ann.annotator[chosen],
+        label=ann.label[chosen],
+        items=ann.items,
+        annotators=ann.annotators,
+        classes=ann.classes,
+        by_row=True,
+    )
+
+
+def look(ann: Annotations) -> Quality:
+    return quality(ann, np.full((ann.n_items, ann.n_classes), 1 / ann.n_classes))
+
+
+def replay(ann: Annotations, gold: NDArray[np.int64], buyer: str, seed: int) -> list[float]:
+    """Accuracy after each round, in per cent, the start first."""
+    generator = np.random.default_rng(seed)
+    counts = np.diff(ann.indptr)
+    bought = np.zeros(ann.n_labels, bool)
+    labelled = counts > 0
+    bought[(ann.indptr[:-1] + generator.random(ann.n_items) * counts).astype(int)[labelled]] = True
+    where = {pair: place for place, pair in enumerate(zip(ann.item.tolist(), ann.annotator.tolist(), strict=True))}
+    item_at = {name: n for n, name in enumerate(ann.items.tolist())}
+    person_at = {name: r for r, name in enumerate(ann.annotators.tolist())}
+    step = max(int(labelled.sum()) // 10, 1)
+    curve = []
+    while True:
+        found = look(some(ann, bought))
+        judged = gold >= 0
+        curve.append(100 * float((found.best == gold)[judged].mean()))
+        for_sale = np.flatnonzero(~bought)
+        if not len(for_sale):
+            return curve
+        if buyer == "random":
+            bought[generator.permutation(for_sale)[:step]] = True
+            continue
+        pairs = ann.items[ann.item[for_sale]], ann.annotators[ann.annotator[for_sale]]
+        table = next_labels(some(ann, bought), found, min(step, len(for_sale)), pairs=pairs)
+        asked = zip(table["item"].to_pylist(), table["annotator"].to_pylist(), strict=True)
+        places = [where[item_at[item], person_at[person]] for item, person in asked]
+        # where nothing is to be learned from those that are left, any will do
+        others = generator.permutation(np.setdiff1d(for_sale, places))[: step - len(places)]
+        bought[[*places, *others]] = True
+
+
+def compare(ann: Annotations, gold: NDArray[np.int64], seeds: list[int]) -> dict[str, Any]:
+    curves = {
+        buyer: np.array([replay(ann, gold, buyer, seed) for seed in seeds]) for buyer in ("next_labels", "random")
+    }
+    half = curves["random"].shape[1] // 2
+    lead = curves["next_labels"] - curves["random"]
+    means = {buyer: curve.mean(0) for buyer, curve in curves.items()}
+    needed = int(np.argmax(means["next_labels"] >= means["random"][half]))
+    return {
+        "seeds": seeds,
+        "accuracy": {buyer: curve.tolist() for buyer, curve in curves.items()},
+        "half": half,
+        "lead": interval(lead[:, 1:-1].mean(1)),  # at the start and at the end both have the same labels
+        "lead at half": interval(lead[:, half]),
+        "saved": 1 - needed / half,
+    }
+
+
+def interval(values: NDArray[np.float64]) -> list[float]:
+    """The mean, and the ends of its 95 % interval."""
+    spread = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return [float(values.mean()), float(values.mean() - spread), float(values.mean() + spread)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("CROWDFUSE_DATA", "data")))
+    parser.add_argument("--crowds", default=",".join(FOLDERS))
+    parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    seeds = [int(seed) for seed in given.seeds.split(",")]
+    results = {}
+    header = ["crowd", "start", "random at half", "next_labels at half", "all", "lead", "lead at half", "saved"]
+    print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
+    for name in given.crowds.split(","):
+        result = results[name] = compare(*read(given.data, name), seeds)
+        mean = {buyer: np.mean(curve, 0) for buyer, curve in result["accuracy"].items()}
+        half = result["half"]
+        leads = [f"{at:+.2f} [{low:+.2f}, {high:+.2f}]" for at, low, high in (result["lead"], result["lead at half"])]
+        print(
+            f"| {name} | {mean['random'][0]:.2f} | {mean['random'][half]:.2f} | {mean['next_labels'][half]:.2f} | "
+            f"{mean['random'][-1]:.2f} | {leads[0]} | {leads[1]} | {100 * result['saved']:.0f} % |",
+            flush=True,
+        )
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
