@@ -10,7 +10,7 @@ from crowdfuse.nets.lenet import LeNet, NormPool
 from crowdfuse.nets.mlp import mlp
 
 
-@pytest.mark.parametrize("n_annotators", [1, 3, 50])  # dense product and gathered weights
+@pytest.mark.parametrize("n_annotators", [1, 3, 50, 150])  # dense product, gathered weights, sparse gradients
 def test_annotator_head_equals_one_mlp_with_an_output_for_every_annotator(n_annotators: int) -> None:
     torch.manual_seed(0)
     head = AnnotatorHead(5, (7,), n_annotators, 4).double()

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from crowdfuse.nets.mlp import dense_layers, mlp
 from crowdfuse.nets.rows import PerAnnotator, add_rows, take_rows
 
+DENSE = 16  # times the pairs asked for: so many cost less in one product than each with a copy of its weights
+
 
 class AnnotatorHead(PerAnnotator):
     """An MLP on the item's features whose last layer is one an annotator, evaluated pair by pair.
@@ -27,7 +29,7 @@ class AnnotatorHead(PerAnnotator):
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Features (B, D) and pairs (L,), (L,) to (L, n_out)."""
         h = self.hidden(features)
-        if len(h) * len(self.last.bias) <= 2 * len(item):  # nearly all pairs are there: one product for all
+        if len(h) * len(self.last.bias) <= DENSE * len(item):
             return _choose(self.last.for_all(h), item, annotator)
         return self.last.for_pairs(h.index_select(0, item), annotator)
 
