@@ -66,7 +66,7 @@ def main() -> None:
     for name, found in real.items():
         print(f"{name:12}" + "".join(f"{side:>12} {100 * share:.2f} %" for side, share in found.items()))
     if arguments.json:
-        settings = {name: str(value) for name, value in vars(arguments).items()}
+        settings = {name: value for name, value in vars(arguments).items() if not isinstance(value, Path | None)}
         arguments.json.write_text(
             json.dumps({"settings": settings, "results": results, "accuracy": real}, indent=2) + "\n"
         )
