@@ -38,7 +38,8 @@ FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 class FusionClassifier(CrowdClassifier):
     """Sample-wise label fusion: weights and confusion matrices per item and annotator (Gao et al., ECCV 2022).
 
-    Mind who always says the same: such an annotator is the easiest to predict, and fusion comes to believe it.
+    Mind who always says the same: such an annotator is the easiest to predict, and fusion comes to believe it. Where
+    each item has many labels, the weights can end on one annotator, and not the best: look at `annotator_weights`.
 
     Parameters
     ----------
