@@ -290,3 +290,20 @@ def test_a_ray_that_others_use_is_left_alone(tmp_path: Path, monkeypatch: pytest
 def test_ray_is_loaded_only_when_asked_for() -> None:
     code = "import sys, crowdfuse.cli, crowdfuse.experiments.catalog; assert 'ray' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_client_server_that_comes_too_late_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def late(address: str, **_: Any) -> None:
+        tries.append(address)
+        if len(tries) < 3:
+            raise ConnectionAbortedError("Initialization failure from server: Starting Ray client server failed.")
+
+    monkeypatch.setattr(ray, "init", late)
+    cluster._connect("ray://there:1", {})
+    assert len(tries) == 3
+    tries[:] = []
+    with pytest.raises(ValueError, match=r"--cluster ray://there:1: Ray does not answer: .*client server failed"):
+        cluster._connect("ray://there:1", {}, attempts=2)
+    assert len(tries) == 2

@@ -89,10 +89,7 @@ def _connected(address: str, jobs: int | None, size: int) -> Iterator[None]:
         os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would let all else on this machine go first
         own = {"num_cpus": jobs, "include_dashboard": False, "object_store_memory": 100 * MEGABYTE + 2 * size}
     try:
-        try:
-            ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **own)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise ValueError(f"--cluster {address}: Ray does not answer: {_last_line(error)}") from error
+        _connect(address, own)
         with redirect_stdout(sys.stderr):  # Ray prints which workers died; stdout is for the table
             yield
     except (ConnectionError, ImportError, RayError) as error:  # not of one run: the connection, or the head node
@@ -103,6 +100,18 @@ def _connected(address: str, jobs: int | None, size: int) -> Iterator[None]:
     finally:
         with ctrl_c_waits():
             ray.shutdown()
+
+
+def _connect(address: str, own: dict[str, Any], attempts: int = 3) -> None:
+    """A cluster starts a server for each client; where it is busy that can come too late, and is worth another try."""
+    try:
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **own)
+    except (OSError, RuntimeError, ValueError) as error:
+        if "client server failed" in str(error) and attempts > 1:
+            ray.shutdown()
+            _connect(address, own, attempts - 1)
+            return
+        raise ValueError(f"--cluster {address}: Ray does not answer: {_last_line(error)}") from error
 
 
 def _outcome(ref: Any) -> Record | str:
