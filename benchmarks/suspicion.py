@@ -1,7 +1,7 @@
 """Which labels are wrong? Average precision of suspicion against gold: `quality`, fitted models, and cleanlab's.
 
-    python -m venv /tmp/cleanlab && /tmp/cleanlab/bin/pip install cleanlab==2.9.0      # or leave it to the benchmark
-    python benchmarks/suspicion.py --cleanlab-python /tmp/cleanlab/bin/python --json suspicion.json
+    python -m venv peers && peers/bin/pip install cleanlab==2.9.0      # or leave it to the benchmark
+    python benchmarks/suspicion.py --cleanlab-python peers/bin/python --json suspicion.json
 
 Three crowds: LabelMe and Sentiment Polarity below $CROWDFUSE_DATA, and one made up on scikit-learn's digits: 20
 annotators, one who says anything, one who always says 3, six who mix up two pairs of classes, the others right with
