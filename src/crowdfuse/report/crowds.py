@@ -21,7 +21,7 @@ from crowdfuse.report.markdown import table as markdown_table
 FUSION, SOFT, TWO_STAGE = "fusion", "majority-vote", "two-stage"
 REFERENCES = {SOFT: "soft vote", TWO_STAGE: "two-stage Dawid-Skene"}
 GOLD = (
-    "Gold judges, and trains true-label, the upper bound; it is used for nothing else. No epoch, setting or method is "
+    "Gold judges, and trains true-label, the upper bound; it is used for nothing else. No epoch and no method is "
     "chosen by it: the last epoch is kept, and there is no validation."
 )
 Differences = dict[str, list[Paired]]
