@@ -260,7 +260,8 @@ class _Loop:
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.recipe.compile:
             self.method.trunk.compile()
-        self.module, self.fabric_optimizer = self.fabric.setup(self.method, self.optimizer)
+        _, self.fabric_optimizer = self.fabric.setup(self.method, self.optimizer)
+        self.parameters = list(self.method.parameters())
 
     def _thaw(self, names: list[str]) -> None:
         """These parameters learn, and no others."""
@@ -283,7 +284,7 @@ class _Loop:
         order = np.random.default_rng([recipe.seed, state.epoch]).permutation(self.rows)
         batches = _cut(order, recipe.batch_size)[state.batch :]
         own = [_part(batch, self.fabric.global_rank, self.fabric.world_size) for batch in batches]
-        self.module.train()
+        self.method.train()
         for name, part in self.method.named_children():
             part.train(_is_trained(name, self.phase))
         with closing(self.data.inputs.stream([rows for rows, _ in own])) as inputs:
@@ -305,11 +306,11 @@ class _Loop:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * recipe.factor(progress)
         batch = self.data.batch(rows, x).to(fabric.device)
-        batch = batch._replace(x=batch.x.to(next(self.method.parameters()).dtype))
+        batch = batch._replace(x=batch.x.to(self.parameters[0].dtype))
         if recipe.channels_last and batch.x.ndim == 4:
             batch = batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
         with fabric.autocast():  # Fabric does so by itself around `forward` alone
-            total, weight = self.module.loss(batch)
+            total, weight = self.method.loss(batch)
         if not counts:
             total, weight = total * 0, weight * 0
         everywhere = self._sum_over_processes(torch.stack([total.detach(), weight.detach()]))
@@ -319,13 +320,14 @@ class _Loop:
                 f"the loss is {loss} in epoch {state.epoch + 1}, step {state.batch + 1}: the training "
                 f"diverged. Lower learning_rate (now {recipe.learning_rate}) or look at the inputs' scale"
             )
-        self.fabric_optimizer.zero_grad()
+        for parameter in self.parameters:  # what `zero_grad` does, without what it costs
+            parameter.grad = None
         if count:  # a batch in which nothing counts teaches nothing
-            fabric.backward(total * (1 / everywhere[1]))
+            fabric.backward(total * (1 / count))
             if fabric.world_size > 1:
-                sum_gradients(self.method.parameters())
+                sum_gradients(self.parameters)
             if not isinstance(recipe.optimizer, str):
-                _make_dense(self.method.parameters())
+                _make_dense(self.parameters)
             self.fabric_optimizer.step()
         state.epoch_total += loss
         state.epoch_count += count

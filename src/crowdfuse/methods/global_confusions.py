@@ -13,7 +13,7 @@ from torch import Tensor
 from crowdfuse.batches import TrainingData
 from crowdfuse.functional import label_evidence, posterior
 from crowdfuse.methods.base import Method, Problem
-from crowdfuse.nets.rows import add_rows
+from crowdfuse.nets.rows import add_rows, present
 
 SMOOTHING = 0.01  # added to every count: what was never seen is unlikely, not impossible
 
@@ -32,7 +32,7 @@ class GlobalConfusions(Method):
         """What is known of each item before its labels are: log class probabilities (B, K)."""
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        those, place = annotator.unique(return_inverse=True)
+        those, place = present(annotator, self.n_annotators)
         return self.log_confusions(those).exp()[place]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class GlobalConfusions(Method):
 
     def evidence(self, annotator: Tensor, label: Tensor) -> Tensor:
         """`log A_r[k, y]` of each pair and class k, (L, K), from the matrices of those annotators alone."""
-        those, place = annotator.unique(return_inverse=True)
+        those, place = present(annotator, self.n_annotators)
         return label_evidence(self.log_confusions(those), place, label)
 
 

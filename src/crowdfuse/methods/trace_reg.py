@@ -16,7 +16,7 @@ from crowdfuse.batches import Batch
 from crowdfuse.functional import label_evidence, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.rows import take_rows, with_average
+from crowdfuse.nets.rows import present, take_rows, with_average
 
 
 class TraceReg(GlobalConfusions):
@@ -39,7 +39,7 @@ class TraceReg(GlobalConfusions):
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         log_f = self.class_logits(h).log_softmax(1)
-        those, place = batch.annotator.unique(return_inverse=True)
+        those, place = present(batch.annotator, self.n_annotators)
         log_A = self.log_confusions(those)
         evidence = label_evidence(log_A, place, batch.label)
         losses = -(log_f.index_select(0, batch.item) + evidence).logsumexp(1)

@@ -24,6 +24,22 @@ def take_rows(table: Tensor, rows: Tensor) -> Tensor:
     return taken
 
 
+def present(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Tensor]:
+    """Which annotators to compute for some labels (L,): sorted numbers (U,), and each label's place among them (L,).
+
+    Where there are few, all: that costs less than finding out.
+
+    >>> present(torch.tensor([7, 3, 7]), 1000)
+    (tensor([3, 7]), tensor([1, 0, 1]))
+    >>> present(torch.tensor([2, 0]), 3)
+    (tensor([0, 1, 2]), tensor([2, 0]))
+    """
+    if n_annotators <= FEW:
+        return torch.arange(n_annotators, device=annotator.device), annotator
+    those, place = annotator.unique(return_inverse=True)
+    return those, place
+
+
 def with_average(table: Tensor, count: int) -> Tensor:
     """The table with `count` rows more, each the mean of those that are there.
 
