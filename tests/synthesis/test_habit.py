@@ -44,6 +44,13 @@ def test_a_class_is_called_another_where_it_looks_like_it() -> None:
     assert both == {3, 4, 9}  # two habits of one class divide what looks like either
 
 
+def test_where_two_habits_meet_the_nearer_class_wins_whichever_comes_first() -> None:
+    line = np.array([-1.0, 1.0, 2.0, -9.0, 9.0])[:, None]  # three items of a between b and c
+    for mine in ([("a", "b"), ("a", "c")], [("a", "c"), ("a", "b")]):
+        made = habit_annotators(line, ["a", "a", "a", "b", "c"], habits=[mine], share=1)
+        assert made.annotations.to_matrix().ravel().tolist() == ["b", "c", "c", "b", "c"]
+
+
 def test_who_share_a_habit_leave_items_on_which_nobody_is_right() -> None:
     made = habit_annotators(X, Y, habits=[[(5, 6)], [(5, 6)], [(5, 9)]], share=[0.2, 0.4, 1.0])
     assert made.nobody_right == round(0.2 * (Y == 5).sum()) / len(Y)
