@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from crowdfuse.cli import app
 from crowdfuse.experiments.catalog import DESK
+from crowdfuse.synthesis import MadeUp
 
 N_CLASSES = 4
 
@@ -96,3 +97,29 @@ def test_an_unknown_protocol_is_refused(data: Path) -> None:
     result = reproduce("supp3", data, "--values", "onw")
     assert result.exit_code == 2
     assert "protocol must be one of own, unseen, got 'onw'; did you mean 'own'?" in result.output
+
+
+def test_ready_distances_go_with_every_kind_of_wrong_label(data: Path) -> None:
+    run = DESK["table2"].cells(values=[22], methods=["fusion"], data={"train": 160})[0].run
+    work = DESK["table2"].scale.work(data)
+    parts = work.load(run)
+
+    def made_up(**changes: Any) -> MadeUp:
+        return work.annotators({**run, "annotators": run["annotators"] | changes}, parts)
+
+    inside = ~made_up().right
+    assert inside.any(0).all()
+    for wrong in ("any", "shift", "copy"):
+        assert (inside | made_up(wrong=wrong).right).all()
+    # the most confusable class is looked for in the features
+    means = np.stack([parts.X.values[parts.y == k].mean(0, dtype=np.float64) for k in range(N_CLASSES)])
+    apart = np.linalg.norm(means[:, None] - means, axis=2) + np.diag(np.full(N_CLASSES, np.inf))
+    expected = np.where(inside, apart.argmin(1)[parts.y][:, None], parts.y[:, None])
+    np.testing.assert_array_equal(made_up(wrong="neighbour").annotations.to_matrix(), expected)
+    expected = np.where(inside, parts.y[[0, 1, 2]], parts.y[:, None])
+    np.testing.assert_array_equal(made_up(wrong="looks", weakness=[0, 1, 2]).annotations.to_matrix(), expected)
+    with pytest.raises(ValueError, match=r"name its row for each annotator, weakness="):
+        made_up(wrong="looks")
+    habits = made_up(rule="habit", share=0.25, missing=0.5)
+    assert habits.habit is not None
+    assert 0.4 < habits.annotations.n_labels / (3 * 160) < 0.6

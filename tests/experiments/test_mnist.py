@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments import mnist
 from crowdfuse.experiments.work import believes_the_right
 from crowdfuse.inputs import Inputs
-from crowdfuse.synthesis import weakness_annotators
+from crowdfuse.synthesis import MadeUp, habit_annotators, weakness_annotators
+from crowdfuse.synthesis.wrong import KINDS
 
 N_TRAIN = 400
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +151,59 @@ def test_labels_are_missing_at_random_and_the_others_stay() -> None:
     assert 0.2 < given.mean() < 0.4
     assert (~given).all(1).any()  # some items have lost all
     np.testing.assert_array_equal(some[given], everything[given])
+
+
+def declared(**changes: Any) -> dict[str, Any]:
+    run = mnist.TABLE1.cells(values=[20], methods=["fusion"], data={"train": N_TRAIN})[0].run
+    return {**run, "annotators": run["annotators"] | {"weakness": [11, 103, 364]} | changes}
+
+
+def made_up(**changes: Any) -> MadeUp:
+    run = declared(**changes)
+    work = mnist.MnistWork(None)
+    return work.annotators(run, work.parts(run))
+
+
+def test_a_run_without_a_kind_of_wrong_label_is_the_papers_and_keeps_its_key(small_data: ImageData) -> None:
+    run = mnist.TABLE1.cells(values=[30], methods=["fusion"])[0].run
+    assert "wrong" not in run["annotators"]
+    recorded = json.loads((RESULTS / "table1" / "runs.jsonl").read_text().splitlines()[0])["run"]
+    assert recorded["annotators"] == run["annotators"]
+    X, y = small_data.X_train[:N_TRAIN], small_data.y_train[:N_TRAIN]
+    direct = weakness_annotators(X, y, weakness=[11, 103, 364], epsilon=20, annotators=run["annotators"]["names"])
+    assert made_up().annotations == made_up(wrong="uniform").annotations == direct.annotations
+
+
+@pytest.mark.parametrize("wrong", KINDS)
+def test_runs_declare_kinds_of_wrong_labels_and_missing_ones(small_data: ImageData, wrong: Any) -> None:
+    X, y = small_data.X_train[:N_TRAIN], small_data.y_train[:N_TRAIN]
+    direct = weakness_annotators(X, y, weakness=[11, 103, 364], epsilon=20, wrong=wrong)
+    np.testing.assert_array_equal(made_up(wrong=wrong).annotations.to_matrix(), direct.annotations.to_matrix())
+    some = made_up(wrong=wrong, missing=0.5).annotations.to_matrix()
+    np.testing.assert_array_equal(some[some != -1], direct.annotations.to_matrix()[some != -1])
+    assert 0.4 < (some != -1).mean() < 0.6
+
+
+def test_runs_declare_habits_drawn_or_given(small_data: ImageData) -> None:
+    X, y = small_data.X_train[:N_TRAIN], small_data.y_train[:N_TRAIN]
+    habits = [[[5, 6]], [[1, 2], [3, 8]], [[4, 9]]]
+    given, drawn = made_up(rule="habit", habits=habits, share=0.4), made_up(rule="habit", n_habits=2)
+    for made, direct in (
+        (given, habit_annotators(X, y, habits=[[tuple(p) for p in mine] for mine in habits], share=0.4)),  # type: ignore[misc]
+        (drawn, habit_annotators(X, y, n_annotators=3, n_habits=2)),
+    ):
+        np.testing.assert_array_equal(made.annotations.to_matrix(), direct.annotations.to_matrix())
+
+
+def test_a_rule_or_kind_that_is_unknown_is_said() -> None:
+    with pytest.raises(ValueError, match="rule must be one of weakness, hammer-spammer, habit, got 'habits'; did you"):
+        made_up(rule="habits")
+    with pytest.raises(ValueError, match=r"wrong must be one of .* did you mean 'copy'"):
+        made_up(wrong="copied")
+
+
+def test_a_run_says_on_how_many_items_nobody_is_right(tmp_path: Path) -> None:
+    run = declared(wrong="copy")
+    run["settings"] = run["settings"] | {"epochs": 1}
+    result = mnist.MnistWork(None)(run, tmp_path / "checkpoint")
+    assert result["share of items with nobody right"] == made_up(wrong="copy").nobody_right

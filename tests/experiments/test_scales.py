@@ -212,3 +212,13 @@ def test_a_desk_reads_features_of_the_folder(folder: Path) -> None:
     result = reproduce("table3", folder, *asked, "--seeds", "1")
     assert result.exit_code == 2
     assert "has no features of" in result.output
+
+
+def test_images_that_stay_in_their_files_have_no_class_means(folder: Path) -> None:
+    run = PAPER["table3"].cells(values=[580], methods=["fusion"])[0].run
+    work = PAPER["table3"].scale.work(folder)
+    parts = work.load(run)
+    for change in ({"rule": "habit"}, {"wrong": "neighbour"}):
+        with pytest.raises(ValueError, match="these images stay in their files; --scale desk has features"):
+            work.annotators({**run, "annotators": run["annotators"] | change}, parts)
+    assert work.annotators({**run, "annotators": run["annotators"] | {"wrong": "copy"}}, parts).right.shape[1] == 3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from crowdfuse.synthesis import weakness, weakness_annotators
+from crowdfuse.synthesis import looks, weakness_annotators
 
 
 def crowd(n_items: int = 500) -> tuple[NDArray[np.float64], NDArray[Any]]:
@@ -72,7 +72,7 @@ def test_blocks_types_shapes_and_ready_distances_make_no_difference(
     assert ready.weakness is None
     assert not ready.right[:, 0].all()
     assert (~ready.right[:, 0]).sum() == 201
-    monkeypatch.setattr(weakness, "BLOCK", 4 * 17)
+    monkeypatch.setattr(looks, "BLOCK", 4 * 17)
     made = weakness_annotators(X.reshape(shape).astype(dtype), y, weakness=[3, 7], epsilon=epsilon, missing=0.2)
     assert made.annotations == ready.annotations
     np.testing.assert_array_equal(made.right, ready.right)
@@ -153,7 +153,7 @@ FAR = {"X": None, "weakness": None}
         ({"weakness": None}, "give either weakness="),
         ({"weakness": None, "skills": [1.5]}, r"skills must be the share .* from 0 to 1, got \[1.5\]"),
         ({"weakness": None, "skills": [0.5] * 7}, "skills asks for 7 annotators with a row each, but X has 6 rows"),
-        ({"distances": np.ones((6, 2))}, "leave out X, weakness and skills"),
+        ({"distances": np.ones((6, 2))}, "leave out X and skills"),
         ({"X": None}, "needs inputs X with weakness= or skills=, or ready distances="),
         (FAR | {"distances": np.ones((5, 2))}, r"distances must have one row an item .* got shape \(5, 2\) and 6"),
         (FAR | {"distances": np.ones(6)}, r"distances must have one row an item .* got shape \(6,\)"),

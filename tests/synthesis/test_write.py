@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from typer.testing import CliRunner
 
 from crowdfuse import Annotations
+from crowdfuse.cli import app
 from crowdfuse.datasets import mnist
 from crowdfuse.datasets.mnist import ImageData
-from crowdfuse.synthesis import hammer_spammer_annotators, weakness_annotators
+from crowdfuse.synthesis import habit_annotators, hammer_spammer_annotators, weakness_annotators
 from crowdfuse.synthesis.write import write_labels
+from crowdfuse.synthesis.wrong import KINDS
 
 X, Y = load_digits(return_X_y=True)
 
@@ -53,6 +57,74 @@ def test_hammer_spammer_is_the_papers_unless_told(tmp_path: Path) -> None:
     assert result["labels"] == 1000
 
 
+@pytest.mark.parametrize("wrong", KINDS)
+def test_every_kind_of_wrong_label_is_written_and_says_where_nobody_is_right(tmp_path: Path, wrong: Any) -> None:
+    out = tmp_path / "labels.csv"
+    result = write_labels("digits", wrong=wrong, missing=0.3, seed=5, out=out)
+    made = weakness_annotators(X, Y, weakness=[4, 2, 3], epsilon=48, wrong=wrong, missing=0.3, seed=5)
+    said = made.annotations.to_matrix()
+    np.testing.assert_array_equal(Annotations.read(out).align(np.arange(len(X))).to_matrix(), said)
+    assert result["nobody_right"] == made.nobody_right == (said != Y[:, None]).all(1).mean()
+
+
+def test_habits_are_written_drawn_or_given(tmp_path: Path) -> None:
+    given = [[(5, 6), (3, 8)], [(1, 2)]]
+    result = write_labels("digits", rule="habit", habits=given, share=[0.3, 0.6], out=tmp_path / "a.csv")
+    made = habit_annotators(X, Y, habits=given, share=[0.3, 0.6])
+    assert [one["habits"] for one in result["annotators"]] == [[[3, 8], [5, 6]], [[1, 2]]]
+    np.testing.assert_allclose([one["right"] for one in result["annotators"]], made.accuracy)
+    assert result["nobody_right"] == 0
+    result = write_labels("digits", rule="habit", n_habits=4, n_annotators=2, out=tmp_path / "b.csv", seed=1)
+    assert [len(one["habits"]) for one in result["annotators"]] == [4, 4]
+    assert len(write_labels("digits", rule="habit", out=tmp_path / "c.csv")["annotators"]) == 3
+
+
+def synthesize(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["synthesize", "digits", *arguments])
+
+
+def test_the_command_says_how_good_each_is_and_where_nobody_is_right(tmp_path: Path) -> None:
+    out, figures = tmp_path / "labels.csv", tmp_path / "figures.json"
+    result = synthesize("--wrong", "copy", "--out", str(out), "--json", str(figures))
+    assert result.exit_code == 0, result.output
+    made = weakness_annotators(X, Y, weakness=[4, 2, 3], epsilon=48, wrong="copy")
+    assert f"nobody is right on {100 * made.nobody_right:.1f} % of the items" in result.output
+    assert json.loads(figures.read_text())["nobody_right"] == made.nobody_right
+    np.testing.assert_array_equal(
+        Annotations.read(out).align(np.arange(len(X))).to_matrix(), made.annotations.to_matrix()
+    )
+
+
+def test_the_command_takes_habits(tmp_path: Path) -> None:
+    out = tmp_path / "labels.csv"
+    result = synthesize("--rule", "habit", "--habits", "5:6+3:8,1:2", "--share", "0.3,0.6", "--out", str(out))
+    assert result.exit_code == 0, result.output
+    made = habit_annotators(X, Y, habits=[[(5, 6), (3, 8)], [(1, 2)]], share=[0.3, 0.6])
+    assert f"annotator-2: 1,797 labels, {100 * made.accuracy[1]:.1f} % right" in result.output
+    assert "nobody is right on 0.0 % of the items" in result.output
+    np.testing.assert_array_equal(
+        Annotations.read(out).align(np.arange(len(X))).to_matrix(), made.annotations.to_matrix()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--wrong", "shfit"], "did you mean 'shift'?"),
+        (["--rule", "habits"], "did you mean 'habit'?"),
+        (["--rule", "habit", "--habits", "5-6"], "--habits must be pairs of classes such as 5:6"),
+        (["--rule", "habit", "--habits", "5:6:7"], "annotators separated by commas, got '5:6:7'"),
+        (["--rule", "habit", "--share", "half"], "--share must be numbers"),
+        (["--rule", "habit", "--habits", "5:6", "--n-habits", "2"], "leave out n_annotators and n_habits"),
+    ],
+)
+def test_the_command_refuses_kindly(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = synthesize(*arguments, "--out", str(tmp_path / "labels.csv"))
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_skills_choose_the_rows(tmp_path: Path) -> None:
     result = write_labels("digits", skills=[0.8, 0.5], items=1000, out=tmp_path / "labels.csv")
     np.testing.assert_allclose([one["right"] for one in result["annotators"]], [0.8, 0.5], atol=0.02)
@@ -88,9 +160,15 @@ def test_images_come_from_the_data_folder(
             {"dataset": "minst"},
             "dataset must be one of mnist, fashion-mnist, digits, got 'minst'; did you mean 'mnist'",
         ),
-        ({"rule": "hammer"}, "rule must be one of weakness, hammer-spammer, got 'hammer'; did you mean 'hammer-spa"),
+        (
+            {"rule": "hammer"},
+            "rule must be one of weakness, hammer-spammer, habit, got 'hammer'; did you mean 'hammer-s",
+        ),
         ({"n_correct": 3, "p": 0.5}, "n_correct, p: not a setting of the rule weakness, which has epsilon, weakness"),
         ({"rule": "hammer-spammer", "epsilon": 3.0}, "epsilon: not a setting of the rule hammer-spammer"),
+        ({"wrong": "uniform", "rule": "habit"}, "wrong: not a setting of the rule habit, which has habits, n_habits"),
+        ({"wrong": "neighbor"}, "wrong must be one of uniform, .*, got 'neighbor'; did you mean 'neighbour'"),
+        ({"rule": "habit", "habits": [[(5, 10)]]}, r"habits\[0\]: 10 is not one of the 10 classes in y \(0, 1, 2"),
         ({"items": 0}, "items must be at least 1"),
         ({"items": 4}, "items must be over 4, since the weakness rows of digits are 4, 2, 3, got 4; or give weakness="),
         ({"missing": 1.0}, "missing must be a share"),

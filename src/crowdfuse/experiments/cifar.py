@@ -11,7 +11,6 @@ from crowdfuse.datasets.cifar_features import load_cifar_features
 from crowdfuse.experiments.grid import Experiment, Row, Scale
 from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork, Parts, cut, weakness_rows
-from crowdfuse.synthesis import MadeUp, weakness_annotators
 
 N_TRAIN = 40_000
 TO_TRAIN_ON = Fraction(4, 5)  # of 50,000; the rest chooses the epoch
@@ -45,12 +44,11 @@ class ImagesWork(PaperWork):
     def load(self, run: Run, *, download: bool = False) -> Parts:
         return cut(load_cifar(self.folder, download=download), slice(run["data"]["train"]), TO_TRAIN_ON)
 
-    def annotators(self, run: Run, parts: Parts) -> MadeUp:
-        """Annotators with a weakness, whose images are chosen by the skill that they should give."""
+    def weakness(self, run: Run, parts: Parts) -> dict[str, Any]:
+        """Images chosen by the skill that they should give."""
         spec, X = run["annotators"], parts.X.values
         weak = weakness_rows(X, parts.y, spec["skills"], WHITE * spec["skills at"])
-        given = {"epsilon": WHITE * spec["epsilon"], "annotators": spec["names"], "seed": run["seed"]}
-        return weakness_annotators(X, parts.y, weakness=weak.tolist(), **given)
+        return {"X": X, "weakness": weak.tolist(), "epsilon": WHITE * spec["epsilon"]}
 
 
 PAPER = Scale(

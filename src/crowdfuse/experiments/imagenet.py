@@ -22,7 +22,6 @@ from crowdfuse.ids import few, find
 from crowdfuse.image_files import ImageFiles
 from crowdfuse.inputs import Inputs
 from crowdfuse.io.features import read_features
-from crowdfuse.synthesis import MadeUp, weakness_annotators
 
 SIZE = 224
 CANDIDATES = 256  # for weakness images; decoded at once, 154 MB
@@ -65,10 +64,8 @@ class FolderWork(PaperWork):
         for run in {run["seed"]: run for run in runs if "annotators" in run}.values():
             self._distances(run)
 
-    def annotators(self, run: Run, parts: Parts) -> MadeUp:
-        spec = run["annotators"]
-        given = {"epsilon": spec["epsilon"], "annotators": spec["names"], "seed": run["seed"]}
-        return weakness_annotators(distances=self._distances(run), y=parts.y, **given)
+    def weakness(self, run: Run, parts: Parts) -> dict[str, Any]:
+        return {"distances": self._distances(run), "epsilon": run["annotators"]["epsilon"]}
 
     def _rows(self, run: Run, listed: ImageFolder) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Training, validation and test rows; of the training rows as many as are asked for."""

@@ -15,15 +15,18 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from crowdfuse.annotations import Annotations
+from crowdfuse.choices import one_of
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.datasets.cifar import CifarData
 from crowdfuse.datasets.cifar_features import CifarFeatures
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments.store import Run, key_of
 from crowdfuse.ids import IntArray
+from crowdfuse.image_files import ImageFiles
 from crowdfuse.inputs import Inputs
 from crowdfuse.registry import estimator_class
-from crowdfuse.synthesis import MadeUp, hammer_spammer_annotators, weakness_annotators
+from crowdfuse.synthesis import MadeUp, habit_annotators, hammer_spammer_annotators, weakness_annotators
+from crowdfuse.synthesis.write import RULES
 
 FEW = 100  # items to try settings on
 TIMED = 64  # items to see how long training takes
@@ -89,19 +92,34 @@ class PaperWork(ABC):
         return self._loaded[key]
 
     def annotators(self, run: Run, parts: Parts) -> MadeUp:
-        """The annotators that a run describes."""
+        """The annotators that a run describes.
+
+        `annotators` of the run has `names` and a `rule`: "weakness" with `epsilon`, mostly `weakness`, and `wrong`
+        where it is not "uniform"; "hammer-spammer" with `n_correct`; "habit" with `share` and `habits` or `n_habits`.
+        `missing` is a share of the labels to leave out.
+        """
         spec, seed = run["annotators"], run["seed"]
         names = spec["names"]
-        if spec["rule"] == "hammer-spammer":
+        if one_of("rule", spec["rule"], RULES) == "hammer-spammer":
             given = {"n_annotators": len(names), "n_correct": spec["n_correct"]}
-            return hammer_spammer_annotators(parts.y, **given, annotators=names, seed=seed)
-        where = (
-            {"X": parts.X.values, "weakness": spec["weakness"]}
-            if parts.distances is None
-            else {"distances": parts.distances}
-        )
-        made = weakness_annotators(**where, y=parts.y, epsilon=spec["epsilon"], annotators=names, seed=seed)
+            made = hammer_spammer_annotators(parts.y, **given, annotators=names, seed=seed)
+        elif spec["rule"] == "habit":
+            given = {name: spec[name] for name in ("habits", "n_habits", "share") if name in spec}
+            given |= {} if "habits" in spec else {"n_annotators": len(names)}
+            made = habit_annotators(_values(parts), parts.y, **given, annotators=names, seed=seed)
+        else:
+            # stores hold runs from before there were kinds of wrong labels: without one, they are the paper's
+            given = self.weakness(run, parts) | {"wrong": spec.get("wrong", "uniform")}
+            if given["wrong"] == "neighbour" and "X" not in given:
+                given["inputs"] = _values(parts)
+            made = weakness_annotators(y=parts.y, **given, annotators=names, seed=seed)
         return _without(made, spec["missing"], seed) if spec.get("missing") else made
+
+    def weakness(self, run: Run, parts: Parts) -> dict[str, Any]:
+        """What each annotator of the rule weakness cannot read: rows or distances, and epsilon."""
+        spec = run["annotators"]
+        where = {"X": parts.X.values} if parts.distances is None else {"distances": parts.distances}
+        return where | {"weakness": spec.get("weakness"), "epsilon": spec["epsilon"]}
 
     def check(self, runs: Sequence[Run], *, download: bool) -> None:
         """Read the files once, and prepare each method once on a few items."""
@@ -139,6 +157,7 @@ class PaperWork(ABC):
         }
         if made is not None:
             result["share of right labels"] = made.accuracy.tolist()
+            result["share of items with nobody right"] = made.nobody_right
             result |= believes_the_right(classifier, parts.X, made)
         return result
 
@@ -150,6 +169,17 @@ def weakness_rows(X: Any, y: Any, skills: Sequence[float], epsilon: float) -> In
         chosen = weakness_annotators(X, y, skills=skills, epsilon=epsilon, seed=0).weakness
     assert chosen is not None
     return chosen
+
+
+def _values(parts: Parts) -> NDArray[Any]:
+    """Inputs to take class means of."""
+    if isinstance(parts.X, ImageFiles):
+        raise ValueError(
+            "habits and the most confusable class come from the means of classes, and these images stay in their "
+            "files; --scale desk has features of them"
+        )
+    values: NDArray[Any] = parts.X.values
+    return values
 
 
 def _without(made: MadeUp, share: float, seed: int) -> MadeUp:

@@ -1,5 +1,6 @@
 """Annotators made up on purpose, so that who is right is known."""
 
+from crowdfuse.synthesis.habit import habit_annotators
 from crowdfuse.synthesis.hammer_spammer import hammer_spammer_annotators
 from crowdfuse.synthesis.made_up import MadeUp
 from crowdfuse.synthesis.networks import network_annotators
@@ -8,6 +9,7 @@ from crowdfuse.synthesis.weakness import weakness_annotators
 
 __all__ = [
     "MadeUp",
+    "habit_annotators",
     "hammer_spammer_annotators",
     "network_annotators",
     "two_moon_annotators",

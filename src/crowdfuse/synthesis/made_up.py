@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.annotations import Annotations
-from crowdfuse.ids import IntArray, few, tidy, unique_sorted
+from crowdfuse.ids import IntArray, few, find, tidy, unique_sorted
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class MadeUp:
     >>> made = MadeUp(ann, right=np.array([[True, False], [True, True]]), truth=np.array([0, 1]))
     >>> made.accuracy.tolist(), made.confusion_matrices[1].tolist()
     ([1.0, 0.5], [[0.0, 1.0], [0.0, 1.0]])
+    >>> made.nobody_right
+    0.0
     """
 
     annotations: Annotations
@@ -32,6 +34,8 @@ class MadeUp:
     """(R,): the row that each annotator cannot read, where the rule is weakness and the rows are known."""
     hammer: NDArray[np.bool_] | None = None
     """(R, K): on which classes each annotator is a hammer, where the rule is hammer-spammer."""
+    habit: NDArray[np.bool_] | None = None
+    """(R, K, K): which class each annotator takes for which at times, where the rule is habit; (..., true, said)."""
 
     @property
     def accuracy(self) -> NDArray[np.float64]:
@@ -41,6 +45,18 @@ class MadeUp:
         with np.errstate(invalid="ignore"):
             share: NDArray[np.float64] = correct / np.bincount(ann.annotator, minlength=ann.n_annotators)
         return share
+
+    @property
+    def nobody_right(self) -> float:
+        """The share of the labelled items of which every label given is wrong; NaN where there are none.
+
+        No method can choose the right label there: at best it learns the class from other items.
+        """
+        ann = self.annotations
+        told = np.zeros(ann.n_items, bool)
+        told[ann.item[self.right[ann.item, ann.annotator]]] = True
+        labelled = np.diff(ann.indptr) > 0
+        return float((~told[labelled]).mean()) if labelled.any() else float("nan")
 
     @property
     def confusion_matrices(self) -> NDArray[np.float64]:
@@ -68,11 +84,17 @@ def true_classes(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
     return classes, truth
 
 
-def wrong_labels(truth: IntArray, n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
-    """A class drawn uniformly from the wrong ones, for each item and annotator, (N, R)."""
-    shift = generator.integers(1, n_classes, (len(truth), n_annotators))  # never 0, which would be the right one
-    wrong: IntArray = (truth[:, None] + shift) % n_classes
-    return wrong
+def class_positions(names: Sequence[Any], classes: NDArray[Any], what: str) -> IntArray:
+    """Where these classes stand among those in y; `what` is the argument that names them.
+
+    >>> class_positions(["dog"], np.array(["cat", "dog"], object), "habits").tolist()
+    [1]
+    """
+    position = find(tidy(names, what), classes)
+    if (position < 0).any():
+        unknown = [names[at] for at in np.flatnonzero(position < 0).tolist()]
+        raise ValueError(f"{what}: {few(unknown)} is not one of the {len(classes):,} classes in y ({few(classes)})")
+    return position
 
 
 def annotate(

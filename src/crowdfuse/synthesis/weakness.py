@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdfuse.choices import one_of
 from crowdfuse.ids import IntArray, few
-from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, true_classes, wrong_labels
+from crowdfuse.synthesis.looks import as_rows, blocks, distances_to
+from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, true_classes
+from crowdfuse.synthesis.wrong import KINDS, Wrong, confusable_classes, shifts, wrong_labels
 
 N_CANDIDATES = 512
-BLOCK = 1 << 18  # values of X worked on at a time: 2 MB of float64, which the cache holds
 
 
 def weakness_annotators(
@@ -24,70 +26,103 @@ def weakness_annotators(
     epsilon: float | Sequence[float],
     distances: ArrayLike | None = None,
     skills: Sequence[float] | None = None,
+    wrong: Wrong = "uniform",
+    inputs: ArrayLike | None = None,
+    confusable: Mapping[Any, Any] | None = None,
     missing: float = 0.0,
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> MadeUp:
     """The paper's rule: annotator r cannot read what looks like image `weakness[r]`.
 
-    Items within Euclidean distance `epsilon` (one for all, or one each) of that row of X get a class drawn
-    uniformly from the wrong ones, all others the right one. X is pixels or any other features, (N, ...); instead
-    of X and `weakness` there may be ready `distances`, (N, R). A share `missing` of the labels is left out at
-    random, never an item's last one.
+    Items within Euclidean distance `epsilon` (one for all, or one each) of that row of X get a wrong label, all
+    others the right one. X is pixels or any other features, (N, ...); instead of X there may be ready `distances`,
+    (N, R). A share `missing` of the labels is left out at random, never an item's last one.
+
+    `wrong` says what is said inside that distance:
+
+    - "uniform": a class drawn uniformly from the K - 1 wrong ones, the paper's.
+    - "any": a class drawn uniformly from all K, and so on 1 of K items the right one by chance.
+    - "looks": the class of the weakness image. Items of that very class are then right, inside as outside. Ready
+      `distances` need `weakness` beside them, to say which row's class it is.
+    - "shift": annotator r says the class `s_r` further on, always, in the order of the classes and round again;
+      s_r is drawn once from 1 to K - 1, and no two annotators have the same before all are taken.
+    - "neighbour": the most confusable class, the same for everybody: the one whose mean is nearest to the mean of
+      the true class, in `inputs`, or in X where none are given; or what a table `confusable` (class: class) says.
+    - "copy": one wrong class an item, drawn uniformly, that all who are wrong there say.
+
+    At one seed all kinds leave out the same labels.
 
     Instead of `weakness` there may be `skills`, the share of right labels that each annotator should have: then,
-    among 512 rows drawn by the seed, each annotator in turn gets the one whose share comes closest. The rows are in
-    `weakness` of the result. Giving them as `weakness` makes the same labels again.
+    among 512 rows drawn by the seed, each annotator in turn gets the one whose share comes closest, if all is wrong
+    inside (with "any" and "looks" more is right). The rows are in `weakness` of the result. Giving them as
+    `weakness` makes the same labels again.
 
     >>> X, y = np.arange(6.0)[:, None], [0, 1, 0, 1, 0, 1]
     >>> made = weakness_annotators(X, y, weakness=[0, 5], epsilon=1)
-    >>> made.right.T.astype(int).tolist()
-    [[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]
+    >>> made.right.T.astype(int).tolist(), made.nobody_right
+    ([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]], 0.0)
     >>> weakness_annotators(X, y, skills=[1/2, 2/3], epsilon=1).accuracy.round(2).tolist()
     [0.5, 0.67]
+    >>> weakness_annotators(X, y, weakness=[0, 5], epsilon=2, wrong="looks").annotations.to_matrix().T.tolist()
+    [[0, 0, 0, 1, 0, 1], [0, 1, 0, 1, 1, 1]]
     """
     check_missing(missing)
+    one_of("wrong", wrong, KINDS)
     if y is None:
         raise TypeError("weakness_annotators needs y=, the true class of each item")
+    _check_confusable(wrong, X, inputs, confusable)
     classes, truth = true_classes(y)
+    K = len(classes)
     generator = np.random.default_rng(seed)
+    # streams of their own: labels do not depend on how rows were chosen, nor what is missing on the kind of mistake
+    for_rows, for_mistakes = generator.spawn(2)
     rows: IntArray | None = None
     if distances is not None:
-        if X is not None or weakness is not None or skills is not None:
-            raise ValueError("distances already say how far each item is: leave out X, weakness and skills")
+        if X is not None or skills is not None:
+            raise ValueError("distances already say how far each item is: leave out X and skills")
         distance = _check_distances(np.asarray(distances, np.float64), len(truth))
         reach = _check_epsilon(epsilon, distance.shape[1])
+        if weakness is not None:
+            rows = _check_weakness(weakness, len(truth))
+            if len(rows) != len(reach):
+                raise ValueError(f"weakness names {len(rows):,} rows, but distances has {len(reach):,} columns")
+        elif wrong == "looks":
+            raise ValueError(
+                "wrong='looks' says the class of the weakness image, which distances do not tell: name its row for "
+                "each annotator, weakness=[...]"
+            )
     else:
         if X is None:
             raise ValueError("weakness_annotators needs inputs X with weakness= or skills=, or ready distances=")
-        inputs = _rows(X, len(truth))
+        images = as_rows(X, len(truth))
         if weakness is not None and skills is None:
-            rows = _check_weakness(weakness, len(inputs))
+            rows = _check_weakness(weakness, len(images))
             reach = _check_epsilon(epsilon, len(rows))
         elif skills is not None and weakness is None:
-            wanted = _check_skills(skills, len(inputs))
+            wanted = _check_skills(skills, len(images))
             reach = _check_epsilon(epsilon, len(wanted))
-            # a stream of its own, so that the labels do not depend on how the rows were chosen
-            rows = _choose(inputs, wanted, reach, generator.spawn(1)[0])
+            rows = _choose(images, wanted, reach, for_rows)
         else:
             raise ValueError("give either weakness= (rows of X) or skills= (shares of right labels), and not both")
-        distance = _distances(inputs, rows)
-    right = distance > reach
-    said = np.where(right, truth[:, None], wrong_labels(truth, len(reach), len(classes), generator))
-    made = MadeUp(annotate(said, classes, missing, annotators, generator), right, truth, weakness=rows)
+        distance = _check_distances(distances_to(images, images[rows].astype(np.float64)), len(images))
+
+    mistake = wrong_labels(truth, len(reach), K, generator)
+    if wrong == "any":
+        mistake = for_mistakes.integers(0, K, mistake.shape)
+    elif wrong == "looks":
+        mistake = truth[rows]
+    elif wrong == "shift":
+        mistake = (truth[:, None] + shifts(len(reach), K, for_mistakes)) % K
+    elif wrong == "neighbour":
+        given, name = (X, "X") if inputs is None else (inputs, "inputs")
+        mistake = confusable_classes(confusable, given, truth, classes, name)[truth][:, None]
+    elif wrong == "copy":
+        mistake = mistake[:, :1]
+    said = np.where(distance > reach, truth[:, None], mistake)
+    made = MadeUp(annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, weakness=rows)
     _warn_of_extremes(made)
     return made
-
-
-def _distances(inputs: NDArray[Any], rows: IntArray) -> NDArray[np.float64]:
-    """Euclidean distance of every row to these rows, (N, R)."""
-    weak = inputs[rows].astype(np.float64)
-    distance = np.empty((len(inputs), len(rows)))
-    for block in _blocks(inputs):
-        values = inputs[block].astype(np.float64)
-        for r in range(len(rows)):
-            distance[block, r] = np.linalg.norm(values - weak[r], axis=1)
-    return _check_distances(distance, len(inputs))
 
 
 def _choose(
@@ -101,7 +136,7 @@ def _choose(
     candidates -= middle
     lengths = (candidates**2).sum(1)
     inside = np.zeros((len(reach), len(drawn)))
-    for block in _blocks(inputs):
+    for block in blocks(inputs):
         values = inputs[block].astype(np.float64) - middle
         squared = (values**2).sum(1)[:, None] - 2 * (values @ candidates.T) + lengths
         for r, radius in enumerate(reach):
@@ -112,11 +147,6 @@ def _choose(
         gap[chosen] = np.inf
         chosen.append(int(gap.argmin()))
     return drawn[chosen]
-
-
-def _blocks(inputs: NDArray[Any]) -> Iterator[slice]:
-    size = max(1, BLOCK // max(1, inputs.shape[1]))
-    return (slice(start, start + size) for start in range(0, len(inputs), size))
 
 
 def _warn_of_extremes(made: MadeUp) -> None:
@@ -137,13 +167,20 @@ def _warn_of_extremes(made: MadeUp) -> None:
 # ---- what goes in --------------------------------------------------------------------------
 
 
-def _rows(X: ArrayLike, n_items: int) -> NDArray[Any]:
-    inputs = np.asarray(X)
-    if inputs.dtype.kind not in "fiub":
-        raise ValueError(f"X must be numbers, got dtype {inputs.dtype}")
-    if not inputs.ndim or len(inputs) != n_items:
-        raise ValueError(f"X and y must have one row an item, got shape {inputs.shape} and {n_items:,} true classes")
-    return inputs.reshape(n_items, -1)
+def _check_confusable(
+    wrong: Wrong, X: ArrayLike | None, inputs: ArrayLike | None, confusable: Mapping[Any, Any] | None
+) -> None:
+    """What says which class is most confusable is there where it is needed, once, and nowhere else."""
+    for name, value in (("inputs", inputs), ("confusable", confusable)):
+        if value is not None and wrong != "neighbour":
+            raise ValueError(f"{name}= goes with wrong='neighbour' only, got wrong={wrong!r}; leave it out")
+    if inputs is not None and confusable is not None:
+        raise ValueError("confusable already says which class is taken for which: leave out inputs")
+    if wrong == "neighbour" and X is None and inputs is None and confusable is None:
+        raise ValueError(
+            "wrong='neighbour' says the most confusable class, which distances do not tell: give inputs= for the means "
+            "of the classes, or a table confusable={class: class}"
+        )
 
 
 def _check_distances(distance: NDArray[np.float64], n_items: int) -> NDArray[np.float64]:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from crowdfuse.choices import one_of
 from crowdfuse.files import refuse_existing, write_table
+from crowdfuse.synthesis.habit import habit_annotators
 from crowdfuse.synthesis.hammer_spammer import By, hammer_spammer_annotators
 from crowdfuse.synthesis.made_up import MadeUp, check_missing
 from crowdfuse.synthesis.weakness import weakness_annotators
+from crowdfuse.synthesis.wrong import KINDS
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ DATASETS = {
 SKILLS = (0.7, 0.6, 0.45)
 N_CORRECT = 3  # as in the paper's supplement
 RULES = {
-    "weakness": ("epsilon", "weakness", "skills"),
+    "weakness": ("epsilon", "weakness", "skills", "wrong"),
     "hammer-spammer": ("by", "n_correct", "n_hammers", "p", "n_annotators"),
+    "habit": ("habits", "n_habits", "share", "n_annotators"),
 }
 
 
@@ -52,10 +55,14 @@ def write_labels(
     epsilon: float | Sequence[float] | None = None,
     weakness: Sequence[int] | None = None,
     skills: Sequence[float] | None = None,
+    wrong: str | None = None,
     by: str | None = None,
     n_correct: int | None = None,
     n_hammers: int | None = None,
     p: float | None = None,
+    habits: Sequence[Sequence[tuple[Any, Any]]] | None = None,
+    n_habits: int | None = None,
+    share: float | Sequence[float] | None = None,
     n_annotators: int | None = None,
     missing: float = 0.0,
     seed: int = 0,
@@ -65,18 +72,22 @@ def write_labels(
 
     `dataset` is "mnist" or "fashion-mnist" (the first 55,000 training images, or `items` of them; `data` and
     `download` as in `load_mnist`), or scikit-learn's bundled "digits". Items are known by their row number.
-    `rule` is "weakness" (with `epsilon`, and `weakness` or `skills`) or "hammer-spammer" (with `by`, `n_correct`,
-    `n_hammers`, `p` and `n_annotators`); what is not given is the paper's on MNIST. `gold` is a second CSV to write,
-    item and true label. Existing files are replaced only with `force`.
+    `rule` is "weakness" (with `epsilon`, `weakness` or `skills`, and `wrong`), "hammer-spammer" (with `by`,
+    `n_correct`, `n_hammers`, `p` and `n_annotators`) or "habit" (with `share`, and `habits`, or `n_habits` and
+    `n_annotators`); what is not given is the paper's on MNIST. `gold` is a second CSV to write, item and true label.
+    Existing files are replaced only with `force`.
 
-    Returns counts, and for each annotator the labels it gave, the share of them that is right, and what it is
-    weak at (`weakness`, a row) or good at (`hammer`, a list of classes).
+    Returns counts, the share of items on which nobody is right (`nobody_right`), and for each annotator the labels
+    it gave, the share of them that is right, and what it is weak at (`weakness`, a row), good at (`hammer`, a list of
+    classes) or used to (`habits`, pairs of classes).
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     result = write_labels("digits", out=Path(folder) / "labels.csv", missing=0.5)
     >>> [(one["weakness"], round(one["right"], 2)) for one in result["annotators"]]
     [(4, 0.75), (2, 0.64), (3, 0.44)]
+    >>> result["nobody_right"] > 0.2
+    True
     """
     one_of("dataset", dataset, DATASETS)
     one_of("rule", rule, RULES)
@@ -84,10 +95,14 @@ def write_labels(
         "epsilon": epsilon,
         "weakness": weakness,
         "skills": skills,
+        "wrong": wrong,
         "by": by,
         "n_correct": n_correct,
         "n_hammers": n_hammers,
         "p": p,
+        "habits": habits,
+        "n_habits": n_habits,
+        "share": share,
         "n_annotators": n_annotators,
     }
     settings = {name: value for name, value in given.items() if value is not None}
@@ -95,6 +110,8 @@ def write_labels(
     if foreign:
         raise ValueError(f"{', '.join(foreign)}: not a setting of the rule {rule}, which has {', '.join(RULES[rule])}")
     check_missing(missing)
+    if wrong is not None:
+        one_of("wrong", wrong, KINDS)
     n_items = _check_items(dataset, items, default_rows=rule == "weakness" and weakness is None and skills is None)
     if dataset == "digits" and (data is not None or download):
         raise ValueError("digits come with scikit-learn: leave out data and download")
@@ -106,6 +123,8 @@ def write_labels(
     X, y = X[:n_items], y[:n_items]
     if rule == "weakness":
         made = _weakness(dataset, X, y, settings, missing, seed)
+    elif rule == "habit":
+        made = _habit(X, y, settings, missing, seed)
     else:
         made = _hammer_spammer(y, settings, missing, seed)
     _write(made, out, gold)
@@ -116,6 +135,7 @@ def write_labels(
         "items": n_items,
         "classes": made.annotations.n_classes,
         "labels": made.annotations.n_labels,
+        "nobody_right": made.nobody_right,
         "annotators": _annotators(made),
     }
 
@@ -138,6 +158,12 @@ def _hammer_spammer(y: NDArray[Any], settings: dict[str, Any], missing: float, s
         settings["n_correct"] = N_CORRECT
     names = _names(settings["n_annotators"])
     return hammer_spammer_annotators(y, by=by, **settings, missing=missing, annotators=names, seed=seed)
+
+
+def _habit(X: NDArray[Any], y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int) -> MadeUp:
+    settings = settings if "habits" in settings else {"n_annotators": 3} | settings
+    names = _names(len(settings["habits"]) if "habits" in settings else settings["n_annotators"])
+    return habit_annotators(X, y, **settings, missing=missing, annotators=names, seed=seed)
 
 
 def _names(count: int) -> list[str]:
@@ -175,6 +201,8 @@ def _annotators(made: MadeUp) -> list[dict[str, Any]]:
             one["weakness"] = int(made.weakness[r])
         if made.hammer is not None:
             one["hammer"] = ann.classes[made.hammer[r]].tolist()
+        if made.habit is not None:
+            one["habits"] = ann.classes[np.argwhere(made.habit[r])].tolist()
         about.append(one)
     return about
 

@@ -1,0 +1,75 @@
+"""What looks like what: Euclidean distances of inputs, to each other and to the mean of a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfuse.ids import IntArray
+
+BLOCK = 1 << 18  # values of X worked on at a time: 2 MB of float64, which the cache holds
+
+
+def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
+    """Inputs of any shape (N, ...) as one flat row an item.
+
+    >>> as_rows(np.zeros((3, 2, 2)), 3).shape
+    (3, 4)
+    """
+    inputs = np.asarray(X)
+    if inputs.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be numbers, got dtype {inputs.dtype}")
+    if not inputs.ndim or len(inputs) != n_items:
+        raise ValueError(
+            f"{name} and y must have one row an item, got shape {inputs.shape} and {n_items:,} true classes"
+        )
+    return inputs.reshape(n_items, -1)
+
+
+def blocks(inputs: NDArray[Any]) -> Iterator[slice]:
+    """Slices of rows, few enough at a time to be worked on in float64."""
+    size = max(1, BLOCK // max(1, inputs.shape[1]))
+    return (slice(start, start + size) for start in range(0, len(inputs), size))
+
+
+def distances_to(inputs: NDArray[Any], points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Euclidean distance of every row (N, D) to these points (P, D), as (N, P).
+
+    >>> distances_to(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[0.0, 0.0]])).tolist()
+    [[0.0], [5.0]]
+    """
+    distance = np.empty((len(inputs), len(points)))
+    for block in blocks(inputs):
+        values = inputs[block].astype(np.float64)
+        for p, point in enumerate(points):
+            distance[block, p] = np.linalg.norm(values - point, axis=1)
+    return distance
+
+
+def class_means(inputs: NDArray[Any], truth: IntArray, n_classes: int, name: str = "X") -> NDArray[np.float64]:
+    """The mean row of each class, (K, D).
+
+    >>> class_means(np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1]), 2).tolist()
+    [[1.0], [5.0]]
+    """
+    means = np.stack([inputs[truth == k].mean(0, dtype=np.float64) for k in range(n_classes)])
+    if not np.isfinite(means).all():
+        row = next(row for row, values in enumerate(inputs) if not np.isfinite(values).all())
+        raise ValueError(f"{name}, row {row}: inputs must not hold NaN or infinity where class means are taken")
+    return means
+
+
+def nearest_classes(inputs: NDArray[Any], truth: IntArray, n_classes: int, name: str = "X") -> IntArray:
+    """For each class the other one whose mean is nearest to its own: with which it is most easily confused, (K,).
+
+    >>> nearest_classes(np.array([[0.0], [1.0], [5.0]]), np.array([0, 1, 2]), 3).tolist()
+    [1, 0, 1]
+    """
+    means = class_means(inputs, truth, n_classes, name)
+    apart = distances_to(means, means)
+    np.fill_diagonal(apart, np.inf)
+    nearest: IntArray = apart.argmin(1)
+    return nearest

@@ -1,0 +1,54 @@
+"""What is said where an annotator is wrong: six kinds, from the paper's even draw to one mistake shared by all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfuse.ids import IntArray, few
+from crowdfuse.synthesis.looks import as_rows, nearest_classes
+from crowdfuse.synthesis.made_up import class_positions
+
+Wrong = Literal["uniform", "any", "looks", "shift", "neighbour", "copy"]
+KINDS: tuple[Wrong, ...] = ("uniform", "any", "looks", "shift", "neighbour", "copy")
+
+
+def wrong_labels(truth: IntArray, n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
+    """A class drawn uniformly from the wrong ones, for each item and annotator, (N, R)."""
+    shift = generator.integers(1, n_classes, (len(truth), n_annotators))  # never 0, which would be the right one
+    wrong: IntArray = (truth[:, None] + shift) % n_classes
+    return wrong
+
+
+def shifts(n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
+    """A shift from 1 to K - 1 for each annotator, (R,): no two alike before all are taken.
+
+    >>> sorted(shifts(4, 5, np.random.default_rng(0)).tolist()), shifts(3, 2, np.random.default_rng(0)).tolist()
+    ([1, 2, 3, 4], [1, 1, 1])
+    """
+    rounds = -(-n_annotators // (n_classes - 1))
+    drawn: IntArray = np.concatenate([1 + generator.permutation(n_classes - 1) for _ in range(rounds)])
+    return drawn[:n_annotators]
+
+
+def confusable_classes(
+    confusable: Mapping[Any, Any] | None, inputs: ArrayLike | None, truth: IntArray, classes: NDArray[Any], name: str
+) -> IntArray:
+    """For each class the one that it is taken for, (K,): from a ready table, or else from the inputs."""
+    if confusable is None:
+        assert inputs is not None
+        return nearest_classes(as_rows(inputs, len(truth), name), truth, len(classes), name)
+    asked = class_positions(list(confusable), classes, "confusable")
+    said = class_positions(list(confusable.values()), classes, "confusable")
+    if (asked == said).any():
+        raise ValueError(
+            f"confusable takes class {few(classes[asked[asked == said]])} for itself; name another class for it"
+        )
+    table = np.full(len(classes), -1)
+    table[asked] = said
+    if (table < 0).any():
+        raise ValueError(f"confusable says nothing of class {few(classes[table < 0])}; it must name every class in y")
+    return table
