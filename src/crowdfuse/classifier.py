@@ -112,7 +112,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         """The method, for this problem. The only thing a subclass must define."""
 
     def _settled(self) -> dict[str, Any]:
-        """Settings left to the data, as they were settled, where annotators who came later would settle them otherwise."""
+        """Settings left to the data, as first settled, where annotators who came later would settle them otherwise."""
         return {}
 
     # ---- scikit-learn's verbs ----------------------------------------------------------------
