@@ -515,3 +515,19 @@ def test_reading_leaves_torch_unloaded(tmp_path: Any) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_classes_that_differ_only_by_case_or_space_are_warned_of() -> None:
+    said = [["cat", "Cat"], ["dog", None]]
+    with pytest.warns(UserWarning, match="classes that differ only by case or spaces: 'Cat', 'cat'"):
+        ann = Annotations.from_matrix(said)
+    assert ann.notes == ("classes that differ only by case or spaces: 'Cat', 'cat'",)
+    with pytest.warns(UserWarning, match="'dog', 'dog '"):
+        Annotations.from_vector(["dog", "dog "])
+    assert Annotations.from_matrix(said, classes=["cat", "Cat", "dog"]).notes == ()  # the user knows
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_annotator_without_a_name_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"annotators\[1\] is empty; fill it in"):
+        Annotations.from_matrix([[0, 1]], annotators=["ada", name])

@@ -134,3 +134,10 @@ def test_a_wide_table_and_gold_by_other_column_names(files: Path) -> None:
     assert "3 items, 2 annotators, 6 labels" in words
     assert "of 2 items with gold" in words
     assert "--format" in said(run("aggregate", files / "wide.csv", "--format", "narrow", "--out", files / "o.csv"))
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_was_left_out_is_said_once(files: Path) -> None:
+    write_rows(files / "gaps.csv", "item,annotator,label", [("a", "x", "cat"), ("b", " ", "dog"), ("c", "x", "dog")])
+    words = ok("aggregate", files / "gaps.csv", "--on-bad", "drop", "--method", "wawa", "--out", files / "out.csv")
+    assert words.count("1 of 3 rows could not be used") == 1

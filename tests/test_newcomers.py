@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,34 @@ def test_partial_fit_starts_from_the_weights_that_are_there(tmp_path: Any) -> No
     np.testing.assert_array_equal(
         load(tmp_path / "later").fused_labels(X, named(said)), clf.fused_labels(X, named(said))
     )
+
+
+@pytest.mark.parametrize(
+    ("clf", "n_first", "n_later", "settled"),
+    [
+        (FusionClassifier(epochs=1), 100, 103, {"annotator_heads": "shared"}),
+        (SingleAnnotatorClassifier(epochs=1), 1, 2, {"annotator": "0"}),
+    ],
+    ids=["fusion", "single-annotator"],
+)
+def test_what_few_annotators_settled_is_saved_when_more_have_come(
+    clf: CrowdClassifier, n_first: int, n_later: int, settled: dict[str, Any], tmp_path: Path
+) -> None:
+    X = np.random.default_rng(0).normal(size=(n_later, 2))
+    said = np.where(np.eye(n_later, dtype=bool) | (np.arange(n_later) == 0), np.arange(n_later)[:, None] % 2, -1)
+    names = np.arange(n_later).astype(str)
+    clf.fit(X, Annotations.from_matrix(said[:, :n_first], annotators=names[:n_first]))
+    clf.save(tmp_path / "before")
+    assert load(tmp_path / "before").get_params() == clf.get_params()
+    everyone = Annotations.from_matrix(said, annotators=names)
+    clf.partial_fit(X, everyone)
+    clf.save(tmp_path / "after")
+    again = load(tmp_path / "after")
+    np.testing.assert_array_equal(again.fused_labels(X, everyone), clf.fused_labels(X, everyone))
+    assert again.get_params().items() >= settled.items()
+    clf.partial_fit(X, everyone)
+    again.partial_fit(X, everyone)
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
 
 
 def test_a_newcomer_starts_as_the_average_and_learns() -> None:

@@ -173,6 +173,21 @@ def test_every_aggregate_will_do(method: Any) -> None:
     assert {row["annotator"] for row in found} == {"ada"}
 
 
+def test_nothing_is_weighed_once_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed, calls = MODULE._Gains.information, list[int]()
+
+    def information(gains: Any, posterior: NDArray[np.float64]) -> Any:
+        calls.append(len(posterior))
+        return weighed(gains, posterior)
+
+    monkeypatch.setattr(MODULE._Gains, "information", information)
+    said = np.random.default_rng(0).integers(0, 2, (500, 3))
+    said[np.arange(500), np.arange(500) % 3] = -1
+    ann = Annotations.from_matrix(said, annotators=NAMES)
+    assert len(next_labels(ann, one_coin(ann), budget=5)) == 5
+    assert len(calls) <= 6  # all at once, and again the item of each choice
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -182,6 +197,8 @@ def test_every_aggregate_will_do(method: Any) -> None:
         ({"annotators": ["ada", "ada"]}, "more than once: 'ada'"),
         ({"cost": {"ada": 1.0}}, "no price for 'bob', 'cy'"),
         ({"cost": {"ada": 1.0, "bob": 0.0, "cy": 1.0}}, "cost of 'bob' is 0"),
+        ({"cost": {"ada": 1.0, "bob": "two", "cy": 1.0}}, "cost of 'bob' is 'two'; costs must be numbers above 0"),
+        ({"annotators": []}, "nobody to ask"),
         ({"pairs": ([0], ["dan"])}, "names 'dan', not among the annotators"),
         ({"pairs": ([99], ["ada"])}, "names 99, not among the items"),
         ({"pairs": ([0, 1], ["ada"])}, "side by side, got 2 and 1"),
@@ -197,6 +214,8 @@ def test_other_models_are_refused_with_the_way_out() -> None:
     ann, model = make()
     with pytest.raises(TypeError, match=r"clf.label_quality\(X, ann\)"):
         next_labels(ann, np.full((6, 3), 1 / 3), 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"cost must map each annotator to a price, such as .*, got float"):
+        next_labels(ann, model, 1, cost=2.0)  # type: ignore[arg-type]
     more = Annotations.from_matrix(np.zeros((7, 3), int), annotators=NAMES)
     with pytest.raises(ValueError, match="does not know 6 of the items"):
         next_labels(more, model, 1)

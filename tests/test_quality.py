@@ -131,6 +131,26 @@ def test_an_item_without_labels_gets_the_calibrated_classifier(crowd: dict[str, 
     assert not set(found.review_items()["item"].to_pylist()) & set(empty.tolist())
 
 
+def test_gold_is_certain_and_shows_whom_to_believe() -> None:
+    generator = np.random.default_rng(0)
+    gold = generator.integers(0, 2, 300)
+    said = np.where(generator.random((300, 3)) < [0.1, 0.1, 0.95], gold[:, None], 1 - gold[:, None])
+    said[0] = -1
+    ann, unsure = Annotations.from_matrix(said), np.full((300, 2), 0.5)
+    some = np.where(np.arange(300) < 60, gold, np.nan)
+    misled, found = quality(ann, unsure), quality(ann, unsure, gold=some)
+    assert (misled.labels[60:] == gold[60:]).mean() < 0.2  # two who are mostly wrong outvote one who is mostly right
+    assert (found.labels[60:] == gold[60:]).mean() > 0.9
+    assert found.labels[:60].tolist() == gold[:60].tolist()  # the first has no labels
+    assert (found.confidence[:60] == 1).all()
+    of_gold = ann.item < 60
+    np.testing.assert_array_equal(found.suspicion[of_gold], (ann.label != gold[ann.item])[of_gold])
+    nothing = quality(ann, unsure, gold=[None] * 300)
+    np.testing.assert_array_equal(nothing.suspicion, misled.suspicion)
+    with pytest.raises(ValueError, match="gold holds 7"):
+        quality(ann, unsure, gold=[7] * 300)
+
+
 def test_many_annotators_share_their_confusions(crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     own = quality(crowd["ann"], crowd["probs"])
     monkeypatch.setattr(MODULE, "OWN_CONFUSIONS", 0)
@@ -272,6 +292,18 @@ def test_a_fitted_classifier_judges_labels_in_and_out_of_sample() -> None:
         assert found.suspicion[wrong].mean() > found.suspicion[~wrong].mean() + 0.4
     assert not np.array_equal(honest.suspicion, quick.suspicion)
     np.testing.assert_array_equal(clf.label_quality(X, ann, folds=3).suspicion, honest.suspicion)
+
+
+def test_a_fitted_classifier_takes_gold_for_certain() -> None:
+    X, gold, ann = fitted_crowd()
+    clf = MajorityVoteClassifier(epochs=3).fit(X, ann)
+    some = np.where(np.arange(len(gold)) < 50, gold, np.nan)
+    for folds in (None, 2):
+        found = clf.label_quality(X, ann, gold=some, folds=folds)
+        assert found.labels[:50].tolist() == gold[:50].tolist()
+        assert (found.confidence[:50] == 1).all()
+    truth = TrueLabelClassifier(epochs=3).fit(X, ann, gold=some)
+    assert len(truth.label_quality(X, ann, gold=some, folds=2).suspicion) == ann.n_labels
 
 
 def test_labels_of_strangers_are_judged_too() -> None:

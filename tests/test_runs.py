@@ -254,6 +254,17 @@ def test_reviews_hold_every_label_once_the_worst_first(crowd: dict[str, Any], tm
         assert int(row["n_labels"]) == len(own)
 
 
+def test_nobody_is_sent_to_look_at_gold_again(crowd: dict[str, Any], tmp_path: Path) -> None:
+    known = crowd["items"][:20]
+    start(job(crowd, gold=gold(crowd, tmp_path, "gold.csv", known)), tmp_path / "run", force=False, verbose=0)
+    items = {row["item"]: row for row in read_rows(tmp_path / "run" / "review_items.csv")}
+    assert [items[item]["consensus"] for item in known] == [crowd["truth"][item] for item in known]
+    assert {items[item]["confidence"] for item in known} == {"1.000000"}
+    for row in read_rows(tmp_path / "run" / "review_labels.csv"):
+        if row["item"] in known:
+            assert float(row["suspicion"]) == (row["label"] != crowd["truth"][row["item"]])
+
+
 def test_annotators_are_judged_only_where_there_is_a_fused_label(crowd: dict[str, Any], tmp_path: Path) -> None:
     """single-annotator knows nothing of items that its annotator left out."""
     settings = {"epochs": 2, "annotator": "bob"}

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.ids import IntArray, as_array, few, find, plural, refuse_repeats, tidy, unique_sorted
+from crowdfuse.ids import IntArray, as_array, few, find, note_alike, plural, refuse_repeats, tidy, unique_sorted
 from crowdfuse.summary import Summary, summarise
 
 OnConflict = Literal["error", "first", "last", "drop"]
@@ -70,7 +71,7 @@ class Annotations:
     @classmethod
     def read(
         cls,
-        path: str | Path,
+        path: str | Path | Any,
         *,
         item: str | None = None,
         annotator: str | None = None,
@@ -90,14 +91,16 @@ class Annotations:
 
         An export is told by its structure, or by `format`: "label-studio", "argilla" or "prodigy". `question` names
         the one that counts, where there are several; `item` the field to know items by, instead of the tool's own id.
+        What is no path but a table in memory, such as a Hugging Face dataset, is read as by `from_table`.
 
         `on_bad="drop"` leaves out rows that cannot be used. What was left out, and classes that differ only by case
         or spaces, are warned of and kept in `notes`.
         """
-        from crowdfuse.io.labels import Reading, read_labels
+        from crowdfuse.io.labels import Reading, read_labels, table_labels
 
         how = Reading(item, annotator, label, classes, on_conflict, format, question, on_bad)
-        return read_labels(Path(path), how)._with_warnings()
+        is_file = isinstance(path, (str, PathLike))
+        return (read_labels(Path(path), how) if is_file else table_labels(path, how))._with_warnings()
 
     @classmethod
     def from_table(
@@ -155,7 +158,8 @@ class Annotations:
                 f"labels must be an (items, annotators) array, got shape {values.shape}; "
                 "from_vector() takes one label an item, from_table() triples"
             )
-        return cls._from_dense(values, ~_is_missing(values, sentinel=True), items, annotators, classes)
+        present = ~_is_missing(values, sentinel=True)
+        return cls._from_dense(values, present, items, annotators, classes)._with_warnings()
 
     @classmethod
     def from_vector(cls, y: ArrayLike | Sequence[Any], *, classes: Sequence[Any] | None = None) -> Annotations:
@@ -166,7 +170,7 @@ class Annotations:
                 f"y must have one label an item, got shape {values.shape}; from_matrix() takes one column an annotator"
             )
         values = values[:, None]
-        return cls._from_dense(values, ~_is_missing(values, sentinel=False), None, None, classes)
+        return cls._from_dense(values, ~_is_missing(values, sentinel=False), None, None, classes)._with_warnings()
 
     @classmethod
     def _from_dense(
@@ -184,6 +188,9 @@ class Annotations:
             if len(ids) != expected:
                 raise ValueError(f"{what}= names {len(ids):,}, but the labels have shape {values.shape}")
             refuse_repeats(ids, what)
+            empty = [at for at, name in enumerate(ids) if isinstance(name, str) and not name.strip()]
+            if empty:
+                raise ValueError(f"{what}[{empty[0]}] is empty; fill it in, or leave the {what[:-1]} out")
         item, annotator = np.nonzero(present)
         names, code = encode_classes(
             values[item, annotator], classes, lambda label: f"row {item[label]}, column {annotator[label]}"
@@ -196,6 +203,7 @@ class Annotations:
             annotators=column_ids,
             classes=names,
             by_row=items is None,
+            notes=tuple(note_alike(names)) if classes is None else (),
         )
 
     # ---- shape -----------------------------------------------------------------------------

@@ -111,6 +111,10 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     def _build(self, problem: Problem) -> Method:
         """The method, for this problem. The only thing a subclass must define."""
 
+    def _settled(self) -> dict[str, Any]:
+        """Settings left to the data, as first settled, where annotators who came later would settle them otherwise."""
+        return {}
+
     # ---- scikit-learn's verbs ----------------------------------------------------------------
 
     def fit(

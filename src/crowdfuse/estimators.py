@@ -127,6 +127,11 @@ class FusionClassifier(CrowdClassifier):
             return self.annotator_heads
         return "shared" if n_annotators <= FEW else "embedded"
 
+    def _settled(self) -> dict[str, Any]:
+        assert isinstance(self.method_, Fusion)
+        built = self.method_.annotator_heads
+        return {} if built == self._heads(len(self.annotators_)) else {"annotator_heads": built}
+
     @property
     def n_bases_(self) -> int | None:
         """How many permutations there are: min(n_bases, K!); None with full confusions."""
@@ -193,6 +198,11 @@ class SingleAnnotatorClassifier(CrowdClassifier):
 
     def _judged_by(self, ann: Annotations) -> Annotations:
         return ann if self.annotator is None else ann.of(self.annotator)
+
+    def _settled(self) -> dict[str, Any]:
+        assert isinstance(self.method_, SingleAnnotator)
+        open_now = self.annotator is None and len(self.annotators_) > 1
+        return {"annotator": self.annotators_[self.method_.annotator]} if open_now else {}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -151,18 +151,19 @@ def refuse_repeats(ids: NDArray[Any], what: str) -> None:
         raise ValueError(f"{what} must be distinct; these stand more than once: {few(twice)}")
 
 
-def alike_names(names: NDArray[Any]) -> list[str]:
-    """Names that are the same but for case and spaces: most likely one, written in two ways.
+def note_alike(classes: NDArray[Any]) -> list[str]:
+    """A note of classes that are the same but for case and spaces: most likely one, written in two ways.
 
-    >>> alike_names(np.array(["Cat", "cat ", "dog"], object))
-    ['Cat', 'cat ']
+    >>> note_alike(np.array(["Cat", "cat ", "dog"], object))
+    ["classes that differ only by case or spaces: 'Cat', 'cat '"]
     """
-    if names.dtype.kind != "O":
+    if classes.dtype.kind != "O":
         return []
     seen: dict[str, list[str]] = {}
-    for name in names:
+    for name in classes:
         seen.setdefault("".join(name.split()).casefold(), []).append(name)
-    return [name for group in seen.values() if len(group) > 1 for name in group]
+    alike = [name for group in seen.values() if len(group) > 1 for name in group]
+    return [f"classes that differ only by case or spaces: {few(alike)}"] if alike else []
 
 
 def few(names: Iterable[Any], most: int = 5) -> str:

@@ -18,7 +18,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from torch import Tensor
 
-from crowdfuse.alignment import align
+from crowdfuse.alignment import align, gold_codes
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import segment_softmax
@@ -131,29 +131,37 @@ class Inspection:
         return reliability
 
     def label_quality(
-        self, X: Any, annotations: Any, *, items: ArrayLike | None = None, folds: int | None = None
+        self,
+        X: Any,
+        annotations: Any,
+        *,
+        items: ArrayLike | None = None,
+        gold: ArrayLike | None = None,
+        folds: int | None = None,
     ) -> Quality:
         """Consensus and confidence of each item, suspicion that each label is wrong, skill of each annotator.
 
         What `quality` makes of the labels and this classifier's probabilities. A model that was trained on these
         labels has learned some mistakes by heart, and suspects them less than it should. With `folds`, such as 5, the
         probabilities are out of fold: as many fresh copies of this classifier are trained on the labels, each without
-        the items that it then judges. That takes `folds` trainings, and finds more.
+        the items that it then judges. That takes `folds` trainings, and finds more. `gold`, as in `fit`, is certain.
         """
         inputs = self._inputs(X)
         ann = align(annotations, len(inputs), items)
         if folds is None:
-            return quality(ann, self.predict_proba(X), classes=self.classes_, out_of_fold=False)
-        return quality(ann, self._out_of_fold(inputs, ann, folds), classes=self.classes_)
+            return quality(ann, self.predict_proba(X), classes=self.classes_, gold=gold, out_of_fold=False)
+        return quality(ann, self._out_of_fold(inputs, ann, gold, folds), classes=self.classes_, gold=gold)
 
-    def _out_of_fold(self, inputs: Inputs, ann: Annotations, folds: int) -> NDArray[np.float64]:
+    def _out_of_fold(self, inputs: Inputs, ann: Annotations, gold: ArrayLike | None, folds: int) -> NDArray[np.float64]:
         if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= len(inputs):
             raise ValueError(f"folds must be a whole number from 2 to the {len(inputs):,} rows of X, got {folds!r}")
         ann = ann.with_classes(self.classes_)
+        certain = None if gold is None else gold_codes(gold, self.classes_, len(inputs))
         probabilities = np.empty((len(inputs), len(self.classes_)))
         for kept, left_out in KFold(folds, shuffle=True, random_state=0).split(probabilities):
             copy = clone(self).set_params(checkpoint=None, verbose=0, classes=list(self.classes_))
-            copy.fit(inputs.take(kept), ann[kept])
+            known = None if certain is None else [self.classes_[k] if k >= 0 else None for k in certain[kept]]
+            copy.fit(inputs.take(kept), ann[kept], gold=known)
             probabilities[left_out] = copy.predict_proba(inputs.take(left_out))
         return probabilities
 

@@ -67,6 +67,8 @@ def next_labels(
         raise ValueError(f"budget must be a number above 0, got {budget!r}")
     people = ann.annotators if annotators is None else tidy(annotators, "annotators")
     refuse_repeats(people, "annotators")
+    if not len(people):
+        raise ValueError("there is nobody to ask; annotators= must name at least one")
     prices = _prices(people, cost)
     posterior = _posterior(ann, model)
     gains = _Gains(_confusions(people, model))
@@ -89,7 +91,7 @@ def next_labels(
     chosen: list[tuple[int, int, float]] = []
     thought: dict[int, tuple[FloatArray, FloatArray]] = {}  # of items with proposals: chances of answers, posteriors
     left = float(budget)
-    while candidates:
+    while candidates and prices.min() <= left:
         _, item, annotator, information = heapq.heappop(candidates)
         weights, branches = thought.get(item, (np.ones(1), posterior[item : item + 1]))
         if information > NOTHING and prices[annotator] <= left:
@@ -177,7 +179,8 @@ def _after(weights: FloatArray, branches: FloatArray, confusion: FloatArray) -> 
 
 def _entropy(p: FloatArray) -> FloatArray:
     """In bits, over the last axis."""
-    logarithm = np.log2(p, out=np.zeros_like(p), where=p > 0)
+    logarithm = np.maximum(p, np.finfo(np.float64).tiny)  # 0 log 0 is 0
+    np.log2(logarithm, out=logarithm)
     entropy: FloatArray = -np.einsum("...k,...k->...", p, logarithm)
     return entropy
 
@@ -225,14 +228,15 @@ def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
 def _prices(people: NDArray[Any], cost: Mapping[Any, float] | None) -> FloatArray:
     if cost is None:
         return np.ones(len(people))
+    if not isinstance(cost, Mapping):
+        raise TypeError(f"cost must map each annotator to a price, such as {{'ada': 2.0}}, got {type(cost).__name__}")
     unnamed = [name for name in people.tolist() if name not in cost]
     if unnamed:
         raise ValueError(f"cost= has no price for {few(unnamed)}; name one for each annotator who can be asked")
-    prices = np.array([cost[name] for name in people.tolist()], np.float64)
-    bad = ~((prices > 0) & (prices < np.inf))
-    if bad.any():
-        raise ValueError(f"the cost of {few(people[bad][:1])} is {prices[bad][0]:g}; costs must be above 0")
-    return prices
+    for name in people.tolist():
+        if not isinstance(cost[name], (int, float, np.number)) or not 0 < cost[name] < math.inf:
+            raise ValueError(f"the cost of {few([name])} is {cost[name]!r}; costs must be numbers above 0")
+    return np.array([cost[name] for name in people.tolist()], np.float64)
 
 
 def _checked_pairs(

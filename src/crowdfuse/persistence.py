@@ -41,13 +41,12 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
         }
         with replacing(folder / WEIGHTS_FILE) as temporary:
             save_file(state, temporary)
+        settings = classifier.get_params() | classifier._settled()
         content: dict[str, Any] = {
             "format": FORMAT,
             "crowdfuse": __version__,
             "method": classifier.method_name,
-            "settings": {
-                name: _storable(value) for name, value in classifier.get_params().items() if name not in NOT_SAVED
-            },
+            "settings": {name: _storable(value) for name, value in settings.items() if name not in NOT_SAVED},
             "classes": classifier.classes_.tolist(),
             "annotators": classifier.annotators_.tolist(),
             "input_shape": list(classifier.input_shape_),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.aggregation.result import Aggregate, most_likely
 from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalise
-from crowdfuse.alignment import align
+from crowdfuse.alignment import align, gold_codes
 from crowdfuse.annotations import Annotations
-from crowdfuse.ids import few, find, tidy
+from crowdfuse.ids import IntArray, few, find, tidy
 
 N_ITER, MOVED = 100, 1e-4  # rounds at most; fewer once soft labels change by less than this in the mean
 STRENGTH = 10.0  # labels that the average annotator's record counts for, beside an annotator's own
@@ -107,6 +108,7 @@ def quality(
     *,
     items: ArrayLike | None = None,
     classes: ArrayLike | None = None,
+    gold: ArrayLike | Sequence[Any] | None = None,
     out_of_fold: bool = True,
 ) -> Quality:
     """Consensus, confidence, suspicion of each label and skill of each annotator, by any classifier's probabilities.
@@ -117,12 +119,13 @@ def quality(
 
     Rows meet items as in `fit`: by `items`, the ids of the rows, or without it row by row, where the annotations are in
     that order. Columns are `ann.classes`, or `classes` where given, such as `clf.classes_`; a class that has no column
-    there is taken to have probability 0.
+    there is taken to have probability 0. `gold` are true classes by name, one a row, None or NaN where unknown: these
+    are certain, and show how far annotators and classifier can be believed.
 
         P(true = k | item n)  ~  exp(sharpness * log pred_probs[n, k] + bias[k])
                                  * product over the labels (r, y) of n of  confusion[r, k, y]
 
-    Found by EM, without gold. Sharpness calibrates the classifier, and so does the bias: classes become as frequent as
+    Found by EM. Sharpness calibrates the classifier, and so does the bias: classes become as frequent as
     halfway between soft labels and votes. An annotator's accuracy is drawn towards that of all annotators by a record
     of 10 labels, and each row of his confusion matrix, by another 10, towards his accuracy and what people in general
     take the class for. The accuracy of all is drawn towards 0.9, by half the weight of the labels: where hardly an item
@@ -142,15 +145,17 @@ def quality(
     probabilities, names = _checked(pred_probs, ann, classes)
     ann = align(ann, len(probabilities), items).with_classes(names)
     log_p = np.log(probabilities * (1 - FLOOR) + FLOOR / len(names))
-    return _Fit(Votes(ann), log_p, SHARPEST if out_of_fold else 1.0).result()
+    certain = np.full(len(ann), -1) if gold is None else gold_codes(gold, ann.classes, len(ann))
+    return _Fit(Votes(ann), log_p, certain, SHARPEST if out_of_fold else 1.0).result()
 
 
 class _Fit:
     """EM over the items that have labels; block by block, so that little more than the soft labels is in memory."""
 
-    def __init__(self, votes: Votes, log_p: FloatArray, sharpest: float) -> None:
-        self.votes, self.log_p, self.sharpest = votes, log_p, sharpest
+    def __init__(self, votes: Votes, log_p: FloatArray, certain: IntArray, sharpest: float) -> None:
+        self.votes, self.log_p, self.certain, self.sharpest = votes, log_p, certain, sharpest
         self.of_labelled = log_p if votes.labelled.all() else log_p[votes.labelled]
+        self.certain_of_labelled = certain[votes.labelled]
         R, K = votes.n_annotators, votes.n_classes
         self.own = R * K * K * 8 <= OWN_CONFUSIONS
         self.n_labels = votes.labels_per_annotator()
@@ -160,6 +165,7 @@ class _Fit:
         for block in votes.blocks:  # start: the classifier is one more vote
             posterior = block.tally() + np.exp(self.of_labelled[block.rows])
             posterior /= posterior.sum(1, keepdims=True)
+            _anchor(posterior, self.certain_of_labelled[block.rows])
             self._remember(block, posterior)
         self.converged = False
         for _ in range(N_ITER):
@@ -198,6 +204,7 @@ class _Fit:
             else:  # each label (r, y): wrong[y, k], times the odds that r is right where k = y
                 scores += block.tally() @ log_wrong + block.tally(log_odds[block.annotator])
             posterior, _ = normalise(scores)
+            _anchor(posterior, self.certain_of_labelled[block.rows])
             moved += float(np.abs(posterior - self.soft[block.rows]).sum())
             self._remember(block, posterior)
             mean = (believed * log_p).sum(1)
@@ -241,6 +248,7 @@ class _Fit:
         alone = ~votes.labelled
         if alone.any():
             everyone[alone] = normalise(self.sharpness * self.log_p[alone] + self.bias)[0]
+        _anchor(everyone, self.certain)
         accuracy = self._accuracy()
         confusions = None
         if self.own:
@@ -298,6 +306,13 @@ def _checked(pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None)
         return given, names
     kind = np.int64 if {names.dtype.kind, missing.dtype.kind} == {"i"} else object
     return np.pad(given, ((0, 0), (0, len(missing)))), np.concatenate([names.astype(kind), missing.astype(kind)])
+
+
+def _anchor(soft: NDArray[Any], certain: IntArray) -> None:
+    """Put the classes that gold knows, -1 where it does not, into soft labels (n, K)."""
+    known = np.flatnonzero(certain >= 0)
+    soft[known] = 0
+    soft[known, certain[known]] = 1
 
 
 def _text(names: NDArray[Any]) -> Any:

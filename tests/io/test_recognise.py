@@ -247,6 +247,13 @@ def test_classes_that_differ_only_by_case_or_space(tmp_path: Path, form: str) ->
     assert not [warning for warning in caught if "differ only" in str(warning.message)]
 
 
+def test_annotations_of_another_kind_are_no_tasks(tmp_path: Path) -> None:
+    coco = {"images": [{"id": 1}, {"id": 2}], "annotations": [{"image_id": 1, "category_id": 3}], "categories": []}
+    message = complaint(write(tmp_path / "instances.json", coco))
+    assert "in none of the known forms" in message
+    assert "Found 1 record, the first with the keys 'images', 'annotations', 'categories'" in message
+
+
 @pytest.mark.parametrize("form", [form for form in FORMS if form not in ("table", "wide")])
 def test_a_contradiction_names_both_places(tmp_path: Path, form: str) -> None:
     make, name, options = FORMS[form]
@@ -287,8 +294,9 @@ def test_dropping_lines_never_loses_others_in_silence(tmp_path: Path) -> None:
     assert "field larger than field limit" in complaint(path, on_bad="drop")
 
 
-def test_empty_names_in_a_table_in_memory() -> None:
-    table = {"item": ["a", "b", "c"], "annotator": ["x", None, ""], "label": ["cat", "dog", "cat"]}
+@pytest.mark.parametrize("blank", ["", " ", " \t"])
+def test_empty_names_in_a_table_in_memory(blank: str) -> None:
+    table = {"item": ["a", "b", "c"], "annotator": ["x", None, blank], "label": ["cat", "dog", "cat"]}
     with pytest.raises(TableError, match="2 of 3 rows cannot be used, such as\n  the table, row 1: the annotator is"):
         Annotations.from_table(table)
     with pytest.warns(UserWarning, match="2 of 3 rows could not be used"):

@@ -174,6 +174,7 @@ class DatasetDict(dict[str, Dataset]):
 
 
 def test_datasets_of_hugging_face() -> None:
-    assert said(Annotations.from_table(Dataset([2, 1]))) == {"b": {}, "a": {"y": "neg"}}
+    for way_in in (Annotations.from_table, Annotations.read):
+        assert said(way_in(Dataset([2, 1]))) == {"b": {}, "a": {"y": "neg"}}
     with pytest.raises(TableError, match=r"the splits 'train', 'test'; give one, such as data\['train'\]"):
         Annotations.from_table(DatasetDict(train=Dataset([0]), test=Dataset([1])))

@@ -63,8 +63,8 @@ def aggregate(
     quiet: Quiet = False,
 ) -> None:
     """Find one label an item from the labels alone, without inputs, and the skill of each annotator."""
-    from crowdfuse import Annotations
     from crowdfuse.files import write_json, write_table
+    from crowdfuse.io.labels import Reading, read_labels
 
     one_of("--method", method, METHODS)
     one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
@@ -74,8 +74,7 @@ def aggregate(
         raise ValueError(f"--iterations does not go with {method}, which has none; leave it out")
     _refuse_outputs([out, annotators, json_file], [labels, gold], force)
     refuse_json(json_file, force)
-    ann = Annotations.read(
-        labels,
+    how = Reading(
         item=item,
         annotator=annotator,
         label=label,
@@ -85,6 +84,7 @@ def aggregate(
         question=question,
         on_bad=on_bad,  # type: ignore[arg-type]
     )
+    ann = read_labels(labels, how)  # unlike Annotations.read it does not warn: notes are printed below
     truth = None if gold is None else _read_truth(gold, ann, item=item, label=label, question=question, on_bad=on_bad)
     result = _run(method, ann, iterations, seed, quiet)
 

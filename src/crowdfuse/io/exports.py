@@ -45,7 +45,8 @@ class Found:
         """The name of a record's item, which may turn out to have no label; None, and a bad row, if it is no name."""
         name = as_name(value)
         if name is None:
-            self.bad.append((number, _no_name("item", value)))
+            way_out = "; item= (--item on the command line) names the field to know items by"
+            self.bad.append((number, _no_name("item", value) + way_out))
         else:
             self.items.setdefault(name, len(self.items))
             self._item_of[number] = name

@@ -15,11 +15,18 @@ from crowdfuse.ids import few
 from crowdfuse.io.exports import Found, Records, as_name, choose_question, field, keys, read_json
 from crowdfuse.io.tables import TableError
 
-EXPECTED = "Label Studio: tasks with 'annotations', or (JSON_MIN) records with 'annotator' and 'annotation_id'"
+EXPECTED = (
+    "Label Studio: tasks with 'id', 'data' and 'annotations', or (JSON_MIN) records with 'annotator' and "
+    "'annotation_id'"
+)
 
 
 def recognises(record: Any) -> bool:
-    return isinstance(record, dict) and (_is_task(record) or {"annotator", "annotation_id"} <= record.keys())
+    if not isinstance(record, dict):
+        return False
+    # other tools have a list of annotations too, such as COCO, but not in a task
+    is_task = _is_task(record) and not record.keys().isdisjoint(("id", "data"))
+    return is_task or {"annotator", "annotation_id"} <= record.keys()
 
 
 def read(source: Records, item: str | None, question: str | None, *, truth: bool = False) -> Found:

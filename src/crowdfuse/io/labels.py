@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.annotations import FORMATS, Annotations, Format, OnBad, OnConflict, not_a_class
 from crowdfuse.choices import one_of
-from crowdfuse.ids import IntArray, alike_names, few, find, from_text, refuse_repeats, sort_names, tidy
+from crowdfuse.ids import IntArray, few, find, from_text, note_alike, refuse_repeats, sort_names, tidy
 from crowdfuse.io.bad_rows import SHOWN, settle_bad
 from crowdfuse.io.encoding import Dealt, are_many, bytes_to_pass, deal, encode_dealt
 from crowdfuse.io.exports import JSON_ENDINGS, Records, read_json
@@ -330,9 +330,7 @@ def _build(
         notes.append(settle_bad(source.name, shown, int(bad.sum()), n_rows, "rows", how.on_bad))
         present = np.asarray(present)[~bad]
         item, annotator, label = (Column(names, codes[~bad]) for names, codes in (item, annotator, label))
-    alike = alike_names(label.names) if classes is None else []
-    if alike:
-        notes.append(f"classes that differ only by case or spaces: {few(alike)}")
+    notes += note_alike(label.names) if classes is None else []
     try:
         triples = sort_triples(item.codes, annotator.codes, label.codes, len(item.names), how.on_conflict)
     except ConflictError as error:

@@ -63,7 +63,8 @@ class TableFile:
         if not self.size:
             raise TableError(f"{path} is empty; a header and one row a label were expected")
         if path.suffix.lower() not in TABLE_ENDINGS:
-            raise TableError(f"{path}: unknown kind of file {path.suffix!r}; give .csv, .tsv or .parquet")
+            known = ".csv, .tsv or .parquet, or an export in .json or .jsonl"
+            raise TableError(f"{path}: unknown kind of file {path.suffix!r}; give {known}")
         self.delimiter = TABLE_ENDINGS[path.suffix.lower()]
         self.columns = self._columns()
         self._left_out: frozenset[int] = frozenset()  # numbers of lines
@@ -315,7 +316,7 @@ def usual_columns(columns: Sequence[str], role: str) -> list[str]:
 
 
 def encode(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """A column as distinct names and a code a row, -1 where null or empty.
+    """A column as distinct names and a code a row, -1 where null, empty or blank.
 
     Names come in order of appearance, those of a categorical column in the order of its categories.
     `text` says that the strings come from a text file, where "12" means the integer 12
@@ -327,14 +328,14 @@ def encode(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> tup
 
 
 def as_names(names: pa.Array, codes: NDArray[np.int32], *, text: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct values and a code a row, empty names taken out; `codes` may be changed in place."""
+    """Distinct values and a code a row, empty names taken out."""
     if pa.types.is_integer(names.type):
         return np.asarray(names.cast(pa.int64())), codes
-    empty = pc.index(names, "").as_py()
-    if empty >= 0:  # an empty string is no name: take it out
-        codes[codes == empty] = -1
-        codes[codes > empty] -= 1
-        names = pa.concat_arrays([names.slice(0, empty), names.slice(empty + 1)])
+    blank = np.asarray(pc.or_(pc.equal(names, ""), pc.utf8_is_space(names)))
+    if blank.any():  # an empty string, or nothing but spaces, is no name: take it out
+        position = np.where(blank, -1, np.cumsum(~blank) - 1).astype(np.int32)
+        codes = np.append(position, np.int32(-1))[codes]
+        names = names.filter(pa.array(~blank))
     numbers = integers(names) if text else None
     return names.to_numpy(zero_copy_only=False).astype(object, copy=False) if numbers is None else numbers, codes
 

@@ -124,6 +124,7 @@ class Fusion(Method):
         weigh: Heads = AnnotatorHead
         if annotator_heads == "embedded":
             heads = weigh = partial(EmbeddedHead, embedding=AnnotatorEmbedding(problem.n_annotators, embedding))
+        self.annotator_heads = annotator_heads
         self.takes_new_annotators = annotator_heads != "separate"
         self.confuse: BasisConfusions | FullConfusions = (
             BasisConfusions(problem, heads, annotator_hidden, n_bases, basis)

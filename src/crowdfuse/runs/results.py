@@ -42,7 +42,8 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
         ),
     )
     _write_annotators(classifier, material, best, out / "annotators.csv")
-    _write_reviews(quality(ann, probabilities, classes=classifier.classes_, out_of_fold=False), out)
+    gold = material.gold_by_row()
+    _write_reviews(quality(ann, probabilities, classes=classifier.classes_, gold=gold, out_of_fold=False), out)
     write_text(out / "log.jsonl", "".join(json.dumps(strict(record)) + "\n" for record in classifier.history_))
     summary: dict[str, Any] = {
         "method": classifier.method_name,
