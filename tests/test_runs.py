@@ -428,17 +428,17 @@ def test_ctrl_c_at_any_step_can_be_resumed(
     crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     start(job(crowd), tmp_path / "whole", force=False, verbose=0)
-    backward, steps = torch.Tensor.backward, 0
+    zero_grad, steps = torch.optim.Optimizer.zero_grad, 0
 
-    def interrupt(self: torch.Tensor, *given: Any, **named: Any) -> None:
+    def interrupt(self: Any, *given: Any, **named: Any) -> None:
         nonlocal steps
         steps += 1
         if steps == step:
             raise KeyboardInterrupt
-        backward(self, *given, **named)
+        zero_grad(self, *given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(torch.Tensor, "backward", interrupt)
+        patch.setattr(torch.optim.Optimizer, "zero_grad", interrupt)
         summary = start(job(crowd), tmp_path / "run", force=False, verbose=0)
     assert steps == step
     assert summary["interrupted"]

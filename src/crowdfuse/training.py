@@ -320,8 +320,7 @@ class _Loop:
                 f"the loss is {loss} in epoch {state.epoch + 1}, step {state.batch + 1}: the training "
                 f"diverged. Lower learning_rate (now {recipe.learning_rate}) or look at the inputs' scale"
             )
-        for parameter in self.parameters:  # what `zero_grad` does, without what it costs
-            parameter.grad = None
+        self.optimizer.zero_grad()
         if count:  # a batch in which nothing counts teaches nothing
             fabric.backward(total * (1 / count))
             if fabric.world_size > 1:
