@@ -10,7 +10,7 @@ import pytest
 import crowdfuse
 
 ROOMS = [
-    ["choices", "importing", "ids", "triples", "summary", "annotations", "alignment"],
+    ["choices", "importing", "ids", "triples", "summary", "annotations", "alignment", "held_out"],
     ["aggregation"],
     ["files", "pools", "inputs", "image_files", "io"],
     ["functional", "nets"],

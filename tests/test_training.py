@@ -30,7 +30,7 @@ from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.checkpoints import FILE_NAME
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.inputs import Inputs
-from crowdfuse.methods.base import Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.wdn import WDN
 from crowdfuse.nets import make_trunk
@@ -283,7 +283,7 @@ class Probe(Method):
             Phase("head again", 2, trains=("classify",)),
         ]
 
-    def begin_phase(self, data: TrainingData, predict: Predict) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         self.notes.append(("begins", self.phase, predict().shape))
 
     def crowd_loss(self, h: torch.Tensor, batch: Batch) -> Loss:

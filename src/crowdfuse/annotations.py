@@ -325,6 +325,19 @@ class Annotations:
             numbered=self.numbered,
         )
 
+    def keep_labels(self, keep: NDArray[np.bool_]) -> Annotations:
+        """These labels alone, a mask over all of them in their order; items, annotators and classes stay."""
+        return Annotations(
+            indptr=np.concatenate([[0], np.cumsum(keep)])[self.indptr],
+            annotator=self.annotator[keep],
+            label=self.label[keep],
+            items=self.items,
+            annotators=self.annotators,
+            classes=self.classes,
+            by_row=self.by_row,
+            numbered=self.numbered,
+        )
+
     def rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
         """Rows by position under the names `items`, ready to stand beside X; -1 is an item without labels."""
         chosen = self._rows(rows, by_row=True)

@@ -11,16 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from crowdfuse.files import replacing
+from crowdfuse.methods.base import Method
 
 FILE_NAME = "checkpoint.safetensors"
-VERSION = "2"
+VERSION = "3"
+TENSORS = ("best_weights", "best_values")
 
 
 @dataclass
@@ -34,7 +38,8 @@ class TrainingState:
     epoch_count: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int | None = None
-    best_validation: float | None = None
+    best_values: NDArray[np.float64] | None = None  # what validation said of the best epoch, and against it
+    best_objections: tuple[str, ...] = ()
     best_weights: dict[str, Tensor] | None = None
 
     @property
@@ -44,10 +49,13 @@ class TrainingState:
 
 
 def save_checkpoint(
-    folder: Path, identity: dict[str, Any], state: TrainingState, module: nn.Module, optimizer: Optimizer
+    folder: Path, identity: dict[str, Any], state: TrainingState, module: Method, optimizer: Optimizer
 ) -> None:
     """Write everything that continuing needs; `identity` says which settings and data it belongs to."""
     tensors = {f"model.{name}": tensor for name, tensor in module.state_dict().items()}
+    tensors |= {f"kept.{name}": module.get_buffer(name) for name in module.kept}
+    if state.best_values is not None:
+        tensors["best_values"] = torch.from_numpy(state.best_values)
     scalars: dict[str, dict[str, float]] = {}
     for index, slots in optimizer.state_dict()["state"].items():
         for name, value in slots.items():
@@ -60,7 +68,7 @@ def save_checkpoint(
     header = {
         "version": VERSION,
         "identity": json.dumps(identity),
-        "state": json.dumps({name: value for name, value in vars(state).items() if name != "best_weights"}),
+        "state": json.dumps({name: value for name, value in vars(state).items() if name not in TENSORS}),
         "scalars": json.dumps(scalars),
     }
     with replacing(folder / FILE_NAME) as temporary:
@@ -77,9 +85,11 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     scalars: dict[str, dict[str, float]]
 
-    def restore(self, module: nn.Module, optimizer: Optimizer) -> None:
+    def restore(self, module: Method, optimizer: Optimizer) -> None:
         """Put module and optimiser back to where they stood."""
         module.load_state_dict(_under("model.", self.tensors))
+        for name, tensor in _under("kept.", self.tensors).items():
+            module.get_buffer(name).copy_(tensor)
         slots: dict[int, dict[str, Any]] = {}
         for name, tensor in _under("optimizer.", self.tensors).items():
             index, slot = name.split(".", 1)
@@ -97,6 +107,9 @@ def find_checkpoint(folder: Path, identity: dict[str, Any]) -> Checkpoint | None
     tensors, header = _read(path)
     _refuse_other(json.loads(header["identity"]), identity, path)
     state = TrainingState(**json.loads(header["state"]), best_weights=_under("best.", tensors) or None)
+    state.best_objections = tuple(state.best_objections)
+    if "best_values" in tensors:
+        state.best_values = tensors["best_values"].numpy()
     return Checkpoint(state, tensors, json.loads(header["scalars"]))
 
 

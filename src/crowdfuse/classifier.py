@@ -22,6 +22,8 @@ from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from crowdfuse.alignment import align, check_weight, gold_codes, known_gold, labels_as_given, refuse_items
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData
+from crowdfuse.choices import one_of
+from crowdfuse.held_out import hold_out_labels
 from crowdfuse.ids import counted, few, find, tidy
 from crowdfuse.inputs import check_inputs
 from crowdfuse.inspection import Inspection
@@ -138,7 +140,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         gold : true classes by name, one a row, None or NaN where unknown. The class of these items is taken as
             certain, and shows how far their annotators can be believed. Not the place for gold that judges
         validation : (X, gold) or (X, Annotations), with a third entry for items; or a share of the labelled
-            items, judged by their own labels. Used to choose the epoch; without it the last one is kept.
+            items, judged by their own labels; or "annotations": some labels of items that have several are kept
+            out, and judge by how likely they become. Used to choose the epoch; without it the last one is kept.
         sample_weight : how much each row counts
         """
         draft = copy.copy(self)  # what fails, fails there: this one stays as it was
@@ -342,11 +345,15 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         """What training keeps, and what chooses the epoch."""
         if given is None:
             return data, None
+        if isinstance(given, str):
+            one_of("validation", given, ("annotations",))
+            return self._hold_out_labels(data, seed)
         if isinstance(given, float):
             return self._hold_out(given, data, seed)
         if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise ValueError(
-                "validation must be (X, gold), (X, Annotations), (X, Annotations, items) or a share such as 0.1, "
+                "validation must be (X, gold), (X, Annotations), (X, Annotations, items), a share such as 0.1, or "
+                "'annotations', "
                 f"got {type(given).__name__}"
             )
         inputs = check_inputs(given[0], "validation X")
@@ -381,6 +388,16 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         weight[out] = 0
         kept = TrainingData(data.inputs, data.annotations, data.gold, weight)
         return kept, Validation(data.inputs.take(out), judges[out])
+
+    def _hold_out_labels(self, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
+        """Keep some labels of items that have several out of training."""
+        kept, held = hold_out_labels(data.annotations, data.weight > 0, seed)
+        if held is None:
+            raise ValueError(
+                "validation='annotations' holds out labels of items that have several, and no item has two: "
+                "give a share of the items, such as validation=0.1, or gold"
+            )
+        return replace(data, annotations=kept), Validation(data.inputs.take(held.rows), held)
 
     def described(self) -> dict[str, Any]:
         """The settings that decide a training, as JSON holds them; seed, classes and device are said elsewhere."""
@@ -424,7 +441,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
 def _gold_uses(data: TrainingData, held_out: Validation | None) -> str:
     """In words, for the result to say."""
-    chooses = held_out is not None and not isinstance(held_out.truth, Annotations)
+    chooses = held_out is not None and isinstance(held_out.truth, np.ndarray)
     uses = ["training"] if (data.gold >= 0).any() else []
     return " and ".join(uses + ["choosing the epoch"] * chooses) or "nothing"
 

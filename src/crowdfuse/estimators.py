@@ -14,11 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdfuse.aggregation import METHODS
 from crowdfuse.annotations import Annotations
+from crowdfuse.batches import TrainingData
 from crowdfuse.choices import one_of
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
+from crowdfuse.methods.gated import Gated
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.mbem import MBEM
@@ -27,9 +29,11 @@ from crowdfuse.methods.trace_reg import TraceReg
 from crowdfuse.methods.true_label import TrueLabel
 from crowdfuse.methods.two_stage import TwoStage
 from crowdfuse.methods.wdn import WDN
+from crowdfuse.methods.wrong_labels import AnnotatorWrong, BasisWrong, SharedWrong, UniformWrong, WrongLabels
 from crowdfuse.nets.rows import FEW
 from crowdfuse.progress import say
 from crowdfuse.recipes import at_least_0, at_least_1, probability, widths
+from crowdfuse.training import Validation
 
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 
@@ -137,6 +141,87 @@ class FusionClassifier(CrowdClassifier):
         """How many permutations there are: min(n_bases, K!); None with full confusions."""
         assert isinstance(self.method_, Fusion)
         return len(self.method_.confuse.basis) if isinstance(self.method_.confuse, BasisConfusions) else None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GatedClassifier(CrowdClassifier):
+    """How likely each annotator is right on each item, learned with the classifier from the labels alone.
+
+    Three phases: what annotators would say of an item; what it therefore is, as a start; and then the likelihood of
+    all labels of an item together. See `crowdfuse.methods.gated` for the model, and docs/method.md for what it was
+    measured against, and where it fails: annotators who make the same mistakes, and two classes, need gold.
+
+    Parameters
+    ----------
+    wrong : what annotators say where they are wrong. "uniform": all wrong classes alike; "annotator": a table each,
+        learned; "shared": one table for all; "basis": a mixture of permutations an annotator, the paper's basis read
+        forward
+    n_bases : how many permutations there are, for "basis"
+    hold_out : keep some labels (a tenth, at most 5,000) of items that have several out of training, to choose the
+        start and the epoch by. Without it, or where no item has two labels, the last epoch is kept
+    annotator_heads : "shared": one network for all annotators, but for its last layer; "embedded": one for all that
+        reads a few numbers an annotator, for many. "auto": "shared" for up to 100 annotators, else "embedded"
+    embedding : how many numbers describe an annotator, with embedded heads
+
+    The other parameters are those of every classifier here: see `CrowdClassifier`.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
+    >>> Y = np.stack([truth, np.where(X[:, 0] > 0, truth, (truth + 1) % 4), truth], axis=1)
+    >>> clf = GatedClassifier(epochs=20, batch_size=32).fit(X, Y)
+    >>> clf.score(X, truth) > 0.9
+    True
+    >>> clf.annotator_accuracy(X).shape
+    (300, 3)
+    """
+
+    method_name: ClassVar[str] = "gated"
+
+    wrong: Literal["uniform", "annotator", "shared", "basis"] = "uniform"
+    n_bases: int = 20
+    hold_out: bool = True
+    annotator_heads: Literal["auto", "shared", "embedded"] = "auto"
+    embedding: int = 16
+
+    def _build(self, problem: Problem) -> Method:
+        one_of("wrong", self.wrong, ("uniform", "annotator", "shared", "basis"))
+        one_of("annotator_heads", self.annotator_heads, ("auto", "shared", "embedded"))
+        at_least_1("n_bases", self.n_bases)
+        at_least_1("embedding", self.embedding)
+        wrong: WrongLabels = UniformWrong(problem.n_classes)
+        if self.wrong == "annotator":
+            wrong = AnnotatorWrong(problem.n_classes, problem.n_annotators)
+        elif self.wrong == "shared":
+            wrong = SharedWrong(problem.n_classes)
+        elif self.wrong == "basis":
+            wrong = BasisWrong(problem.n_classes, problem.n_annotators, self.n_bases, problem.seed)
+        return Gated(problem, heads=self._heads(problem.n_annotators), embedding=self.embedding, wrong=wrong)
+
+    def _heads(self, n_annotators: int) -> Literal["shared", "embedded"]:
+        if self.annotator_heads != "auto":
+            return self.annotator_heads
+        return "shared" if n_annotators <= FEW else "embedded"
+
+    def _settled(self) -> dict[str, Any]:
+        assert isinstance(self.method_, Gated)
+        built = self.method_.heads
+        return {} if built == self._heads(len(self.annotators_)) else {"annotator_heads": built}
+
+    def _validation(self, given: Any, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
+        several = np.diff(data.annotations.indptr) > 1
+        if given is None and self.hold_out and (several & (data.weight > 0)).any():
+            given = "annotations"
+        return super()._validation(given, data, seed)
+
+    def annotator_accuracy(
+        self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """How likely each annotator is right on each item: the gates, (N, R).
+
+        With annotations, those of the labelled pairs alone, (labels,), in the order of the annotations.
+        """
+        return self._of_pairs(lambda method, *pairs: method.accuracies(*pairs), X, annotations, items)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

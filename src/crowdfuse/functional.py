@@ -153,6 +153,46 @@ def label_evidence(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> 
     return columns.index_select(0, annotator * n_classes + label)
 
 
+def class_scores(said: Tensor, *, above_chance: bool) -> Tensor:
+    """How well each class k explains what an annotator says of an item, (..., K), given the shares q of what is said.
+
+    An annotator who is right with probability g, and whose wrong labels are even, says k with probability g and every
+    other class with (1 - g) / (K - 1). With the g that fits best, which is q_k, a label is worth
+    `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`: much where q_k is large, and also where it is far below 1 / K,
+    as nobody who guesses avoids a class by chance. With `above_chance` only labels that speak for k count: g is at
+    least 1 / K.
+
+    >>> said = torch.tensor([0.6, 0.4, 0.0, 0.0])
+    >>> class_scores(said, above_chance=True)
+    tensor([-1.1124, -1.3322, -1.3863, -1.3863])
+    >>> class_scores(torch.tensor([1/3, 1/3, 1/3, 0.0]), above_chance=False)
+    tensor([-1.3689, -1.3689, -1.3689, -1.0986])
+    """
+    n_classes = said.shape[-1]
+    q = said.clamp(1e-6, 1 - 1e-6)
+    if above_chance:
+        q = q.clamp(min=1 / n_classes)
+    return q * q.log() + (1 - q) * ((1 - q).log() - math.log(n_classes - 1))
+
+
+def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -> Tensor:
+    """Distinct permutations that leave no class in its place, (M, K): all of them where `n_bases` allows, else drawn.
+
+    >>> derangements(3, 5, np.random.default_rng(0)).tolist()
+    [[1, 2, 0], [2, 0, 1]]
+    """
+    if n_classes <= 6:
+        every = [p for p in permutations(range(n_classes)) if all(k != said for k, said in enumerate(p))]
+        chosen = every if len(every) <= n_bases else [every[i] for i in generator.permutation(len(every))[:n_bases]]
+        return torch.tensor(chosen)
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < n_bases:
+        drawn = generator.permutation(n_classes)
+        if (drawn != np.arange(n_classes)).all():
+            found.setdefault(tuple(drawn.tolist()))
+    return torch.tensor(list(found))
+
+
 def posterior(log_prior: Tensor, evidence: Tensor, item: Tensor) -> Tensor:
     """By Bayes, `q_n(k)` proportional to `prior_n(k) prod_r A_r[k, y_nr]`, (B, K); rows of items without labels are 0.
 

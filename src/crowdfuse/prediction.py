@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
+from torch import Tensor
 
+from crowdfuse.held_out import HeldOut
 from crowdfuse.inputs import Inputs
 from crowdfuse.methods.base import Method
 
@@ -44,6 +46,31 @@ def _logits(
         for block in stream:
             x = torch.from_numpy(block).to(device, dtype)
             out.append(method.logits(x).float().cpu().numpy())
+    return np.concatenate(out)
+
+
+def answers(
+    method: Method,
+    inputs: Inputs,
+    held: HeldOut,
+    ask: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor | None],
+    device: torch.device | str,
+    batch_size: int,
+) -> NDArray[np.float64] | None:
+    """What a question gives on each held-out label, (H,); `inputs` are those of their items. None for no answer."""
+    method.eval()
+    dtype = next(method.parameters()).dtype
+    blocks = in_blocks(len(inputs), batch_size)
+    out = []
+    with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
+        for rows, x in zip(blocks, stream, strict=True):
+            those = np.flatnonzero((held.item >= rows[0]) & (held.item <= rows[-1]))
+            labels = (held.item[those] - rows[0], held.annotator[those], held.label[those])
+            h = method.features(torch.from_numpy(x).to(device, dtype))
+            answer = ask(h, *(torch.from_numpy(part).to(device) for part in labels))
+            if answer is None:
+                return None
+            out.append(answer.double().cpu().numpy())
     return np.concatenate(out)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ESTIMATORS = {
     "fusion": "FusionClassifier",
+    "gated": "GatedClassifier",
     "majority-vote": "MajorityVoteClassifier",
     "single-annotator": "SingleAnnotatorClassifier",
     "trace-reg": "TraceRegClassifier",

@@ -11,7 +11,7 @@ import math
 import signal
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData, fingerprint
 from crowdfuse.checkpoints import Checkpoint, TrainingState, copy_weights, find_checkpoint, save_checkpoint
+from crowdfuse.held_out import HeldOut, Verdict
 from crowdfuse.inputs import Inputs
 from crowdfuse.launching import (
     make_fabric,
@@ -38,9 +39,9 @@ from crowdfuse.launching import (
     sum_gradients,
     synchronize_batch_norm,
 )
-from crowdfuse.methods.base import Method, Phase
+from crowdfuse.methods.base import Judge, Method, Phase, Question
 from crowdfuse.pools import on_ctrl_c
-from crowdfuse.prediction import predict_logits_together
+from crowdfuse.prediction import answers, predict_logits_together
 from crowdfuse.processes import EverywhereError, among_others, in_step
 from crowdfuse.progress import make_watcher
 from crowdfuse.recipes import Recipe
@@ -50,19 +51,29 @@ CHECKPOINT_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Validation:
-    """Items that only choose the epoch: with gold (class positions), or with annotations to agree with."""
+    """What chooses the epoch: items with gold (class positions) or annotations to agree with; or held-out labels."""
 
     inputs: Inputs
-    truth: NDArray[np.int64] | Annotations
+    truth: NDArray[np.int64] | Annotations | HeldOut
 
-    def accuracy(self, predicted: NDArray[np.int64]) -> float:
-        """The share of gold that is predicted, or of the labels."""
+    def judge(self, logits: NDArray[Any]) -> Verdict:
+        """What speaks for and against class logits (N, K): the share of gold or of labels that they predict, or how
+        likely they make held-out labels."""
+        if isinstance(self.truth, HeldOut):
+            return self.truth.judge(logits)
+        predicted = logits.argmax(1)
         if isinstance(self.truth, Annotations):
-            return float((predicted[self.truth.item] == self.truth.label).mean())
-        return float((predicted == self.truth).mean())
+            return Verdict((predicted[self.truth.item] == self.truth.label).astype(np.float64), ())
+        return Verdict((predicted == self.truth).astype(np.float64), ())
+
+    def prefers(self, new: Verdict, old: Verdict) -> bool:
+        """Whether to keep the new one."""
+        return new.beats(old) if isinstance(self.truth, HeldOut) else new.mean > old.mean
 
     def fingerprint(self) -> dict[str, str]:
         """Hashes of inputs and truth, to know them again."""
+        if isinstance(self.truth, HeldOut):
+            return self.truth.fingerprint()
         return fingerprint(self.inputs, self.truth)
 
 
@@ -273,7 +284,7 @@ class _Loop:
         self.state.phase += 1
         self.method.phase = self.state.phase
         self.watcher.phase(self.phase.name)
-        self.method.begin_phase(self.data, partial(self._predict, self.data.inputs))
+        self.method.begin_phase(self.data, partial(self._predict, self.data.inputs), self._judge())
         if self.phase.trains != trained:
             self._set_up()
 
@@ -342,23 +353,32 @@ class _Loop:
         if self.phase.name:
             record["phase"] = self.phase.name
         if validation is not None:
-            record["validation"] = validation.accuracy(self._predict(validation.inputs).argmax(1))
-            if self._is_candidate() and (self._starts_over() or record["validation"] > state.best_validation):
-                state.best_validation, state.best_epoch = record["validation"], state.epoch + 1
-                state.best_weights = copy_weights(self.method)
+            verdict = self._verdict(validation)
+            record["validation"] = verdict.mean
+            if verdict.objections:
+                record["objections"] = list(verdict.objections)
+            if self._is_candidate() and (self._starts_over() or validation.prefers(verdict, self._best())):
+                state.best_values, state.best_objections = verdict.values, verdict.objections
+                state.best_epoch, state.best_weights = state.epoch + 1, copy_weights(self.method)
         state.history.append(record)
         state.epoch += 1
         state.batch = 0
         state.epoch_total = state.epoch_count = 0.0
 
+    def _best(self) -> Verdict:
+        assert self.state.best_values is not None
+        return Verdict(self.state.best_values, self.state.best_objections)
+
     def _is_candidate(self) -> bool:
         """Whether this epoch can be the one that is kept."""
-        return self.phase.chosen == "epoch" or self.state.epoch + 1 == self.ends[self.state.phase]
+        if self.phase.chosen in ("epoch", "any"):
+            return True
+        return self.phase.chosen == "end" and self.state.epoch + 1 == self.ends[self.state.phase]
 
     def _starts_over(self) -> bool:
         """The best of an earlier phase stays until this one has an epoch to show."""
         is_first = self.state.epoch == self.ends[self.state.phase] - self.phase.epochs
-        return self.state.best_validation is None or (is_first and self.phase.chosen == "epoch")
+        return self.state.best_values is None or (is_first and self.phase.chosen == "epoch")
 
     def _predict(self, inputs: Inputs) -> NDArray[np.float32]:
         """Class logits of all rows, (N, K), the same in every process."""
@@ -373,6 +393,33 @@ class _Loop:
             self._share_buffers()
             raise KeyboardInterrupt
         return summed[:-1]
+
+    def _verdict(self, validation: Validation) -> Verdict:
+        """What validation says of the network as it stands: held-out labels by the method's own likelihood, if any."""
+        verdict = validation.judge(self._predict(validation.inputs))
+        own = self._answers(self.method.log_likelihood) if isinstance(validation.truth, HeldOut) else None
+        return verdict if own is None else verdict._replace(values=own)
+
+    def _judge(self) -> Judge | None:
+        """Questions are answered label by label, without objections."""
+        validation = self.work.validation
+        if validation is None or not isinstance(validation.truth, HeldOut):
+            return None
+        return self._verdict_on
+
+    def _verdict_on(self, ask: Question) -> Verdict:
+        values = self._answers(ask)
+        assert values is not None
+        return Verdict(values, ())
+
+    def _answers(self, ask: Callable[..., Tensor | None]) -> NDArray[np.float64] | None:
+        """A figure for each held-out label, the same in every process; None where there is no answer."""
+        validation = self.work.validation
+        assert validation is not None
+        assert isinstance(validation.truth, HeldOut)
+        return answers(
+            self.method, validation.inputs, validation.truth, ask, self.fabric.device, self.recipe.batch_size
+        )
 
     def _share_buffers(self) -> None:
         """Those of the first process for all: without GPUs, batch norm's running statistics are each process's own."""

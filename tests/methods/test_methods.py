@@ -205,7 +205,7 @@ def test_mbem_trains_on_the_vote_and_then_on_the_posterior(batch: Batch, data: T
 
     method.phase = 1
     predicted = np.array([[0, 9, 1], [1, 2, 3], [5, 0, 0], [0, 1, 0], [3, 2, 1]], np.float32)
-    method.begin_phase(data, lambda: predicted)
+    method.begin_phase(data, lambda: predicted, None)
     prior, matrices = counted(data, np.eye(3)[predicted.argmax(1)])
     np.testing.assert_allclose(method.matrices, matrices, rtol=1e-5)
     np.testing.assert_allclose(method.prior, prior, rtol=1e-5)
@@ -281,7 +281,7 @@ def test_wdn_fits_the_average_of_its_networks_to_the_vote(
 ) -> None:
     method = wdn(weights, loss_scale)
     method.phase = 1
-    method.begin_phase(data, never)
+    method.begin_phase(data, never, None)
     assert torch.equal(method.weights, torch.ones(3)) == (weights == "softmax")  # a normal start, or the plain average
     torch.nn.init.normal_(method.weights)
     w = method.weights
@@ -302,7 +302,7 @@ def test_wdn_starts_its_released_weights_from_the_seed(data: TrainingData) -> No
     starts = []
     for seed in (0, 0, 1):
         method = WDN(replace(problem(), seed=seed), weights="released", weight_epochs=5, loss_scale="plain")
-        method.begin_phase(data, never)
+        method.begin_phase(data, never, None)
         starts.append(method.weights.tolist())
     assert starts[0] == starts[1] != starts[2]
 

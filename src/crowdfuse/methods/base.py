@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import scatter_sum, segment_softmax
+from crowdfuse.held_out import Verdict
 from crowdfuse.nets import Trunk
 from crowdfuse.nets.mlp import mlp
 from crowdfuse.nets.rows import PerAnnotator
@@ -55,12 +56,19 @@ class Phase(NamedTuple):
 
     Where it differs from that of the phase before there is a new optimiser; else the old one goes on.
     """
-    chosen: Literal["epoch", "end"] = "epoch"
-    """What validation chooses among: this phase's epochs and nothing before, or the ends of this and earlier phases."""
+    chosen: Literal["epoch", "end", "any", "never"] = "epoch"
+    """What validation chooses among: this phase's epochs and nothing before ("epoch"); the ends of this and earlier
+    phases ("end"); this phase's epochs and what earlier phases offered ("any"); "never": nothing of this phase."""
 
 
 Predict = Callable[[], NDArray[np.float32]]
 """Class logits (N, K) of all rows of the training data, in evaluation mode, by the network as it stands."""
+
+Question = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""From features (B, D) and labels as item, annotator and label, (L,) each, to a figure a label, (L,)."""
+
+Judge = Callable[[Question], Verdict]
+"""The answers on held-out labels, by the network as it stands: log-likelihoods of them."""
 
 
 class Method(nn.Module, ABC):
@@ -71,6 +79,9 @@ class Method(nn.Module, ABC):
 
     confusion_given: ClassVar[Literal["said", "true"] | None] = None
     """What the confusion matrices are conditioned on: P(true | said), P(said | true), or there are none."""
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    """Buffers that are not part of the model, but that a training which goes on needs."""
 
     phase: int = 0
     """Which of its phases is being trained. The loop keeps it, also over a stop and a resume."""
@@ -148,12 +159,22 @@ class Method(nn.Module, ABC):
                 part.add_annotators(count)
         self.n_annotators += count
 
-    def begin_phase(self, data: TrainingData, predict: Predict) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         """Draw conclusions from the training so far, before the first step of each phase but the first.
 
+        `judge` is there where labels were held out.
+
         What is learned here belongs in buffers or parameters, changed in place: so checkpoints hold it, and all
-        processes share it.
+        processes share it. What belongs to the rows of the training data, and not to the model, is a buffer that is
+        not persistent, and named in `kept`.
         """
+
+    def log_likelihood(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor | None:
+        """How likely each label is, in logs, (L,), by a model that is to be believed; None for no such model.
+
+        Held-out labels are judged by it where there is one, else by one model for all methods: see `HeldOut`.
+        """
+        return None
 
     # ---- what it has to say about annotators, for pairs (item, annotator) --------------------
 

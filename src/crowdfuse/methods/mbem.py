@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import vote_shares
-from crowdfuse.methods.base import Loss, Phase, Predict, Problem
+from crowdfuse.methods.base import Judge, Loss, Phase, Predict, Problem
 from crowdfuse.methods.global_confusions import CountedConfusions
 
 
@@ -50,7 +50,7 @@ class MBEM(CountedConfusions):
         shares = 1 / np.diff(ann.indptr)[ann.item]
         self.count(data, sparse.csr_array((shares, (ann.item, ann.label)), shape=(len(data), self.n_classes)))
 
-    def begin_phase(self, data: TrainingData, predict: Predict) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         """Matrices by the network's hard predictions."""
         rows = np.arange(len(data))
         hard = (np.ones(len(data)), (rows, predict().argmax(1)))

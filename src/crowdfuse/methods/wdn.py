@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import kl_divergence, scatter_sum, vote_shares
-from crowdfuse.methods.base import Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
 from crowdfuse.nets.annotator_heads import AnnotatorHead
 from crowdfuse.nets.mlp import dense_layers
 from crowdfuse.nets.rows import add_rows
@@ -68,7 +68,7 @@ class WDN(Method):
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
         self.labelled |= torch.from_numpy(counts > 0).to(self.labelled.device)
 
-    def begin_phase(self, data: TrainingData, predict: Predict) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         if self.released:
             start = np.random.default_rng([self.seed, 3]).standard_normal(self.n_annotators)
             with torch.no_grad():

@@ -1,0 +1,123 @@
+"""What annotators say when they are wrong: tables with a zero diagonal, for the gated method."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crowdfuse.functional import derangements, label_evidence
+from crowdfuse.nets.rows import PerAnnotator, add_rows, present, take_rows
+
+NEVER = -1e9  # the log of a chance of 0, as softmax can take it
+
+
+class WrongLabels(PerAnnotator):
+    """`W_r[k, y]`: of an item of class k, annotator r says y instead. Rows sum to 1, the diagonal is 0."""
+
+    n_classes: int
+
+    def log_tables(self, annotators: Tensor) -> Tensor:
+        """The logs of some annotators' tables (U,), (U, K, K), or (1, K, K) where all have the same."""
+        raise NotImplementedError
+
+    def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
+        """`log W_r[k, y]` of each pair and class k, (L, K); of the class that was said, what does not matter."""
+        log_W, place = self._tables(annotator)
+        return label_evidence(log_W, place, label)
+
+    def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
+        """`log W_r[k, y]` where k is known, (L,); 0 where the label is right."""
+        at = self(annotator, label).gather(1, truth[:, None])[:, 0]
+        return torch.where(truth == label, 0, at)
+
+    def matrices(self, annotator: Tensor) -> Tensor:
+        """The tables of some pairs, (L, K, K)."""
+        log_W, place = self._tables(annotator)
+        return log_W.exp()[place]
+
+    def add_annotators(self, count: int) -> None:
+        """Where all have the same table, newcomers have it too."""
+
+    def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        return self.log_tables(annotator[:1]), torch.zeros_like(annotator)
+
+
+class UniformWrong(WrongLabels):
+    """All wrong classes alike, as the paper's made-up annotators choose them."""
+
+    def __init__(self, n_classes: int) -> None:
+        super().__init__()
+        self.n_classes = n_classes
+
+    def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
+        return torch.full((), -math.log(self.n_classes - 1), device=label.device)
+
+    def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
+        return torch.where(truth == label, 0.0, -math.log(self.n_classes - 1))
+
+    def log_tables(self, annotators: Tensor) -> Tensor:
+        even = torch.full((1, self.n_classes, self.n_classes), -math.log(self.n_classes - 1), device=annotators.device)
+        return _without_diagonal(even)
+
+
+class SharedWrong(WrongLabels):
+    """One table for all, learned."""
+
+    def __init__(self, n_classes: int) -> None:
+        super().__init__()
+        self.n_classes = n_classes
+        self.logits = nn.Parameter(torch.zeros(1, n_classes, n_classes))
+
+    def log_tables(self, annotators: Tensor) -> Tensor:
+        return _without_diagonal(self.logits).log_softmax(2)
+
+
+class AnnotatorWrong(WrongLabels):
+    """A table an annotator, learned, even at the start: R x K^2 numbers, of which a step moves those in its batch."""
+
+    def __init__(self, n_classes: int, n_annotators: int) -> None:
+        super().__init__()
+        self.n_classes = n_classes
+        self.logits = nn.Parameter(torch.zeros(n_annotators, n_classes, n_classes))
+
+    def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        those, place = present(annotator, len(self.logits))
+        return self.log_tables(those), place
+
+    def log_tables(self, annotators: Tensor) -> Tensor:
+        return _without_diagonal(take_rows(self.logits, annotators)).log_softmax(2)
+
+    def add_annotators(self, count: int) -> None:
+        add_rows(self, ("logits",), count)
+
+
+class BasisWrong(WrongLabels):
+    """The paper's basis read forward: a mixture, an annotator, of permutations that leave no class in its place."""
+
+    basis: Tensor
+
+    def __init__(self, n_classes: int, n_annotators: int, n_bases: int, seed: int) -> None:
+        super().__init__()
+        self.n_classes = n_classes
+        self.register_buffer("basis", derangements(n_classes, n_bases, np.random.default_rng([seed, 4])))
+        self.logits = nn.Parameter(torch.zeros(n_annotators, len(self.basis)))
+
+    def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        those, place = present(annotator, len(self.logits))
+        return self.log_tables(those), place
+
+    def log_tables(self, annotators: Tensor) -> Tensor:
+        shares = take_rows(self.logits, annotators).softmax(1)
+        says = nn.functional.one_hot(self.basis, self.n_classes).to(shares.dtype)  # (M, K, K)
+        tables = torch.einsum("um,mky->uky", shares, says)
+        return tables.clamp(min=1e-6).log()
+
+    def add_annotators(self, count: int) -> None:
+        add_rows(self, ("logits",), count)
+
+
+def _without_diagonal(tables: Tensor) -> Tensor:
+    return tables.masked_fill(torch.eye(tables.shape[1], dtype=torch.bool, device=tables.device), NEVER)
