@@ -164,7 +164,7 @@ def class_scores(said: Tensor, *, above_chance: bool) -> Tensor:
 
     >>> said = torch.tensor([0.6, 0.4, 0.0, 0.0])
     >>> class_scores(said, above_chance=True)
-    tensor([-1.1124, -1.3322, -1.3863, -1.3863])
+    tensor([-1.1125, -1.3322, -1.3863, -1.3863])
     >>> class_scores(torch.tensor([1/3, 1/3, 1/3, 0.0]), above_chance=False)
     tensor([-1.3689, -1.3689, -1.3689, -1.0986])
     """

@@ -15,7 +15,8 @@ from crowdfuse.aggregation import dawid_skene
 from crowdfuse.cli import app
 from crowdfuse.datasets.label_only import NAMES, load_label_only
 from crowdfuse.estimators import TrueLabelClassifier
-from crowdfuse.experiments.crowds import SETS, CrowdsWork, cells, right_items
+from crowdfuse.experiments.crowds import SETS, CrowdsWork, cells
+from crowdfuse.experiments.right_items import right_items
 from tests.crowd_files import write_crowds
 
 

@@ -75,6 +75,14 @@ GRIDS = {
     "supp1": "Supplement A: MNIST, five annotators, each right on 3 classes and wrong on the others (hammer-spammer).",
     "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
     "missing": "Beyond the paper: MNIST at epsilon 30 with a share of the labels missing at random.",
+    "uniform": "Beyond the paper: as Table 1, one recipe for all methods, no gold that chooses; gated beside them.",
+    "kinds": "Beyond the paper: six kinds of wrong labels at epsilon 28, 30, 32, as 'looks 30'. More rows: "
+    "'gated 50 gold' and 'majority-vote 50 gold' (10, 50, 200).",
+    "hammer": "Beyond the paper: hammers and spammers, one recipe for all methods, no gold that chooses.",
+    "triples": "Beyond the paper: other triples of weakness images.",
+    "half-missing": "Beyond the paper: half of the labels missing at epsilon 32.",
+    "odd-even": "Beyond the paper: two classes. --methods can also name 'gated 50 gold' and the like.",
+    "rare": "Beyond the paper: two classes, one of 5 %. --methods can also name 'gated 50 gold' and the like.",
     "table2": "Table 2: CIFAR-100, three annotators with a weakness, over epsilon. One more row that --methods can "
     "name: fusion-latin.",
     "table3": "Table 3: ImageNet-100, three annotators with a weakness, over epsilon.",

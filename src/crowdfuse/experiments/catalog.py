@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from crowdfuse.choices import one_of
-from crowdfuse.experiments import cifar, imagenet, mnist, networks
+from crowdfuse.experiments import cifar, imagenet, kinds, mnist, networks
 from crowdfuse.experiments.grid import Experiment
 
 SCALES = ("desk", "paper")
@@ -14,6 +14,7 @@ PAPER = {
     experiment.name: experiment
     for experiment in (
         *mnist.EXPERIMENTS,
+        *kinds.EXPERIMENTS,
         *cifar.declare(cifar.PAPER),
         *networks.declare(cifar.PAPER),
         *imagenet.declare(imagenet.PAPER),

@@ -20,6 +20,7 @@ from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
 from crowdfuse.experiments.grid import Cell, Row
+from crowdfuse.experiments.right_items import pack
 from crowdfuse.experiments.store import Run
 from crowdfuse.registry import estimator_class
 
@@ -194,20 +195,9 @@ def _aggregated(run: Run, crowd: label_only.LabelOnly) -> dict[str, Any]:
     gold[crowd.judged] = crowd.truth
     return {
         ACCURACY: float(right.mean()),
-        "judged": len(right),
-        "right": np.packbits(right).tobytes().hex(),
+        **pack(right),
         "crowd": _facts(ann, ann.label, gold, np.isin(ann.item, crowd.judged)),
     }
-
-
-def right_items(result: dict[str, Any]) -> NDArray[np.bool_]:
-    """Which of the judged items an aggregation got right, in their order.
-
-    >>> right_items({"judged": 3, "right": np.packbits([True, False, True]).tobytes().hex()}).tolist()
-    [True, False, True]
-    """
-    bits = np.frombuffer(bytes.fromhex(result["right"]), np.uint8)
-    return np.unpackbits(bits, count=result["judged"]).astype(bool)
 
 
 def _facts(

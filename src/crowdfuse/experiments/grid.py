@@ -86,6 +86,8 @@ class Experiment:
     """The paper's table that it repeats, as `paper_table` knows it."""
     paper_values: dict[str, str] = field(default_factory=dict)
     """What the paper calls our values, where it calls them otherwise."""
+    leader: str = "fusion"
+    """The method that the others are compared with."""
     is_logarithmic: bool = False
     """Whether the knob is drawn on a logarithmic axis."""
     papers_best: float | None = None

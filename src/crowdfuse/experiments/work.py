@@ -128,20 +128,20 @@ class PaperWork(ABC):
         parts = self.load(runs[0], download=download)
         few = np.arange(min(FEW, len(parts.X)))
         for run in {(run["method"], str(run["settings"])): run for run in runs}.values():
-            _classifier(run, parts)._prepare(parts.X.take(few), _right_labels(run, parts.y[few]))
+            make_classifier(run, parts)._prepare(parts.X.take(few), _right_labels(run, parts.y[few]))
 
     def seconds(self, runs: Sequence[Run]) -> float:
         """About how long these runs take one after another, on this machine: from a few steps of the first."""
         run, parts = runs[0], self.load(runs[0])
         few = np.arange(min(TIMED, len(parts.X)))
-        trial = _classifier(run, parts).set_params(epochs=2, batch_size=len(few) // 2)  # the first warms up
+        trial = make_classifier(run, parts).set_params(epochs=2, batch_size=len(few) // 2)  # the first warms up
         trial.fit(parts.X.take(few), _right_labels(run, parts.y[few]))
         an_item = trial.history_[-1]["seconds"] / len(few)
         return float(sum(an_item * len(parts.X) * run["settings"]["epochs"] for run in runs))
 
     def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
         parts = self.parts(run)
-        classifier = _classifier(run, parts, checkpoint)
+        classifier = make_classifier(run, parts, checkpoint)
         made = self.annotators(run, parts) if "annotators" in run else None
         labels = parts.y if made is None else made.annotations
         classifier.fit(parts.X, labels, validation=(parts.X_validation, parts.y_validation))
@@ -207,7 +207,7 @@ def _right_labels(run: Run, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotat
     return Annotations.from_matrix(np.stack([y] * len(names), 1), annotators=names)
 
 
-def _classifier(run: Run, parts: Parts, checkpoint: Path | None = None) -> CrowdClassifier:
+def make_classifier(run: Run, parts: Parts, checkpoint: Path | None = None) -> CrowdClassifier:
     classes = list(range(parts.n_classes))
     kind = estimator_class(run["method"])
     return kind(**run["settings"], random_state=run["seed"], classes=classes, checkpoint=checkpoint)

@@ -30,7 +30,7 @@ from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
 from crowdfuse.methods.wrong_labels import WrongLabels
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 
-SHARES = (0.4, 0.15)  # of the epochs: on what annotators say, and on the start; the rest is for the likelihood
+SHARES = (0.25, 0.08)  # of the epochs: on what annotators say, and on the start; the rest is for the likelihood
 ASKED = 64  # annotators at most, those with the most labels, who are asked what they would say of an item
 
 Heads = Callable[[int, tuple[int, ...], int, int], nn.Module]
@@ -54,12 +54,14 @@ class Gated(Method):
     ) -> None:
         super().__init__(problem)
         make: Heads = AnnotatorHead
+        hidden = problem.head_hidden
         if heads == "embedded":
+            hidden = hidden or (64,)
             make = partial(EmbeddedHead, embedding=AnnotatorEmbedding(problem.n_annotators, embedding))
         n_features, n_annotators = problem.trunk.n_features, problem.n_annotators
         self.heads = heads
-        self.says = make(n_features, problem.head_hidden, n_annotators, problem.n_classes)
-        self.gate = make(n_features, problem.head_hidden[-1:], n_annotators, 1)
+        self.says = make(n_features, hidden, n_annotators, problem.n_classes)
+        self.gate = make(n_features, hidden[-1:], n_annotators, 1)
         self.wrong = wrong
         self.reading: Reading | None = None
         self.register_buffer("started", torch.zeros((), dtype=torch.bool))

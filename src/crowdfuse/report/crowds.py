@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from crowdfuse import plots
-from crowdfuse.experiments.crowds import ACCURACY, FOREIGN, NAME, NETWORK, SETS, right_items
+from crowdfuse.experiments.crowds import ACCURACY, FOREIGN, NAME, NETWORK, SETS
 from crowdfuse.experiments.grid import Cell
+from crowdfuse.experiments.right_items import right_items
 from crowdfuse.experiments.store import Record
 from crowdfuse.experiments.tables import BOUND, Entry, Paired, Table, make_table, paired_difference
 from crowdfuse.files import write_json, write_text

@@ -14,7 +14,6 @@ from crowdfuse.experiments.tables import Entry, Table
 from crowdfuse.files import write_json, write_text
 from crowdfuse.report.markdown import table as markdown_table
 
-REFERENCE = "fusion"
 FAR = 3.0  # points from the paper's number that the text must speak of
 
 
@@ -33,9 +32,9 @@ def figures(experiment: Experiment, table: Table) -> dict[str, Any]:
         "experiment": experiment.name,
         "knob": experiment.knob,
         "table": [entry.figures() for entry in table.entries.values()],
-        "paired differences": [one.figures() for one in table.paired(REFERENCE)],
+        "paired differences": [one.figures() for one in table.paired(experiment.leader)],
         "share of right labels": _shares(table),
-        "auroc": _aurocs(table),
+        "auroc": _aurocs(experiment, table),
     }
 
 
@@ -52,7 +51,7 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
     if experiment.paper:
         far = _far(table) if experiment.scale.is_papers_recipe and not is_trial else []
         sections += ["## Ranks, ours and the paper's", _ranks(experiment, table), *far]
-    sections += _differences(table)
+    sections += _differences(experiment, table)
     shares = _shares(table)
     if shares:
         header = [experiment.knob, *(f"annotator-{r + 1}" for r in range(max(map(len, shares.values()))))]
@@ -141,8 +140,9 @@ def _far(table: Table) -> list[str]:
     ]
 
 
-def _differences(table: Table) -> list[str]:
-    paired = table.paired(REFERENCE) if REFERENCE in table.rows else []
+def _differences(experiment: Experiment, table: Table) -> list[str]:
+    leader = experiment.leader
+    paired = table.paired(leader) if leader in table.rows else []
     if not paired:
         return []
     rows = [
@@ -150,10 +150,10 @@ def _differences(table: Table) -> list[str]:
         for one in paired
     ]
     return [
-        f"## {REFERENCE.capitalize()} minus each method, in points",
+        f"## {leader.capitalize()} minus each method, in points",
         "Paired: the same noise, split, network and seed; 95 % t-interval over all pairs, values and seeds together. "
         "Pairs of one seed at several values are not independent: the interval is rather too small.",
-        markdown_table([f"{REFERENCE} minus", "pairs", "mean", "interval"], rows),
+        markdown_table([f"{leader} minus", "pairs", "mean", "interval"], rows),
     ]
 
 
@@ -168,12 +168,12 @@ def _shares(table: Table) -> dict[str, list[float]]:
     return {value: np.mean(list(found[value].values()), axis=0).tolist() for value in table.values if value in found}
 
 
-def _aurocs(table: Table) -> dict[str, dict[str, list[list[float]]]]:
+def _aurocs(experiment: Experiment, table: Table) -> dict[str, dict[str, list[list[float]]]]:
     """By value: AUROC of weights and diagonals against being right, a list a seed, a figure an annotator."""
     found: dict[str, dict[str, list[list[float]]]] = {}
     for value in table.values:
         for seed in table.seeds:
-            record = table.records.get((REFERENCE, value, seed))
+            record = table.records.get((experiment.leader, value, seed))
             for kind in ("weights", "diagonals"):
                 if record is not None and f"auroc of {kind}" in record.result:
                     found.setdefault(value, {}).setdefault(kind, []).append(record.result[f"auroc of {kind}"])
@@ -181,7 +181,7 @@ def _aurocs(table: Table) -> dict[str, dict[str, list[list[float]]]]:
 
 
 def _beliefs(experiment: Experiment, table: Table) -> list[str]:
-    aurocs = _aurocs(table)
+    aurocs = _aurocs(experiment, table)
     if not aurocs:
         return []
     rows = [
