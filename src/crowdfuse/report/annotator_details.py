@@ -1,0 +1,148 @@
+"""One annotator at a time: what they take for what, and where among the items they are weak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdfuse.ids import IntArray
+from crowdfuse.report.item_map import COLUMNS, ItemMap
+from crowdfuse.report.look import FloatArray, Look
+from crowdfuse.report.names import plain
+
+MOST = 24  # annotators that are shown one by one
+OWN = 400  # items of each that are looked at
+NUMBERS = 8_000_000  # in the confusion matrices of one annotator's items, at most
+SHOWN_CLASSES = 12  # of a confusion matrix
+FEW = 5  # items that a cell needs, to be called weak
+
+
+def chosen_annotators(look: Look) -> IntArray:
+    """Those with the most labels."""
+    counts = np.bincount(look.ann.annotator, minlength=look.ann.n_annotators)
+    order = np.argsort(-counts, kind="stable")[:MOST]
+    return order[counts[order] > 0]
+
+
+def own_labels(look: Look, annotators: IntArray) -> dict[int, IntArray]:
+    """Some labels of each of these annotators, as positions among all labels, by annotator."""
+    generator = np.random.default_rng(1)
+    by_annotator = np.argsort(look.ann.annotator, kind="stable")
+    counts = np.bincount(look.ann.annotator, minlength=look.ann.n_annotators)
+    ends = np.cumsum(counts)
+    own = {}
+    for r in annotators:
+        labels = by_annotator[ends[r] - counts[r] : ends[r]]
+        own[int(r)] = np.sort(generator.permutation(labels)[:OWN])
+    return own
+
+
+def detail_facts(look: Look, own: dict[int, IntArray], where: ItemMap | None) -> list[dict[str, Any]]:
+    """What is shown of each annotator that has labels in `own`."""
+    relative = look.relative_weights()
+    return [
+        {
+            "annotator": plain(look.ann.annotators[r]),
+            "position": r,
+            "confusion": _confusion_facts(look, r, labels),
+            "map": None if where is None else _weak_places(look, labels, relative, where),
+        }
+        for r, labels in own.items()
+    ]
+
+
+def mean_confusion(look: Look, r: int, labels: IntArray) -> tuple[FloatArray, int]:
+    """P(said | true), (K, K), of one annotator, and over how many of the items it is a mean; 0: not of items.
+
+    A method that tells P(true | said) is turned round by Bayes' rule, with how often this annotator says what:
+
+        P(said = j | true = k)  ~  mean over items of P(true = k | said = j)  *  P(said = j)
+
+    Methods without matrices leave it to what labels and predictions amount to together.
+    """
+    K = look.ann.n_classes
+    given = None if look.classifier is None else look.classifier.confusion_given_
+    if given is None:
+        return _counted_confusion(look, r), 0
+    assert look.classifier is not None and look.inputs is not None
+    labels = labels[: max(1, NUMBERS // K**2)]
+    rows = look.ann.item[labels]  # each row once: nobody labels an item twice
+    alone = look.ann[rows].of(look.ann.annotators[r])
+    mean = look.classifier.confusion_matrices(look.inputs.take(rows), alone).mean(0, dtype=np.float64)
+    if given == "said":
+        everything = look.ann.label[look.ann.annotator == r]
+        joint = mean * (np.bincount(everything, minlength=K) / len(everything))
+        mean = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
+    return mean, len(rows)
+
+
+def _counted_confusion(look: Look, r: int) -> FloatArray:
+    """As the consensus has it: each label counts for every class as much as its item is likely to be of it."""
+    if look.found.confusions is not None:
+        matrix: FloatArray = look.found.confusions[r]
+        return matrix
+    mine = look.ann.annotator == r
+    joint = np.zeros((look.ann.n_classes, look.ann.n_classes))
+    np.add.at(joint.T, look.ann.label[mine], look.found.soft_labels[look.ann.item[mine]])
+    counted: FloatArray = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
+    return counted
+
+
+def _confusion_facts(look: Look, r: int, labels: IntArray) -> dict[str, Any]:
+    """The matrix, or of many classes the part where most is mixed up."""
+    matrix, n_items = mean_confusion(look, r, labels)
+    K = len(matrix)
+    shown = np.arange(K)
+    if K > SHOWN_CLASSES:
+        off = matrix * (1 - np.eye(K))
+        shown = np.sort(np.argsort(-np.maximum(off.max(0), off.max(1)), kind="stable")[:SHOWN_CLASSES])
+    return {
+        "classes": [plain(name) for name in look.ann.classes[shown]],
+        "of": K,
+        "items": n_items,
+        "matrix": matrix[np.ix_(shown, shown)].round(4).tolist(),
+    }
+
+
+def _weak_places(look: Look, labels: IntArray, relative: FloatArray | None, where: ItemMap) -> dict[str, Any] | None:
+    """On the grid of the map: how the annotator does beside the others, or beside their own mean.
+
+    `value` is from -1, weak, to 1, strong. Where the method weighs annotators: the logarithm, base 2, of their
+    weight beside an even one, so that -1 is half of it. Elsewhere: how much more or less often than usual the
+    model says the same, in quarters.
+    """
+    rows = look.ann.item[labels]
+    cell = where.cells(rows)
+    keep = (cell >= 0) & ((look.labels_per_item[rows] > 1) | (relative is None))  # alone, one has all the weight
+    if keep.sum() < FEW:
+        return None
+    labels, rows, cell = labels[keep], rows[keep], cell[keep]
+    agrees = (look.ann.label[labels] == look.predicted[rows]).astype(np.float64)
+    measured = agrees if relative is None else relative[labels]
+    cells, place, count = np.unique(cell, return_inverse=True, return_counts=True)
+    mean = np.bincount(place, measured) / count
+    value = (mean - agrees.mean()) / 0.25 if relative is None else np.log2(np.maximum(mean, 1e-3))
+    value = np.clip(value, -1, 1)
+    return {
+        "measure": "agreement" if relative is None else "weight",
+        "items": len(rows),
+        "usual": float(measured.mean()),
+        "cells": [
+            {"x": int(c % COLUMNS), "y": int(c // COLUMNS), "items": int(n), "mean": round(float(m), 4), "value": round(float(v), 3)}
+            for c, n, m, v in zip(cells, count, mean, value, strict=True)
+        ],
+        "weak": _weak_class(look, look.predicted[rows], measured),
+    }
+
+
+def _weak_class(look: Look, predicted: IntArray, measured: FloatArray) -> dict[str, Any] | None:
+    """The predicted class on whose items the annotator does worst, beside all of their items."""
+    count = np.bincount(predicted, minlength=look.ann.n_classes)
+    enough = count >= FEW
+    if enough.sum() < 2:
+        return None
+    with np.errstate(invalid="ignore"):
+        mean = np.bincount(predicted, measured, minlength=look.ann.n_classes) / count
+    k = int(np.where(enough, mean, np.inf).argmin())
+    return {"class": plain(look.ann.classes[k]), "mean": float(mean[k]), "items": int(count[k])}
