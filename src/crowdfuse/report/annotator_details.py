@@ -62,14 +62,13 @@ def mean_confusion(look: Look, r: int, labels: IntArray) -> tuple[FloatArray, in
     Methods without matrices leave it to what labels and predictions amount to together.
     """
     K = look.ann.n_classes
-    given = None if look.classifier is None else look.classifier.confusion_given_
-    if given is None:
+    given = None if look.model is None else look.model.classifier.confusion_given_
+    if look.model is None or given is None:
         return _counted_confusion(look, r), 0
-    assert look.classifier is not None and look.inputs is not None
     labels = labels[: max(1, NUMBERS // K**2)]
     rows = look.ann.item[labels]  # each row once: nobody labels an item twice
     alone = look.ann[rows].of(look.ann.annotators[r])
-    mean = look.classifier.confusion_matrices(look.inputs.take(rows), alone).mean(0, dtype=np.float64)
+    mean = look.model.classifier.confusion_matrices(look.model.inputs.take(rows), alone).mean(0, dtype=np.float64)
     if given == "said":
         everything = look.ann.label[look.ann.annotator == r]
         joint = mean * (np.bincount(everything, minlength=K) / len(everything))
@@ -129,7 +128,13 @@ def _weak_places(look: Look, labels: IntArray, relative: FloatArray | None, wher
         "items": len(rows),
         "usual": float(measured.mean()),
         "cells": [
-            {"x": int(c % COLUMNS), "y": int(c // COLUMNS), "items": int(n), "mean": round(float(m), 4), "value": round(float(v), 3)}
+            {
+                "x": int(c % COLUMNS),
+                "y": int(c // COLUMNS),
+                "items": int(n),
+                "mean": round(float(m), 4),
+                "value": round(float(v), 3),
+            }
             for c, n, m, v in zip(cells, count, mean, value, strict=True)
         ],
         "weak": _weak_class(look, look.predicted[rows], measured),

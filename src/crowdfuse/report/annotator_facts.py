@@ -66,10 +66,12 @@ def class_shares(look: Look, annotators: IntArray) -> tuple[FloatArray, FloatArr
     shape = (len(annotators), ann.n_items)
     seen = sparse.csr_array((np.ones(len(who), np.float32), (who, item)), shape=shape) @ look.found.soft_labels
     said = np.bincount(who * K + ann.label[keep], look.found.label_confidence[keep], len(annotators) * K)
-    return seen.astype(np.float64), said.reshape(-1, K)
+    return seen.astype(np.float64), said.reshape(-1, K).astype(np.float64)
 
 
-def _extremes(seen: FloatArray, said: FloatArray) -> tuple[list[tuple[int, float] | None], list[tuple[int, float] | None]]:
+def _extremes(
+    seen: FloatArray, said: FloatArray
+) -> tuple[list[tuple[int, float] | None], list[tuple[int, float] | None]]:
     """The class each annotator is surest to know, and surest not to know; None where there is nothing to choose."""
     low, high = wilson(said, seen)
     enough = seen >= SOME
@@ -90,7 +92,7 @@ def _share_of(look: Look, truth: IntArray, n_annotators: int) -> tuple[FloatArra
     ann = look.ann
     known = truth[ann.item] >= 0
     right = np.bincount(ann.annotator[known], (ann.label == truth[ann.item])[known], n_annotators)
-    return right, np.bincount(ann.annotator[known], minlength=n_annotators).astype(np.float64)
+    return right.astype(np.float64), np.bincount(ann.annotator[known], minlength=n_annotators).astype(np.float64)
 
 
 def _class(look: Look, chosen: tuple[int, float] | None) -> dict[str, Any] | None:

@@ -39,7 +39,9 @@ def accuracy_facts(look: Look, sets: Sequence[Gold]) -> list[dict[str, Any]]:
             if name != "predicted":
                 known &= look.labels_per_item[gold.rows] > 0  # without labels there is nothing to fuse
             counted[name] = share(int((guess[gold.rows] == gold.codes)[known].sum()), int(known.sum()))
-        facts.append({"gold": gold.name, "items": len(gold.rows), "seen": gold.was_seen, "fair": gold.is_fair} | counted)
+        facts.append(
+            {"gold": gold.name, "items": len(gold.rows), "seen": gold.was_seen, "fair": gold.is_fair} | counted
+        )
     return facts
 
 
@@ -62,7 +64,7 @@ def abstention_facts(look: Look, rows: IntArray, codes: IntArray, on: str) -> di
     right = np.cumsum((look.predicted[rows] == codes)[order])
     points = []
     for abstained in ABSTAINED:
-        kept = len(rows) - int(round(abstained * len(rows)))
+        kept = len(rows) - round(abstained * len(rows))
         if kept >= ENOUGH:
             figures = share(int(right[kept - 1]), kept)
             sure = float(look.sure[rows[order[kept - 1]]])
@@ -111,7 +113,13 @@ def calibration_facts(look: Look, rows: IntArray, codes: IntArray, on: str) -> d
     hits, said = np.bincount(step, right, minlength=10), np.bincount(step, sure, minlength=10)
     low, high = wilson(hits, count)
     bins = [
-        {"confidence": said[b] / count[b], "right": hits[b] / count[b], "low": low[b], "high": high[b], "of": int(count[b])}
+        {
+            "confidence": said[b] / count[b],
+            "right": hits[b] / count[b],
+            "low": low[b],
+            "high": high[b],
+            "of": int(count[b]),
+        }
         for b in np.flatnonzero(count)
     ]
     error = float(np.abs(hits - said).sum() / len(rows))

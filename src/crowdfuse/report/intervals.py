@@ -29,4 +29,4 @@ def wilson(right: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.float64], NDA
 def share(right: float, total: float) -> dict[str, Any]:
     """A share with its interval, as the report's figures have it; the value is None where nothing was counted."""
     low, high = (float(end) for end in wilson(right, total))
-    return {"value": float(right / total) if total else None, "low": low, "high": high, "of": int(round(total))}
+    return {"value": float(right / total) if total else None, "low": low, "high": high, "of": round(total)}

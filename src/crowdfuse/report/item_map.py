@@ -10,7 +10,7 @@ import torch
 from sklearn.decomposition import PCA
 
 from crowdfuse.ids import IntArray
-from crowdfuse.report.look import FloatArray, Look
+from crowdfuse.report.look import FloatArray, Look, Model
 from crowdfuse.report.names import plain
 
 SAMPLED = 2_000  # items that decide the directions
@@ -35,16 +35,16 @@ class ItemMap:
 
 def map_items(look: Look, wanted: IntArray) -> ItemMap | None:
     """A map of a sample of the labelled items, and of the `wanted` rows as far as there is room."""
-    if look.classifier is None or look.inputs is None:
+    if look.model is None:
         return None
     generator = np.random.default_rng(0)
     labelled = np.flatnonzero(look.labels_per_item)
     sample = generator.permutation(labelled)[:SAMPLED]
-    n_features = len(_features(look, sample[:1])[0])
+    n_features = len(_features(look.model, sample[:1])[0])
     room = max(200, min(MOST, CELLS // n_features))
     others = generator.permutation(np.setdiff1d(wanted, sample))[: max(0, room - len(sample))]
     sample = sample[:room]
-    features = _features(look, np.concatenate([sample, others]))
+    features = _features(look.model, np.concatenate([sample, others]))
     n_components = min(2, n_features, len(sample))
     pca = PCA(n_components, random_state=0).fit(features[: len(sample)])
     place = np.zeros((len(features), 2))
@@ -56,9 +56,8 @@ def map_items(look: Look, wanted: IntArray) -> ItemMap | None:
     return ItemMap(rows[order], place[order])
 
 
-def _features(look: Look, rows: IntArray) -> FloatArray:
-    assert look.classifier is not None and look.inputs is not None
-    return torch.cat(list(look.classifier._features(look.inputs.take(rows)))).numpy().astype(np.float64)
+def _features(model: Model, rows: IntArray) -> FloatArray:
+    return torch.cat(list(model.classifier._features(model.inputs.take(rows)))).numpy().astype(np.float64)
 
 
 def map_facts(look: Look, where: ItemMap | None) -> dict[str, Any] | None:

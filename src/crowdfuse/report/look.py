@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,13 @@ from crowdfuse.quality import Quality, quality
 FloatArray = NDArray[np.float64]
 
 
+class Model(NamedTuple):
+    """A fitted classifier, and the rows it looks at."""
+
+    classifier: CrowdClassifier
+    inputs: Inputs
+
+
 @dataclass(frozen=True, kw_only=True)
 class Look:
     """What is known of every item and label. N items, L labels; -1 and NaN where something is not known."""
@@ -32,8 +39,7 @@ class Look:
     fused_sure: FloatArray  # (N,)
     found: Quality  # what labels and predictions amount to together
     weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label
-    classifier: CrowdClassifier | None
-    inputs: Inputs | None
+    model: Model | None  # None where there are labels alone
 
     @property
     def labels_per_item(self) -> IntArray:
@@ -70,8 +76,7 @@ def look_at(classifier: CrowdClassifier, X: Any, annotations: Any, items: ArrayL
         fused_sure=np.where(known, soft.max(1), np.nan).astype(np.float64),
         found=quality(ann, probabilities, classes=classifier.classes_, out_of_fold=False),
         weights=torch.cat(weights).numpy(),
-        classifier=classifier,
-        inputs=inputs,
+        model=Model(classifier, inputs),
     )
 
 
@@ -99,6 +104,5 @@ def look_at_labels(
         fused_sure=confidence if fused_sure is None else fused_sure,
         found=found,
         weights=None,
-        classifier=None,
-        inputs=None,
+        model=None,
     )

@@ -68,8 +68,8 @@ def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
     if getattr(inputs.values, "dtype", None) != np.uint8:
         low, high = float(pixels.min()), float(pixels.max())
         pixels = (pixels - low) * (255 / (high - low) if high > low else 0)
-    pixels = pixels.round().astype(np.uint8).reshape(len(rows), -1, *inputs.shape[-2:])
-    return [Image.fromarray(np.moveaxis(p, 0, 2) if len(p) == 3 else p[0]).convert("RGB") for p in pixels]
+    images = pixels.round().astype(np.uint8).reshape(len(rows), -1, *inputs.shape[-2:])
+    return [Image.fromarray(np.moveaxis(p, 0, 2) if len(p) == 3 else p[0]).convert("RGB") for p in images]
 
 
 def _data_uri(image: Image.Image) -> str:
@@ -88,12 +88,13 @@ def _data_uri(image: Image.Image) -> str:
 def _features_of_inputs(inputs: Inputs, rows: IntArray, names: Sequence[str] | None) -> list[Picture]:
     """The features of each row that are furthest from usual, in standard deviations."""
     usual = np.random.default_rng(0).permutation(len(inputs))[:LOOKED_AT]
-    mean, square, size = 0.0, 0.0, max(1, 4_000_000 // inputs.shape[0])
+    total, square = np.zeros(inputs.shape), np.zeros(inputs.shape)
+    size = max(1, 4_000_000 // inputs.shape[0])
     for start in range(0, len(usual), size):
         block = inputs.rows(usual[start : start + size]).astype(np.float64)
-        mean, square = mean + block.sum(0), square + (block**2).sum(0)
-    mean = np.asarray(mean) / len(usual)
-    spread = np.sqrt(np.maximum(np.asarray(square) / len(usual) - mean**2, 0))
+        total, square = total + block.sum(0), square + (block**2).sum(0)
+    mean = total / len(usual)
+    spread = np.sqrt(np.maximum(square / len(usual) - mean**2, 0))
     return [_outstanding(row, mean, spread, names) for row in inputs.rows(rows)]
 
 
@@ -105,7 +106,6 @@ def _outstanding(
     order = np.argsort(-np.abs(off), kind="stable")[:FEATURES]
     return {
         "features": [
-            [plain(names[j]) if names is not None else f"column {j}", float(values[j]), float(off[j])]
-            for j in order
+            [plain(names[j]) if names is not None else f"column {j}", float(values[j]), float(off[j])] for j in order
         ]
     }

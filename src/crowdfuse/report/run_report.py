@@ -79,8 +79,9 @@ class Report:
         places = faces(Path(path))
         for place in places:
             refuse_overwriting(place, force=overwrite)
-        for place, write in zip(places, (self.to_html, self.to_markdown, self.to_json), strict=True):
-            write_text(place, write())
+        texts = self.to_html(), self.to_markdown(), self.to_json()
+        for place, text in zip(places, texts, strict=True):
+            write_text(place, text)
         return places[0]
 
     def _repr_html_(self) -> str:
@@ -138,8 +139,7 @@ def report_on(
     names = getattr(classifier, "feature_names_in_", None)
     strangers = look.ann.n_annotators - len(classifier.annotators_)
     notes = [f"{strangers:,} annotators were never seen in training, and are taken to be like the average one"]
-    assert look.inputs is not None
-    inputs = look.inputs
+    inputs = classifier._inputs(X)
     return make_report(
         look,
         about=about(classifier),
@@ -230,8 +230,8 @@ def make_report(
         },
         "suspicious": suspicious,
     }
-    needed = {row for name, found in lists.items() for row in found[: most[name]].tolist()}
-    needed = sorted(needed | {label["row"] for label in suspicious["rows"]})
+    wanted = {row for name, found in lists.items() for row in found[: most[name]].tolist()}
+    needed = sorted(wanted | {label["row"] for label in suspicious["rows"]})
     seen = dict(zip(needed, pictures(np.array(needed, np.int64)), strict=True)) if needed else {}
     return Report(facts, seen)
 

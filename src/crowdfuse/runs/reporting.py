@@ -56,12 +56,15 @@ def report_run(
     classifier = load(run / "model")
     story = _Story()
     if not is_finished(run):
-        story.notes.append(f"The training was interrupted: this is what the model had learned. Go on with --resume {run}")
+        story.notes.append(
+            f"The training was interrupted: this is what the model had learned. Go on with --resume {run}"
+        )
     names = getattr(classifier, "feature_names_in_", None)
     if names is not None:
         del classifier.feature_names_in_  # the columns were taken by name; scikit-learn need not warn of an array
     unchanged = {name: _is_unchanged(name, path, hashes, story) for name, path in job.files().items()}
-    asked = replace(job, on_missing="drop", **{name: None for name, same in unchanged.items() if not same and name != "labels"})
+    gone: dict[str, Any] = {name: None for name, same in unchanged.items() if not same and name != "labels"}
+    asked = replace(job, on_missing="drop", **gone)
     loaded = _read_inputs(job, hashes, story)
     folder = Path(job.inputs) if _is_image_folder(job, classifier.input_shape_) else None
     if loaded is not None and unchanged["labels"]:
@@ -163,7 +166,10 @@ def _look_at_record(run: Path, ann: Annotations) -> Look:
         rows = find(from_text(np.array([line["item"] for line in table], dtype=object)), ann.items)
         columns = {
             name: _column(table, rows, ann, *source)
-            for name, source in (("fused", ("label", "confidence")), ("predicted", ("predicted", "predicted_confidence")))
+            for name, source in (
+                ("fused", ("label", "confidence")),
+                ("predicted", ("predicted", "predicted_confidence")),
+            )
         }
     except (KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
@@ -229,9 +235,7 @@ def _sets_given(
     ]
 
 
-def _read_gold(
-    path: Path, job: Job, look: Look, loaded: Loaded | None, story: _Story
-) -> tuple[IntArray, IntArray]:
+def _read_gold(path: Path, job: Job, look: Look, loaded: Loaded | None, story: _Story) -> tuple[IntArray, IntArray]:
     """Rows and true classes of a gold file's items."""
     columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
     ids, truth = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
@@ -255,6 +259,6 @@ def _pictures(look: Look, folder: Path | None, names: Any) -> Callable[[IntArray
     def show(rows: IntArray) -> list[Picture]:
         if folder is not None:  # from the files: sharper than what the network sees
             return pictures_of_files([file_of(folder, str(look.ann.items[row])) for row in rows])
-        return [{} for _ in rows] if look.inputs is None else pictures_of_inputs(look.inputs, rows, names)
+        return [{} for _ in rows] if look.model is None else pictures_of_inputs(look.model.inputs, rows, names)
 
     return show
