@@ -15,7 +15,8 @@ MOST = 24  # annotators that are shown one by one
 OWN = 400  # items of each that are looked at
 NUMBERS = 8_000_000  # in the confusion matrices of one annotator's items, at most
 SHOWN_CLASSES = 12  # of a confusion matrix
-FEW = 5  # items that a cell needs, to be called weak
+FEW = 5  # items that must be there to say anything of
+UNSURE = 3  # items that an annotator's usual agreement counts for in each cell
 
 
 def chosen_annotators(look: Look) -> IntArray:
@@ -45,26 +46,25 @@ def detail_facts(look: Look, own: dict[int, IntArray], where: ItemMap | None) ->
         {
             "annotator": plain(look.ann.annotators[r]),
             "position": r,
-            "confusion": _confusion_facts(look, r, labels),
+            "confusion": _confusion_facts(look, estimated_confusion(look, r)),
+            "of the method": _of_the_method(look, r, labels),
             "map": None if where is None else _weak_places(look, labels, relative, where),
         }
         for r, labels in own.items()
     ]
 
 
-def mean_confusion(look: Look, r: int, labels: IntArray) -> tuple[FloatArray, int]:
-    """P(said | true), (K, K), of one annotator, and over how many of the items it is a mean; 0: not of items.
+def method_confusion(look: Look, r: int, labels: IntArray) -> tuple[FloatArray, int] | None:
+    """P(said | true), (K, K), of one annotator as the method has it, and over how many items it is a mean.
 
     A method that tells P(true | said) is turned round by Bayes' rule, with how often this annotator says what:
 
         P(said = j | true = k)  ~  mean over items of P(true = k | said = j)  *  P(said = j)
-
-    Methods without matrices leave it to what labels and predictions amount to together.
     """
     K = look.ann.n_classes
     given = None if look.model is None else look.model.classifier.confusion_given_
     if look.model is None or given is None:
-        return _counted_confusion(look, r), 0
+        return None
     labels = labels[: max(1, NUMBERS // K**2)]
     rows = look.ann.item[labels]  # each row once: nobody labels an item twice
     alone = look.ann[rows].of(look.ann.annotators[r])
@@ -76,8 +76,11 @@ def mean_confusion(look: Look, r: int, labels: IntArray) -> tuple[FloatArray, in
     return mean, len(rows)
 
 
-def _counted_confusion(look: Look, r: int) -> FloatArray:
-    """As the consensus has it: each label counts for every class as much as its item is likely to be of it."""
+def estimated_confusion(look: Look, r: int) -> FloatArray:
+    """P(said | true), (K, K), with labels and model together for the truth.
+
+    Each label counts for every class as much as its item is likely to be of it.
+    """
     if look.found.confusions is not None:
         matrix: FloatArray = look.found.confusions[r]
         return matrix
@@ -88,9 +91,13 @@ def _counted_confusion(look: Look, r: int) -> FloatArray:
     return counted
 
 
-def _confusion_facts(look: Look, r: int, labels: IntArray) -> dict[str, Any]:
+def _of_the_method(look: Look, r: int, labels: IntArray) -> dict[str, Any] | None:
+    found = method_confusion(look, r, labels)
+    return None if found is None else _confusion_facts(look, found[0]) | {"items": found[1]}
+
+
+def _confusion_facts(look: Look, matrix: FloatArray) -> dict[str, Any]:
     """The matrix, or of many classes the part where most is mixed up."""
-    matrix, n_items = mean_confusion(look, r, labels)
     K = len(matrix)
     shown = np.arange(K)
     if K > SHOWN_CLASSES:
@@ -99,7 +106,6 @@ def _confusion_facts(look: Look, r: int, labels: IntArray) -> dict[str, Any]:
     return {
         "classes": [plain(name) for name in look.ann.classes[shown]],
         "of": K,
-        "items": n_items,
         "matrix": matrix[np.ix_(shown, shown)].round(4).tolist(),
     }
 
@@ -120,13 +126,15 @@ def _weak_places(look: Look, labels: IntArray, relative: FloatArray | None, wher
     agrees = (look.ann.label[labels] == look.predicted[rows]).astype(np.float64)
     measured = agrees if relative is None else relative[labels]
     cells, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-    mean = np.bincount(place, measured) / count
-    value = (mean - agrees.mean()) / 0.25 if relative is None else np.log2(np.maximum(mean, 1e-3))
+    usual = measured.mean()
+    lent = UNSURE if relative is None else 0  # what agrees or not says little where there is little of it
+    mean = (np.bincount(place, measured) + lent * usual) / (count + lent)
+    value = (mean - usual) / 0.25 if relative is None else np.log2(np.maximum(mean, 1e-3))
     value = np.clip(value, -1, 1)
     return {
         "measure": "agreement" if relative is None else "weight",
         "items": len(rows),
-        "usual": float(measured.mean()),
+        "usual": float(usual),
         "cells": [
             {
                 "x": int(c % COLUMNS),

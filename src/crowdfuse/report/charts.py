@@ -7,8 +7,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-WIDTH, HEIGHT = 560, 220
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 12, 38
+WIDTH, HEIGHT = 440, 220
+LEFT, RIGHT, TOP, BOTTOM = 68, 16, 12, 42
 
 Point = tuple[float, float]
 
@@ -44,7 +44,7 @@ def lines(
     for tick in _ticks(low, high, 5):
         parts.append(f'<path class="grid" d="M{LEFT} {up(tick):.1f}H{WIDTH - RIGHT}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{up(tick) + 4:.1f}" class="end">{_number(tick, y_percent)}</text>')
-    for tick in _ticks(left, right, 7):
+    for tick in _ticks(left, right, 6):
         shown = _number(tick, x_percent)
         parts.append(f'<text x="{across(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" class="mid">{shown}</text>')
     if bands:
@@ -74,15 +74,15 @@ def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: 
 
     Size is the number of items; strength of colour the distance from usual. Class names stand where they belong.
     """
-    size, columns, rows = 20, map_facts["columns"], map_facts["rows"]
-    parts = []
+    size, columns, rows = 28, map_facts["columns"], map_facts["rows"]
+    parts, covered = [], {cell["y"] * columns + cell["x"] for cell in cells}
     for place, count in enumerate(map_facts["counts"]):
-        if count:
+        if count and place not in covered:
             x, y = place % columns * size + size / 2, place // columns * size + size / 2
-            parts.append(f'<circle class="there" cx="{x:g}" cy="{y:g}" r="{1 + min(2.5, count**0.5 / 4):.1f}"/>')
+            parts.append(f'<circle class="there" cx="{x:g}" cy="{y:g}" r="{1.5 + min(3, count**0.5 / 4):.1f}"/>')
     for cell in cells:
         x, y, value = cell["x"] * size + size / 2, cell["y"] * size + size / 2, cell["value"]
-        radius = 3.5 + min(5.5, cell["items"] ** 0.5)
+        radius = 4 + min(9, 1.6 * cell["items"] ** 0.5)
         strength = "abc"[min(2, int(abs(value) * 3))]
         if value < 0:
             shape = f'<path class="weak {strength}" d="M{x:g} {y - radius:.1f}l{radius:.1f} {radius:.1f}l{-radius:.1f} {radius:.1f}l{-radius:.1f} {-radius:.1f}z"/>'  # noqa: E501
@@ -91,10 +91,10 @@ def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: 
         parts.append(shape)
     placed: list[Point] = []
     for name in map_facts["classes"]:
-        x = min(max(name["x"] * columns * size, 30), columns * size - 30)
-        y = min(max(name["y"] * rows * size, 12), rows * size - 6)
-        while any(abs(x - other[0]) < 64 and abs(y - other[1]) < 12 for other in placed) and y < rows * size - 6:
-            y += 12
+        x = min(max(name["x"] * columns * size, 40), columns * size - 40)
+        y = min(max(name["y"] * rows * size, 16), rows * size - 8)
+        while any(abs(x - other[0]) < 80 and abs(y - other[1]) < 16 for other in placed) and y < rows * size - 8:
+            y += 16
         placed.append((x, y))
         text = name["class"] if len(name["class"]) <= 14 else name["class"][:13] + "…"
         parts.append(f'<text class="place mid" x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>')

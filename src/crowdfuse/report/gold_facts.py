@@ -14,6 +14,7 @@ from crowdfuse.report.look import Look
 from crowdfuse.report.names import plain
 
 ABSTAINED = np.arange(0, 0.91, 0.05)
+FEW = 5  # items that a step of confidence must have, to be shown
 ENOUGH = 20  # items that must be left to say anything of
 
 
@@ -120,7 +121,7 @@ def calibration_facts(look: Look, rows: IntArray, codes: IntArray, on: str) -> d
             "high": high[b],
             "of": int(count[b]),
         }
-        for b in np.flatnonzero(count)
+        for b in np.flatnonzero(count >= FEW)
     ]
     error = float(np.abs(hits - said).sum() / len(rows))
     return {"on": on, "bins": bins, "error": error, "mean confidence": float(sure.mean()), "right": float(right.mean())}

@@ -15,7 +15,7 @@ from crowdfuse.report.names import plain
 
 SAMPLED = 2_000  # items that decide the directions
 MOST, CELLS = 10_000, 50_000_000  # rows, and numbers, of features at most
-COLUMNS, ROWS = 16, 11  # of the grid that maps are drawn on
+COLUMNS, ROWS = 13, 9  # of the grid that maps are drawn on
 NAMED = 8  # classes that are written on the map
 
 

@@ -20,7 +20,7 @@ def _about_model(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     return [
         (
             f"The model is right on {_pct(right['value'])} of {right['of']:,} items with gold "
-            f"(95 % interval {_pct(right['low'])} to {_pct(right['high'])}); {best['seen']}.",
+            f"(95 % interval {_pct(right['low'])} to {_pct(right['high'])}): {best['seen']}.",
         )
     ]
 

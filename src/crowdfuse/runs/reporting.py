@@ -27,8 +27,8 @@ from crowdfuse.runs.job import Job
 from crowdfuse.runs.material import READ_AS, Material, read_inputs, read_material
 
 HOW_SEEN = {
-    "test": ("kept out of training", True),
-    "validation": ("kept out of training, but they chose the epoch", False),
+    "test": ("they were kept out of training", True),
+    "validation": ("they were kept out of training, but chose the epoch", False),
     "gold": ("the model was trained on this gold", False),
 }
 
