@@ -90,8 +90,7 @@ def test_hostile_names_are_shown_as_text(browser: Browser, page_file: Path) -> N
         assert page.locator("main img").count() == 0  # these items are rows of numbers
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [375, 1180])
+@pytest.mark.parametrize(("width", "dark"), [(1180, False), (375, True)])
 def test_nobody_is_kept_out(browser: Browser, page_file: Path, width: int, dark: bool) -> None:
     with opened(browser, page_file, width=width, dark=dark) as page:
         for summary in page.locator("#one-by-one summary").all():
