@@ -10,6 +10,8 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 440, 220
 LEFT, RIGHT, TOP, BOTTOM = 68, 16, 12, 42
 
+AS_USUAL = 0.08  # a cell of a map nearer to usual than this is neither strong nor weak
+
 Point = tuple[float, float]
 
 
@@ -70,7 +72,7 @@ def lines(
 
 
 def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: str) -> Markup:
-    """The map of items: where there are any, small dots; `cells` that are strong circles, weak ones diamonds.
+    """The map of items: where there are any, small dots; `cells` that are strong circles, weak ones diamonds, others grey.
 
     Size is the number of items; strength of colour the distance from usual. Class names stand where they belong.
     """
@@ -84,7 +86,9 @@ def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: 
         x, y, value = cell["x"] * size + size / 2, cell["y"] * size + size / 2, cell["value"]
         radius = 4 + min(9, 1.6 * cell["items"] ** 0.5)
         strength = "abc"[min(2, int(abs(value) * 3))]
-        if value < 0:
+        if abs(value) < AS_USUAL:
+            shape = f'<circle class="even" cx="{x:g}" cy="{y:g}" r="{radius * 0.6:.1f}"/>'
+        elif value < 0:
             shape = f'<path class="weak {strength}" d="M{x:g} {y - radius:.1f}l{radius:.1f} {radius:.1f}l{-radius:.1f} {radius:.1f}l{-radius:.1f} {-radius:.1f}z"/>'  # noqa: E501
         else:
             shape = f'<circle class="strong {strength}" cx="{x:g}" cy="{y:g}" r="{radius * 0.85:.1f}"/>'

@@ -18,7 +18,7 @@ from crowdfuse.inputs import Inputs
 from crowdfuse.io.images import IMAGE_ENDINGS, open_upright
 from crowdfuse.report.names import plain
 
-SIDE = 96  # pixels
+SIDES = (96, 64, 48, 32)  # pixels: the largest at which all pictures together are not too much
 FEATURES = 4  # that stand out most
 LOOKED_AT = 5_000  # rows that tell what is usual
 
@@ -26,14 +26,14 @@ Picture = dict[str, Any]
 """`image`: a data URI; or `missing`: the file that could not be shown; or `features`: [name, value, deviation]."""
 
 
-def pictures_of_files(paths: Sequence[Path]) -> list[Picture]:
+def pictures_of_files(paths: Sequence[Path], side: int) -> list[Picture]:
     """Thumbnails of files; one that is not there any more, or is no image any more, is named."""
-    return [_picture(path) for path in paths]
+    return [_picture(path, side) for path in paths]
 
 
-def _picture(path: Path) -> Picture:
+def _picture(path: Path, side: int) -> Picture:
     try:
-        return {"image": _data_uri(open_upright(path, SIDE).convert("RGB"))}
+        return {"image": _data_uri(open_upright(path, side).convert("RGB"), side)}
     except Exception:  # Pillow's readers raise whatever they stumble over
         return {"missing": plain(path)}
 
@@ -49,17 +49,17 @@ def file_of(folder: Path, item: str) -> Path:
     return path
 
 
-def pictures_of_inputs(inputs: Inputs, rows: IntArray, names: Sequence[str] | None = None) -> list[Picture]:
+def pictures_of_inputs(inputs: Inputs, rows: IntArray, side: int, names: Sequence[str] | None = None) -> list[Picture]:
     """Of these rows. Rows of two dimensions, or of one or three channels of two, are taken to be images."""
     if isinstance(inputs, ImageFiles):
-        return pictures_of_files([Path(inputs.paths[row]) for row in rows])
+        return pictures_of_files([Path(inputs.paths[row]) for row in rows], side)
     if not len(rows):
         return []
     shape = inputs.shape
     if len(shape) == 1:
         return _features_of_inputs(inputs, rows, names)
     if len(shape) == 2 or (len(shape) == 3 and shape[0] in (1, 3)):
-        return [{"image": _data_uri(image)} for image in _images(inputs, rows)]
+        return [{"image": _data_uri(image, side)} for image in _images(inputs, rows)]
     return [{} for _ in rows]
 
 
@@ -72,13 +72,13 @@ def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
     return [Image.fromarray(np.moveaxis(p, 0, 2) if len(p) == 3 else p[0]).convert("RGB") for p in images]
 
 
-def _data_uri(image: Image.Image) -> str:
-    """A JPEG of at most 96 pixels a side; small ones grow by whole steps, so that they can be seen and stay sharp."""
+def _data_uri(image: Image.Image, side: int) -> str:
+    """A JPEG of at most so many pixels a side; small ones grow by whole steps, so that they can be seen."""
     longest = max(image.size)
-    if longest > SIDE:
-        image.thumbnail((SIDE, SIDE))
-    elif SIDE // longest > 1:
-        step = SIDE // longest
+    if longest > side:
+        image.thumbnail((side, side))
+    elif side // longest > 1:
+        step = side // longest
         image = image.resize((image.width * step, image.height * step), Image.Resampling.NEAREST)
     file = io.BytesIO()
     image.save(file, "JPEG", quality=72, optimize=True)

@@ -38,11 +38,11 @@ from crowdfuse.report.item_facts import (
 from crowdfuse.report.item_map import map_facts, map_items
 from crowdfuse.report.look import Look, look_at
 from crowdfuse.report.names import plain
-from crowdfuse.report.pictures import Picture, pictures_of_inputs
+from crowdfuse.report.pictures import SIDES, Picture, pictures_of_inputs
 
 MADE_BY = "crowdfuse report"
 MOST_ITEMS = 200  # shown: more would make the file large, and nobody reads them
-FACES = (".html", ".md", ".json")
+ROOM = 1_000_000  # bytes for pictures: a page of two million holds them beside the rest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,7 +145,7 @@ def report_on(
         about=about(classifier),
         sets=sets,
         notes=notes if strangers else [],
-        pictures=lambda rows: pictures_of_inputs(inputs, rows, names),
+        pictures=lambda rows, side: pictures_of_inputs(inputs, rows, side, names),
         n_items=n_items,
         sensitivity=sensitivity,
         positive=positive,
@@ -185,7 +185,7 @@ def make_report(
     *,
     about: dict[str, Any],
     sets: Sequence[Gold],
-    pictures: Callable[[IntArray], list[Picture]],
+    pictures: Callable[[IntArray, int], list[Picture]],
     notes: Sequence[str] = (),
     missing: Sequence[str] = (),
     n_items: int = 30,
@@ -230,10 +230,19 @@ def make_report(
         },
         "suspicious": suspicious,
     }
-    wanted = {row for name, found in lists.items() for row in found[: most[name]].tolist()}
-    needed = sorted(wanted | {label["row"] for label in suspicious["rows"]})
-    seen = dict(zip(needed, pictures(np.array(needed, np.int64)), strict=True)) if needed else {}
-    return Report(facts, seen)
+    needed = [row for name, found in lists.items() for row in found[: most[name]].tolist()]
+    return Report(facts, _pictures(needed + [label["row"] for label in suspicious["rows"]], pictures))
+
+
+def _pictures(needed: list[int], pictures: Callable[[IntArray, int], list[Picture]]) -> dict[int, Picture]:
+    """What the shown items look like, as large as the page has room for: one may stand in it several times."""
+    rows = sorted(set(needed))
+    seen: dict[int, Picture] = {}
+    for side in SIDES:
+        seen = dict(zip(rows, pictures(np.array(rows, np.int64), side), strict=True)) if rows else {}
+        if sum(len(seen[row].get("image", "")) for row in needed) <= ROOM:
+            break
+    return seen
 
 
 def check_settings(n_items: int, sensitivity: float) -> None:

@@ -255,10 +255,10 @@ def _read_gold(path: Path, job: Job, look: Look, loaded: Loaded | None, story: _
 # ---- pictures ------------------------------------------------------------------------------------
 
 
-def _pictures(look: Look, folder: Path | None, names: Any) -> Callable[[IntArray], list[Picture]]:
-    def show(rows: IntArray) -> list[Picture]:
+def _pictures(look: Look, folder: Path | None, names: Any) -> Callable[[IntArray, int], list[Picture]]:
+    def show(rows: IntArray, side: int) -> list[Picture]:
         if folder is not None:  # from the files: sharper than what the network sees
-            return pictures_of_files([file_of(folder, str(look.ann.items[row])) for row in rows])
-        return [{} for _ in rows] if look.model is None else pictures_of_inputs(look.model.inputs, rows, names)
+            return pictures_of_files([file_of(folder, str(look.ann.items[row])) for row in rows], side)
+        return [{} for _ in rows] if look.model is None else pictures_of_inputs(look.model.inputs, rows, side, names)
 
     return show
