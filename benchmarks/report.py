@@ -134,7 +134,8 @@ def main() -> None:
     given = parser.parse_args()
     rows = []
     for method in given.methods.split(","):
-        rows.append(measure(method, *given.sizes, given.browser))
+        n_items, n_annotators, n_labels = given.sizes
+        rows.append(measure(method, n_items, n_annotators, n_labels, given.browser))
         print(json.dumps(rows[-1]))
     if given.json:
         given.json.write_text(json.dumps(rows, indent=2) + "\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, Route, sync_playwright
 
 OPTIONS = [
     "--headless",
@@ -50,10 +50,14 @@ def opened(browser: Browser, path: Path, *, width: int = 1180, dark: bool = Fals
             wrong.append(f"a request to {route.request.url[:200]}")
             route.abort()
 
+    def refuse(dialog: Dialog) -> None:
+        wrong.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
     page.route("**/*", only_this)
     page.on("console", lambda message: wrong.append(f"in the console: {message.text}"))
     page.on("pageerror", lambda error: wrong.append(f"an error: {error}"))
-    page.on("dialog", lambda dialog: (wrong.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("dialog", refuse)
     page.goto(path.as_uri())
     yield page
     context.close()

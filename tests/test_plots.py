@@ -22,7 +22,7 @@ def drawn(figure: Figure, folder: Path) -> Figure:
 
 def test_accuracy_over_epsilon_shows_means_and_spread(tmp_path: Path) -> None:
     figure = drawn(plots.accuracy_over_epsilon({"fusion": {34: [0.5], 30: [0.8, 0.9]}}), tmp_path)
-    line = figure.axes[0].containers[0][0]  # type: ignore[index]
+    line = figure.axes[0].containers[0][0]
     np.testing.assert_allclose(line.get_data(), [[30, 34], [85, 50]])
 
 

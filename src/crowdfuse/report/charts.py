@@ -72,7 +72,7 @@ def lines(
 
 
 def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: str) -> Markup:
-    """The map of items: where there are any, small dots; `cells` that are strong circles, weak ones diamonds, others grey.
+    """The map of items: where there are any, small dots; of `cells` the strong are circles, the weak diamonds.
 
     Size is the number of items; strength of colour the distance from usual. Class names stand where they belong.
     """
