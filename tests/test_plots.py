@@ -27,8 +27,8 @@ def test_accuracy_over_epsilon_shows_means_and_spread(tmp_path: Path) -> None:
 
 
 def test_learning_curves_show_every_method(tmp_path: Path) -> None:
-    figure = drawn(plots.learning_curves({"fusion": HISTORY, "$mbem": HISTORY[:1]}), tmp_path)
-    assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [2, 1]  # type: ignore[arg-type]
+    figure = drawn(plots.learning_curves({"fusion": HISTORY, **{str(n): HISTORY[:1] for n in range(6)}}), tmp_path)
+    assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [2, *[1] * 6]  # type: ignore[arg-type]
 
 
 def test_two_moons(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,9 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> F
     """The loss over the epochs, a line a method."""
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     ax = figure.subplots()
-    styles = ("-", "--", ":", "-.")
-    for (name, history), style, colour in zip(histories.items(), styles, (ORANGE, BLUE, "#009e73", GREY), strict=False):
-        ax.plot([r["epoch"] for r in history], [r["loss"] for r in history], style, color=colour, label=name, lw=2)
+    for (name, style), dashes in zip(_style(list(histories)).items(), cycle(("-", "--", ":", "-.")), strict=False):
+        epochs, losses = zip(*((record["epoch"], record["loss"]) for record in histories[name]), strict=True)
+        ax.plot(epochs, losses, dashes, color=style["color"], label=name, lw=2)
     ax.set_xlabel("epoch")
     ax.set_ylabel("loss (each method its own)")
     ax.legend(frameon=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from crowdfuse.report.run_report import Report
 from crowdfuse.runs.reporting import report_run
 from tests.browser import opened, scrolls_sideways, serious_problems
 from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
@@ -106,6 +108,20 @@ def test_images_are_shown_and_one_that_is_gone_is_named(browser: Browser, image_
         assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
         assert not scrolls_sideways(page)
         assert serious_problems(page) == []
+
+
+def test_a_notebook_shows_the_page_whole(browser: Browser, page_file: Path, tmp_path: Path) -> None:
+    facts = json.loads(page_file.with_suffix(".json").read_text(encoding="utf-8"))
+    shown = [item for name in ("disputed", "ambiguous", "mislabelled") for item in facts[name]["items"]]
+    report = Report(facts, {item["row"]: {} for item in [*shown, *facts["suspicious"]["rows"]]})
+    notebook = tmp_path / "notebook.html"
+    notebook.write_text(f"<!doctype html><p>a cell</p>{report._repr_html_()}", encoding="utf-8")
+    with opened(browser, notebook) as page:
+        inside = page.frame_locator("iframe")
+        inside.locator("#annotator-table a", has_text="onerror").click()
+        assert inside.locator("#one-by-one details[open]").count() == 1
+        inside.get_by_label("Search annotators").fill("onerror")
+        assert inside.locator("#annotator-table tbody tr:not([hidden])").count() == 1
 
 
 def test_print_opens_what_is_closed(browser: Browser, page_file: Path) -> None:

@@ -10,12 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+from scipy import sparse
 from typer.testing import CliRunner
 
 from crowdfuse import Annotations, MajorityVoteClassifier
+from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.cli import app
+from crowdfuse.report.pictures import file_of
 from crowdfuse.report.run_report import Report
 from crowdfuse.runs.reporting import report_run
+from tests.estimator_list import ALL
 from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
 
 
@@ -143,6 +148,45 @@ def test_gold_without_labels_is_told_apart() -> None:
     assert report.facts["operating point"]["wanted"] == 0.95
 
 
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: str(kind.method_name))
+def test_every_method_has_a_report(kind: type[CrowdClassifier]) -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(50, 2))
+    truth = np.where(X[:, 0] > 0, "yes", "no")
+    Y = np.array([np.where(generator.random(50) < 0.8, truth, "no") for _ in range(3)]).T
+    needed = next(iter(kind.variants([0, 1, 2]).values()))  # which annotator, where one must be chosen
+    clf = kind(epochs=2, batch_size=16, **needed).fit(X, Annotations.from_matrix(Y), gold=truth)
+    report = clf.report(X, Y, gold=truth)
+    assert report.facts["training"]["method"] == kind.method_name
+    assert len(report.facts["details"]) == 3
+    assert report.facts["map"]["items"] == 50
+    assert "In short" in report.to_html()
+    assert "## The annotators" in report.to_markdown()
+    json.loads(report.to_json())
+
+
+@pytest.mark.parametrize("shape", [(1,), (6, 6), (3, 6, 6), (2, 6, 6), "sparse"])
+def test_inputs_of_every_shape(shape: Any) -> None:
+    generator = np.random.default_rng(0)
+    said = generator.integers(0, 2, (30, 2))
+    X: Any = generator.random((30, 40) if shape == "sparse" else (30, *shape))
+    if shape == "sparse":
+        X = sparse.random_array((30, 40), density=0.2, rng=generator, format="csr")
+    report = MajorityVoteClassifier(epochs=1, backbone="mlp").fit(X, said).report(X, said)
+    kinds = {kind for picture in report.pictures.values() for kind in picture}
+    assert kinds == {(1,): {"features"}, (2, 6, 6): set(), "sparse": {"features"}}.get(shape, {"image"})
+    assert report.facts["map"]["items"] == 30
+    report.to_html()
+
+
+def test_one_label_an_item_is_enough() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    y = (X[:, 0] > 0).astype(int)
+    report = MajorityVoteClassifier(epochs=2).fit(X, y).report(X, y)
+    assert report.facts["disputed"]["total"] == 0
+    assert "no item has two labels" in report.to_html()
+
+
 # ---- run folders -------------------------------------------------------------------------------
 
 
@@ -241,6 +285,18 @@ def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:
     shown = {item["item"]: report.pictures[item["row"]] for item in report.facts["disputed"]["items"]}
     assert shown.pop(name) == {"missing": str(folder / name)}, row
     assert all("image" in picture for picture in shown.values())
+
+
+def test_an_item_that_leads_out_of_the_folder_is_no_image(tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "secret.png")
+    (tmp_path / "images").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "images" / "a.PNG")
+    folder = tmp_path / "images"
+    assert file_of(folder, "../secret.png") is None
+    assert file_of(folder, str(tmp_path / "secret.png")) is None
+    assert file_of(folder, "a") == folder / "a.PNG"
+    assert file_of(folder, "a.PNG") == folder / "a.PNG"
+    assert file_of(folder, "b") == folder / "b"
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:

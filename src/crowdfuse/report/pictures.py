@@ -26,33 +26,33 @@ Picture = dict[str, Any]
 """`image`: a data URI; or `missing`: the file that could not be shown; or `features`: [name, value, deviation]."""
 
 
-def pictures_of_files(paths: Sequence[Path], side: int) -> list[Picture]:
-    """Thumbnails of files; one that is not there any more, or is no image any more, is named."""
-    return [_picture(path, side) for path in paths]
-
-
-def _picture(path: Path, side: int) -> Picture:
+def picture_of_file(path: Path, side: int) -> Picture:
+    """A thumbnail; a file that is not there any more, or is no image any more, is named."""
     try:
         return {"image": _data_uri(open_upright(path, side).convert("RGB"), side)}
     except Exception:  # Pillow's readers raise whatever they stumble over
         return {"missing": plain(path)}
 
 
-def file_of(folder: Path, item: str) -> Path:
-    """The image that an item is: its id is its path below the folder, with or without the ending."""
+def file_of(folder: Path, item: str) -> Path | None:
+    """The image that an item is: its id is its path below the folder, with or without the ending.
+
+    None for an id that leads out of the folder: what lies there is no image of this run.
+    """
     path = folder / item
-    if not path.is_file():
-        for ending in sorted(IMAGE_ENDINGS):
-            for candidate in (folder / f"{item}{ending}", folder / f"{item}{ending.upper()}"):
-                if candidate.is_file():
-                    return candidate
+    if Path(item).is_absolute() or ".." in Path(item).parts:
+        return None
+    for ending in ("", *sorted(IMAGE_ENDINGS)):
+        for candidate in (folder / f"{item}{ending}", folder / f"{item}{ending.upper()}"):
+            if candidate.is_file():
+                return candidate
     return path
 
 
 def pictures_of_inputs(inputs: Inputs, rows: IntArray, side: int, names: Sequence[str] | None = None) -> list[Picture]:
     """Of these rows. Rows of two dimensions, or of one or three channels of two, are taken to be images."""
     if isinstance(inputs, ImageFiles):
-        return pictures_of_files([Path(inputs.paths[row]) for row in rows], side)
+        return [picture_of_file(Path(inputs.paths[row]), side) for row in rows]
     if not len(rows):
         return []
     shape = inputs.shape

@@ -20,7 +20,8 @@ from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.persistence import load
 from crowdfuse.report.gold_facts import Gold
 from crowdfuse.report.look import Look, look_at, look_at_labels
-from crowdfuse.report.pictures import Picture, file_of, pictures_of_files, pictures_of_inputs
+from crowdfuse.report.names import plain
+from crowdfuse.report.pictures import Picture, file_of, picture_of_file, pictures_of_inputs
 from crowdfuse.report.run_report import Report, about, check_settings, make_report
 from crowdfuse.runs import SETTINGS_FILE, _read_job, is_finished
 from crowdfuse.runs.job import Job
@@ -258,7 +259,9 @@ def _read_gold(path: Path, job: Job, look: Look, loaded: Loaded | None, story: _
 def _pictures(look: Look, folder: Path | None, names: Any) -> Callable[[IntArray, int], list[Picture]]:
     def show(rows: IntArray, side: int) -> list[Picture]:
         if folder is not None:  # from the files: sharper than what the network sees
-            return pictures_of_files([file_of(folder, str(look.ann.items[row])) for row in rows], side)
+            names_of = [str(look.ann.items[row]) for row in rows]
+            files = [(name, file_of(folder, name)) for name in names_of]
+            return [{"missing": plain(name)} if file is None else picture_of_file(file, side) for name, file in files]
         return [{} for _ in rows] if look.model is None else pictures_of_inputs(look.model.inputs, rows, side, names)
 
     return show
