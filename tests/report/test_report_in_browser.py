@@ -124,9 +124,12 @@ def test_a_notebook_shows_the_page_whole(browser: Browser, page_file: Path, tmp_
         assert inside.locator("#annotator-table tbody tr:not([hidden])").count() == 1
 
 
-def test_print_opens_what_is_closed(browser: Browser, page_file: Path) -> None:
-    with opened(browser, page_file) as page:
+def test_print_opens_what_is_closed_and_fits_on_paper(browser: Browser, page_file: Path) -> None:
+    with opened(browser, page_file, width=794, dark=True) as page:
+        page.emulate_media(media="print")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert page.locator("#one-by-one details:not([open])").count() == 0
+        assert not scrolls_sideways(page)
+        assert serious_problems(page) == []
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert page.locator("#one-by-one details[open]").count() == 0
