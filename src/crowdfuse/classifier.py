@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -30,9 +30,6 @@ from crowdfuse.nets import Backbone, make_augmentation, make_trunk
 from crowdfuse.nets.standardize import Standardize
 from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule, at_least_1, widths
 from crowdfuse.training import Checkpointing, Trained, Validation, check_trainable, train
-
-if TYPE_CHECKING:
-    from crowdfuse.report.run_report import Report
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -215,43 +212,6 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         if not weight.sum() > 0:
             raise ValueError("there is nothing to score on: y holds no label")
         return float(np.average(right, weights=weight))
-
-    def report(
-        self,
-        X: Any,
-        annotations: Any,
-        *,
-        items: ArrayLike | None = None,
-        gold: ArrayLike | None = None,
-        n_items: int = 30,
-        sensitivity: float = 0.95,
-        positive: Any = None,
-        title: str | None = None,
-    ) -> Report:
-        """What the model makes of these labels, for people to look at; a notebook shows it by itself.
-
-        Who the annotators are and where they fail, what is mixed up, what is in dispute, which labels are likely
-        wrong; with `gold` (N,), None where unknown, how good the model is. `report.save("report.html")` writes one
-        page that needs no network, and the same as Markdown and JSON.
-
-        Parameters
-        ----------
-        n_items : disputed items that are shown, at most 200
-        sensitivity, positive : of two classes, the share of the positive one, by itself the second, to be found
-        """
-        from crowdfuse.report.run_report import report_on
-
-        return report_on(
-            self,
-            X,
-            annotations,
-            items=items,
-            gold=gold,
-            n_items=n_items,
-            sensitivity=sensitivity,
-            positive=positive,
-            title=title,
-        )
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model into a folder: safetensors and JSON, no pickle. `crowdfuse.load` reads it."""

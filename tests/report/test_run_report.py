@@ -14,7 +14,7 @@ from PIL import Image
 from scipy import sparse
 from typer.testing import CliRunner
 
-from crowdfuse import Annotations, MajorityVoteClassifier
+from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.cli import app
 from crowdfuse.report.pictures import file_of
@@ -185,6 +185,27 @@ def test_one_label_an_item_is_enough() -> None:
     report = MajorityVoteClassifier(epochs=2).fit(X, y).report(X, y)
     assert report.facts["disputed"]["total"] == 0
     assert "no item has two labels" in report.to_html()
+
+
+def test_annotators_never_seen_are_said_and_shown(recwarn: pytest.WarningsRecorder) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = (X[:, 0] > 0).astype(int)
+    clf = FusionClassifier(epochs=2).fit(X, Annotations.from_matrix(np.stack([y, y], 1), annotators=["ada", "bob"]))
+    report = clf.report(X, Annotations.from_matrix(np.stack([y, 1 - y], 1), annotators=["ada", "new"]))
+    assert report.facts["notes"] == ["1 annotator never seen in training, taken to be like the average one."]
+    of_method = {detail["annotator"]: detail["of the method"] for detail in report.facts["details"]}
+    assert of_method["ada"] is not None
+    assert of_method["new"] is None
+    assert {row["annotator"] for row in report.facts["annotators"]["rows"]} == {"ada", "new"}
+    assert not list(recwarn)
+
+
+def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), settings={"epochs": 1})
+    page = report_run(run).to_html()
+    assert "All gold here was seen in training" in page
+    assert "too kind to the model" in page
 
 
 # ---- run folders -------------------------------------------------------------------------------

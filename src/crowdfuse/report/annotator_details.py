@@ -63,8 +63,8 @@ def method_confusion(look: Look, r: int, labels: IntArray) -> tuple[FloatArray, 
     """
     K = look.ann.n_classes
     given = None if look.model is None else look.model.classifier.confusion_given_
-    if look.model is None or given is None:
-        return None
+    if look.model is None or given is None or r >= len(look.model.classifier.annotators_):
+        return None  # of an annotator never seen in training the method knows nothing
     labels = labels[: max(1, NUMBERS // K**2)]
     rows = look.ann.item[labels]  # each row once: nobody labels an item twice
     alone = look.ann[rows].of(look.ann.annotators[r])

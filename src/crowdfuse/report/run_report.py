@@ -16,7 +16,7 @@ from crowdfuse import __version__
 from crowdfuse.alignment import gold_codes
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.files import strict, write_text
-from crowdfuse.ids import IntArray, few, find, tidy
+from crowdfuse.ids import IntArray, counted, few, find, tidy
 from crowdfuse.report.annotator_details import chosen_annotators, detail_facts, own_labels
 from crowdfuse.report.annotator_facts import annotator_facts
 from crowdfuse.report.gold_facts import (
@@ -133,12 +133,12 @@ def report_on(
     positive: Any = None,
     title: str | None = None,
 ) -> Report:
-    """See `CrowdClassifier.report`."""
+    """See `Inspection.report`."""
     look = look_at(classifier, X, annotations, items)
     sets = [] if gold is None else _by_labels(look, gold_codes(gold, look.ann.classes, look.ann.n_items))
     names = getattr(classifier, "feature_names_in_", None)
     strangers = look.ann.n_annotators - len(classifier.annotators_)
-    notes = [f"{strangers:,} annotators were never seen in training, and are taken to be like the average one"]
+    notes = [f"{counted(strangers, 'annotator')} never seen in training, taken to be like the average one."]
     inputs = classifier._inputs(X)
     return make_report(
         look,
