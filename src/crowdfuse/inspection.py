@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ from crowdfuse.inputs import Inputs, check_inputs
 from crowdfuse.methods.base import Method
 from crowdfuse.prediction import in_blocks, predict_logits
 from crowdfuse.quality import Quality, quality
+
+if TYPE_CHECKING:
+    from crowdfuse.classifier import CrowdClassifier
+    from crowdfuse.report.run_report import Report
 
 DENSE_LIMIT = 2 * 10**9  # bytes
 
@@ -177,6 +181,48 @@ class Inspection:
             copy.fit(inputs.take(kept), ann[kept], gold=known)
             probabilities[left_out] = copy.predict_proba(inputs.take(left_out))
         return probabilities
+
+    def report(
+        self,
+        X: Any,
+        annotations: Any,
+        *,
+        items: ArrayLike | None = None,
+        gold: ArrayLike | None = None,
+        n_items: int = 30,
+        sensitivity: float = 0.95,
+        positive: Any = None,
+        title: str | None = None,
+    ) -> Report:
+        """What the model makes of these labels, for people to look at; a notebook shows it by itself.
+
+        Who the annotators are and where they fail, what is mixed up, what is in dispute, which labels are likely
+        wrong; with `gold` (N,), None where unknown, how good the model is. `report.save("report.html")` writes one
+        page that needs no network, and the same as Markdown and JSON.
+
+        Parameters
+        ----------
+        n_items : disputed items that are shown, at most 200
+        sensitivity, positive : of two classes, the share of the positive one, by itself the second, to be found
+
+        >>> import crowdfuse
+        >>> X, Y = np.eye(4).repeat(5, 0), np.arange(4).repeat(5)[:, None].repeat(2, 1)
+        >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).report(X, Y)
+        Report(20 items, 2 annotators, 40 labels; .save('report.html') writes it)
+        """
+        from crowdfuse.report.run_report import report_on
+
+        return report_on(
+            cast("CrowdClassifier", self),
+            X,
+            annotations,
+            items=items,
+            gold=gold,
+            n_items=n_items,
+            sensitivity=sensitivity,
+            positive=positive,
+            title=title,
+        )
 
     # ---- from X to features and pairs ----------------------------------------------------------
 

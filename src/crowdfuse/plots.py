@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,9 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> F
     """The loss over the epochs, a line a method."""
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     ax = figure.subplots()
-    styles = ("-", "--", ":", "-.")
-    for (name, history), style, colour in zip(histories.items(), styles, (ORANGE, BLUE, "#009e73", GREY), strict=False):
-        ax.plot([r["epoch"] for r in history], [r["loss"] for r in history], style, color=colour, label=name, lw=2)
+    for (name, style), dashes in zip(_style(list(histories)).items(), cycle(("-", "--", ":", "-.")), strict=False):
+        epochs, losses = zip(*((record["epoch"], record["loss"]) for record in histories[name]), strict=True)
+        ax.plot(epochs, losses, dashes, color=style["color"], label=name, lw=2)
     ax.set_xlabel("epoch")
     ax.set_ylabel("loss (each method its own)")
     ax.legend(frameon=False)
@@ -265,3 +266,130 @@ def differences(panels: Mapping[str, Mapping[str, tuple[float, float, float]]], 
         _bare(ax)
     figure.suptitle(title, fontsize=11)
     return figure
+
+
+def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
+    """Test accuracy over epsilon, a line a method, with the spread over seeds.
+
+    `accuracy` holds the shares of right predictions of each seed, by method and epsilon.
+
+    >>> accuracy_over_epsilon({"fusion": {30: [0.9, 0.92], 34: [0.6]}}).axes[0].get_xlabel()
+    'epsilon'
+    """
+    series = {
+        name: [(at, 100 * float(np.mean(v)), 100 * float(np.std(v)), None) for at, v in sorted(of.items())]
+        for name, of in accuracy.items()
+    }
+    return accuracy_over("epsilon", series, "")
+
+
+def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotators: Sequence[Any]) -> Figure:
+    """The confusion matrices of one item, (R, K, K), axes (annotator, true, said), side by side.
+
+    What `clf.confusion_matrices(X)[n]` gives. Numbers stand in the cells where there is room for them.
+
+    >>> len(confusions_of_item(np.full((2, 2, 2), 0.5), ["cat", "dog"], ["ada", "bob"]).axes)  # and the colour bar
+    3
+    """
+    matrices = np.asarray(matrices, np.float64)
+    n_classes = len(classes)
+    if matrices.shape != (len(annotators), n_classes, n_classes):
+        raise ValueError(
+            f"matrices must be (annotators, classes, classes), {(len(annotators), n_classes, n_classes)} by the names, "
+            f"got shape {matrices.shape}"
+        )
+    columns = min(4, len(annotators))
+    n_rows = -(-len(annotators) // columns)
+    figure = Figure(figsize=(3.1 * columns + 0.8, 3.1 * n_rows + 0.3), layout="constrained")
+    axes = figure.subplots(n_rows, columns, squeeze=False)
+    for ax in axes.flat[len(annotators) :]:
+        ax.set_axis_off()
+    shown = list(axes.flat[: len(annotators)])
+    for ax, matrix, name in zip(shown, matrices, annotators, strict=True):
+        image = ax.imshow(matrix, cmap="cividis", vmin=0, vmax=1)
+        ax.set_title(plain_text(name), loc="left", fontsize=10)
+        ticks = range(n_classes) if n_classes <= 20 else range(0, n_classes, -(-n_classes // 10))
+        ax.set_xticks(ticks, [plain_text(classes[k]) for k in ticks], rotation=90, fontsize=7)
+        ax.set_yticks(ticks, [plain_text(classes[k]) for k in ticks], fontsize=7)
+        ax.set(xlabel="said", ylabel="true")
+        if n_classes <= 10:
+            for (k, j), value in np.ndenumerate(matrix):
+                colour = "black" if value > 0.55 else "white"
+                ax.text(j, k, f"{100 * value:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    figure.colorbar(image, ax=shown, shrink=0.8)
+    return figure
+
+
+def weight_maps(place: NDArray[Any], weights: NDArray[Any], annotators: Sequence[Any]) -> Figure:
+    """What each annotator counts on each item, on a map of the items: a panel an annotator.
+
+    `place` (N, 2) is where the items lie, such as the first two principal components of their features; `weights`
+    (N, R) what `clf.annotator_weights(X)` gives. One scale for all panels, said by the bar.
+
+    >>> len(weight_maps(np.eye(2), np.full((2, 3), 1 / 3), ["ada", "bob", "cy"]).axes)  # and the colour bar
+    4
+    """
+    place, weights = np.asarray(place, np.float64), np.asarray(weights, np.float64)
+    if place.shape != (len(weights), 2) or weights.shape[1:] != (len(annotators),):
+        raise ValueError(
+            f"place must be (N, 2) and weights (N, {len(annotators)}), a column an annotator, got shapes "
+            f"{place.shape} and {weights.shape}"
+        )
+    columns = min(4, len(annotators))
+    n_rows = -(-len(annotators) // columns)
+    figure = Figure(figsize=(3.1 * columns + 0.8, 2.8 * n_rows + 0.3), layout="constrained")
+    axes = figure.subplots(n_rows, columns, squeeze=False, sharex=True, sharey=True)
+    for ax in axes.flat[len(annotators) :]:
+        ax.set_axis_off()
+    shown = list(axes.flat[: len(annotators)])
+    for ax, weight, name in zip(shown, weights.T, annotators, strict=True):
+        order = np.argsort(weight, kind="stable")  # what counts most lies on top
+        points = ax.scatter(
+            *place[order].T, c=weight[order], s=6, cmap="cividis", vmin=weights.min(), vmax=weights.max()
+        )
+        ax.set_title(plain_text(name), loc="left", fontsize=10)
+        ax.set_xticks([])
+        ax.set_yticks([])
+    figure.colorbar(points, ax=shown, shrink=0.8, label="weight")
+    return figure
+
+
+def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *, steps: int = 10) -> Figure:
+    """How often a model is right beside how sure it is, a line a model; below, how often it is how sure.
+
+    `probabilities` holds (N, K) by name, `gold` (N,) the true classes as columns of these.
+
+    >>> figure = calibration({"fusion": np.array([[0.9, 0.1], [0.4, 0.6]])}, np.array([0, 1]))
+    >>> figure.axes[0].get_ylabel()
+    'share right'
+    """
+    gold = np.asarray(gold)
+    figure = Figure(figsize=(5.4, 5.6), layout="constrained")
+    ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1, label="as sure as right")
+    edges = np.linspace(0, 1, steps + 1)
+    for name, style in _style(list(probabilities)).items():
+        values = np.asarray(probabilities[name], np.float64)
+        if values.ndim != 2 or len(values) != len(gold):
+            raise ValueError(
+                f"{name}: probabilities must be (N, K) with a row for each of {len(gold)}, got {values.shape}"
+            )
+        sure, right = values.max(1), values.argmax(1) == gold
+        step = np.minimum((sure * steps).astype(int), steps - 1)
+        count = np.bincount(step, minlength=steps)
+        there = count > 0
+        mean_sure = np.bincount(step, sure, minlength=steps)[there] / count[there]
+        mean_right = np.bincount(step, right, minlength=steps)[there] / count[there]
+        ax.plot(mean_sure, mean_right, markersize=5, label=name, **style)
+        below.stairs(count / len(gold), edges, color=style["color"])
+    ax.set(ylabel="share right", xlim=(0, 1), ylim=(0, 1.02))
+    below.set(xlabel="confidence", ylabel="share of items")
+    ax.legend(frameon=False, loc="upper left")
+    _bare(ax)
+    _bare(below)
+    return figure
+
+
+def plain_text(name: Any) -> str:
+    """A name as text on a figure: matplotlib would take dollar signs for mathematics."""
+    return str(name).replace("$", r"\$")

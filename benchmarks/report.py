@@ -1,0 +1,154 @@
+"""What a report costs at 100,000 items, 1,000 annotators and 500,000 labels: at most 60 s and 1 GB beyond the model.
+
+    python benchmarks/report.py --json docs/results/report.json
+
+A model is trained for one epoch (32 features, 10 classes, one hidden layer of 128), then reported on with gold on a
+tenth of the items, in one thread. Seconds are of the wall and of the processor: on a machine that does other things
+the second is what the report takes. Memory is the peak of the process above what it held with the model and the data.
+With `--browser` Chromium opens the page and sorts its table, timed in the same two ways.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from crowdfuse import Annotations
+from crowdfuse.registry import estimator_class
+
+N_FEATURES, N_CLASSES = 32, 10
+SORT = """() => {
+  document.querySelectorAll("#annotator-table th button")[1].click();
+  document.body.offsetHeight;
+}"""
+
+
+def made_up(n_items: int, n_annotators: int, n_labels: int) -> tuple[Any, Annotations, Any]:
+    """Inputs, labels and truth: as many labels an item, by annotators who are right between half and always."""
+    generator = np.random.default_rng(0)
+    each = n_labels // n_items
+    truth = generator.integers(0, N_CLASSES, n_items)
+    X = generator.normal(size=(n_items, N_FEATURES)).astype(np.float32)
+    X[np.arange(n_items), truth] += 2
+    start = generator.integers(0, n_annotators, n_items)[:, None]
+    stride = generator.integers(1, max(2, n_annotators // each), n_items)[:, None]
+    annotator = np.sort((start + stride * np.arange(each)) % n_annotators, 1)
+    right = generator.random(annotator.shape) < 0.5 + 0.5 * annotator / n_annotators
+    wrong = (truth[:, None] + generator.integers(1, N_CLASSES, annotator.shape)) % N_CLASSES
+    ann = Annotations(
+        indptr=np.arange(n_items + 1) * each,
+        annotator=annotator.ravel().astype(np.int32),
+        label=np.where(right, truth[:, None], wrong).ravel().astype(np.int32),
+        items=np.arange(n_items),
+        annotators=np.array([f"annotator {r}" for r in range(n_annotators)], object),
+        classes=np.arange(N_CLASSES),
+        by_row=True,
+    )
+    return X, ann, truth
+
+
+class Peak(threading.Thread):
+    """The most memory that the process holds from now on, in MB."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.before = self.most = held()
+        self.done = False
+        self.start()
+
+    def run(self) -> None:
+        while not self.done:
+            self.most = max(self.most, held())
+            time.sleep(0.02)
+
+    def above(self) -> float:
+        self.done = True
+        self.join()
+        return self.most - self.before
+
+
+def held() -> float:
+    """Memory of this process in MB."""
+    status = Path("/proc/self/statm")
+    if status.exists():
+        return int(status.read_text().split()[1]) * resource.getpagesize() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(method: str, n_items: int, n_annotators: int, n_labels: int, browser: bool) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    X, ann, truth = made_up(n_items, n_annotators, n_labels)
+    clf = estimator_class(method)(epochs=1, batch_size=256).fit(X, ann)
+    gold = np.where(np.arange(n_items) < n_items // 10, truth, -1)
+    peak, wall, processor = Peak(), time.perf_counter(), time.process_time()
+    report = clf.report(X, ann, gold=gold)
+    with tempfile.TemporaryDirectory() as folder:
+        page = report.save(Path(folder) / "report.html")
+        row = {
+            "method": method,
+            "items": n_items,
+            "annotators": n_annotators,
+            "labels": n_labels,
+            "seconds": round(time.perf_counter() - wall, 1),
+            "processor seconds": round(time.process_time() - processor, 1),
+            "MB above model and data": round(peak.above()),
+            "MB of the page": round(page.stat().st_size / 1e6, 2),
+        }
+        return row | (in_browser(page) if browser else {})
+
+
+def in_browser(path: Path) -> dict[str, float]:
+    """Seconds to open the page and to sort its table of annotators, of the wall and of the page's main thread."""
+    from playwright.sync_api import sync_playwright
+
+    figures: dict[str, float] = {}
+    with sync_playwright() as playwright:
+        options = ["--headless", "--no-sandbox", "--disable-gpu"]
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        page = chromium.new_page()
+        devtools = page.context.new_cdp_session(page)
+        devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def busy() -> float:
+            measured = {
+                metric["name"]: metric["value"] for metric in devtools.send("Performance.getMetrics")["metrics"]
+            }
+            return float(measured["TaskDuration"])
+
+        for what, do in (("open", lambda: page.goto(path.as_uri())), ("sort", lambda: page.evaluate(SORT))):
+            wall, processor = time.perf_counter(), busy()
+            do()
+            figures[f"seconds to {what}"] = round(time.perf_counter() - wall, 2)
+            figures[f"processor seconds to {what}"] = round(busy() - processor, 2)
+        chromium.close()
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--methods", default="fusion")
+    parser.add_argument("--sizes", type=int, nargs=3, default=(100_000, 1_000, 500_000), metavar=("N", "R", "LABELS"))
+    parser.add_argument("--browser", action="store_true")
+    given = parser.parse_args()
+    rows = []
+    for method in given.methods.split(","):
+        n_items, n_annotators, n_labels = given.sizes
+        rows.append(measure(method, n_items, n_annotators, n_labels, given.browser))
+        print(json.dumps(rows[-1]))
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The table of annotators: how much each said, how often right, where strongest and where weakest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from crowdfuse.ids import IntArray
+from crowdfuse.report.intervals import share, wilson
+from crowdfuse.report.look import FloatArray, Look
+from crowdfuse.report.names import plain
+
+MOST = 1_000  # rows that a page can hold and sort at once
+SOME = 3.0  # items of a class that an annotator must have seen, to say how well
+
+
+def annotator_facts(look: Look, gold: IntArray) -> dict[str, Any]:
+    """A row an annotator, the most accurate first; of more than 1,000 those with the most labels.
+
+    `gold` (N,) is the true class of each item, -1 where it is not known.
+    """
+    ann, found = look.ann, look.found
+    counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
+    speaking = np.flatnonzero(counts)
+    chosen = speaking[np.argsort(-counts[speaking], kind="stable")][:MOST]
+    skill = found.annotator_skill[chosen]
+    low, high = wilson(skill * counts[chosen], counts[chosen])
+    agreed = _share_of(look, look.fused, ann.n_annotators)
+    true = _share_of(look, gold, ann.n_annotators)
+    mean_weight = None
+    relative = look.relative_weights()
+    if relative is not None:
+        mean_weight = np.bincount(ann.annotator, relative, minlength=ann.n_annotators) / np.maximum(counts, 1)
+    strongest, weakest = _extremes(*class_shares(look, chosen))
+    rows = []
+    for place in np.argsort(-skill, kind="stable"):
+        r = chosen[place]
+        rows.append(
+            {
+                "annotator": plain(ann.annotators[r]),
+                "position": int(r),
+                "labels": int(counts[r]),
+                "accuracy": {"value": float(skill[place]), "low": float(low[place]), "high": float(high[place])},
+                "agreement": share(*(float(part[r]) for part in agreed))["value"],
+                "gold": share(*(float(part[r]) for part in true)) if true[1][r] else None,
+                "weight": None if mean_weight is None else float(mean_weight[r]),
+                "strongest": _class(look, strongest[place]),
+                "weakest": _class(look, weakest[place]),
+            }
+        )
+    return {"total": len(speaking), "without labels": int(len(counts) - len(speaking)), "rows": rows}
+
+
+def class_shares(look: Look, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
+    """For some annotators (S,) and each class, (S, K): how many items of the class they saw, and said so of.
+
+    Nobody knows the class for certain: an item counts for each class as much as it is likely.
+    """
+    ann, K = look.ann, look.ann.n_classes
+    place = np.full(ann.n_annotators, -1)
+    place[annotators] = np.arange(len(annotators))
+    keep = place[ann.annotator] >= 0
+    who, item = place[ann.annotator[keep]], ann.item[keep]
+    shape = (len(annotators), ann.n_items)
+    seen = sparse.csr_array((np.ones(len(who), np.float32), (who, item)), shape=shape) @ look.found.soft_labels
+    said = np.bincount(who * K + ann.label[keep], look.found.label_confidence[keep], len(annotators) * K)
+    return seen.astype(np.float64), said.reshape(-1, K).astype(np.float64)
+
+
+def _extremes(
+    seen: FloatArray, said: FloatArray
+) -> tuple[list[tuple[int, float] | None], list[tuple[int, float] | None]]:
+    """The class each annotator is surest to know, and surest not to know; None where there is nothing to choose."""
+    low, high = wilson(said, seen)
+    enough = seen >= SOME
+    best, worst = np.where(enough, low, -1).argmax(1), np.where(enough, high, 2).argmin(1)
+    several = enough.sum(1) > 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rate = np.clip(said / seen, 0, 1)
+
+    def chosen(classes: IntArray) -> list[tuple[int, float] | None]:
+        apart = several & (best != worst)
+        return [(int(k), float(rate[s, k])) if apart[s] else None for s, k in enumerate(classes)]
+
+    return chosen(best), chosen(worst)
+
+
+def _share_of(look: Look, truth: IntArray, n_annotators: int) -> tuple[FloatArray, FloatArray]:
+    """How many labels of each annotator say what `truth` (N,) does, and of how many it says anything."""
+    ann = look.ann
+    known = truth[ann.item] >= 0
+    right = np.bincount(ann.annotator[known], (ann.label == truth[ann.item])[known], n_annotators)
+    return right.astype(np.float64), np.bincount(ann.annotator[known], minlength=n_annotators).astype(np.float64)
+
+
+def _class(look: Look, chosen: tuple[int, float] | None) -> dict[str, Any] | None:
+    return None if chosen is None else {"class": plain(look.ann.classes[chosen[0]]), "share": chosen[1]}

@@ -1,0 +1,122 @@
+"""The report as one page: a template that escapes everything, its style and its script inside it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from crowdfuse.report import charts
+from crowdfuse.report.pictures import Picture
+from crowdfuse.report.sentences import in_short
+
+NOTHING: Picture = {"image": None, "missing": None, "features": None}
+LONGEST, KNOWN_BY = 90, 300  # characters of a name that are shown, and that its tooltip holds
+
+
+def page(facts: dict[str, Any], pictures: dict[int, Picture]) -> str:
+    """The whole page. Names go into it through the template's escaping alone, and no script runs but our own."""
+    script = _part("report.js")
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            facts=facts,
+            pictures={row: NOTHING | picture for row, picture in pictures.items()},
+            short=in_short(facts),
+            style=Markup(_part("report.css")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            detailed={detail["position"] for detail in facts["details"]},
+            training=_training(facts["training"]["history"]),
+            abstained=_with_band(facts["abstention"], "points", "abstained", "value"),
+            calibrated=_with_band(facts["calibration"], "bins", "confidence", "right"),
+            charts=charts,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("crowdfuse.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"pct": pct, "name": name, "num": num}
+    return environment
+
+
+def _part(file: str) -> str:
+    return files("crowdfuse.report").joinpath("templates", file).read_text(encoding="utf-8")
+
+
+def pct(share: float | None, digits: int = 1) -> str:
+    """A share in percent.
+
+    >>> pct(0.5), pct(None)
+    ('50.0 %', '—')
+    """
+    return "—" if share is None or share != share else f"{100 * share:.{digits}f} %"
+
+
+def num(value: float | None, digits: int = 2) -> str:
+    """A number with a few digits.
+
+    >>> num(1234.5), num(None)
+    ('1,234.50', '—')
+    """
+    return "—" if value is None or value != value else f"{value:,.{digits}f}"
+
+
+def name(text: Any) -> Markup:
+    """A name as text whatever it holds: in its own direction, cut where it is very long.
+
+    >>> name("<b>")
+    Markup('<bdi>&lt;b&gt;</bdi>')
+    """
+    text = str(text)
+    if len(text) <= LONGEST:
+        return Markup("<bdi>{}</bdi>").format(text)
+    full = text if len(text) <= KNOWN_BY else text[:KNOWN_BY] + "…"
+    return Markup('<bdi title="{}">{}…</bdi>').format(full, text[:LONGEST])
+
+
+def _training(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
+    """The loss over epochs, a chart a phase since each has a loss of its own; and what validation said, in one."""
+    phases: dict[str, list[tuple[float, float]]] = {}
+    chosen_by: list[tuple[float, float]] = []
+    for record in history:
+        for value, line in (
+            (record.get("loss"), phases.setdefault(record.get("phase", ""), [])),
+            (record.get("validation"), chosen_by),
+        ):
+            if value is not None and value == value:
+                line.append((record["epoch"], value))
+    drawn = []
+    for phase, line in phases.items():
+        title = f"Loss, {phase}" if phase else "Loss"
+        drawn.append((title, charts.lines([(title, line)], x="epoch", y="loss", title=f"{title} over epochs")))
+    if chosen_by:
+        validation = [("validation", chosen_by)]
+        title = "Validation accuracy"
+        drawn.append(
+            (title, charts.lines(validation, x="epoch", y="accuracy", title=f"{title} over epochs", y_percent=True))
+        )
+    return [(title, chart) for title, chart in drawn if chart]
+
+
+def _with_band(found: dict[str, Any] | None, name: str, x: str, y: str) -> dict[str, list[tuple[float, ...]]]:
+    """A line and the band of its intervals, for a chart."""
+    points = [] if found is None else found[name]
+    return {
+        "line": [(point[x], point[y]) for point in points],
+        "band": [(point[x], point["low"], point["high"]) for point in points],
+    }

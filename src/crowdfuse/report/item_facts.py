@@ -1,0 +1,133 @@
+"""Items and labels worth a second look, and the classes that are taken for one another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from crowdfuse.ids import IntArray
+from crowdfuse.report.look import Look
+from crowdfuse.report.names import plain
+
+UNSURE = 0.8  # a consensus below this is unsure
+VOICES = 8  # labels of one item that are listed one by one
+PAIRS, SHOWN_CLASSES = 10, 12
+
+
+def disputed_rows(look: Look) -> IntArray:
+    """Items on which people differ, the least sure consensus first; items of one voice have nobody to differ with."""
+    differ = np.flatnonzero(_n_answers(look) > 1)
+    return differ[np.argsort(look.found.confidence[differ], kind="stable")]
+
+
+def ambiguous_rows(look: Look) -> IntArray:
+    """Items where good annotators leave the consensus unsure: the item itself is in doubt.
+
+    Good: on average at least as accurate as the annotator of an average label. At least two labels.
+    """
+    n = look.labels_per_item
+    skill = look.found.annotator_skill[look.ann.annotator]
+    with np.errstate(invalid="ignore"):
+        mean = np.bincount(look.ann.item, skill, minlength=look.ann.n_items) / n
+    unsure = (n > 1) & (look.found.confidence < UNSURE) & (mean >= skill.mean())
+    rows = np.flatnonzero(unsure)
+    return rows[np.argsort(look.found.confidence[rows], kind="stable")]
+
+
+def mislabelled_rows(look: Look) -> IntArray:
+    """Items of which the consensus is sure, against half of the labels or more: these labels are in doubt."""
+    n = look.labels_per_item
+    against = np.bincount(look.ann.item, look.ann.label != look.found.best[look.ann.item], minlength=look.ann.n_items)
+    rows = np.flatnonzero((n > 0) & (look.found.confidence >= UNSURE) & (2 * against >= n))
+    share = against[rows] / n[rows]
+    return rows[np.lexsort((-look.found.confidence[rows], -share))]
+
+
+def item_facts(look: Look, row: int, gold: IntArray) -> dict[str, Any]:
+    """One item: who said what, with which weight, and what was made of it."""
+    ann = look.ann
+    labels = np.arange(ann.indptr[row], ann.indptr[row + 1])
+    weight = None if look.weights is None else look.weights[labels]
+    order = np.argsort(-(weight if weight is not None else look.found.label_confidence[labels]), kind="stable")
+    voices = [
+        {
+            "annotator": plain(ann.annotators[ann.annotator[label]]),
+            "label": plain(ann.classes[ann.label[label]]),
+            "weight": None if look.weights is None else float(look.weights[label]),
+            "right": float(look.found.label_confidence[label]),
+        }
+        for label in labels[order[:VOICES]]
+    ]
+    count = np.bincount(ann.label[labels], minlength=ann.n_classes)
+    votes = [[plain(ann.classes[k]), int(count[k])] for k in np.argsort(-count, kind="stable") if count[k]]
+    return {
+        "item": plain(ann.items[row]),
+        "row": row,
+        "labels": len(labels),
+        "voices": voices,
+        "votes": votes,
+        "fused": _named(look, look.fused[row], look.fused_sure[row]),
+        "consensus": _named(look, look.found.best[row], look.found.confidence[row]),
+        "predicted": _named(look, look.predicted[row], look.sure[row]),
+        "gold": plain(ann.classes[gold[row]]) if gold[row] >= 0 else None,
+    }
+
+
+def suspicious_facts(look: Look, most: int) -> dict[str, Any]:
+    """The labels most likely wrong."""
+    ann, suspicion = look.ann, look.found.suspicion
+    item = ann.item
+    order = np.argsort(-suspicion, kind="stable")[:most]
+    rows = [
+        {
+            "item": plain(ann.items[item[label]]),
+            "row": int(item[label]),
+            "annotator": plain(ann.annotators[ann.annotator[label]]),
+            "label": plain(ann.classes[ann.label[label]]),
+            "consensus": plain(ann.classes[look.found.best[item[label]]]),
+            "suspicion": float(suspicion[label]),
+        }
+        for label in order
+        if suspicion[label] >= 0.5
+    ]
+    return {"total": int((suspicion > 0.5).sum()), "expected": float(suspicion.sum()), "rows": rows}
+
+
+def mixed_facts(look: Look) -> dict[str, Any]:
+    """Which class is taken for which: wrong labels as far as the consensus knows, the most frequent pairs first."""
+    ann, K = look.ann, look.ann.n_classes
+    said = sparse.csr_array((np.ones(ann.n_labels), ann.label, ann.indptr), shape=(ann.n_items, K))
+    labelled = look.labels_per_item > 0
+    counts = (said[labelled].T @ look.found.soft_labels[labelled].astype(np.float64)).T  # axes (true, said)
+    total = np.maximum(counts.sum(1), 1e-12)
+    wrong = counts * (1 - np.eye(K))
+    pairs = []
+    for flat in np.argsort(-wrong.ravel(), kind="stable")[:PAIRS]:
+        k, j = divmod(int(flat), K)
+        if wrong[k, j] >= 0.5:
+            names = {"true": plain(ann.classes[k]), "said": plain(ann.classes[j])}
+            pairs.append(names | {"labels": float(wrong[k, j]), "share": float(wrong[k, j] / total[k])})
+    shown = np.arange(K)
+    if K > SHOWN_CLASSES:
+        shown = np.sort(np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:SHOWN_CLASSES])
+    return {
+        "wrong": float(wrong.sum()),
+        "labels": ann.n_labels,
+        "pairs": pairs,
+        "classes": [plain(name) for name in ann.classes[shown]],
+        "of": K,
+        "matrix": (counts / total[:, None])[np.ix_(shown, shown)].round(4).tolist(),
+    }
+
+
+def _n_answers(look: Look) -> IntArray:
+    """How many different classes were said of each item."""
+    K = look.ann.n_classes
+    said = np.unique(look.ann.item * K + look.ann.label) // K
+    return np.bincount(said, minlength=look.ann.n_items)
+
+
+def _named(look: Look, k: int, sure: float) -> dict[str, Any] | None:
+    return None if k < 0 else {"class": plain(look.ann.classes[k]), "confidence": float(sure)}

@@ -1,0 +1,108 @@
+"""All that a report is made from, computed once: one pass over the inputs, and never all items by all annotators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+
+from crowdfuse.alignment import align
+from crowdfuse.annotations import Annotations
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.functional import segment_softmax
+from crowdfuse.ids import IntArray
+from crowdfuse.inputs import Inputs
+from crowdfuse.quality import Quality, quality
+
+FloatArray = NDArray[np.float64]
+
+
+class Model(NamedTuple):
+    """A fitted classifier, and the rows it looks at."""
+
+    classifier: CrowdClassifier
+    inputs: Inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What is known of every item and label. N items, L labels; -1 and NaN where something is not known."""
+
+    ann: Annotations  # row by row, with the classes and annotators of the model
+    predicted: IntArray  # (N,)
+    sure: FloatArray  # (N,): the probability of the predicted class
+    fused: IntArray  # (N,)
+    fused_sure: FloatArray  # (N,)
+    found: Quality  # what labels and predictions amount to together
+    weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label
+    model: Model | None  # None where there are labels alone
+
+    @property
+    def labels_per_item(self) -> IntArray:
+        return np.diff(self.ann.indptr)
+
+    def relative_weights(self) -> FloatArray | None:
+        """(L,): 1 where a label counts as much as the others on its item. None where all always do."""
+        if self.weights is None:
+            return None
+        count = self.labels_per_item[self.ann.item]
+        relative: FloatArray = self.weights.astype(np.float64) * count
+        return relative if np.abs(relative - 1).max(initial=0) > 1e-3 else None
+
+
+def look_at(classifier: CrowdClassifier, X: Any, annotations: Any, items: ArrayLike | None = None) -> Look:
+    """What a fitted classifier makes of labels and their inputs; rows meet items as in `fit`."""
+    inputs = classifier._inputs(X)
+    ann = classifier._known(align(annotations, len(inputs), items), warn=False)
+    method = classifier._method_for(ann)
+    logits, fused, weights = [], [], []
+    for batch, h in classifier._batches(inputs, ann):
+        logits.append(classifier.method_.class_logits(h))
+        fused.append(method.fused(h, batch.item, batch.annotator, batch.label))
+        weights.append(segment_softmax(method.weight_scores(h, batch.item, batch.annotator), batch.item, len(h)))
+    probabilities = softmax(torch.cat(logits).numpy().astype(np.float64), axis=1)
+    predicted = probabilities.argmax(1)
+    soft = torch.cat(fused).numpy()
+    known = soft.any(1)
+    return Look(
+        ann=ann,
+        predicted=predicted,
+        sure=probabilities[np.arange(len(predicted)), predicted],
+        fused=np.where(known, soft.argmax(1), -1),
+        fused_sure=np.where(known, soft.max(1), np.nan).astype(np.float64),
+        found=quality(ann, probabilities, classes=classifier.classes_, out_of_fold=False),
+        weights=torch.cat(weights).numpy(),
+        model=Model(classifier, inputs),
+    )
+
+
+def look_at_labels(
+    ann: Annotations,
+    *,
+    predicted: IntArray | None = None,
+    sure: FloatArray | None = None,
+    fused: IntArray | None = None,
+    fused_sure: FloatArray | None = None,
+) -> Look:
+    """The same without inputs: from labels alone, and what is on record of predictions and fused labels.
+
+    What is not given is the consensus of the labels.
+    """
+    K = ann.n_classes
+    found = quality(ann, np.full((ann.n_items, K), 1 / K), items=ann.items)
+    known = np.diff(ann.indptr) > 0
+    best, confidence = np.where(known, found.best, -1), np.where(known, found.confidence, np.nan).astype(np.float64)
+    return Look(
+        ann=found.annotations,
+        predicted=best if predicted is None else predicted,
+        sure=confidence if sure is None else sure,
+        fused=best if fused is None else fused,
+        fused_sure=confidence if fused_sure is None else fused_sure,
+        found=found,
+        weights=None,
+        model=None,
+    )

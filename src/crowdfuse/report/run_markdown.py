@@ -1,0 +1,163 @@
+"""The report as Markdown: the same figures, without pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from crowdfuse.report.html import num, pct
+from crowdfuse.report.markdown import cell
+from crowdfuse.report.sentences import in_short
+
+
+def text(facts: dict[str, Any]) -> str:
+    """The whole report."""
+    data = facts["data"]
+    parts = [
+        "<!-- crowdfuse report -->",
+        f"# {words(facts['title'])}",
+        "\n".join("- " + "".join(words(part) for part in parts) for parts in in_short(facts)),
+        *_listed("What this report cannot show", facts["missing"]),
+        *_listed("Good to know", facts["notes"]),
+        "## The data at a glance",
+        _table(
+            ["items", "annotators", "labels", "labels an item", "agreement", "Krippendorff's alpha"],
+            [
+                [
+                    f"{data['items']:,}",
+                    f"{data['annotators']:,}",
+                    f"{data['labels']:,}",
+                    num(data["labels an item"]["mean"]),
+                    pct(data["agreement"]),
+                    num(data["krippendorff alpha"], 3),
+                ]
+            ],
+        ),
+        _table(
+            ["class", "labels", "items fused to it"], [[x["class"], x["said"], x["fused"]] for x in data["by class"]]
+        ),
+        "## How training went",
+        _training(facts["training"]),
+        "## How good it is, where the truth is known",
+        *_accuracy(facts),
+        "## The annotators",
+        *_annotators(facts["annotators"]),
+        "## Classes that get mixed up",
+        _table(
+            ["true class", "is called", "wrong labels", "of the class's labels"],
+            [[x["true"], x["said"], num(x["labels"], 0), pct(x["share"])] for x in facts["classes"]["pairs"]],
+        ),
+    ]
+    for key, title in (
+        ("disputed", "The items most in dispute"),
+        ("ambiguous", "Ambiguous items: good annotators, and still unsure"),
+        ("mislabelled", "Mislabelled items: sure, against half of the labels or more"),
+    ):
+        parts += [f"## {title}", f"{facts[key]['total']:,} in all.", _items(facts[key]["items"])]
+    wrong = facts["suspicious"]
+    parts += [
+        "## The labels most likely wrong",
+        f"{wrong['total']:,} labels are more likely wrong than right.",
+        _table(
+            ["item", "annotator", "said", "more likely", "likely wrong"],
+            [[x["item"], x["annotator"], x["label"], x["consensus"], pct(x["suspicion"])] for x in wrong["rows"]],
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def words(value: Any) -> str:
+    """A name as text: nothing in it becomes a link, an image, HTML or emphasis.
+
+    >>> print(words("[a](b) *c* <d>"))
+    \\[a\\](b) \\*c\\* &lt;d&gt;
+    """
+    shown = cell(value)
+    for sign in "[]*_#~":
+        shown = shown.replace(sign, "\\" + sign)
+    return shown
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [[words(value) for value in row] for row in rows]
+    if not lines:
+        return "None."
+    return "\n".join(
+        ["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(x) + " |" for x in lines)]
+    )
+
+
+def _listed(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"**{title}**", "\n".join(f"- {words(line)}" for line in lines)] if lines else []
+
+
+def _training(training: dict[str, Any]) -> str:
+    history = training["history"]
+    ends = f", loss {history[0]['loss']:.4g} to {history[-1]['loss']:.4g}" if history else ""
+    best = f"; validation chose epoch {training['best epoch']}" if training["best epoch"] else ""
+    stopped = "; it was interrupted" if training["interrupted"] else ""
+    return (
+        f"{training['method']}: {len(history)} epochs{ends}{best}{stopped}. "
+        f"Gold was used for {training['gold was used for']}."
+    )
+
+
+def _share(found: dict[str, Any]) -> str:
+    return "—" if found["value"] is None else f"{pct(found['value'])} ({pct(found['low'])} to {pct(found['high'])})"
+
+
+def _accuracy(facts: dict[str, Any]) -> list[str]:
+    if not facts["accuracy"]:
+        return ["There is no gold to judge by."]
+    header = ["gold", "items", "model alone", "fused labels", "labels and model together", "what training saw of them"]
+    rows = [
+        [x["gold"], f"{x['items']:,}", _share(x["predicted"]), _share(x["fused"]), _share(x["consensus"]), x["seen"]]
+        for x in facts["accuracy"]
+    ]
+    parts = [_table(header, rows), "In brackets: Wilson's 95 % interval."]
+    point = facts["operating point"]
+    if point:
+        parts.append(
+            f"To find {pct(point['wanted'], 0)} of {words(point['positive'])}: say so from a probability of "
+            f"{num(point['threshold'], 3)} on. Sensitivity {_share(point['sensitivity'])}, specificity "
+            f"{_share(point['specificity'])}; the threshold was chosen on these very items."
+        )
+    if facts["abstention"]:
+        rows = [[pct(x["abstained"], 0), _share(x)] for x in facts["abstention"]["points"]]
+        parts.append(_table(["share abstained", "accuracy on the rest"], rows))
+    return parts
+
+
+def _annotators(found: dict[str, Any]) -> list[str]:
+    def best(chosen: dict[str, Any] | None) -> str:
+        return "—" if chosen is None else f"{chosen['class']} ({pct(chosen['share'], 0)})"
+
+    header = ["annotator", "labels", "estimated accuracy", "agrees with fused", "strongest", "weakest"]
+    rows = [
+        [
+            x["annotator"],
+            f"{x['labels']:,}",
+            _share(x["accuracy"]),
+            pct(x["agreement"]),
+            best(x["strongest"]),
+            best(x["weakest"]),
+        ]
+        for x in found["rows"]
+    ]
+    more = f"The {len(rows):,} annotators with the most labels, of {found['total']:,}."
+    return [_table(header, rows), more if found["total"] > len(rows) else ""]
+
+
+def _items(items: Sequence[dict[str, Any]]) -> str:
+    def made(found: dict[str, Any] | None) -> str:
+        return "—" if found is None else f"{found['class']} ({pct(found['confidence'], 0)})"
+
+    def voice(said: dict[str, Any]) -> str:
+        weight = "" if said["weight"] is None else f" (weight {num(said['weight'])})"
+        return f"{said['annotator']}: {said['label']}{weight}"
+
+    rows = [
+        [x["item"], made(x["fused"]), made(x["consensus"]), "; ".join(map(voice, x["voices"])), x["gold"] or "—"]
+        for x in items
+    ]
+    return _table(["item", "fused", "consensus", "who said what", "gold"], rows)

@@ -1,0 +1,70 @@
+"""The report in a few sentences: what a reader in a hurry must know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def in_short(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Sentences in parts: every second part is a name that somebody else chose, to be shown as such."""
+    return [*_about_model(facts), *_about_annotators(facts), *_about_labels(facts)]
+
+
+def _about_model(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    fair = [known for known in facts["accuracy"] if known["fair"] and known["predicted"]["of"]]
+    if not fair:
+        why = "All gold here was seen in training" if facts["accuracy"] else "There is no gold to judge by"
+        return [(f"{why}: nobody can say how often the model is right elsewhere. A hundred other items tell within ten "
+                 "points (--gold).",)]  # fmt: skip
+    best = max(fair, key=lambda known: known["predicted"]["of"])
+    right = best["predicted"]
+    return [
+        (
+            f"The model is right on {_pct(right['value'])} of {right['of']:,} items with gold "
+            f"(95 % interval {_pct(right['low'])} to {_pct(right['high'])}): {best['seen']}.",
+        )
+    ]
+
+
+def _about_annotators(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The best and the worst, where it is sure that they differ."""
+    rows = facts["annotators"]["rows"]
+    if len(rows) < 2:
+        return []
+    best = max(rows, key=lambda row: row["accuracy"]["low"])
+    worst = min(rows, key=lambda row: row["accuracy"]["high"])
+    if best["accuracy"]["low"] <= worst["accuracy"]["high"]:
+        return [("No annotator is clearly better than another: their intervals overlap.",)]
+    return [
+        (
+            "The most reliable annotator is ",
+            best["annotator"],
+            f" (about {_pct(best['accuracy']['value'])} of the labels right), the least reliable ",
+            worst["annotator"],
+            f" ({_pct(worst['accuracy']['value'])}).",
+        )
+    ]
+
+
+def _about_labels(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    total, data = facts["suspicious"]["total"], facts["data"]
+    said: list[tuple[str, ...]] = [
+        (f"{total:,} of {data['labels']:,} labels ({_pct(total / data['labels'])}) are more likely wrong than right.",)
+    ]
+    pairs = facts["classes"]["pairs"]
+    if pairs:
+        worst = pairs[0]
+        said.append(
+            (
+                "Most often mixed up: ",
+                worst["true"],
+                " is called ",
+                worst["said"],
+                f" in {_pct(worst['share'])} of its labels.",
+            )
+        )
+    return said
+
+
+def _pct(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,267 @@
+"""A run folder as a report: the model, and the files it was made from as far as they are there and unchanged."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.files import sha256
+from crowdfuse.ids import IntArray, counted, few, find, from_text
+from crowdfuse.io.features import Loaded
+from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
+from crowdfuse.persistence import load
+from crowdfuse.report.gold_facts import Gold
+from crowdfuse.report.look import Look, look_at, look_at_labels
+from crowdfuse.report.names import plain
+from crowdfuse.report.pictures import Picture, file_of, picture_of_file, pictures_of_inputs
+from crowdfuse.report.run_report import Report, about, check_settings, make_report
+from crowdfuse.runs import SETTINGS_FILE, _read_job, is_finished
+from crowdfuse.runs.job import Job
+from crowdfuse.runs.material import READ_AS, Material, read_inputs, read_material
+
+HOW_SEEN = {
+    "test": ("they were kept out of training", True),
+    "validation": ("they were kept out of training, but chose the epoch", False),
+    "gold": ("the model was trained on this gold", False),
+}
+
+
+@dataclass
+class _Story:
+    """What the reader must be told on the way."""
+
+    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def report_run(
+    run: Path, *, gold: Path | None = None, n_items: int = 30, sensitivity: float = 0.95, positive: Any = None
+) -> Report:
+    """The report on a run folder. `gold` names more items whose true class is known, to judge by."""
+    check_settings(n_items, sensitivity)
+    if not run.is_dir():
+        raise FileNotFoundError(f"{run}: no such run folder")
+    if not (run / SETTINGS_FILE).exists():
+        raise FileNotFoundError(f"{run} has no {SETTINGS_FILE}: it is no run folder; crowdfuse fit --out makes one")
+    job, hashes = _read_job(run)
+    if not (run / "model").is_dir():
+        raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
+    classifier = load(run / "model")
+    story = _Story()
+    if not is_finished(run):
+        story.notes.append(
+            f"The training was interrupted: this is what the model had learned. Go on with --resume {run}"
+        )
+    names = getattr(classifier, "feature_names_in_", None)
+    if names is not None:
+        del classifier.feature_names_in_  # the columns were taken by name; scikit-learn need not warn of an array
+    unchanged = {name: _is_unchanged(name, path, hashes, story) for name, path in job.files().items()}
+    gone: dict[str, Any] = {name: None for name, same in unchanged.items() if not same and name != "labels"}
+    asked = replace(job, on_missing="drop", **gone)
+    loaded = _read_inputs(job, hashes, story)
+    folder = Path(job.inputs) if _is_image_folder(job, classifier.input_shape_) else None
+    if loaded is not None and unchanged["labels"]:
+        material = read_material(asked, loaded)
+        story.notes += [note[:1].upper() + note[1:] + "." for note in material.notes]
+        look = look_at(classifier, loaded.inputs, material.labelled)
+        sets, trained = _sets_of_material(material), material.annotations
+    else:
+        ann = _labels(run, job, unchanged["labels"], classifier.classes_)
+        look = _look_at_record(run, ann) if loaded is None else _look_by_name(classifier, loaded, ann)
+        sets, trained = _sets_of_files(asked, look, loaded, story), look.ann
+    if gold is not None:
+        sets = _sets_given(gold, job, look, loaded, trained, sets, story)
+    return make_report(
+        look,
+        about=about(classifier),
+        sets=sets,
+        pictures=_pictures(look, folder, names),
+        notes=story.notes,
+        missing=story.missing,
+        n_items=n_items,
+        sensitivity=sensitivity,
+        positive=positive,
+        title=f"{run.resolve().name}: {job.method}",
+    )
+
+
+# ---- files that may have gone or changed ---------------------------------------------------------
+
+
+def _is_unchanged(name: str, path: Path, hashes: dict[str, str], story: _Story) -> bool:
+    instead = {"labels": "who said what is taken from the run's own record, review_labels.csv"}
+    without = instead.get(name, "accuracy on it is not shown")
+    if not path.is_file():
+        story.missing.append(f"{path} ({name}) is not there any more, seen from the folder you are in: {without}.")
+        return False
+    if sha256(path) != hashes.get(name):
+        story.missing.append(f"{path} ({name}) has changed since the fit: {without}.")
+        return False
+    return True
+
+
+def _read_inputs(job: Job, hashes: dict[str, str], story: _Story) -> Loaded | None:
+    without = (
+        "there is no map of the items, no weight of an annotator on an item, and no features; predictions and fused "
+        "labels are those that the run recorded"
+    )
+    path = Path(job.inputs)
+    if not path.exists():
+        story.missing.append(f"The inputs, {path}, are not there any more, seen from the folder you are in: {without}.")
+        return None
+    try:
+        loaded = read_inputs(job)
+    except (ValueError, OSError) as error:
+        story.missing.append(f"The inputs, {path}, cannot be read any more ({error}): {without}.")
+        return None
+    if loaded.fingerprint() != hashes.get("inputs"):
+        story.missing.append(f"The inputs, {path}, have changed since the fit: {without}.")
+        return None
+    return loaded
+
+
+def _is_image_folder(job: Job, shape: tuple[int, ...]) -> bool:
+    """Whether the inputs are, or were, a folder of images."""
+    return len(shape) == 3 and (Path(job.inputs).is_dir() or not Path(job.inputs).suffix)
+
+
+# ---- what the run recorded -----------------------------------------------------------------------
+
+
+def _labels(run: Path, job: Job, is_unchanged: bool, classes: NDArray[Any]) -> Annotations:
+    """The labels: from their file, or, where it changed, as the run wrote them down."""
+    names = list(classes)
+    if is_unchanged:
+        asked: dict[str, Any] = {name: getattr(job, name) for name in READ_AS} | job.columns | {"classes": names}
+        return read_labels(Path(job.labels), Reading(**asked))
+    record = run / "review_labels.csv"
+    if not record.exists():
+        raise FileNotFoundError(f"{record} is not there either; bring one of the two back")
+    return read_labels(record, Reading("item", "annotator", "label", names, format="table"))
+
+
+def _look_by_name(classifier: CrowdClassifier, loaded: Loaded, ann: Annotations) -> Look:
+    """Labels on record meet inputs by name; every one of them had inputs when it was written down."""
+    position = np.full(len(loaded.items), -1)
+    rows = loaded.find(ann.items)
+    position[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+    return look_at(classifier, loaded.inputs, ann.rows(position, loaded.items))
+
+
+def _look_at_record(run: Path, ann: Annotations) -> Look:
+    """Fused labels and predictions as the run wrote them down."""
+    path = run / "fused.csv"
+    if not path.exists():
+        return look_at_labels(ann)
+    with path.open(newline="", encoding="utf-8") as lines:
+        table = list(csv.DictReader(lines))
+    try:
+        rows = find(from_text(np.array([line["item"] for line in table], dtype=object)), ann.items)
+        columns = {
+            name: _column(table, rows, ann, *source)
+            for name, source in (
+                ("fused", ("label", "confidence")),
+                ("predicted", ("predicted", "predicted_confidence")),
+            )
+        }
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
+    (fused, fused_sure), (predicted, sure) = columns["fused"], columns["predicted"]
+    return look_at_labels(ann, predicted=predicted, sure=sure, fused=fused, fused_sure=fused_sure)
+
+
+def _column(
+    table: list[dict[str, str]], rows: IntArray, ann: Annotations, label: str, confidence: str
+) -> tuple[IntArray, NDArray[np.float64]]:
+    keep = rows >= 0
+    codes, sure = np.full(ann.n_items, -1, np.int64), np.full(ann.n_items, np.nan)
+    codes[rows[keep]] = find(np.array([line[label] for line in table], dtype=object)[keep], ann.classes)
+    sure[rows[keep]] = np.array([float(line[confidence]) for line in table])[keep]
+    return codes, sure
+
+
+# ---- gold ----------------------------------------------------------------------------------------
+
+
+def _sets_of_material(material: Material) -> list[Gold]:
+    sets = []
+    for name, (seen, is_fair) in HOW_SEEN.items():
+        known = getattr(material, name)
+        if known is not None and len(known[0]):
+            rows, truth = known
+            sets.append(Gold(name, rows, find(truth, material.labelled.classes), seen, is_fair))
+    return sets
+
+
+def _sets_of_files(job: Job, look: Look, loaded: Loaded | None, story: _Story) -> list[Gold]:
+    sets = []
+    for name, path in job.files().items():
+        if name in HOW_SEEN:
+            rows, codes = _read_gold(path, job, look, loaded, story)
+            if len(rows):
+                sets.append(Gold(name, rows, codes, *HOW_SEEN[name]))
+    return sets
+
+
+def _sets_given(
+    path: Path, job: Job, look: Look, loaded: Loaded | None, trained: Annotations, sets: list[Gold], story: _Story
+) -> list[Gold]:
+    """Gold given for the report, apart by what training saw of its items; then what else the run had."""
+    rows, codes = _read_gold(path, job, look, loaded, story)
+    if not len(rows):
+        raise ValueError(
+            f"no item of {path} is in this run, whose items are called {few(look.ann.items, 3)}; see that the ids match"
+        )
+    parts, left = [], np.ones(len(rows), bool)
+    for known in sets:
+        inside = left & np.isin(rows, known.rows)
+        parts.append((f"{path.name}, items that are {known.name} of the fit", inside, known.was_seen, known.is_fair))
+        left &= ~inside
+    labelled = np.diff(trained.indptr)[rows] > 0
+    seen = ("the model was trained on their labels, not on this gold", "nothing of them was trained on")
+    parts.append((f"{path.name}, items with labels", left & labelled, seen[0], True))
+    parts.append((f"{path.name}, other items", left & ~labelled, seen[1], True))
+    given = [Gold(name, rows[mask], codes[mask], how, is_fair) for name, mask, how, is_fair in parts if mask.any()]
+    rest = [(known, ~np.isin(known.rows, rows)) for known in sets]
+    return given + [
+        replace(known, rows=known.rows[more], codes=known.codes[more]) for known, more in rest if more.any()
+    ]
+
+
+def _read_gold(path: Path, job: Job, look: Look, loaded: Loaded | None, story: _Story) -> tuple[IntArray, IntArray]:
+    """Rows and true classes of a gold file's items."""
+    columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
+    ids, truth = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
+    rows = find(ids, look.ann.items) if loaded is None else loaded.find(ids)
+    codes = find(truth, look.ann.classes)
+    outside = (rows >= 0) & (codes < 0)
+    if outside.any():
+        raise ValueError(
+            f"{path}: item {few(ids[outside][:1])} has gold {few(truth[outside][:1])}, which is not one of the "
+            f"classes ({few(look.ann.classes)})"
+        )
+    if (rows < 0).any():
+        story.notes.append(f"{counted(int((rows < 0).sum()), 'item')} of {path} not in this run, left out.")
+    return rows[rows >= 0], codes[rows >= 0]
+
+
+# ---- pictures ------------------------------------------------------------------------------------
+
+
+def _pictures(look: Look, folder: Path | None, names: Any) -> Callable[[IntArray, int], list[Picture]]:
+    def show(rows: IntArray, side: int) -> list[Picture]:
+        if folder is not None:  # from the files: sharper than what the network sees
+            names_of = [str(look.ann.items[row]) for row in rows]
+            files = [(name, file_of(folder, name)) for name in names_of]
+            return [{"missing": plain(name)} if file is None else picture_of_file(file, side) for name, file in files]
+        return [{} for _ in rows] if look.model is None else pictures_of_inputs(look.model.inputs, rows, side, names)
+
+    return show

@@ -1,0 +1,337 @@
+"""The report object and its faces; and what becomes of it where the files of a run have gone or changed."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import sparse
+from typer.testing import CliRunner
+
+from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.cli import app
+from crowdfuse.report.pictures import file_of
+from crowdfuse.report.run_report import Report
+from crowdfuse.runs.reporting import report_run
+from tests.estimator_list import ALL
+from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Crowd:
+    return Crowd(tmp_path_factory.mktemp("crowd"))
+
+
+@pytest.fixture
+def run(crowd: Crowd, tmp_path: Path) -> Path:
+    """A run of its own for each test, trained in a moment."""
+    own = Crowd(tmp_path)
+    return own.fit(own.features(), settings={"epochs": 1})
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Report:
+    generator = np.random.default_rng(0)
+    X, said = generator.normal(size=(40, 3)), generator.integers(0, 2, (40, 5))
+    ann = Annotations.from_table(
+        {
+            "item": [f"<svg onload=alert({n})>" for n in range(40) for _ in HOSTILE],
+            "annotator": list(HOSTILE) * 40,
+            "label": np.array(HOSTILE_CLASSES)[said.ravel()],
+        }
+    )
+    items = np.array([f"<svg onload=alert({n})>" for n in range(40)])
+    return MajorityVoteClassifier(epochs=1).fit(X, ann, items=items).report(X, ann, items=items, title=HOSTILE[0])
+
+
+def command(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, [str(part) for part in arguments])
+
+
+def said(result: Any) -> str:
+    return " ".join(result.output.split())
+
+
+# ---- faces -------------------------------------------------------------------------------------
+
+
+def test_hostile_names_are_text_in_every_face(hostile: Report) -> None:
+    page, text = hostile.to_html(), hostile.to_markdown()
+    assert len(re.findall("<script", page)) == 1
+    for sign in ("<svg onload", "<img src=x", "<b>\n", "alert(4)</script>"):
+        assert sign not in page
+        assert sign not in text
+    assert html.escape(HOSTILE[0]) in page
+    assert "[click]" not in text
+    assert "{{ 7 * 7 }}" in page
+    assert ">49<" not in page
+    facts = json.loads(hostile.to_json())
+    assert {row["annotator"] for row in facts["annotators"]["rows"]} == set(HOSTILE)  # whole, however long
+    assert "<script" not in hostile._repr_html_()
+    assert hostile._repr_html_().startswith("<iframe")
+
+
+def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(hostile: Report) -> None:
+    page = hostile.to_html()
+    outside = re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"""(src|href)=["'](?!data:|#)""", outside)
+    assert "url(" not in outside
+    assert "@import" not in outside
+    assert "default-src 'none'" in page
+    assert "script-src 'sha256-" in page
+
+
+def test_saving_replaces_reports_and_nothing_else(hostile: Report, tmp_path: Path) -> None:
+    page = hostile.save(tmp_path / "report.html")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "report.md"]
+    assert page.read_text(encoding="utf-8") == hostile.to_html()
+    hostile.save(page)
+    page.with_suffix(".md").write_text("my own notes")
+    with pytest.raises(FileExistsError, match="no earlier report"):
+        hostile.save(page)
+    assert page.with_suffix(".md").read_text() == "my own notes"
+    hostile.save(page, overwrite=True)
+    assert page.with_suffix(".md").read_text(encoding="utf-8") == hostile.to_markdown()
+    with pytest.raises(ValueError, match=r"an \.html file"):
+        hostile.save(tmp_path / "report.pdf")
+
+
+def test_names_that_no_page_can_show(tmp_path: Path) -> None:
+    ann = Annotations.from_matrix([[0, 1], [1, 1], [0, 0]] * 5, annotators=["a\x9bb", "a\x00b"])
+    X = np.arange(15.0)[:, None]
+    report = MajorityVoteClassifier(epochs=1).fit(X, ann).report(X, ann)
+    report.save(tmp_path / "report.html")
+    assert {row["annotator"] for row in report.facts["annotators"]["rows"]} == {"a\ufffdb"}
+
+
+def test_ten_thousand_images_fit_in_two_megabytes() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.integers(0, 256, (10_000, 3, 12, 12), dtype=np.uint8)
+    said = generator.integers(0, 10, (10_000, 3))
+    clf = MajorityVoteClassifier(epochs=1, backbone="mlp", hidden=(4,), batch_size=1_000).fit(X, said)
+    report = clf.report(X, said, gold=said[:, 0], n_items=200)
+    page = report.to_html()
+    assert len(page.encode()) < 2_000_000
+    assert page.count("data:image/jpeg") > 200
+
+
+def test_bad_settings_are_refused(hostile: Report) -> None:
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    clf = MajorityVoteClassifier(epochs=1).fit(X, y)
+    for settings, complaint in (
+        ({"n_items": 0}, "from 1 to 200, got 0"),
+        ({"sensitivity": 0}, "above 0 and at most 1"),
+        ({"positive": "x"}, "'x' is not one of the classes"),
+        ({"gold": [0, 1, 7, 1]}, "gold holds 7"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            clf.report(X, y, **settings)
+
+
+def test_gold_without_labels_is_told_apart() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    truth = (X[:, 0] > 0).astype(int)
+    Y = np.where(np.arange(60)[:, None] < 40, truth[:, None], -1).repeat(2, 1)
+    report = MajorityVoteClassifier(epochs=30).fit(X, Y).report(X, Y, gold=truth)
+    assert [(known["gold"], known["items"]) for known in report.facts["accuracy"]] == [
+        ("gold, items with labels", 40),
+        ("gold, items without labels", 20),
+    ]
+    assert report.facts["accuracy"][1]["fused"]["value"] is None
+    assert report.facts["operating point"]["wanted"] == 0.95
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: str(kind.method_name))
+def test_every_method_has_a_report(kind: type[CrowdClassifier]) -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(50, 2))
+    truth = np.where(X[:, 0] > 0, "yes", "no")
+    Y = np.array([np.where(generator.random(50) < 0.8, truth, "no") for _ in range(3)]).T
+    needed = next(iter(kind.variants([0, 1, 2]).values()))  # which annotator, where one must be chosen
+    clf = kind(epochs=2, batch_size=16, **needed).fit(X, Annotations.from_matrix(Y), gold=truth)
+    report = clf.report(X, Y, gold=truth)
+    assert report.facts["training"]["method"] == kind.method_name
+    assert len(report.facts["details"]) == 3
+    assert report.facts["map"]["items"] == 50
+    assert "In short" in report.to_html()
+    assert "## The annotators" in report.to_markdown()
+    json.loads(report.to_json())
+
+
+@pytest.mark.parametrize("shape", [(1,), (6, 6), (3, 6, 6), (2, 6, 6), "sparse"])
+def test_inputs_of_every_shape(shape: Any) -> None:
+    generator = np.random.default_rng(0)
+    said = generator.integers(0, 2, (30, 2))
+    X: Any = generator.random((30, 40) if shape == "sparse" else (30, *shape))
+    if shape == "sparse":
+        X = sparse.random_array((30, 40), density=0.2, rng=generator, format="csr")
+    report = MajorityVoteClassifier(epochs=1, backbone="mlp").fit(X, said).report(X, said)
+    kinds = {kind for picture in report.pictures.values() for kind in picture}
+    assert kinds == {(1,): {"features"}, (2, 6, 6): set(), "sparse": {"features"}}.get(shape, {"image"})
+    assert report.facts["map"]["items"] == 30
+    report.to_html()
+
+
+def test_one_label_an_item_is_enough() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    y = (X[:, 0] > 0).astype(int)
+    report = MajorityVoteClassifier(epochs=2).fit(X, y).report(X, y)
+    assert report.facts["disputed"]["total"] == 0
+    assert "no item has two labels" in report.to_html()
+
+
+def test_annotators_never_seen_are_said_and_shown(recwarn: pytest.WarningsRecorder) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = (X[:, 0] > 0).astype(int)
+    clf = FusionClassifier(epochs=2).fit(X, Annotations.from_matrix(np.stack([y, y], 1), annotators=["ada", "bob"]))
+    report = clf.report(X, Annotations.from_matrix(np.stack([y, 1 - y], 1), annotators=["ada", "new"]))
+    assert report.facts["notes"] == ["1 annotator never seen in training, taken to be like the average one."]
+    of_method = {detail["annotator"]: detail["of the method"] for detail in report.facts["details"]}
+    assert of_method["ada"] is not None
+    assert of_method["new"] is None
+    assert {row["annotator"] for row in report.facts["annotators"]["rows"]} == {"ada", "new"}
+    assert not list(recwarn)
+
+
+def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), settings={"epochs": 1})
+    page = report_run(run).to_html()
+    assert "All gold here was seen in training" in page
+    assert "too kind to the model" in page
+
+
+# ---- run folders -------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_report_beside_the_run(run: Path) -> None:
+    gold = Crowd(run.parent).gold("gold.csv", slice(40))
+    result = command("report", run, "--gold", gold, "--items", 5, "--json", run / "figures.json")
+    assert result.exit_code == 0, result.output
+    assert said(result).endswith(f"report: {run / 'report.html'}".replace("\n", ""))
+    facts = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    assert facts == json.loads((run / "figures.json").read_text(encoding="utf-8"))
+    assert facts["missing"] == []
+    assert len(facts["disputed"]["items"]) == 5
+    assert facts["accuracy"][0]["seen"] == "the model was trained on their labels, not on this gold"
+    assert facts["data"]["labels"] == len(Crowd(run.parent).triples)
+    assert (run / "report.md").read_text(encoding="utf-8").startswith("<!-- crowdfuse report -->")
+    assert command("report", run).exit_code == 0  # an earlier report is replaced
+    assert "exists already" in said(command("report", run, "--json", run / "figures.json"))
+
+
+def test_the_runs_own_files_are_never_overwritten(run: Path) -> None:
+    before = (run / "summary.json").read_text()
+    for out in (run / "summary.html", run / "settings.html"):
+        result = command("report", run, "--out", out, "--force")
+        assert result.exit_code == 2
+        assert "also read" in said(result)
+    assert (run / "summary.json").read_text() == before
+    (run / "report.json").write_text("{}")
+    assert "no earlier report" in said(command("report", run))
+    assert command("report", run, "--force").exit_code == 0
+
+
+def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    test, trained = crowd.gold("test.csv", slice(20)), crowd.gold("gold.csv", slice(20, 40))
+    run = crowd.fit(crowd.features(), test=str(test), gold=str(trained), settings={"epochs": 1})
+    facts = report_run(run).facts
+    assert {known["gold"]: (known["items"], known["fair"]) for known in facts["accuracy"]} == {
+        "test": (20, True),
+        "gold": (20, False),
+    }
+    given = report_run(run, gold=crowd.gold("all.csv", slice(None))).facts["accuracy"]
+    assert [(known["items"], known["fair"]) for known in given] == [(20, True), (20, False), (20, True)]
+    assert given[2]["gold"] == "all.csv, items with labels"
+    test.unlink()
+    facts = report_run(run).facts
+    assert "test.csv (test) is not there any more" in facts["missing"][0]
+    assert [known["gold"] for known in facts["accuracy"]] == ["gold"]
+
+
+def test_changed_labels_are_taken_from_the_runs_record(run: Path) -> None:
+    before = report_run(run).facts
+    labels = run.parent / "labels.csv"
+    labels.write_text("item,annotator,label\n")
+    facts = report_run(run).facts
+    assert "labels.csv (labels) has changed since the fit" in facts["missing"][0]
+    for part in ("annotators", "disputed", "suspicious", "classes"):
+        assert facts[part] == before[part]
+    labels.unlink()
+    assert "is not there any more" in report_run(run).facts["missing"][0]
+
+
+def test_without_inputs_the_rest_is_shown(run: Path) -> None:
+    before = report_run(run)
+    inputs = run.parent / "features.csv"
+    other = Crowd(run.parent)
+    other.X += 1
+    other.features()
+    gold = other.gold("gold.csv", slice(30))
+    report = report_run(run)
+    assert "features.csv, have changed since the fit" in report.facts["missing"][0]
+    assert report.facts["map"] is None
+    assert report.facts["data"] == before.facts["data"]  # fused labels are on record
+    assert not any(report.pictures.values())
+    inputs.unlink()
+    (run.parent / "labels.csv").unlink()
+    report = report_run(run, gold=gold)
+    assert len(report.facts["missing"]) == 2
+    assert report.facts["data"] == before.facts["data"]
+    assert report.facts["accuracy"][0]["predicted"]["of"] == 30
+    page = report.to_html()
+    assert "What this report cannot show" in page
+    assert "There is no map" in page
+
+
+def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path, n=24)
+    folder = crowd.images()
+    run = crowd.fit(folder, settings={"epochs": 1})
+    report = report_run(run)
+    assert all("image" in picture for picture in report.pictures.values())
+    row = report.facts["disputed"]["items"][0]["row"]
+    name = report.facts["disputed"]["items"][0]["item"]
+    (folder / f"{name}.png").unlink()
+    report = report_run(run)
+    assert "have changed since the fit" in report.facts["missing"][0]
+    shown = {item["item"]: report.pictures[item["row"]] for item in report.facts["disputed"]["items"]}
+    assert shown.pop(name) == {"missing": str(folder / name)}, row
+    assert all("image" in picture for picture in shown.values())
+
+
+def test_an_item_that_leads_out_of_the_folder_is_no_image(tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "secret.png")
+    (tmp_path / "images").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "images" / "a.PNG")
+    folder = tmp_path / "images"
+    assert file_of(folder, "../secret.png") is None
+    assert file_of(folder, str(tmp_path / "secret.png")) is None
+    assert file_of(folder, "a") == folder / "a.PNG"
+    assert file_of(folder, "a.PNG") == folder / "a.PNG"
+    assert file_of(folder, "b") == folder / "b"
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:
+    assert "no such run folder" in said(command("report", tmp_path / "none"))
+    (tmp_path / "empty").mkdir()
+    assert "it is no run folder" in said(command("report", tmp_path / "empty"))
+    gold = Crowd(run.parent).write("other.csv", ("item", "label"), [("nobody", "cat")])
+    assert "no item of" in said(command("report", run, "--gold", gold))
+    gold = Crowd(run.parent).write("other.csv", ("item", "label"), [("i1", "horse")])
+    assert "'horse', which is not one of the classes" in said(command("report", run, "--gold", gold))
+    assert "not one of the classes" in said(command("report", run, "--positive", "horse"))
+    assert not (run / "report.html").exists()
+
+
+def test_an_interrupted_run_is_reported_as_such(run: Path) -> None:
+    (run / "summary.json").rename(run / "interrupted.json")
+    assert "interrupted" in report_run(run).facts["notes"][0]
