@@ -13,6 +13,7 @@ from crowdfuse.cli.demo import demo
 from crowdfuse.cli.embed import embed
 from crowdfuse.cli.fit import fit, predict
 from crowdfuse.cli.reproduce import GRIDS, grid_command, twomoon
+from crowdfuse.cli.review import review
 from crowdfuse.cli.synthesize import synthesize
 
 app = typer.Typer(
@@ -36,6 +37,7 @@ app.command(
     "--test gold.csv --on-missing drop   |   crowdfuse fit --resume run/"
 )(fit)
 app.command(epilog="Example: crowdfuse predict run/ images/ --out predictions.csv --proba")(predict)
+app.command(epilog="Example: crowdfuse review run/   |   crowdfuse review run/ --export gold.csv")(review)
 app.command(epilog="Example: crowdfuse embed images/ --backbone mynets:resnet50 --out features.npz --workers 2")(embed)
 app.command(
     epilog="Example: crowdfuse compare labels.csv --inputs features.npz --gold gold.csv --on-missing drop --jobs 2"
