@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.files import sha256
-from crowdfuse.ids import as_text, few, find
+from crowdfuse.ids import as_text, find
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.persistence import SETTINGS_FILE as MODEL_FILE
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
@@ -42,7 +42,8 @@ class RunFolder:
     def is_disputed(self, index: int) -> bool:
         """Whether an annotator, or the model by itself, says something else than what the item is taken to be."""
         row = self.rows[index]
-        return bool(row["disagreeing"]) or self.fused[row["item"]]["predicted"] != row["consensus"]
+        alone = self.fused.get(row["item"], {}).get("predicted", row["consensus"])  # not all methods fuse every item
+        return bool(row["disagreeing"]) or alone != row["consensus"]
 
 
 def read_run(path: Path) -> RunFolder:
@@ -63,9 +64,6 @@ def read_run(path: Path) -> RunFolder:
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: its summary or model lacks {error}; fit it again") from error
 
-    absent = {row["item"] for row in rows} - {row["item"] for row in fused}
-    if absent:
-        raise ValueError(f"{path} is damaged: fused.csv lacks items of review_items.csv ({few(absent)}); fit it again")
     notes: list[str] = []
     known = _known_gold(path, job, notes)
     rows = [row for row in rows if row["item"] not in known]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdfuse import runs
-from crowdfuse.files import write_text
+from crowdfuse.files import sha256, write_text
 from crowdfuse.ids import as_text
 from crowdfuse.io.labels import column_beside, read_gold
 from crowdfuse.review.changes import what_changed
@@ -44,6 +44,7 @@ class Refit:
         with self._one_thread:
             if self._process is not None and self._process.poll() is None:
                 raise ValueError(f"a refit is running already, into {self._out}; wait for it")
+            self._refuse_changed()
             rows, _ = read_gold_rows(self.run.path)
             if not rows:
                 raise ValueError("nothing is settled yet, so there is nothing to fit anew with")
@@ -61,6 +62,16 @@ class Refit:
             assert self._process.stdin is not None
             with self._process.stdin as pipe:
                 pipe.write(json.dumps({"job": asdict(job), "out": str(out)}).encode())
+
+    def _refuse_changed(self) -> None:
+        """What changed is to be the decisions alone."""
+        for name, given in self.run.job.files().items():
+            path = find_given(self.run.path, str(given))
+            if not path.exists() or sha256(path) != self.run.hashes.get(name):
+                raise ValueError(
+                    f"{path} ({name}) is gone, or has changed since the run, so that a refit would compare two things at "
+                    "once; bring it back, or export the decisions and start a new run: crowdfuse fit --gold"
+                )
 
     def status(self) -> dict[str, Any]:
         """{"state": "none", "running", "failed" or "done", ...}: what it says, how far it is, what changed."""

@@ -1,0 +1,194 @@
+"""Run folders to review, a server that can be killed, and a real browser."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crowdfuse.runs import Job, start
+
+N = 24
+TRUTH = ["cat", "dog", "owl"]
+HOSTILE = {
+    "class": ["<script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "\u202eevil\u202c שבת عربي", "w" * 300],
+    "annotator": ["<script>alert(3)</script>", "'\"><img src=x onerror=alert(4)>", "\u202eשבת\u202c", "a" * 300],
+    "item": [
+        "<img src=x onerror=alert(5)>.png",
+        '"><svg onload=alert(6)>.png',
+        "\u202eשבת\u202c.png",
+        f"{'i' * 200}.png",
+    ],
+}
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+def write_rows(path: Path, header: tuple[str, ...], rows: Any) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def said(n: int, r: int, classes: list[str]) -> str:
+    """Annotators 0 and 1 are mostly right, 2 rarely: every item is disputed."""
+    wrong = n % 7 == r or r >= 2
+    return classes[(n + (1 + r % 2 if wrong else 0)) % len(classes)]
+
+
+def make_run(
+    folder: Path, *, items: list[str], classes: list[str], annotators: list[str], kind: str, **job: Any
+) -> Path:
+    """Fit in `folder`: inputs of this kind, labels.csv, and the run folder, which is returned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(3)
+    colours = generator.integers(0, 255, (len(classes), 3))
+    code = np.arange(len(items)) % len(classes)
+    if kind == "images":
+        for name, k in zip(items, code, strict=True):
+            pixels = np.clip(colours[k] + generator.integers(-40, 40, (20, 20, 3)), 0, 255).astype(np.uint8)
+            (folder / "inputs" / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(folder / "inputs" / name)
+        inputs = folder / "inputs"
+    else:
+        inputs = folder / "inputs.csv"
+        X = colours[code][:, :3] / 100 + generator.normal(size=(len(items), 3))
+        rows = [(name, *(f"{value:.3f}" for value in row)) for name, row in zip(items, X, strict=True)]
+        write_rows(inputs, ("item", "height", "<b>width</b>", "depth"), rows)
+    triples = [(item, who, said(n, r, classes)) for n, item in enumerate(items) for r, who in enumerate(annotators)]
+    write_rows(folder / "labels.csv", ("item", "annotator", "label"), triples)
+    asked = Job(
+        labels=str(folder / "labels.csv"),
+        inputs=str(inputs),
+        settings={"epochs": 2, "random_state": 0},
+        classes=classes,
+    )
+    start(Job(**vars(asked) | job), folder / "run", force=False, verbose=0)
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a folder of images; do not change it."""
+    items = [f"photo-{n:02}.png" for n in range(N)]
+    return make_run(
+        tmp_path_factory.mktemp("fitted"), items=items, classes=TRUTH, annotators=["ada", "bob", "cy"], kind="images"
+    )
+
+
+@pytest.fixture
+def run(fitted: Path, tmp_path: Path) -> Path:
+    """A run of one's own, inputs and all; its job names them by a relative path."""
+    shutil.copytree(fitted.parent, tmp_path / "own")
+    settings = tmp_path / "own" / "run" / "settings.json"
+    settings.write_text(settings.read_text().replace(f"{fitted.parent}{os.sep}", ""))
+    return tmp_path / "own" / "run"
+
+
+@dataclass
+class Served:
+    """A server in a process of its own."""
+
+    url: str
+    process: subprocess.Popen[str]
+    said: list[str]
+
+    def kill(self) -> None:
+        """As by kill -9."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@contextmanager
+def serving(run: Path, port: int = 8900) -> Iterator[Served]:
+    """`crowdfuse review`, from its first word to its end."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "crowdfuse", "review", str(run), "--port", str(port), "--reviewer", "rita"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=run.parent
+    )
+    try:
+        heard: list[str] = []
+        assert process.stdout is not None
+        for line in process.stdout:
+            heard.append(line.strip())
+            found = re.search(r"open (http://\S+)", line)
+            if found:
+                break
+        else:
+            raise AssertionError(f"the server ended: {heard}")
+        yield Served(found[1], process, heard)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A real browser."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages; at the end nothing may have gone wrong in any, and none may have asked elsewhere."""
+    contexts, wrong = [], []
+
+    def opened(url: str, expect_errors: bool = False, **settings: Any) -> Any:
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 860}} | settings)
+        contexts.append(context)
+        page = context.new_page()
+        if not expect_errors:
+            page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: None if request.url.startswith(url) else wrong.append(request.url))
+        page.goto(url)
+        ready(page)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def ready(page: Any) -> None:
+    """Wait until an item can be decided on, or all are settled."""
+    page.wait_for_function("view !== null && !busy")
+
+
+def press(page: Any, key: str) -> None:
+    """Press a key and wait until what it does is done."""
+    head = page.evaluate("view.head")
+    page.keyboard.press(key)
+    page.wait_for_function("head => view.head > head && !busy", arg=head)
