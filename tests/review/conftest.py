@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +18,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from PIL import Image
 
+from crowdfuse.review.desk import Desk
+from crowdfuse.review.exhibits import Exhibits
+from crowdfuse.review.folder import read_run
+from crowdfuse.review.refit import Refit
+from crowdfuse.review.server import _listening, make_app
 from crowdfuse.runs import Job, start
 
 N = 24
@@ -145,6 +152,25 @@ def serving(run: Path, port: int = 8900) -> Iterator[Served]:
         process.stdout.close()
 
 
+@contextmanager
+def serving_here(run: Path) -> Iterator[str]:
+    """The same server in a thread: no process has to start. Its address."""
+    folder = read_run(run)
+    desk, refit = Desk(folder, Exhibits(folder), "rita"), Refit(folder)
+    with _listening(8900) as listener:
+        port = listener.getsockname()[1]
+        config = uvicorn.Config(make_app(desk, refit, port, "token"), log_level="warning", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.should_exit = True
+            thread.join()
+            refit.stop()
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """A real browser."""
@@ -182,13 +208,22 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     assert wrong == []
 
 
+def until(page: Any, expression: str) -> None:
+    """Wait for something to become true. Playwright's own wait polls by eval, which the page's policy forbids."""
+    for _ in range(1500):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"never came true: {expression}; the page says {page.locator('body').inner_text()}")
+
+
 def ready(page: Any) -> None:
     """Wait until an item can be decided on, or all are settled."""
-    page.wait_for_function("view !== null && !busy")
+    until(page, "view !== null && !busy")
 
 
 def press(page: Any, key: str) -> None:
     """Press a key and wait until what it does is done."""
     head = page.evaluate("view.head")
     page.keyboard.press(key)
-    page.wait_for_function("head => view.head > head && !busy", arg=head)
+    until(page, f"view.head > {head} && !busy")

@@ -26,11 +26,11 @@ def review(
     if export is not None:
         _export(run, export, force)
         return
-    from crowdfuse.review import server  # says what to install, before anything takes time
     from crowdfuse.review.desk import Desk
     from crowdfuse.review.exhibits import Exhibits
     from crowdfuse.review.folder import read_run
     from crowdfuse.review.refit import Refit
+    from crowdfuse.review.server import serve
 
     use_threads(threads)
     folder = read_run(run)
@@ -44,7 +44,7 @@ def review(
     typer.echo(f"decisions go to {desk.ledger.path}, in the name of {desk.who}")
     if desk.ledger.torn:
         typer.echo("note: the last line there was cut off in writing; it was never confirmed, and does not count")
-    server.serve(desk, Refit(folder), port, typer.echo)
+    serve(desk, Refit(folder), port, typer.echo)
 
 
 def _export(run: Path, out: Path, force: bool) -> None:

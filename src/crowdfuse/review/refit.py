@@ -69,8 +69,8 @@ class Refit:
             path = find_given(self.run.path, str(given))
             if not path.exists() or sha256(path) != self.run.hashes.get(name):
                 raise ValueError(
-                    f"{path} ({name}) is gone, or has changed since the run, so that a refit would compare two things at "
-                    "once; bring it back, or export the decisions and start a new run: crowdfuse fit --gold"
+                    f"{path} ({name}) is gone, or has changed since the run, so that a refit would compare two things "
+                    "at once; bring it back, or export the decisions and start a new run: crowdfuse fit --gold"
                 )
 
     def status(self) -> dict[str, Any]:

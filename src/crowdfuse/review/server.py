@@ -231,7 +231,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise BadRequestError(f"the request is longer than {LONGEST:,} bytes")
     try:
         asked = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequestError(f"the request is not JSON: {error}") from error
     if not isinstance(asked, dict):
         raise BadRequestError("the request must be a JSON object")
