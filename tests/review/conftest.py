@@ -189,12 +189,15 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Opens pages; at the end nothing may have gone wrong in any, and none may have asked elsewhere."""
     contexts, wrong = [], []
 
-    def opened(url: str, expect_errors: bool = False, **settings: Any) -> Any:
+    def note(message: Any) -> None:
+        if message.type == "error" and "ERR_CONNECTION_REFUSED" not in message.text:  # servers end before pages do
+            wrong.append(message.text)
+
+    def opened(url: str, **settings: Any) -> Any:
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 860}} | settings)
         contexts.append(context)
         page = context.new_page()
-        if not expect_errors:
-            page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on("console", note)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: None if request.url.startswith(url) else wrong.append(request.url))

@@ -42,7 +42,7 @@ def overflow(page: Any) -> int:
 
 def test_ten_decisions_one_undo_kill_9_nine_are_there(run: Path, open_page: OpenPage, tmp_path: Path) -> None:
     with serving(run) as server:
-        page = open_page(server.url, expect_errors=True)  # it loses its server in the end
+        page = open_page(server.url)
         made = []
         for n in range(10):
             made.append((shown(page), TRUTH[n % 3]))

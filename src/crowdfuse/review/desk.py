@@ -86,7 +86,7 @@ class Desk:
             return {
                 "head": standing.n_lines,
                 "item": self._item(turn[0], standing) if turn else None,
-                "next": turn[1] if len(turn) > 1 else None,
+                "next_image": turn[1] if len(turn) > 1 and self.exhibits.has_picture(turn[1]) else None,
                 "total": len(order),
                 "settled": sum(entry is not None and entry["action"] == "settle" for entry in of_choice),
                 "skipped": sum(entry is not None and entry["action"] == "skip" for entry in of_choice),

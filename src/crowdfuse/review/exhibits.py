@@ -63,6 +63,11 @@ class Exhibits:
         values = [[name, float(value)] for name, value in zip(names, flat[:SHOWN_VALUES], strict=False)]
         return {"kind": "values", "values": values, "more": max(0, len(flat) - SHOWN_VALUES)}
 
+    def has_picture(self, index: int) -> bool:
+        """Whether there is an image to be seen."""
+        found = self.describe(index)
+        return found["kind"] == "image" and bool(found["found"])
+
     def picture(self, index: int) -> tuple[bytes, str]:
         """An image of the item that any browser shows, and its media type. The file itself is never sent."""
         if self.folder is not None:

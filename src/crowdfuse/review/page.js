@@ -218,7 +218,7 @@ function showExhibit(item) {
   image.addEventListener("load", () => {
     image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) <= 128);
     busy = false;
-    if (view.next !== null) new Image().src = `image/${view.next}`;
+    if (view.next_image !== null) new Image().src = `image/${view.next_image}`; // so that it is there at once
   });
   image.addEventListener("error", async () => {
     const answer = await fetch(image.src).then((found) => found.json()).catch(() => ({ error: input.file }));
