@@ -98,7 +98,7 @@ assert "torch" not in sys.modules, "import"
 crowdfuse.Annotations.read({str(crowd.labels)!r})
 assert "torch" not in sys.modules, "read"
 from crowdfuse.cli import app
-for command in ([], ["fit"], ["predict"], ["demo"], ["reproduce", "twomoon"]):
+for command in ([], ["fit"], ["predict"], ["review"], ["demo"], ["reproduce", "twomoon"]):
     try:
         app([*command, "--help"])
     except SystemExit as end:

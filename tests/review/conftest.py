@@ -193,13 +193,17 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         if message.type == "error" and "ERR_CONNECTION_REFUSED" not in message.text:  # servers end before pages do
             wrong.append(message.text)
 
+    def executed(dialog: Any) -> None:
+        wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
     def opened(url: str, **settings: Any) -> Any:
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 860}} | settings)
         contexts.append(context)
         page = context.new_page()
         page.on("console", note)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", executed)
         page.on("request", lambda request: None if request.url.startswith(url) else wrong.append(request.url))
         page.goto(url)
         ready(page)

@@ -144,9 +144,16 @@ def test_a_failing_disk_leaves_no_half_line(ledger: Ledger, monkeypatch: pytest.
 
 def test_a_line_is_on_the_disk_before_it_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    write, sync = os.write, os.fsync
-    monkeypatch.setattr(os, "write", lambda file, data: calls.append("write") or write(file, data))
-    monkeypatch.setattr(os, "fsync", lambda file: calls.append("sync") or sync(file))
+
+    def watched(name: str, call: Any) -> Any:
+        def watching(*given: Any) -> Any:
+            calls.append(name)
+            return call(*given)
+
+        return watching
+
+    monkeypatch.setattr(os, "write", watched("write", os.write))
+    monkeypatch.setattr(os, "fsync", watched("sync", os.fsync))
     settle(Ledger(tmp_path / "decisions.jsonl"), "a")
     assert calls == ["write", "sync", "sync"]  # the file, and the folder that has a new file
 

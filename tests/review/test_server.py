@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -268,3 +269,8 @@ def test_what_is_no_run_is_refused(what: str, tmp_path: Path) -> None:
     code, said = command(tmp_path / what)
     assert code == 2
     assert "run folder" in said
+
+
+def test_the_command_line_starts_without_the_extra() -> None:
+    code = "import sys, crowdfuse.cli; assert not {'starlette', 'uvicorn', 'torch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -237,7 +237,7 @@ function showOpinions(facts) {
   const rows = [
     ["fused", "Fused label: what the annotators' labels amount to", facts.fused, facts.fused_confidence],
     ["", "What the model says without the labels", facts.predicted, facts.predicted_confidence],
-    ["", "Both together", facts.consensus, facts.confidence],
+    ["", "Both together, with everybody's usual mistakes in mind", facts.consensus, facts.confidence],
   ];
   at("opinions").replaceChildren(...rows.filter((row) => row[2]).map(([kind, title, label, share]) =>
     make("div", { class: kind }, make("dt", { text: title }),
@@ -437,6 +437,7 @@ async function begin() {
   at("help-classes").replaceChildren(...(keys[0]
     ? [make("kbd", { text: keys[0] }), " to ", make("kbd", { text: keys[keys.length - 1] })]
     : [make("kbd", { text: "/" }), " and type"]));
+  if (!keys[0]) at("help-decide").textContent = "a part of the class, then Enter; arrows choose; Esc leaves the box, and the other keys work";
   at("help-file").replaceChildren("Decisions are in ", isolated(about.decisions), ".");
   at("notes").hidden = !about.notes.length;
   at("notes").querySelector("summary").textContent = count(about.notes.length, "note") + " on this run";
