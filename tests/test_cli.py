@@ -20,7 +20,7 @@ from crowdfuse.cli import app
 from tests import exports
 
 N = 30
-COMMANDS = (["aggregate"], ["demo"], ["embed"], ["fit"], ["predict"], ["reproduce", "twomoon"])
+COMMANDS = (["aggregate"], ["demo"], ["embed"], ["fit"], ["predict"], ["reproduce", "twomoon"], ["review"])
 
 
 def run(*arguments: Any) -> Any:

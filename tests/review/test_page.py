@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,15 @@ def overflow(page: Any) -> int:
     return pixels
 
 
+@contextmanager
+def listening() -> Iterator[int]:
+    """A port that somebody else has."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
 def test_ten_decisions_one_undo_kill_9_nine_are_there(run: Path, open_page: OpenPage, tmp_path: Path) -> None:
     with serving(run) as server:
         page = open_page(server.url)
@@ -56,13 +68,16 @@ def test_ten_decisions_one_undo_kill_9_nine_are_there(run: Path, open_page: Open
         page.wait_for_selector("#problem:not([hidden])")
         assert "does not answer" in page.locator("#problem").inner_text()
         assert shown(page) == undone[0]
-    with serving(run) as server:
+    with listening() as taken, serving(run, taken) as server:
+        assert f"port {taken} is in use; this is on port {server.url.split(':')[2].strip('/')}" in server.said
         page = open_page(server.url)
         assert "9 of 24 settled" in page.locator("#progress").inner_text()
         assert shown(page) == undone[0]
         with page.expect_download() as download:
             page.click("#export")
         assert [tuple(row) for row in read_rows(Path(download.value.path()))[1:]] == made
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait() == 0
     assert CliRunner().invoke(app, ["review", str(run), "--export", str(tmp_path / "gold.csv")]).exit_code == 0
     assert [tuple(row) for row in read_rows(tmp_path / "gold.csv")[1:]] == made
     lines = [json.loads(line) for line in (run / "decisions.jsonl").read_text().splitlines()]

@@ -272,6 +272,7 @@ function showClasses(facts) {
     at("find").value = "";
     shown = shown.sort((one, other) => other.votes - one.votes || one.label - other.label);
   }
+  const focused = at("classes").contains(document.activeElement) ? document.activeElement.dataset.label : null;
   at("classes").classList.toggle("many", many);
   at("classes").replaceChildren(...shown.map((entry) => {
     const words = make("span", {}, isolated(entry.name));
@@ -287,6 +288,8 @@ function showClasses(facts) {
   if (many) {
     narrow();
     at("find").focus({ preventScroll: true });
+  } else if (focused !== null) { // who goes by Tab and Enter stays where they are
+    at("classes").querySelector(`[data-label="${Number(focused)}"]`).focus({ preventScroll: true });
   }
 }
 

@@ -52,7 +52,7 @@ class Refit:
             job = job_with_gold(self.run, rows, out)
             self._said = tempfile.NamedTemporaryFile(prefix="crowdfuse-refit-")  # noqa: SIM115  # read until the next
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "crowdfuse.review.refit"],
+                [sys.executable, "-P", "-m", "crowdfuse.review.refit"],  # -P: no module of the folder it starts in
                 stdin=subprocess.PIPE,
                 stdout=self._said,
                 stderr=self._said,

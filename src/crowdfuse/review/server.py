@@ -194,6 +194,8 @@ def serve(desk: Desk, refit: Refit, port: int, say: Callable[[str], None]) -> No
         say(f"open http://{HOST}:{taken}/ in a browser on this machine; Ctrl-C ends")
         try:
             uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            say("ended; what was settled is on disk")
         finally:
             stopped = refit.stop()
             if stopped is not None:
