@@ -171,11 +171,11 @@ def serving_here(run: Path) -> Iterator[str]:
             refit.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A real browser."""
+    """A real browser, for one file of tests: two of Playwright's loops cannot run in one thread."""
     if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is not installed")
+        pytest.fail(f"the page is looked at in a real browser, and {CHROMIUM} is not there: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
