@@ -20,7 +20,8 @@ function make(tag, options = {}, ...children) {
   element.append(...children);
   return element;
 }
-const isolated = (text, tag = "bdi", options = {}) => make(tag, { text, dir: "auto", ...options });
+const isolated = (text, tag = "bdi", options = {}) =>
+  make(tag, { text, dir: "auto", ...(String(text).length > 40 ? { title: text } : {}), ...options }); // some are cut off
 const percent = (share) => (share === null || share === undefined ? "unknown" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
 const number = (value) => value.toLocaleString("en-US");
 const count = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
@@ -287,7 +288,7 @@ function showClasses(facts) {
   }));
   if (many) {
     narrow();
-    at("find").focus({ preventScroll: true });
+    if (!matchMedia("(pointer: coarse)").matches) at("find").focus({ preventScroll: true }); // no keyboard over the image
   } else if (focused !== null) { // who goes by Tab and Enter stays where they are
     at("classes").querySelector(`[data-label="${Number(focused)}"]`).focus({ preventScroll: true });
   }
@@ -393,7 +394,8 @@ function showChanges(changes) {
   const people = changes.annotators;
   lists.push(table("Annotators whose reliability changed", people.count, ["annotator", "before", "after"],
     people.listed.map((row) => [row.annotator, percent1(row.before), percent1(row.after)]), true));
-  at("changes").replaceChildren(make("div", { class: "cards" }, ...cards), make("div", { class: "tables" }, ...lists));
+  const chance = make("p", { class: "quiet", text: "A training that begins with other labels ends elsewhere: some of these changes are chance." });
+  at("changes").replaceChildren(make("div", { class: "cards" }, ...cards), chance, make("div", { class: "tables" }, ...lists));
 }
 const percent1 = (share) => `${(100 * share).toFixed(1)} %`;
 
