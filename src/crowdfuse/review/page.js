@@ -9,6 +9,7 @@ let busy = true; // nothing is decided before the item is there to be seen
 const mine = []; // lines that this tab wrote, to be undone from the last
 let refitTimer = 0;
 let byPointer = false;
+let lost = false; // the server does not answer
 
 function make(tag, options = {}, ...children) {
   const element = document.createElement(tag);
@@ -37,7 +38,7 @@ function say(text) {
   requestAnimationFrame(() => { at("live").textContent = text; });
 }
 function complain(text) {
-  at("problem").textContent = text;
+  if (at("problem").textContent !== text) at("problem").textContent = text; // said once, not with every look around
   at("problem").hidden = !text;
 }
 
@@ -120,6 +121,8 @@ async function lookAround() {
     const more = { head: view.head };
     if (view.item) more.at = view.item.index;
     const found = await ask(`api/view?${choice(more)}`);
+    if (lost) complain("");
+    lost = false;
     if (busy || found.head === view.head) return;
     const before = view.item;
     const same = found.item && before && found.item.index === before.index && found.item.version === before.version;
@@ -130,6 +133,7 @@ async function lookAround() {
       show(found, before ? "It was settled in another tab." : "");
     }
   } catch (error) {
+    lost = true;
     complain(error.message);
   }
 }
