@@ -20,7 +20,7 @@ from crowdfuse.cli import app
 from tests import exports
 
 N = 30
-COMMANDS = (["aggregate"], ["demo"], ["embed"], ["fit"], ["predict"], ["report"], ["reproduce", "twomoon"])
+COMMANDS = (["aggregate"], ["demo"], ["embed"], ["fit"], ["predict"], ["report"], ["reproduce", "twomoon"], ["review"])
 
 
 def run(*arguments: Any) -> Any:
@@ -98,7 +98,7 @@ assert "torch" not in sys.modules, "import"
 crowdfuse.Annotations.read({str(crowd.labels)!r})
 assert "torch" not in sys.modules, "read"
 from crowdfuse.cli import app
-for command in ([], ["fit"], ["predict"], ["report"], ["demo"], ["reproduce", "twomoon"]):
+for command in ([], ["fit"], ["predict"], ["report"], ["review"], ["demo"], ["reproduce", "twomoon"]):
     try:
         app([*command, "--help"])
     except SystemExit as end:

@@ -29,7 +29,7 @@ ROOMS = [
     ["quality", "next_labels", "inspection", "classifier", "estimators", "registry", "persistence"],
     ["synthesis", "datasets", "experiments"],
     ["plots", "report"],
-    ["runs", "cli", "__main__"],
+    ["runs", "review", "cli", "__main__"],
 ]
 FLOOR = {name: floor for floor, room in enumerate(ROOMS) for name in room}
 SOURCE = Path(crowdfuse.__file__).parent

@@ -14,6 +14,7 @@ from crowdfuse.cli.embed import embed
 from crowdfuse.cli.fit import fit, predict
 from crowdfuse.cli.report import report
 from crowdfuse.cli.reproduce import GRIDS, grid_command, twomoon
+from crowdfuse.cli.review import review
 from crowdfuse.cli.synthesize import synthesize
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ app.command(
 )(fit)
 app.command(epilog="Example: crowdfuse predict run/ images/ --out predictions.csv --proba")(predict)
 app.command(epilog="Example: crowdfuse report run/ --gold gold.csv")(report)
+app.command(epilog="Example: crowdfuse review run/   |   crowdfuse review run/ --export gold.csv")(review)
 app.command(epilog="Example: crowdfuse embed images/ --backbone mynets:resnet50 --out features.npz --workers 2")(embed)
 app.command(
     epilog="Example: crowdfuse compare labels.csv --inputs features.npz --gold gold.csv --on-missing drop --jobs 2"

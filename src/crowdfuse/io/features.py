@@ -197,6 +197,12 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
     return Loaded(check_inputs(X, str(folder)), *image_names(folder, paths), note)
 
 
+def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """One image as a model reads it that was trained on a folder of images: (channels, height, width)."""
+    channels, height, width = shape
+    return _pixels(path, (width, height), "L" if channels == 1 else "RGB")
+
+
 def _look(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
     """The sizes and modes there are, from the files' headers."""
     sizes, modes = set(), set()

@@ -34,9 +34,10 @@ from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_inputs, read_material
 from crowdfuse.runs.results import SUMMARY_FILE, write_results
 
-__all__ = ["Job", "is_finished", "predict_file", "rehearse", "resume", "start"]
+__all__ = ["Job", "is_finished", "predict_file", "read_job", "rehearse", "resume", "start"]
 
 SETTINGS_FILE = "settings.json"
+DECISIONS_FILE = "decisions.jsonl"  # what reviewers settled; no run can make it again
 
 
 def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
     """
     finished = gather(is_finished(out))[0]
     with in_step():
-        job, hashes = _read_job(out)
+        job, hashes = read_job(out)
         if is_first():
             remove_leftovers(out)
         if finished:
@@ -149,9 +150,14 @@ def _refuse_changed(out: Path, stored: dict[str, str], found: dict[str, str]) ->
 def _refuse_replacing(out: Path, job: Job) -> None:
     """--force replaces a run folder, never a folder of something else, nor one that the job reads from."""
     refuse_foreign(out, SETTINGS_FILE)
+    if (out / DECISIONS_FILE).exists():
+        raise FileExistsError(
+            f"{out / DECISIONS_FILE} holds what reviewers decided, and --force will not replace that: choose another "
+            "name for --out, or move the file away first"
+        )
     if (out / SETTINGS_FILE).exists():
         try:
-            _read_job(out)
+            read_job(out)
         except ValueError as error:
             raise FileExistsError(f"{out} is not a run folder, and --force will not replace it: {error}") from error
     for path in [*job.files().values(), Path(job.inputs)]:
@@ -159,7 +165,8 @@ def _refuse_replacing(out: Path, job: Job) -> None:
             raise ValueError(f"{path} is inside {out}, which --force would replace; choose another name for --out")
 
 
-def _read_job(out: Path) -> tuple[Job, dict[str, str]]:
+def read_job(out: Path) -> tuple[Job, dict[str, str]]:
+    """What a run was asked to do, and the hashes of what it read."""
     path = out / SETTINGS_FILE
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there: {out} is no run folder, so there is nothing to resume")

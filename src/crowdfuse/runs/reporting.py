@@ -23,7 +23,7 @@ from crowdfuse.report.look import Look, look_at, look_at_labels
 from crowdfuse.report.names import plain
 from crowdfuse.report.pictures import Picture, file_of, picture_of_file, pictures_of_inputs
 from crowdfuse.report.run_report import Report, about, check_settings, make_report
-from crowdfuse.runs import SETTINGS_FILE, _read_job, is_finished
+from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
 from crowdfuse.runs.job import Job
 from crowdfuse.runs.material import READ_AS, Material, read_inputs, read_material
 
@@ -51,7 +51,7 @@ def report_run(
         raise FileNotFoundError(f"{run}: no such run folder")
     if not (run / SETTINGS_FILE).exists():
         raise FileNotFoundError(f"{run} has no {SETTINGS_FILE}: it is no run folder; crowdfuse fit --out makes one")
-    job, hashes = _read_job(run)
+    job, hashes = read_job(run)
     if not (run / "model").is_dir():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(run / "model")

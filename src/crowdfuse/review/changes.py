@@ -1,0 +1,64 @@
+"""What a refit changed: accuracy where it is known, fused labels, predictions, how far annotators are believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from crowdfuse.review.desk import read_gold_rows
+from crowdfuse.review.folder import Row, read_table
+from crowdfuse.runs.results import SUMMARY_FILE
+
+LISTED = 50  # changes that are named, of each kind
+SMALL = 0.0005  # reliabilities are written with four digits
+
+
+def what_changed(before: Path, after: Path) -> dict[str, Any]:
+    """Two run folders of the same labels, compared; decisions are those of the first."""
+    old, new = (_by(read_table(run / "fused.csv", ("item", "label", "predicted")), "item") for run in (before, after))
+    settled = dict(read_gold_rows(before)[0])
+    columns = ("annotator", "reliability")
+    people_old, people_new = (_by(read_table(run / "annotators.csv", columns), "annotator") for run in (before, after))
+    annotators: list[dict[str, Any]] = [
+        {"annotator": name, "before": float(row["reliability"]), "after": float(people_new[name]["reliability"])}
+        for name, row in people_old.items()
+        if row["reliability"] and people_new.get(name, {}).get("reliability")
+    ]
+    moved = [row for row in annotators if abs(row["after"] - row["before"]) > SMALL]
+    moved.sort(key=lambda row: -abs(row["after"] - row["before"]))
+    return {
+        "items": len(old),
+        "accuracy": [_summary(run).get("test accuracy") for run in (before, after)],
+        "testItems": _summary(after).get("test items"),
+        "settled": len(settled),
+        "agree": {
+            column: [
+                sum(rows.get(item, {}).get(column) == label for item, label in settled.items()) for rows in (old, new)
+            ]
+            for column in ("label", "predicted")
+        },
+        "fused": _differing(old, new, "label", settled),
+        "predicted": _differing(old, new, "predicted", settled),
+        "annotators": {"count": len(moved), "of": len(annotators), "listed": moved[:LISTED]},
+    }
+
+
+def _differing(old: dict[str, Row], new: dict[str, Row], column: str, settled: dict[str, str]) -> dict[str, Any]:
+    """Items of which a column says something else, those that were not settled first: there it is news."""
+    found = [
+        {"item": item, "before": row[column], "after": new[item][column], "settled": settled.get(item)}
+        for item, row in old.items()
+        if item in new and new[item][column] != row[column]
+    ]
+    found.sort(key=lambda change: change["settled"] is not None)
+    return {"count": len(found), "listed": found[:LISTED]}
+
+
+def _by(rows: list[Row], column: str) -> dict[str, Row]:
+    return {row[column]: row for row in rows}
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run / SUMMARY_FILE).read_text(encoding="utf-8"))
+    return content

@@ -1,0 +1,251 @@
+"""Where reviewing happens, with or without a page: what is shown, what is decided, what it amounts to."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfuse.review.exhibits import Exhibits
+from crowdfuse.review.folder import RunFolder
+from crowdfuse.review.ledger import Entry, Ledger
+from crowdfuse.review.queue import Standing, in_turn, replay
+from crowdfuse.runs import DECISIONS_FILE
+
+KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one a class; without s and u, which skip and undo
+
+
+class RefusedError(ValueError):
+    """What was asked cannot be done as things stand now; says why."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which items are shown: all, or the disputed ones; labelled by one annotator; said to be of one class."""
+
+    disputed: bool = True
+    annotator: int | None = None
+    label: int | None = None
+
+
+class Desk:
+    """One run under review by one person; others may be at it in other tabs and processes."""
+
+    def __init__(self, run: RunFolder, exhibits: Exhibits, who: str) -> None:
+        self.run, self.exhibits, self.who = run, exhibits, who
+        self.ledger = Ledger(run.path / DECISIONS_FILE)
+        self.names = list(run.annotators)
+        self._position = {name: index for index, name in enumerate(run.items)}
+        self._standing = Standing()
+        self._one_thread = threading.RLock()
+        self._facts = lru_cache(256)(self._make_facts)
+        self._orders = lru_cache(64)(self._make_order)
+        self.standing()
+
+    def about(self) -> dict[str, Any]:
+        """What stays the same: classes with their keys, annotators, notes."""
+        run = self.run
+        keyed = len(run.classes) <= len(KEYS)
+        return {
+            "run": run.path.resolve().name,
+            "method": run.job.method,
+            "model": run.model,
+            "who": self.who,
+            "classes": [{"name": name, "key": KEYS[k] if keyed else None} for k, name in enumerate(run.classes)],
+            "annotators": [
+                {"name": name, "labels": int(row["labels"]), "reliability": _number(row["reliability"])}
+                for name, row in run.annotators.items()
+            ],
+            "knowsWhoSaidWhat": run.said is not None,
+            "decisions": str(self.ledger.path),
+            "notes": run.notes + self.exhibits.notes,
+        }
+
+    def standing(self) -> Standing:
+        """What all decisions up to now amount to."""
+        with self._one_thread:
+            return self._up_to(self.ledger.entries())
+
+    def view(self, choice: Choice, at: int | None = None) -> dict[str, Any]:
+        """The item to look at now, what comes after it, and how far things are. `at` stays in view while it is open."""
+        with self._one_thread:
+            standing, order = self.standing(), self._orders(choice)
+            turn = in_turn(order, self.run.items, standing, 2)
+            if at is not None and not standing.is_settled(self.run.items[at]):
+                turn = [at, *(index for index in turn if index != at)]
+            of_choice = [standing.of(self.run.items[index]) for index in order]
+            last = standing.last_of(self.who)
+            return {
+                "head": standing.n_lines,
+                "item": self._item(turn[0], standing) if turn else None,
+                "next_image": turn[1] if len(turn) > 1 and self.exhibits.has_picture(turn[1]) else None,
+                "total": len(order),
+                "settled": sum(entry is not None and entry["action"] == "settle" for entry in of_choice),
+                "skipped": sum(entry is not None and entry["action"] == "skip" for entry in of_choice),
+                "decisions": len(standing.settled()),
+                "last": None
+                if last is None
+                else {name: last.get(name) for name in ("line", "action", "item", "label")},
+                "torn": self.ledger.torn,
+            }
+
+    def settle(self, index: int, label: int, *, shown: str, version: int, choice: Choice) -> Entry:
+        """Decide the class of an item; on disk when this returns."""
+        decision = {"action": "settle", "label": self.run.classes[label]}
+        return self._append(index, decision, shown, version, choice)
+
+    def skip(self, index: int, *, shown: str, version: int, choice: Choice) -> Entry:
+        """Put an item behind all the others."""
+        return self._append(index, {"action": "skip"}, shown, version, choice)
+
+    def undo(self, line: int) -> Entry:
+        """Take back what was done in a line of the ledger, if it still counts; the line itself stays."""
+
+        def compose(entries: list[Entry]) -> Entry:
+            entry = entries[line - 1] if 0 < line <= len(entries) else None
+            counts = None if entry is None else self._up_to(entries).of(entry["item"])
+            if entry is None or counts is None or counts["line"] != line:
+                raise RefusedError("there is nothing to undo: it was undone already, or something was decided after it")
+            return {"action": "undo", "item": entry["item"], "undoes": line, "who": self.who, "model": self.run.model}
+
+        with self._one_thread:
+            return self.ledger.append(compose)
+
+    def position(self, item: str) -> int | None:
+        """Where an item stands in the run's order; None where it is not to be reviewed."""
+        return self._position.get(item)
+
+    def _append(self, index: int, what: Entry, shown: str, version: int, choice: Choice) -> Entry:
+        item = self.run.items[index]
+
+        def compose(entries: list[Entry]) -> Entry:
+            standing = self._up_to(entries)
+            if standing.version.get(item, 0) != version:
+                entry = standing.of(item)
+                if entry is not None and entry["action"] == "settle":
+                    raise RefusedError(f"{item} was settled meanwhile, as {entry['label']}, by {entry['who']}")
+                raise RefusedError(f"{item} was looked at meanwhile, in another tab; look again")
+            facts = self.facts(index)
+            if digest(facts) != shown:
+                raise RefusedError(f"what is known of {item} has changed since it was shown; look again")
+            return {
+                **what,
+                "item": item,
+                "who": self.who,
+                "model": self.run.model,
+                "shown": facts | self._in_names(choice),
+            }
+
+        with self._one_thread:
+            return self.ledger.append(compose)
+
+    def _in_names(self, choice: Choice) -> dict[str, Any]:
+        annotator = None if choice.annotator is None else self.names[choice.annotator]
+        label = None if choice.label is None else self.run.classes[choice.label]
+        return {"of": {"disputed": choice.disputed, "annotator": annotator, "class": label}}
+
+    def _up_to(self, entries: list[Entry]) -> Standing:
+        if len(entries) > self._standing.n_lines:
+            self._standing.apply(entries[self._standing.n_lines :])
+        return self._standing
+
+    def _make_order(self, choice: Choice) -> list[int]:
+        run = self.run
+        keep = np.array([not choice.disputed or run.is_disputed(index) for index in range(len(run.items))], bool)
+        if choice.label is not None:
+            name = run.classes[choice.label]
+            keep &= np.array(
+                [name in (row["consensus"], self._fused(row["item"], "label")) for row in run.rows], bool
+            ) | (self._has(lambda said: said.label == choice.label))
+        if choice.annotator is not None and run.said is not None:
+            who = {str(name): r for r, name in enumerate(run.said.annotators)}.get(self.names[choice.annotator], -1)
+            keep &= self._has(lambda said: said.annotator == who)
+        return [int(index) for index in np.flatnonzero(keep)]
+
+    def _has(self, test: Any) -> Any:
+        """Which items have a label that passes the test."""
+        found = np.zeros(len(self.run.items), bool)
+        if self.run.said is not None:
+            found[self.run.said.item[test(self.run.said)]] = True
+        return found
+
+    def _item(self, index: int, standing: Standing) -> dict[str, Any]:
+        facts = self.facts(index)
+        item = self.run.items[index]
+        version = standing.version.get(item, 0)
+        return {"index": index, "item": item, "version": version, "shown": digest(facts), "facts": facts}
+
+    def facts(self, index: int) -> dict[str, Any]:
+        """Everything that is shown of an item, and recorded with the decision."""
+        return self._facts(index) | {"input": self.exhibits.describe(index)}
+
+    def _make_facts(self, index: int) -> dict[str, Any]:
+        run, row = self.run, self.run.rows[index]
+        item = row["item"]
+        weights = self.exhibits.weights(index)
+        said = []
+        if run.said is not None:
+            start, end = run.said.indptr[index : index + 2]
+            for place, (r, k) in enumerate(zip(run.said.annotator[start:end], run.said.label[start:end], strict=True)):
+                name = str(run.said.annotators[r])
+                figures = run.annotators.get(name, {})
+                mean = _number(figures.get("mean_weight", ""))
+                said.append(
+                    {
+                        "annotator": name,
+                        "label": run.classes[k],
+                        "weight": mean if weights is None else round(weights[place], 4),
+                        "reliability": _number(figures.get("reliability", "")),
+                    }
+                )
+            said.sort(key=lambda line: -(line["weight"] or 0))
+        return {
+            "rank": index + 1,
+            "fused": self._fused(item, "label"),
+            "fused_confidence": _number(self._fused(item, "confidence")),
+            "predicted": self._fused(item, "predicted"),
+            "predicted_confidence": _number(self._fused(item, "predicted_confidence")),
+            "consensus": row["consensus"],
+            "confidence": _number(row["confidence"]),
+            "counts": row["labels"],
+            "said": said,
+            "weights_are": "here" if weights is not None else "means",
+        }
+
+    def _fused(self, item: str, column: str) -> str:
+        return self.run.fused.get(item, {}).get(column, "")
+
+
+def digest(facts: dict[str, Any]) -> str:
+    """A short name for what was shown."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_gold_rows(run: Path) -> tuple[list[tuple[str, str]], str]:
+    """Item and class of every decision that counts, and the hash of the last line; the whole file is checked."""
+    ledger = Ledger(run / DECISIONS_FILE)
+    settled = replay(ledger.entries(from_start=True)).settled()
+    return [(item, entry["label"]) for item, entry in settled.items()], ledger.last_hash
+
+
+def gold_csv(rows: list[tuple[str, str]]) -> str:
+    """Gold as crowdfuse and others read it.
+
+    >>> gold_csv([("a", "cat")])
+    'item,label\\na,cat\\n'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([("item", "label"), *rows])
+    return text.getvalue()
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None

@@ -1,0 +1,149 @@
+"""What a run folder tells a reviewer: items in the order of doubt, who said what, and where the inputs lie."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.files import sha256
+from crowdfuse.ids import as_text, find
+from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
+from crowdfuse.persistence import SETTINGS_FILE as MODEL_FILE
+from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
+from crowdfuse.runs.job import Job
+from crowdfuse.runs.material import READ_AS
+from crowdfuse.runs.results import SUMMARY_FILE
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A finished run. Item i of `items` and of `rows` is the same; names are text throughout."""
+
+    path: Path
+    job: Job
+    hashes: dict[str, str]
+    model: str  # the hash of its weights
+    classes: list[str]
+    items: list[str]  # the least sure first, without those that have gold already
+    rows: list[Row]  # of review_items.csv
+    fused: dict[str, Row]
+    annotators: dict[str, Row]  # the most reliable first
+    said: Annotations | None  # row i is item i; None where the labels are no longer at hand
+    notes: list[str]
+
+    def is_disputed(self, index: int) -> bool:
+        """Whether an annotator, or the model by itself, says something else than what the item is taken to be."""
+        row = self.rows[index]
+        alone = self.fused.get(row["item"], {}).get("predicted", row["consensus"])  # not all methods fuse every item
+        return bool(row["disagreeing"]) or alone != row["consensus"]
+
+
+def read_run(path: Path) -> RunFolder:
+    """Read a run folder. Labels and gold that are gone or changed are done without, and a note says so."""
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path}: no such run folder; crowdfuse fit makes one")
+    if not (path / SETTINGS_FILE).exists():
+        raise FileNotFoundError(f"{path} has no {SETTINGS_FILE}: it is no run folder. crowdfuse fit makes one")
+    job, hashes = read_job(path)
+    if not is_finished(path):
+        raise ValueError(f"{path} is not finished; finish it with crowdfuse fit --resume {path}, then review it")
+    rows = read_table(path / "review_items.csv", ("item", "consensus", "confidence", "labels", "disagreeing"))
+    fused = read_table(path / "fused.csv", ("item", "label", "confidence", "predicted", "predicted_confidence"))
+    annotators = read_table(path / "annotators.csv", ("annotator", "labels", "reliability", "mean_weight"))
+    summary, model = _read_json(path / SUMMARY_FILE), _read_json(path / "model" / MODEL_FILE)
+    try:
+        classes, weights = [str(name) for name in summary["classes"]], str(model["weights_sha256"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: its summary or model lacks {error}; fit it again") from error
+
+    notes: list[str] = []
+    known = _known_gold(path, job, notes)
+    rows = [row for row in rows if row["item"] not in known]
+    items = [row["item"] for row in rows]
+    return RunFolder(
+        path=path,
+        job=job,
+        hashes=hashes,
+        model=weights,
+        classes=classes,
+        items=items,
+        rows=rows,
+        fused={row["item"]: row for row in fused},
+        annotators={row["annotator"]: row for row in annotators},
+        said=_labels(path, job, hashes, items, classes, notes),
+        notes=notes,
+    )
+
+
+def find_given(run: Path, given: str) -> Path:
+    """A file that a job names. Relative names are looked for from here, then from the folders that the run lies in."""
+    places = [Path(given), *(folder / given for folder in run.resolve().parents)]
+    return next((place for place in places if place.exists()), Path(given))
+
+
+def read_table(path: Path, columns: tuple[str, ...]) -> list[Row]:
+    """The rows of a CSV that a run wrote, which has at least these columns."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there, and a review needs it; fit again to have it")
+    csv.field_size_limit(1 << 30)  # who disagrees stands in one field, be they thousands
+    with path.open(newline="", encoding="utf-8") as lines:
+        reader = csv.DictReader(lines)
+        absent = [name for name in columns if name not in (reader.fieldnames or ())]
+        if absent:
+            raise ValueError(f"{path} has no column {', '.join(absent)}; fit again to have it")
+        rows = list(reader)
+    for row in rows:
+        if None in row or None in row.values():
+            raise ValueError(f"{path} is damaged: the row of {row[columns[0]]!r} has too few or too many columns")
+    return rows
+
+
+def _labels(
+    run: Path, job: Job, hashes: dict[str, str], items: list[str], classes: list[str], notes: list[str]
+) -> Annotations | None:
+    """Who said what about these items; None with a note where the labels are gone or others than were trained on."""
+    path = find_given(run, job.labels)
+    without = "who said what cannot be shown, only how often each class was said"
+    try:
+        if sha256(path) != hashes["labels"]:
+            notes.append(f"{path} has changed since the run: {without}. Bring the old file back to see it")
+            return None
+        asked: dict[str, Any] = {name: getattr(job, name) for name in READ_AS} | job.columns
+        ann = read_labels(path, Reading(**asked)).with_classes(np.array(classes, dtype=object))
+    except (OSError, ValueError, KeyError) as error:
+        notes.append(f"{path} cannot be read ({error}): {without}")
+        return None
+    names = np.array(items, dtype=object)
+    return ann.rows(find(names, as_text(ann.items)), names)
+
+
+def _known_gold(run: Path, job: Job, notes: list[str]) -> set[str]:
+    """Items whose class the run was told: nobody needs to settle them."""
+    known: set[str] = set()
+    for name, given in job.files().items():
+        if name == "labels":
+            continue
+        path = find_given(run, str(given))
+        try:
+            columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
+            ids, _ = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
+        except (OSError, ValueError) as error:
+            notes.append(f"the {name} gold cannot be read ({error}): its items are among those to settle")
+            continue
+        known |= set(as_text(ids).tolist())
+    return known
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); fit again to have it") from error

@@ -1,0 +1,218 @@
+"""Run folders to review, a server that can be killed, and a real browser."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+from PIL import Image
+
+from crowdfuse.review.desk import Desk
+from crowdfuse.review.exhibits import Exhibits
+from crowdfuse.review.folder import read_run
+from crowdfuse.review.refit import Refit
+from crowdfuse.review.server import _listening, make_app
+from crowdfuse.runs import Job, start
+
+N = 24
+TRUTH = ["cat", "dog", "owl"]
+HOSTILE = {
+    "class": ["<script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "\u202eevil\u202c שבת عربي", "w" * 300],
+    "annotator": ["<script>alert(3)</script>", "'\"><img src=x onerror=alert(4)>", "\u202eשבת\u202c", "a" * 300],
+    "item": [
+        "<img src=x onerror=alert(5)>.png",
+        '"><svg onload=alert(6)>.png',
+        "\u202eשבת\u202c.png",
+        f"{'i' * 200}.png",
+    ],
+}
+
+
+def write_rows(path: Path, header: tuple[str, ...], rows: Any) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def said(n: int, r: int, classes: list[str]) -> str:
+    """Annotators 0 and 1 are mostly right, 2 rarely: every item is disputed."""
+    wrong = n % 7 == r or r >= 2
+    return classes[(n + (1 + r % 2 if wrong else 0)) % len(classes)]
+
+
+def make_run(
+    folder: Path, *, items: list[str], classes: list[str], annotators: list[str], kind: str, **job: Any
+) -> Path:
+    """Fit in `folder`: inputs of this kind, labels.csv, and the run folder, which is returned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(3)
+    colours = generator.integers(0, 255, (len(classes), 3))
+    code = np.arange(len(items)) % len(classes)
+    if kind == "images":
+        for name, k in zip(items, code, strict=True):
+            pixels = np.clip(colours[k] + generator.integers(-40, 40, (20, 20, 3)), 0, 255).astype(np.uint8)
+            (folder / "inputs" / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(folder / "inputs" / name)
+        inputs = folder / "inputs"
+    else:
+        inputs = folder / "inputs.csv"
+        X = colours[code][:, :3] / 100 + generator.normal(size=(len(items), 3))
+        rows = [(name, *(f"{value:.3f}" for value in row)) for name, row in zip(items, X, strict=True)]
+        write_rows(inputs, ("item", "height", "<b>width</b>", "depth"), rows)
+    triples = [(item, who, said(n, r, classes)) for n, item in enumerate(items) for r, who in enumerate(annotators)]
+    write_rows(folder / "labels.csv", ("item", "annotator", "label"), triples)
+    asked = Job(
+        labels=str(folder / "labels.csv"),
+        inputs=str(inputs),
+        settings={"epochs": 2, "random_state": 0},
+        classes=classes,
+    )
+    start(Job(**vars(asked) | job), folder / "run", force=False, verbose=0)
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a folder of images; do not change it."""
+    items = [f"photo-{n:02}.png" for n in range(N)]
+    return make_run(
+        tmp_path_factory.mktemp("fitted"), items=items, classes=TRUTH, annotators=["ada", "bob", "cy"], kind="images"
+    )
+
+
+@pytest.fixture
+def run(fitted: Path, tmp_path: Path) -> Path:
+    """A run of one's own, inputs and all; its job names them by a relative path."""
+    shutil.copytree(fitted.parent, tmp_path / "own")
+    settings = tmp_path / "own" / "run" / "settings.json"
+    settings.write_text(settings.read_text().replace(f"{fitted.parent}{os.sep}", ""))
+    return tmp_path / "own" / "run"
+
+
+@dataclass
+class Served:
+    """A server in a process of its own."""
+
+    url: str
+    process: subprocess.Popen[str]
+    said: list[str]
+
+    def kill(self) -> None:
+        """As by kill -9."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@contextmanager
+def serving(run: Path, port: int = 8900) -> Iterator[Served]:
+    """`crowdfuse review`, from its first word to its end."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "crowdfuse", "review", str(run), "--port", str(port), "--reviewer", "rita"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=run.parent
+    )
+    try:
+        heard: list[str] = []
+        assert process.stdout is not None
+        for line in process.stdout:
+            heard.append(line.strip())
+            found = re.search(r"open (http://\S+)", line)
+            if found:
+                break
+        else:
+            raise AssertionError(f"the server ended: {heard}")
+        yield Served(found[1], process, heard)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@contextmanager
+def serving_here(run: Path) -> Iterator[str]:
+    """The same server in a thread: no process has to start. Its address."""
+    folder = read_run(run)
+    desk, refit = Desk(folder, Exhibits(folder), "rita"), Refit(folder)
+    with _listening(8900) as listener:
+        port = listener.getsockname()[1]
+        config = uvicorn.Config(make_app(desk, refit, port, "token"), log_level="warning", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.should_exit = True
+            thread.join()
+            refit.stop()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages; at the end nothing may have gone wrong in any, and none may have asked elsewhere."""
+    contexts, wrong = [], []
+
+    def note(message: Any) -> None:
+        if message.type == "error" and "ERR_CONNECTION_REFUSED" not in message.text:  # servers end before pages do
+            wrong.append(message.text)
+
+    def executed(dialog: Any) -> None:
+        wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def opened(url: str, **settings: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}} | settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", note)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", executed)
+        page.on("request", lambda request: None if request.url.startswith(url) else wrong.append(request.url))
+        page.goto(url)
+        ready(page)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def until(page: Any, expression: str) -> None:
+    """Wait for something to become true. Playwright's own wait polls by eval, which the page's policy forbids."""
+    for _ in range(1500):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"never came true: {expression}; the page says {page.locator('body').inner_text()}")
+
+
+def ready(page: Any) -> None:
+    """Wait until an item can be decided on, or all are settled."""
+    until(page, "view !== null && !busy")
+
+
+def press(page: Any, key: str) -> None:
+    """Press a key and wait until what it does is done."""
+    head = page.evaluate("view.head")
+    page.keyboard.press(key)
+    until(page, f"view.head > {head} && !busy")

@@ -1,0 +1,214 @@
+"""The page in a real browser: keys, undo, kill -9, two tabs, hostile names, phones, accessibility."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+from tests.review.conftest import HOSTILE, TRUTH, make_run, press, read_rows, ready, serving, serving_here, until
+
+OpenPage = Callable[..., Any]
+PHONE = {"width": 375, "height": 700}
+
+
+def shown(page: Any) -> str:
+    text: str = page.locator("#name").inner_text()
+    return text
+
+
+def problems(page: Any) -> list[str]:
+    """What axe-core takes for serious or critical."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{rule['id']}: {node['html'][:200]}"
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]
+
+
+def overflow(page: Any) -> int:
+    """By how many pixels the page is wider than the window."""
+    pixels: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return pixels
+
+
+@contextmanager
+def listening() -> Iterator[int]:
+    """A port that somebody else has."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_ten_decisions_one_undo_kill_9_nine_are_there(run: Path, open_page: OpenPage, tmp_path: Path) -> None:
+    with serving(run) as server:
+        page = open_page(server.url)
+        made = []
+        for n in range(10):
+            made.append((shown(page), TRUTH[n % 3]))
+            press(page, "123"[n % 3])
+        undone = made.pop()
+        press(page, "u")
+        assert shown(page) == undone[0]
+        assert "9 of 24 settled" in page.locator("#progress").inner_text()
+        server.kill()
+        page.keyboard.press("2")
+        page.wait_for_selector("#problem:not([hidden])")
+        assert "does not answer" in page.locator("#problem").inner_text()
+        assert shown(page) == undone[0]
+    with listening() as taken, serving(run, taken) as server:
+        assert f"port {taken} is in use; this is on port {server.url.split(':')[2].strip('/')}" in server.said
+        page = open_page(server.url)
+        assert "9 of 24 settled" in page.locator("#progress").inner_text()
+        assert shown(page) == undone[0]
+        with page.expect_download() as download:
+            page.click("#export")
+        assert [tuple(row) for row in read_rows(Path(download.value.path()))[1:]] == made
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait() == 0
+    assert CliRunner().invoke(app, ["review", str(run), "--export", str(tmp_path / "gold.csv")]).exit_code == 0
+    assert [tuple(row) for row in read_rows(tmp_path / "gold.csv")[1:]] == made
+    lines = [json.loads(line) for line in (run / "decisions.jsonl").read_text().splitlines()]
+    assert [line["action"] for line in lines] == ["settle"] * 10 + ["undo"]
+    assert {line["who"] for line in lines} == {"rita"}
+
+
+def test_tabs_choices_skips_and_what_assistive_technology_hears(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        one, two = open_page(url), open_page(url)
+        first = shown(one)
+        assert shown(two) == first
+        press(one, "1")
+        until(two, "view.head === 1")
+        ready(two)
+        assert shown(two) == shown(one)
+        assert "1 of 24 settled" in two.locator("#progress").inner_text()
+        assert "settled in another tab" in two.locator("#live").inner_text()
+        second = shown(two)
+        press(two, "2")
+        until(one, "view.head === 2")
+        ready(one)
+        press(one, "u")  # what this tab did, not what the other did after it
+        assert shown(one) == first
+        assert "Undone." in one.locator("#live").inner_text()
+        press(one, "s")
+        assert "1 skipped" in one.locator("#progress").inner_text()
+        assert shown(one) not in (first, second)
+
+        one.select_option("#annotator", label="bob (24 labels)")
+        one.select_option("#class", label="owl")
+        ready(one)
+        said = [(row[1], row[2]) for row in read_rows(run.parent / "labels.csv") if row[0] == shown(one)]
+        assert "bob" in [who for who, _ in said]
+        assert "owl" in one.locator("main").inner_text()
+        one.keyboard.press("?")
+        assert one.locator("#help-box").is_visible()
+        one.keyboard.press("1")  # decides nothing meanwhile
+        one.keyboard.press("Escape")
+        assert not one.locator("#help-box").is_visible()
+        assert len((run / "decisions.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run all of whose names mean harm."""
+    folder = tmp_path_factory.mktemp("hostile")
+    items = [f"{n}{name}" for n in range(3) for name in HOSTILE["item"]]
+    return make_run(folder, items=items, classes=HOSTILE["class"], annotators=HOSTILE["annotator"], kind="images")
+
+
+def test_hostile_names_are_text_and_the_layout_holds(tmp_path: Path, open_page: OpenPage) -> None:
+    items = [f"{n}{name}" for n in range(2) for name in HOSTILE["item"]]
+    run = make_run(tmp_path, items=items, classes=HOSTILE["class"], annotators=HOSTILE["annotator"], kind="images")
+    with serving_here(run) as url:
+        seen = set()
+        page = open_page(url, viewport=PHONE)
+        for n in range(len(items)):
+            seen.add(page.evaluate("view.item.item"))
+            assert page.locator("#name").text_content() == page.evaluate("view.item.item")
+            buttons = page.locator("#classes button bdi")
+            assert [buttons.nth(k).text_content() for k in range(4)] == HOSTILE["class"]
+            people = page.locator(".nameof bdi")
+            assert {people.nth(r).text_content() for r in range(4)} == set(HOSTILE["annotator"])
+            assert page.locator("script").count() == 1
+            assert page.locator("main img").count() == 1  # the item's own
+            assert overflow(page) == 0
+            if n == 1:
+                assert problems(page) == []
+            press(page, "1234"[n % 4])
+        assert seen == set(items)
+        assert page.locator("#done-title").inner_text() == "All settled."
+        assert overflow(page) == 0
+        with page.expect_download() as download:
+            page.click("#export")
+        exported = dict(read_rows(Path(download.value.path()))[1:])
+        assert set(exported) == set(items)
+        assert set(exported.values()) == set(HOSTILE["class"])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_and_phones_do_not_scroll_sideways(
+    run: Path, open_page: OpenPage, scheme: str
+) -> None:
+    second = read_rows(run / "review_items.csv")[2][0]
+    (run.parent / "inputs" / second).unlink()
+    with serving_here(run) as url:
+        page = open_page(url, color_scheme=scheme)
+        assert problems(page) == []
+        press(page, "1")
+        assert "not there any more" in page.locator("#exhibit").inner_text()
+        assert second in page.locator("#exhibit").inner_text()
+        assert problems(page) == []
+        page.keyboard.press("?")
+        assert problems(page) == []
+        page.keyboard.press("Escape")
+        page.set_viewport_size(PHONE)
+        assert overflow(page) == 0
+        assert problems(page) == []
+
+
+def test_many_classes_are_found_by_typing(tmp_path: Path, open_page: OpenPage) -> None:
+    classes = [f"class {n:02}" for n in range(40)]
+    items = [f"i{n}" for n in range(80)]
+    run = make_run(tmp_path, items=items, classes=classes, annotators=["ada", "bob", "cy"], kind="table")
+    with serving_here(run) as url:
+        page = open_page(url)
+        assert page.locator("#exhibit dl").is_visible()
+        name = shown(page)
+        page.keyboard.type("ss 3")
+        assert page.locator("#classes button:visible").count() == 10
+        page.keyboard.press("ArrowDown")
+        press(page, "Enter")
+        assert shown(page) != name
+        assert problems(page) == []
+        page.keyboard.press("Escape")
+        press(page, "u")
+        assert shown(page) == name
+    settled = json.loads((run / "decisions.jsonl").read_text().splitlines()[0])
+    assert (settled["item"], settled["label"][:7]) == (name, "class 3")
+
+
+def test_refit_shows_what_changed(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        for key in "123":
+            press(page, key)
+        page.click("#refit")
+        page.wait_for_selector("#changes .cards", timeout=60_000)
+        assert "run-refit-1" in page.locator("#refit-state").inner_text()
+        assert "Fused labels that changed" in page.locator("#changes").inner_text()
+        assert problems(page) == []
+        page.set_viewport_size(PHONE)
+        assert overflow(page) == 0

@@ -1,0 +1,117 @@
+"""Fitting anew with decisions as gold: what is trained on, where it goes, what changed."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from crowdfuse import runs
+from crowdfuse.review.changes import what_changed
+from crowdfuse.review.desk import Choice, Desk
+from crowdfuse.review.exhibits import Exhibits
+from crowdfuse.review.folder import read_run
+from crowdfuse.review.refit import Refit, job_with_gold, next_folder, refits_of
+from tests.review.conftest import make_run, read_rows, write_rows
+
+
+def settle(run: Path, count: int) -> dict[str, str]:
+    """The first items, as an oracle knows them: by their number."""
+    folder = read_run(run)
+    desk, made = Desk(folder, Exhibits(folder), "rita"), {}
+    for _ in range(count):
+        item = desk.view(Choice())["item"]
+        label = int("".join(filter(str.isdigit, item["item"]))) % len(folder.classes)
+        desk.settle(item["index"], label, shown=item["shown"], version=item["version"], choice=Choice())
+        made[item["item"]] = folder.classes[label]
+    return made
+
+
+def test_a_refit_trains_on_the_decisions_and_says_what_changed(run: Path) -> None:
+    before = (run / "summary.json").read_bytes()
+    made = settle(run, 6)
+    refit = Refit(read_run(run))
+    assert refit.status() == {"state": "none"}
+    refit.start()
+    with pytest.raises(ValueError, match="running already"):
+        refit.start()
+    states = set()
+    while (status := refit.status())["state"] == "running":
+        states.add(status["state"])
+        time.sleep(0.1)
+    assert status["state"] == "done", status
+    assert states == {"running"}
+    out = run.parent / "run-refit-1"
+    assert status["out"] == str(out)
+    assert dict(read_rows(run.parent / "run-refit-1-gold.csv")[1:]) == made
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["gold was used for"] == "training"
+    assert summary["labels"] == 24 * 3
+    assert (run / "summary.json").read_bytes() == before
+    assert status["changes"] == what_changed(run, out)
+    assert Refit(read_run(run)).status() == status  # as after a restart
+    assert next_folder(run).name == "run-refit-2"
+    assert not set(made) & set(read_run(out).items)  # nobody is asked again
+
+
+def test_what_changed_is_counted(run: Path, tmp_path: Path) -> None:
+    made = settle(run, 2)
+    after = tmp_path / "after"
+    after.mkdir()
+    fused, people = read_rows(run / "fused.csv"), read_rows(run / "annotators.csv")
+    other = {row[0]: row for row in fused[1:]}
+    settled, news = next(iter(made)), next(name for name in other if name not in made)
+    old_settled, old_news = other[settled][1], other[news][1]
+    other[settled][1], other[news][1], other[news][4] = "new", "newer", "newest"
+    write_rows(after / "fused.csv", tuple(fused[0]), list(other.values()))
+    reliability = float(people[1][2])
+    people[1][2] = "0.0123"
+    write_rows(after / "annotators.csv", tuple(people[0]), people[1:])
+    summary = json.loads((run / "summary.json").read_text())
+    (after / "summary.json").write_text(json.dumps(summary | {"test accuracy": 0.5, "test items": 4}))
+    found = what_changed(run, after)
+    assert found["fused"] == {
+        "count": 2,
+        "listed": [  # where nobody settled it, it is news
+            {"item": news, "before": old_news, "after": "newer", "settled": None},
+            {"item": settled, "before": old_settled, "after": "new", "settled": made[settled]},
+        ],
+    }
+    assert found["predicted"]["count"] == 1
+    assert found["annotators"]["listed"] == [{"annotator": people[1][0], "before": reliability, "after": 0.0123}]
+    assert found["accuracy"] == [None, 0.5]
+    right = sum(row[1] == made.get(row[0]) for row in read_rows(run / "fused.csv")[1:])
+    assert found["agree"]["label"] == [right, right - (old_settled == made[settled])]
+
+
+def test_earlier_gold_stays_and_a_decision_counts_for_more(tmp_path: Path) -> None:
+    items = [f"{n}" for n in range(12)]
+    write_rows(tmp_path / "gold.csv", ("item", "label"), [("3", "8"), ("4", "7")])
+    run = make_run(
+        tmp_path, items=items, classes=["7", "8"], annotators=["x", "y"], kind="table", gold=str(tmp_path / "gold.csv")
+    )
+    job = job_with_gold(read_run(run), [("5", "8"), ("3", "7")], tmp_path / "run-refit-1")
+    assert dict(read_rows(tmp_path / "run-refit-1-gold.csv")[1:]) == {"3": "7", "4": "7", "5": "8"}
+    assert job.gold == str(tmp_path / "run-refit-1-gold.csv")
+    assert read_rows(tmp_path / "gold.csv")[1:] == [["3", "8"], ["4", "7"]]
+    runs.start(job, tmp_path / "run-refit-1", force=False, verbose=0)
+    assert refits_of(run) == [tmp_path / "run-refit-1"]
+
+
+def test_a_refit_that_cannot_be_says_why(run: Path) -> None:
+    refit = Refit(read_run(run))
+    with pytest.raises(ValueError, match="nothing is settled yet"):
+        refit.start()
+    settle(run, 1)
+    labels = (run.parent / "labels.csv").read_bytes()
+    (run.parent / "labels.csv").write_bytes(labels + b"photo-00.png,new,cat\n")
+    with pytest.raises(ValueError, match=r"labels.csv \(labels\) is gone, or has changed.*crowdfuse fit --gold"):
+        refit.start()
+    (run.parent / "labels.csv").write_bytes(labels)
+    assert not (run.parent / "run-refit-1-gold.csv").exists()
+    refit.start()
+    assert refit.stop() == run.parent / "run-refit-1"
+    assert refit.status()["state"] == "failed"
+    assert refit.stop() is None
