@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdfuse.batches import Batch
-from crowdfuse.functional import label_evidence, scatter_sum
+from crowdfuse.functional import mixture_log_likelihood, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.nets.rows import present, take_rows, with_average
@@ -41,8 +41,7 @@ class TraceReg(GlobalConfusions):
         log_f = self.class_logits(h).log_softmax(1)
         those, place = present(batch.annotator, self.n_annotators)
         log_A = self.log_confusions(those)
-        evidence = label_evidence(log_A, place, batch.label)
-        losses = -(log_f.index_select(0, batch.item) + evidence).logsumexp(1)
+        losses = -mixture_log_likelihood(log_f, log_A, batch.item, place, batch.label)
         traces = log_A.diagonal(dim1=1, dim2=2).exp().sum(1)[place]
         weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
         return Loss((batch.weight[batch.item] * (losses + self.trace_weight * traces)).sum(), weight)
