@@ -155,10 +155,11 @@ def with_cleanlab(crowd: Crowd, probabilities: list[NDArray[np.float64]], python
 def with_fitted(crowd: Crowd, seed: int) -> Iterator[tuple[str, float]]:
     import torch
 
-    from crowdfuse import FusionClassifier, MajorityVoteClassifier
+    from crowdfuse import FusionClassifier, GatedClassifier, MajorityVoteClassifier
 
     torch.set_num_threads(1)
-    for name, estimator in (("fusion", FusionClassifier), ("soft vote", MajorityVoteClassifier)):
+    estimators = {"gated": GatedClassifier, "fusion": FusionClassifier, "soft vote": MajorityVoteClassifier}
+    for name, estimator in estimators.items():
         fitted = estimator(random_state=seed).fit(crowd.X, crowd.ann)
         for how, folds in (("in sample", None), ("out of fold", 5)):
             found = fitted.label_quality(crowd.X, crowd.ann, folds=folds)

@@ -10,7 +10,7 @@ import pytest
 import crowdfuse
 
 ROOMS = [
-    ["choices", "importing", "ids", "triples", "summary", "annotations", "alignment", "held_out"],
+    ["choices", "importing", "ids", "triples", "summary", "annotations", "alignment", "held_out", "diagnostics"],
     ["aggregation"],
     ["files", "pools", "inputs", "image_files", "io"],
     ["functional", "nets"],

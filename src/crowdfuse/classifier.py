@@ -113,6 +113,9 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     def _build(self, problem: Problem) -> Method:
         """The method, for this problem. The only thing a subclass must define."""
 
+    def _look_back(self, data: TrainingData) -> None:
+        """Look at the training data with the fitted network."""
+
     def _settled(self) -> dict[str, Any]:
         """Settings left to the data, as first settled, where annotators who came later would settle them otherwise."""
         return {}
@@ -156,6 +159,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             title=self.method_name,
         )
         draft._keep(trained)
+        draft._look_back(data)
         self.__dict__ = draft.__dict__
         return self
 
@@ -194,6 +198,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         later = [record | {"epoch": record["epoch"] + len(before)} for record in trained.history]
         draft.history_, draft.n_iter_ = before + later, max(1, len(before) + len(later))
         draft.uses_gold_ = " and ".join(sorted(uses, reverse=True)) or "nothing"
+        draft._look_back(data)
         self.__dict__ = draft.__dict__
         return self
 

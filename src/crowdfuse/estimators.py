@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -17,6 +18,7 @@ from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData
 from crowdfuse.choices import one_of
 from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.diagnostics import diagnose
 from crowdfuse.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
@@ -36,6 +38,7 @@ from crowdfuse.recipes import at_least_0, at_least_1, probability, widths
 from crowdfuse.training import Validation
 
 GATED_SHARED = 1_000  # annotators: with 203, on Sentiment Polarity, shared heads were a point better than embedded
+LOOKED_AT = 20_000  # items, when a fit looks back
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 
 
@@ -173,8 +176,12 @@ class GatedClassifier(CrowdClassifier):
     >>> clf = GatedClassifier(epochs=20, batch_size=32).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.annotator_accuracy(X).shape
-    (300, 3)
+    >>> clf.confusion_matrices(X).shape
+    (300, 3, 4, 4)
+
+    Attributes, beside those of every classifier
+    ----------
+    diagnostics_ : what the labels cannot decide: figures, `gates_can_be_trusted`, and `messages` in words
     """
 
     method_name: ClassVar[str] = "gated"
@@ -190,7 +197,7 @@ class GatedClassifier(CrowdClassifier):
         one_of("annotator_heads", self.annotator_heads, ("auto", "shared", "embedded"))
         at_least_1("n_bases", self.n_bases)
         at_least_1("embedding", self.embedding)
-        wrong: WrongLabels = UniformWrong(problem.n_classes)
+        wrong: WrongLabels = UniformWrong(problem.n_classes, problem.n_annotators)
         if self.wrong == "annotator":
             wrong = AnnotatorWrong(problem.n_classes, problem.n_annotators)
         elif self.wrong == "shared":
@@ -215,13 +222,35 @@ class GatedClassifier(CrowdClassifier):
             given = "annotations"
         return super()._validation(given, data, seed)
 
+    def _look_back(self, data: TrainingData) -> None:
+        """What the labels cannot decide; of much data, a sample tells."""
+        rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
+        rows = np.sort(np.random.default_rng(0).permutation(rows)[:LOOKED_AT])
+        inputs, ann = data.inputs.take(rows), data.annotations[rows]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gates = self._gates(inputs, ann, None)
+        probabilities, anchored = self.predict_proba(inputs), bool((data.gold >= 0).any())
+        self.diagnostics_ = diagnose(probabilities, gates, ann, anchored=anchored).as_json()
+        assert isinstance(self.method_, Gated)
+        if isinstance(self.method_.wrong, UniformWrong):
+            annotator, label = (torch.from_numpy(part.astype(np.int64)) for part in (ann.annotator, ann.label))
+            self.method_.wrong.count(annotator, label, torch.from_numpy(probabilities[ann.item]).float())
+
     def annotator_accuracy(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
     ) -> NDArray[np.float32]:
         """How likely each annotator is right on each item: the gates, (N, R).
 
-        With annotations, those of the labelled pairs alone, (labels,), in the order of the annotations.
+        With annotations, those of the labelled pairs alone, (labels,), in the order of the annotations. A warning says
+        if the labels give reason not to trust them; `diagnostics_` says which.
         """
+        check_is_fitted(self)
+        if not self.diagnostics_["gates_can_be_trusted"]:
+            warnings.warn("; ".join(self.diagnostics_["messages"]), stacklevel=2)
+        return self._gates(X, annotations, items)
+
+    def _gates(self, X: Any, annotations: Any, items: ArrayLike | None) -> NDArray[np.float32]:
         return self._of_pairs(lambda method, *pairs: method.accuracies(*pairs), X, annotations, items)
 
 

@@ -55,6 +55,7 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             "best_epoch": classifier.best_epoch_,
             "interrupted": classifier.interrupted_,
             "uses_gold": classifier.uses_gold_,
+            "diagnostics": getattr(classifier, "diagnostics_", None),
             "weights_sha256": sha256(folder / WEIGHTS_FILE),
         }
         content = strict(content)  # the digest must be of what is written
@@ -87,6 +88,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
         classifier.feature_names_in_ = np.array(content["feature_names"], dtype=object)
     for name in ("history", "best_epoch", "interrupted", "uses_gold"):
         setattr(classifier, f"{name}_", content[name])
+    if content.get("diagnostics") is not None:
+        classifier.diagnostics_ = content["diagnostics"]
     classifier.n_iter_ = max(1, len(classifier.history_))
     with torch.random.fork_rng(devices=[]):
         classifier.method_ = classifier._build(classifier._problem(0))

@@ -12,6 +12,8 @@ from crowdfuse.functional import derangements, label_evidence
 from crowdfuse.nets.rows import PerAnnotator, add_rows, present, take_rows
 
 NEVER = -1e9  # the log of a chance of 0, as softmax can take it
+COUNTED = 10**7  # numbers in tables that are only looked at
+SMOOTHING = 2.0  # labels, spread evenly, that are added to what was counted
 
 
 class WrongLabels(PerAnnotator):
@@ -46,11 +48,20 @@ class WrongLabels(PerAnnotator):
 
 
 class UniformWrong(WrongLabels):
-    """All wrong classes alike, as the paper's made-up annotators choose them."""
+    """All wrong classes alike, as the paper's made-up annotators choose them.
 
-    def __init__(self, n_classes: int) -> None:
+    That is for training. To be looked at, there are tables of what was really said, counted at the end: R x K^2
+    numbers, where these are not too many.
+    """
+
+    shown: Tensor
+
+    def __init__(self, n_classes: int, n_annotators: int) -> None:
         super().__init__()
         self.n_classes = n_classes
+        self.is_each = n_annotators * n_classes**2 <= COUNTED
+        even = (1 - torch.eye(n_classes)) / (n_classes - 1)
+        self.register_buffer("shown", even.repeat(n_annotators if self.is_each else 1, 1, 1))
 
     def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
         return torch.full((), -math.log(self.n_classes - 1), device=label.device)
@@ -58,9 +69,22 @@ class UniformWrong(WrongLabels):
     def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
         return torch.where(truth == label, 0.0, -math.log(self.n_classes - 1))
 
-    def log_tables(self, annotators: Tensor) -> Tensor:
-        even = torch.full((1, self.n_classes, self.n_classes), -math.log(self.n_classes - 1), device=annotators.device)
-        return _without_diagonal(even)
+    def matrices(self, annotator: Tensor) -> Tensor:
+        return self.shown[annotator if self.is_each else torch.zeros_like(annotator)]
+
+    def add_annotators(self, count: int) -> None:
+        if self.is_each:
+            add_rows(self, ("shown",), count)
+
+    def count(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
+        """Tables from labels (L,), and how likely each class is for their items (L, K)."""
+        K = self.n_classes
+        place = annotator if self.is_each else torch.zeros_like(annotator)
+        said = torch.zeros(len(self.shown) * K, K, dtype=f.dtype).index_add(0, place * K + label, f)
+        counts = said.view(-1, K, K).transpose(1, 2) * (1 - torch.eye(K, dtype=f.dtype))  # axes (true, said)
+        even = (1 - torch.eye(K, dtype=f.dtype)) / (K - 1)
+        tables = counts + SMOOTHING * even
+        self.shown.copy_(tables / tables.sum(2, keepdim=True))
 
 
 class SharedWrong(WrongLabels):

@@ -57,7 +57,7 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
         "interrupted": classifier.interrupted_,
         "gold was used for": classifier.uses_gold_,
         "final loss": classifier.history_[-1]["loss"] if classifier.history_ else None,
-        "notes": material.notes,
+        "notes": [*material.notes, *getattr(classifier, "diagnostics_", {}).get("messages", [])],
     }
     if material.test is not None:
         rows, truth = material.test
