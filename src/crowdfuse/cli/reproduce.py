@@ -81,6 +81,7 @@ GRIDS = {
     "hammer": "Beyond the paper: hammers and spammers, one recipe for all methods, no gold that chooses.",
     "triples": "Beyond the paper: other triples of weakness images.",
     "half-missing": "Beyond the paper: half of the labels missing at epsilon 32.",
+    "features": "Beyond the paper: CIFAR-100 on frozen features as table2, with no gold that chooses.",
     "odd-even": "Beyond the paper: two classes. --methods can also name 'gated 50 gold' and the like.",
     "rare": "Beyond the paper: two classes, one of 5 %. --methods can also name 'gated 50 gold' and the like.",
     "table2": "Table 2: CIFAR-100, three annotators with a weakness, over epsilon. One more row that --methods can "

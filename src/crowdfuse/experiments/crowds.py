@@ -35,6 +35,7 @@ NETWORK: dict[str, Any] = {
     "schedule": "one-cycle",
 }
 ROWS = {
+    "gated": Row("gated"),
     "fusion": Row("fusion"),
     "majority-vote": Row("majority-vote", {"vote": "soft"}),
     "majority-vote-hard": Row("majority-vote", {"vote": "hard"}),
@@ -43,6 +44,12 @@ ROWS = {
     "wdn": Row("wdn"),
     "two-stage": Row("two-stage", {"aggregator": "dawid-skene"}),
     "true-label": Row("true-label"),
+}
+# gated chooses its epoch by held-out labels; so that this is not what it is ahead by, the others can do so too
+CHOSEN = " (held-out)"
+ROWS |= {
+    name + CHOSEN: ROWS[name]
+    for name in ("fusion", "majority-vote", "majority-vote-hard", "trace-reg", "mbem", "wdn", "two-stage")
 }
 ALONE = {"single-annotator": Row("single-annotator")}
 
@@ -119,6 +126,8 @@ def cells(
 def _cells_of(value: str, name: str, row: Row, seed: int, epochs: int | None) -> list[Cell]:
     run: Run = {"data": {"name": value}, "method": row.method, "settings": row.settings, "seed": seed}
     chosen = SETS[value]
+    if name.endswith(CHOSEN):
+        run["validation"] = "annotations"
     if chosen.training is None:
         return [Cell(name, value, seed, run)]
     training = NETWORK | chosen.training | ({} if epochs is None else {"epochs": epochs}) | row.settings
@@ -164,13 +173,15 @@ class CrowdsWork:
         if SETS[name].training is None:
             return _aggregated(run, label_only.load_label_only(name, self.folder))
         crowd = self.crowd(name, run["seed"])
-        classifier = _classifier(run, crowd, checkpoint).fit(crowd.X, _learned_from(run, crowd))
+        classifier = _classifier(run, crowd, checkpoint)
+        classifier.fit(crowd.X, _learned_from(run, crowd), validation=run.get("validation"))
         if classifier.interrupted_:
             raise KeyboardInterrupt
         result = {
             ACCURACY: classifier.score(crowd.X_test, crowd.y_test),
             "judged": len(crowd.y_test),
             "loss": classifier.history_[-1]["loss"],
+            "best epoch": classifier.best_epoch_,
             "crowd": _facts(crowd.annotations, crowd.annotations.classes[crowd.annotations.label], crowd.y),
         }
         if crowd.foreign is not None:

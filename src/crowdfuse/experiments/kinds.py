@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.mnist import load_mnist
+from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Row, Scale
 from crowdfuse.experiments.mnist import N_TRAIN
 from crowdfuse.experiments.right_items import pack
@@ -37,12 +38,8 @@ TRIPLES = ((4000, 500, 3500), (1500, 10717, 4000), (500, 1500, 3500), (10717, 50
 RARE, RARE_SHARE = 5, 0.05  # the digit to be found, and its share
 
 
-class KindsWork(PaperWork):
-    """Runs on MNIST, judged on its test images as they are at the end: the last epoch, or a choice without gold."""
-
-    def load(self, run: Run, *, download: bool = False) -> Parts:
-        parts = cut(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
-        return TASKS[run["data"].get("task", "digits")](parts)
+class GoldFreeWork(PaperWork):
+    """Runs that are judged on test items as they are at the end: the last epoch, or a choice without gold."""
 
     def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
         parts = self.parts(run)
@@ -67,6 +64,18 @@ class KindsWork(PaperWork):
         if made is not None and hasattr(classifier, "annotator_accuracy"):
             result["gate error"] = calibration_error(classifier.annotator_accuracy(parts.X), made.right)
         return result
+
+
+class KindsWork(GoldFreeWork):
+    """Runs on MNIST."""
+
+    def load(self, run: Run, *, download: bool = False) -> Parts:
+        parts = cut(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
+        return TASKS[run["data"].get("task", "digits")](parts)
+
+
+class FeaturesGoldFreeWork(GoldFreeWork, cifar.FeaturesWork):
+    """Runs on CIFAR-100's frozen features."""
 
 
 def calibration_error(gates: NDArray[Any], right: NDArray[np.bool_]) -> float:
@@ -195,6 +204,23 @@ HALF = Experiment(
     leader="gated",
 )
 
+FEATURES = Experiment(
+    name="features",
+    what="three annotators with a weakness, no gold that chooses",
+    knob="epsilon",
+    values=(20, 21, 22, 23, 24),
+    methods=("gated", "fusion", "majority-vote", "majority-vote-soft", "trace-reg", "mbem", "wdn", "true-label"),
+    scale=replace(cifar.DESK, work=FeaturesGoldFreeWork, protocol=PROTOCOL),
+    annotators=lambda epsilon: {"epsilon": epsilon},
+    by_method={
+        "fusion": {"n_bases": 150, "loss_scale": "plain"},
+        "majority-vote": {"vote": "hard"},
+        "trace-reg": {"start": 0.75},
+    },
+    extras={"majority-vote-soft": Row("majority-vote", {"vote": "soft"})},
+    leader="gated",
+)
+
 
 def _two(name: str, what: str, task: str) -> Experiment:
     return Experiment(
@@ -216,6 +242,7 @@ EXPERIMENTS = (
     HAMMER,
     TRIPLE,
     HALF,
+    FEATURES,
     _two("odd-even", "odd or even, three annotators with a weakness", "odd"),
     _two("rare", "a class of 5 %, three annotators with a weakness", "rare"),
 )

@@ -23,7 +23,7 @@ FUSION, SOFT, TWO_STAGE = "fusion", "majority-vote", "two-stage"
 REFERENCES = {SOFT: "soft vote", TWO_STAGE: "two-stage Dawid-Skene"}
 GOLD = (
     "Gold judges, and trains true-label, the upper bound; it is used for nothing else. No epoch and no method is "
-    "chosen by it: the last epoch is kept, and there is no validation."
+    "chosen by it: the last epoch is kept, but for gated and the rows that say so, which choose it by held-out labels."
 )
 Differences = dict[str, list[Paired]]
 """By column, each method minus the reference."""
