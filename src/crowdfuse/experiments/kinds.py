@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.mnist import load_mnist
+from crowdfuse.estimators import GatedClassifier
 from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Row, Scale
 from crowdfuse.experiments.mnist import N_TRAIN
@@ -61,8 +63,12 @@ class GoldFreeWork(PaperWork):
         if made is not None:
             result["share of right labels"] = made.accuracy.tolist()
             result["share of items with nobody right"] = made.nobody_right
-        if made is not None and hasattr(classifier, "annotator_accuracy"):
-            result["gate error"] = calibration_error(classifier.annotator_accuracy(parts.X), made.right)
+        if made is not None and isinstance(classifier, GatedClassifier):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that they cannot be trusted is in the diagnostics
+                gates = classifier.annotator_accuracy(parts.X)
+            result["gate error"] = calibration_error(gates, made.right)
+            result["diagnostics"] = classifier.diagnostics_
         return result
 
 

@@ -1,0 +1,117 @@
+"""Does choosing the epoch by held-out labels come close to choosing it by gold?
+
+    CROWDFUSE_DATA=... python benchmarks/choosing.py --json docs/results/choosing.json
+
+Three data sets: LabelMe, Sentiment Polarity and scikit-learn's digits with five made-up annotators. Each method is
+trained three times on the same data and seed: with no validation (the last epoch), with `validation="annotations"`
+(held-out labels choose), and with gold of items that are nowhere else (LabelMe's 500 validation images; 500 held-out
+sentences; 200 digits). Test accuracy, the mean over seeds. The epochs are 40: many more than most methods are good for
+here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from crowdfuse import Annotations
+from crowdfuse.datasets.labelme import FILE, load_labelme
+from crowdfuse.datasets.sentiment import load_sentiment
+from crowdfuse.registry import estimator_class
+
+METHODS = ("majority-vote", "trace-reg", "fusion", "two-stage", "gated")
+
+
+class Problem(NamedTuple):
+    """What to train on, gold that may choose, gold that judges, and settings."""
+
+    X: Any
+    annotations: Annotations
+    validation: tuple[Any, Any]
+    test: tuple[Any, Any]
+    settings: dict[str, Any]
+
+
+def labelme(folder: Path, seed: int) -> Problem:
+    crowd = load_labelme(folder)
+    with np.load(folder / "labelme" / FILE) as arrays:
+        valid = (arrays["x_valid"].astype(np.float32), arrays["y_valid"].astype(np.int64))
+    return Problem(crowd.X, crowd.annotations, valid, (crowd.X_test, crowd.y_test), {})
+
+
+def sentiment(folder: Path, seed: int) -> Problem:
+    crowd = load_sentiment(folder).split(seed)
+    half = len(crowd.y_test) // 2
+    parts = [(crowd.X_test[rows], crowd.y_test[rows]) for rows in (slice(half), slice(half, None))]
+    return Problem(crowd.X, crowd.annotations, parts[0], parts[1], {"standardize": False})
+
+
+def digits(folder: Path, seed: int) -> Problem:
+    X, y = load_digits(return_X_y=True)
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(len(X))
+    train, valid, test = order[:1000], order[1000:1200], order[1200:]
+    skills = (0.9, 0.7, 0.6, 0.5, 0.3)
+    said = np.stack(
+        [np.where(generator.random(1000) < s, y[train], generator.integers(0, 10, 1000)) for s in skills], 1
+    )
+    said[generator.random(said.shape) < 0.4] = -1
+    ann = Annotations.from_matrix(said, classes=list(range(10)))
+    return Problem(X[train], ann, (X[valid], y[valid]), (X[test], y[test]), {})
+
+
+SETS = {"LabelMe": labelme, "Sentiment Polarity": sentiment, "digits, made up": digits}
+
+
+def measure(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
+    for name, load in SETS.items():
+        for method in METHODS:
+            found: dict[str, list[float]] = {"last epoch": [], "held-out labels": [], "gold": []}
+            for seed in seeds:
+                given = load(folder, seed)
+                choices: dict[str, Any] = {
+                    "last epoch": None,
+                    "held-out labels": "annotations",
+                    "gold": given.validation,
+                }
+                for how, validation in choices.items():
+                    settings = given.settings | (
+                        {"hold_out": False} if method == "gated" and validation is None else {}
+                    )
+                    classifier = estimator_class(method)(random_state=seed, **settings)
+                    classifier.fit(given.X, given.annotations, validation=validation)
+                    found[how].append(100 * classifier.score(*given.test))
+            yield {"data": name, "method": method, "seeds": len(seeds), **found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("CROWDFUSE_DATA", "data")))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| data | method | last epoch | held-out labels | gold | held-out labels minus gold |")
+    print("|---|---|---|---|---|---|")
+    rows = []
+    for row in measure(given.data, range(given.seeds)):
+        rows.append(row)
+        last, held, gold = (float(np.mean(row[how])) for how in ("last epoch", "held-out labels", "gold"))
+        print(
+            f"| {row['data']} | {row['method']} | {last:.1f} | {held:.1f} | {gold:.1f} | {held - gold:+.1f} |",
+            flush=True,
+        )
+        if given.json:
+            given.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
