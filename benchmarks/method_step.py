@@ -1,10 +1,12 @@
-"""One training step on a ResNet-18: what each method costs beside plain cross-entropy on the same network.
+"""One training step: what each method costs beside plain cross-entropy on the same network.
 
-    python benchmarks/resnet_step.py --json out.json
+    python benchmarks/method_step.py --network resnet18 --json docs/results/resnet_step.json
+    python benchmarks/method_step.py --network lenet --rounds 200 --json docs/results/lenet_step.json
 
-CIFAR-100's size: batch 128 of 32 x 32 images, 3 annotators, 100 classes, 150 permutations. One thread. Time is the
-processor's, methods by turns, the median over rounds; memory is the peak of a fresh process over what it held before
-the first step. "plain" is PyTorch alone: the network with one linear layer, cross-entropy on gold.
+A ResNet-18 at CIFAR-100's size (32 x 32 images, 100 classes, 150 permutations), or the paper's LeNet at MNIST's (28 x
+28 images, 10 classes, 20 permutations): batch 128, 3 annotators, one thread. Time is the processor's, methods by turns,
+the median over rounds; memory is the peak of a fresh process over what it held before the first step. "plain" is
+PyTorch alone: the network and its class head, cross-entropy on gold. The gated method's step is that of its last phase.
 """
 
 from __future__ import annotations
@@ -25,31 +27,49 @@ import torch
 from torch import nn
 
 from crowdfuse import Annotations
+from crowdfuse.methods.gated import Gated
+from crowdfuse.nets.lenet import LeNet
+from crowdfuse.nets.mlp import mlp
 from crowdfuse.nets.resnet import ResNet18
 from crowdfuse.registry import estimator_class
 
-METHODS = ("true-label", "majority-vote", "fusion", "trace-reg", "mbem", "wdn")
-N_CLASSES, N_ANNOTATORS = 100, 3
-SETTINGS: dict[str, Any] = {"backbone": "resnet18", "optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9}
-OWN: dict[str, dict[str, Any]] = {"fusion": {"n_bases": 150, "annotator_heads": "separate"}}
+METHODS = ("true-label", "majority-vote", "gated", "fusion", "fusion, separate heads", "trace-reg", "mbem", "wdn")
+N_ANNOTATORS = 3
+SHAPES = {"resnet18": (3, 32, 32), "lenet": (28, 28)}
+CLASSES = {"resnet18": 100, "lenet": 10}
+BASES = {"resnet18": 150, "lenet": 20}
 
 
-def make_step(kind: str, batch: int) -> Callable[[], float]:
+def plain_network(network: str) -> nn.Module:
+    if network == "resnet18":
+        return nn.Sequential(ResNet18(), nn.Linear(512, CLASSES[network]))
+    return nn.Sequential(LeNet(), mlp(256, (120, 84), CLASSES[network]))
+
+
+def make_step(kind: str, batch: int, network: str) -> Callable[[], float]:
     """A function that does one step and returns the loss."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     generator = np.random.default_rng(0)
-    X = generator.normal(size=(batch, 3, 32, 32)).astype(np.float32)
-    y = np.arange(batch) % N_CLASSES
+    n_classes = CLASSES[network]
+    X = generator.normal(size=(batch, *SHAPES[network])).astype(np.float32)
+    y = np.arange(batch) % n_classes
     labels = np.where(generator.random((batch, N_ANNOTATORS)) < 0.7, y[:, None], 0)
     if kind == "plain":
-        net = nn.Sequential(ResNet18(), nn.Linear(512, N_CLASSES))
+        net = plain_network(network)
         inputs, gold = torch.from_numpy(X), torch.from_numpy(y)
         return stepper(net, lambda: nn.functional.cross_entropy(net(inputs), gold))
-    classifier = estimator_class(kind)(**SETTINGS, **OWN.get(kind, {}), classes=list(range(N_CLASSES)))
+    name, _, variant = kind.partition(", ")
+    settings: dict[str, Any] = {"backbone": network, "standardize": False, "classes": list(range(n_classes))}
+    if name == "fusion":
+        settings |= {"n_bases": BASES[network], "annotator_heads": "separate" if variant else "auto"}
+    classifier = estimator_class(name)(**settings)
     data, _, _ = classifier._prepare(X, y if kind == "true-label" else Annotations.from_matrix(labels))
     method = classifier.method_
     method.prepare(data)
+    if isinstance(method, Gated):
+        method.phase = 2
+        method.started.fill_(True)
     rows = data.batch(np.arange(batch))
 
     def loss() -> torch.Tensor:
@@ -60,7 +80,7 @@ def make_step(kind: str, batch: int) -> Callable[[], float]:
 
 
 def stepper(net: nn.Module, loss_of: Callable[[], torch.Tensor]) -> Callable[[], float]:
-    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, fused=True)
     net.train()
 
     def step() -> float:
@@ -73,29 +93,30 @@ def stepper(net: nn.Module, loss_of: Callable[[], torch.Tensor]) -> Callable[[],
     return step
 
 
-def peak(kind: str, batch: int) -> float:
+def peak(kind: str, batch: int, network: str) -> float:
     """Bytes above what the process held before the first step."""
-    step = make_step(kind, batch)
+    step = make_step(kind, batch, network)
     before = float(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     for _ in range(2):
         step()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
 
 
-def in_fresh_process(kind: str, batch: int) -> float:
+def in_fresh_process(kind: str, batch: int, network: str) -> float:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(peak, kind, batch).result()
+        return pool.submit(peak, kind, batch, network).result()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--network", choices=tuple(SHAPES), default="resnet18")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
     kinds = ("plain", *METHODS)
-    memory = {kind: in_fresh_process(kind, given.batch) for kind in kinds}
-    steps = {kind: make_step(kind, given.batch) for kind in kinds}
+    memory = {kind: in_fresh_process(kind, given.batch, given.network) for kind in kinds}
+    steps = {kind: make_step(kind, given.batch, given.network) for kind in kinds}
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
     for step in steps.values():
         step()  # warm
@@ -115,12 +136,14 @@ def main() -> None:
         }
         for kind in kinds
     }
-    print("| method | seconds a step | times plain | MB | times plain |\n|---|---|---|---|---|")
+    print("| method | ms a step | times plain | MB | times plain |\n|---|---|---|---|---|")
     for kind, row in results.items():
-        cells = (f"{row['seconds']:.2f}", f"{row['times plain']:.3f}", f"{row['bytes'] / 1e6:,.0f}")
+        cells = (f"{1000 * row['seconds']:.2f}", f"{row['times plain']:.3f}", f"{row['bytes'] / 1e6:,.0f}")
         print(f"| {kind} | {' | '.join(cells)} | {row['memory times plain']:.3f} |")
     if given.json:
-        given.json.write_text(json.dumps({"batch": given.batch, "results": results}, indent=2) + "\n")
+        given.json.write_text(
+            json.dumps({"network": given.network, "batch": given.batch, "results": results}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":
