@@ -417,7 +417,7 @@ def test_the_bar_says_the_phase() -> None:
 def test_ctrl_c_in_a_later_phase_keeps_the_best_of_the_one_before(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, truth, Y = crowd
 
-    def interrupt(self: WDN, data: TrainingData, predict: Predict) -> None:
+    def interrupt(self: WDN, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(WDN, "begin_phase", interrupt)

@@ -190,6 +190,11 @@ class GatedClassifier(CrowdClassifier):
         one_of("annotator_heads", self.annotator_heads, ("auto", "shared", "embedded"))
         at_least_1("n_bases", self.n_bases)
         at_least_1("embedding", self.embedding)
+        if self.epochs < 2:
+            raise ValueError(
+                f"gated needs at least 2 epochs, got epochs={self.epochs}: one on what annotators say, one on what the "
+                "items therefore are; from 3 on the likelihood of the labels is trained too"
+            )
         wrong: WrongLabels = UniformWrong(problem.n_classes)
         if self.wrong == "annotator":
             wrong = AnnotatorWrong(problem.n_classes, problem.n_annotators)
@@ -222,7 +227,7 @@ class GatedClassifier(CrowdClassifier):
 
         With annotations, those of the labelled pairs alone, (labels,), in the order of the annotations.
         """
-        return self._of_pairs(lambda method, *pairs: method.accuracies(*pairs), X, annotations, items)
+        return self._of_pairs("annotator_accuracy", "accuracies", X, annotations, items)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
