@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from crowdfuse import Annotations, GatedClassifier, SingleAnnotatorClassifier, TrueLabelClassifier, held_out
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.held_out import HeldOut, Verdict, hold_out_labels, objections
+from crowdfuse.report.html import _training
 from tests.estimator_list import ALL, quick
 
 
@@ -154,8 +156,8 @@ def test_the_better_classifier_makes_held_out_labels_likelier() -> None:
         right = generator.random(len(held.rows)) < accuracy
         classes = np.where(right, truth[held.rows], generator.integers(0, 3, len(held.rows)))
         verdicts.append(held.judge(3 * np.eye(3)[classes]))
-    assert all(better.beats(worse) for better, worse in zip(verdicts, verdicts[1:], strict=False))
-    assert not any(worse.beats(better) for better, worse in zip(verdicts, verdicts[1:], strict=False))
+    assert all(better.beats(worse) for better, worse in pairwise(verdicts))
+    assert not any(worse.beats(better) for better, worse in pairwise(verdicts))
 
 
 def test_who_knows_the_kept_labels_by_heart_pays_for_it() -> None:
@@ -177,7 +179,7 @@ def test_beats_is_paired() -> None:
     old = Verdict(spread, ())
     assert Verdict(spread + 0.01, ()).beats(old)
     assert not old.beats(Verdict(spread + 0.01, ()))
-    noisy = Verdict(spread + 0.01 + np.random.default_rng(1).normal(size=1000), ())
+    noisy = Verdict(spread + 0.01 + np.tile([1, -1], 500), ())
     assert not noisy.beats(old)  # within a standard error
     assert not old.beats(old)
     assert not old.beats(noisy)
@@ -300,3 +302,17 @@ def test_held_out_labels_do_not_train() -> None:
     losses = [[record["loss"] for record in clf.history_] for clf in fits]
     assert losses[0][0] == losses[1][0]  # later the start that they chose may be another
     assert fits[0].history_[0]["held-out log-likelihood"] != fits[1].history_[0]["held-out log-likelihood"]
+
+
+def test_the_likelihood_of_labels_is_not_shown_as_an_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
+    X, truth, Y = labelled()
+    clf = quick(GatedClassifier, epochs=3, verbose=1).fit(X, Y)
+    shown = capsys.readouterr().err
+    assert "held-out log-likelihood -" in shown
+    assert "validation" not in shown
+    drawn = dict(_training(clf.history_))
+    assert "Held-out labels" in drawn
+    assert "Validation accuracy" not in drawn
+    by_gold = quick(GatedClassifier, epochs=3).fit(X, Y, validation=(X, truth))
+    assert "Validation accuracy" in dict(_training(by_gold.history_))
+    assert by_gold.uses_gold_ == "choosing the epoch"
