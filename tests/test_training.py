@@ -66,11 +66,17 @@ SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": 16, "dropout": 0.2, "rand
 
 
 def assert_resumes(
-    make: Callable[..., CrowdClassifier], crowd: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
+    make: Callable[..., CrowdClassifier],
+    crowd: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop_after: int,
+    validation: Any = "gold",
 ) -> None:
     """A training that ends after so many steps and is taken up again must come to the same bits as one that did not."""
     X, truth, Y = crowd
-    validation = (X[:20], truth[:20])
+    if validation == "gold":
+        validation = (X[:20], truth[:20])
     whole = make().fit(X, Y, validation=validation)
 
     # a checkpoint after every step, then the process is gone in the middle of the next one
