@@ -85,7 +85,8 @@ class Gated(Method):
     def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         """Before the start: read from what annotators would say what each item is."""
         if self.phase == 1:
-            self.target.copy_(torch.from_numpy(self._read(predict, judge)))
+            classes = renamed(self._read(predict, judge), data.gold, self.n_classes)
+            self.target.copy_(torch.from_numpy(classes))
             self.started.fill_(True)
 
     def _read(self, predict: Predict, judge: Judge | None) -> NDArray[np.int64]:
@@ -190,3 +191,22 @@ class Gated(Method):
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
         self.asked = torch.cat([self.asked, self.asked.new_zeros(count)])
+
+
+def renamed(classes: NDArray[np.int64], gold: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """Classes (N,) as read, where gold (N,), -1 where unknown, is clearly against one of them by its name there.
+
+    Where all annotators make the same mistake, nothing but gold can tell. Clearly: by two standard errors.
+
+    >>> renamed(np.array([0, 0, 0, 0, 0, 0, 1]), np.array([1, 1, 1, 1, 1, -1, -1]), 2)
+    array([1, 1, 1, 1, 1, 1, 1])
+    >>> renamed(np.array([0, 0, 0, 0, 0, 0, 1]), np.array([1, 1, 1, -1, -1, -1, -1]), 2)
+    array([0, 0, 0, 0, 0, 0, 1])
+    """
+    known = gold >= 0
+    counts = np.zeros((n_classes, n_classes))
+    np.add.at(counts, (classes[known], gold[known]), 1)
+    own, most = counts.diagonal(), counts.max(1)
+    clearly = most - own > 2 * np.sqrt(most + own)
+    names: NDArray[np.int64] = np.where(clearly, counts.argmax(1), np.arange(n_classes))
+    return names[classes]
