@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +14,9 @@ from torch import Tensor
 
 from crowdfuse.functional import (
     basis_penalty,
+    class_scores,
     dense_confusions,
+    derangements,
     fuse_by_basis,
     kl_divergence,
     label_evidence,
@@ -265,3 +268,58 @@ def test_random_basis_leaves_some_classes_out_of_reach() -> None:
 def test_bad_bases_are_refused(arguments: tuple[int, int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         permutation_basis(*arguments)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 10])
+@pytest.mark.parametrize("above_chance", [True, False])
+def test_class_scores_are_what_the_best_accuracy_gives(n_classes: int, above_chance: bool) -> None:
+    """Against the largest over a grid of g of what a label is worth, in the mean over what is said."""
+    generator = torch.Generator().manual_seed(n_classes)
+    said = torch.cat(
+        [
+            torch.rand(6, n_classes, generator=generator, dtype=torch.float64).pow(3),
+            torch.eye(n_classes, dtype=torch.float64),
+            1 - torch.eye(n_classes, dtype=torch.float64),
+            torch.ones(1, n_classes, dtype=torch.float64),
+        ]
+    )
+    said = said / said.sum(1, keepdim=True)
+    grid = torch.linspace(1 / n_classes if above_chance else 1e-7, 1 - 1e-7, 20_001, dtype=torch.float64)
+    best = torch.empty_like(said)
+    for n, shares in enumerate(said):
+        for k in range(n_classes):
+            worth = shares[k] * grid.log()
+            for other in range(n_classes):
+                if other != k:
+                    worth = worth + shares[other] * ((1 - grid) / (n_classes - 1)).log()
+            best[n, k] = worth.max()
+    torch.testing.assert_close(class_scores(said, above_chance=above_chance), best, rtol=0, atol=2e-5)
+
+
+def test_an_annotator_who_guesses_says_nothing_for_any_class() -> None:
+    even = torch.full((4,), 0.25)
+    for above_chance in (True, False):
+        torch.testing.assert_close(class_scores(even, above_chance=above_chance), even.log())
+
+
+DERANGEMENTS = {2: 1, 3: 2, 4: 9, 5: 44, 6: 265, 7: 1854, 8: 14_833}
+
+
+@pytest.mark.parametrize("n_classes", DERANGEMENTS)
+def test_derangements_move_every_class_and_are_as_many_as_there_are(n_classes: int) -> None:
+    """Also where more are asked for than exist: that must end."""
+    for asked in (1, 5, 20_000):
+        found = derangements(n_classes, asked, np.random.default_rng(0))
+        assert found.shape == (min(asked, DERANGEMENTS[n_classes]), n_classes)
+        assert (found.sort(1).values == torch.arange(n_classes)).all()
+        assert (found != torch.arange(n_classes)).all()
+        assert len(found.unique(dim=0)) == len(found)
+
+
+@pytest.mark.parametrize("n_classes", [7, 9, 300])
+def test_derangements_follow_from_the_seed(n_classes: int) -> None:
+    first, again, other = (derangements(n_classes, 6, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert first.shape == (6, n_classes)
+    assert (first != torch.arange(n_classes)).all()
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)

@@ -76,3 +76,19 @@ def test_the_gradient_is_right() -> None:
     (take_rows(sparse, rows).square() * slope).sum().backward()
     assert sparse.grad is not None
     torch.testing.assert_close(sparse.grad.to_dense(), dense.grad)
+
+
+@pytest.mark.parametrize(("lazy", "usual", "settings"), KINDS)
+def test_a_parameter_may_begin_to_learn_late(lazy: Any, usual: Any, settings: dict[str, float]) -> None:
+    """As in a training with phases, where a part has no gradient until its phase."""
+    sides = []
+    for kind, more in ((lazy, {"fused": True}), (usual, {"foreach": False})):
+        early, late = (nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in range(2))
+        optimizer = kind([early, late], **settings, **more)
+        for step in range(5):
+            optimizer.zero_grad()
+            (early.square().sum() + (late.pow(3).sum() if step > 1 else 0)).backward()
+            optimizer.step()
+        sides.append(torch.stack([early, late]).detach())
+    torch.testing.assert_close(sides[0], sides[1], rtol=1e-12, atol=1e-12)
+    assert (sides[0][1] != 1).all()

@@ -66,11 +66,17 @@ SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": 16, "dropout": 0.2, "rand
 
 
 def assert_resumes(
-    make: Callable[..., CrowdClassifier], crowd: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
+    make: Callable[..., CrowdClassifier],
+    crowd: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop_after: int,
+    validation: Any = "gold",
 ) -> None:
     """A training that ends after so many steps and is taken up again must come to the same bits as one that did not."""
     X, truth, Y = crowd
-    validation = (X[:20], truth[:20])
+    if validation == "gold":
+        validation = (X[:20], truth[:20])
     whole = make().fit(X, Y, validation=validation)
 
     # a checkpoint after every step, then the process is gone in the middle of the next one
@@ -417,7 +423,7 @@ def test_the_bar_says_the_phase() -> None:
 def test_ctrl_c_in_a_later_phase_keeps_the_best_of_the_one_before(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, truth, Y = crowd
 
-    def interrupt(self: WDN, data: TrainingData, predict: Predict) -> None:
+    def interrupt(self: WDN, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(WDN, "begin_phase", interrupt)

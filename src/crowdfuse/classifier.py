@@ -66,7 +66,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     Attributes
     ----------
     classes_ (K,), annotators_ (R,) : the names
-    history_ : a record an epoch: loss, seconds, validation where there is any, phase where there are several
+    history_ : a record an epoch: loss, seconds, phase where there are several; where there is validation its accuracy,
+        or the mean log-likelihood of held-out labels and what else speaks against the epoch
     best_epoch_ : the epoch chosen by validation, in the last phase where there are several, or None
     uses_gold_ : what gold was used for: "nothing", "training", "choosing the epoch", or both
     interrupted_ : whether Ctrl-C ended the training early
@@ -396,7 +397,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
     def _hold_out_labels(self, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
         """Keep some labels of items that have several out of training."""
-        kept, held = hold_out_labels(data.annotations, data.weight > 0, seed)
+        several = np.diff(self._judged_by(data.annotations).indptr) > 1
+        kept, held = hold_out_labels(data.annotations, several & (data.weight > 0), seed)
         if held is None:
             raise ValueError(
                 "validation='annotations' holds out labels of items that have several, and no item has two: "

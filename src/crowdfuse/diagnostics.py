@@ -45,6 +45,9 @@ class Diagnostics:
         return asdict(self) | {"messages": list(self.messages)}
 
 
+NO_LABELS = Diagnostics(None, None, None, None, 0.0, False, ("the gates cannot be trusted", "there are no labels"))
+
+
 def diagnose(
     probabilities: NDArray[Any], gates: NDArray[Any], ann: Annotations, *, anchored: bool = False
 ) -> Diagnostics:

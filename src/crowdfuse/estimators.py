@@ -18,7 +18,7 @@ from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData
 from crowdfuse.choices import one_of
 from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.diagnostics import diagnose
+from crowdfuse.diagnostics import NO_LABELS, diagnose
 from crowdfuse.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
@@ -197,6 +197,11 @@ class GatedClassifier(CrowdClassifier):
         one_of("annotator_heads", self.annotator_heads, ("auto", "shared", "embedded"))
         at_least_1("n_bases", self.n_bases)
         at_least_1("embedding", self.embedding)
+        if self.epochs < 2:
+            raise ValueError(
+                f"gated needs at least 2 epochs, got epochs={self.epochs}: one on what annotators say, one on what the "
+                "items therefore are; from 3 on the likelihood of the labels is trained too"
+            )
         wrong: WrongLabels = UniformWrong(problem.n_classes, problem.n_annotators)
         if self.wrong == "annotator":
             wrong = AnnotatorWrong(problem.n_classes, problem.n_annotators)
@@ -226,6 +231,9 @@ class GatedClassifier(CrowdClassifier):
         """What the labels cannot decide; of much data, a sample tells."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:LOOKED_AT])
+        if not len(rows):
+            self.diagnostics_ = NO_LABELS.as_json()
+            return
         inputs, ann = data.inputs.take(rows), data.annotations[rows]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -251,7 +259,7 @@ class GatedClassifier(CrowdClassifier):
         return self._gates(X, annotations, items)
 
     def _gates(self, X: Any, annotations: Any, items: ArrayLike | None) -> NDArray[np.float32]:
-        return self._of_pairs(lambda method, *pairs: method.accuracies(*pairs), X, annotations, items)
+        return self._of_pairs("annotator_accuracy", "accuracies", X, annotations, items)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

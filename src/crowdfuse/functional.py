@@ -202,12 +202,15 @@ def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -
     >>> derangements(3, 5, np.random.default_rng(0)).tolist()
     [[1, 2, 0], [2, 0, 1]]
     """
-    if n_classes <= 6:
+    if n_classes <= 8:
         every = [p for p in permutations(range(n_classes)) if all(k != said for k, said in enumerate(p))]
         chosen = every if len(every) <= n_bases else [every[i] for i in generator.permutation(len(every))[:n_bases]]
         return torch.tensor(chosen)
+    n_possible = 1
+    for k in range(1, n_classes + 1):
+        n_possible = k * n_possible + (-1) ** k
     found: dict[tuple[int, ...], None] = {}
-    while len(found) < n_bases:
+    while len(found) < min(n_bases, n_possible):
         drawn = generator.permutation(n_classes)
         if (drawn != np.arange(n_classes)).all():
             found.setdefault(tuple(drawn.tolist()))

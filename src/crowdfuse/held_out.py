@@ -155,17 +155,19 @@ def objections(predicted: NDArray[np.int64], ann: Annotations) -> tuple[str, ...
     >>> objections(np.array([1, 0, 1, 0]), ann)[0]
     'annotators would be right on 12 % of their labels, no better than chance'
     """
-    found = []
+    found: list[str] = []
+    if not ann.n_labels:
+        return ()
     agrees = predicted[ann.item] == ann.label
     if not agrees.mean() > 1 / ann.n_classes:
         found.append(f"annotators would be right on {100 * agrees.mean():.0f} % of their labels, no better than chance")
     counts = np.diff(ann.indptr)
-    first = ann.label[np.minimum(ann.indptr[:-1], max(0, ann.n_labels - 1))]
+    first = ann.label[np.minimum(ann.indptr[:-1], ann.n_labels - 1)]
     same = np.bincount(ann.item, ann.label == first[ann.item], minlength=ann.n_items) == counts
     united = same & (counts > 1)
     if united.any() and not (share := float((predicted == first)[united].mean())) > 0.5:
         found.append(f"where annotators are of one mind it agrees with them on {100 * share:.0f} % of the items alone")
-    said = np.bincount(ann.label, minlength=ann.n_classes) / max(1, ann.n_labels)
+    said = np.bincount(ann.label, minlength=ann.n_classes) / ann.n_labels
     given = np.bincount(predicted, minlength=ann.n_classes) / len(predicted)
     lost = np.flatnonzero((given < COLLAPSE * said) & (said * len(predicted) > 20))
     if len(lost):

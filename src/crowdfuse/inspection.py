@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -87,11 +87,12 @@ class Inspection:
         With annotations, those of the labelled pairs alone, (labels, K, K), in the order of the annotations.
         """
         n_classes = len(self.classes_)
-        return self._of_pairs(lambda method, *pairs: method.confusions(*pairs), X, annotations, items, n_classes**2)
+        return self._of_pairs("confusion_matrices", "confusions", X, annotations, items, n_classes**2)
 
     def _of_pairs(
         self,
-        ask: Callable[..., Tensor],
+        name: str,
+        question: str,
         X: Any,
         annotations: Any,
         items: ArrayLike | None,
@@ -99,19 +100,19 @@ class Inspection:
     ) -> NDArray[np.float32]:
         """What a method says of every pair, (N, R, ...), or of the labelled pairs, (labels, ...): `size` numbers each.
 
-        `ask` takes the method, features and pairs.
+        `name` is what people call, `question` what the method calls it.
         """
         inputs = self._inputs(X)
         n_annotators = len(self.annotators_)
         if annotations is None:
-            self._refuse_huge(len(inputs) * n_annotators * size * 4, "the labelled pairs alone, by giving annotations")
-            blocks = [ask(self.method_, h, *self._every_pair(len(h))) for h in self._features(inputs)]
+            self._refuse_huge(len(inputs) * n_annotators * size * 4, f"{name}(X, annotations)")
+            blocks = [getattr(self.method_, question)(h, *self._every_pair(len(h))) for h in self._features(inputs)]
             every = torch.cat(blocks)
             return every.view(-1, n_annotators, *every.shape[1:]).numpy()
         ann = self._known(align(annotations, len(inputs), items))
         self._refuse_huge(ann.n_labels * size * 4, "fewer items at a time")
-        method = self._method_for(ann)
-        blocks = [ask(method, h, b.item, b.annotator) for b, h in self._batches(inputs, ann)]
+        ask = getattr(self._method_for(ann), question)
+        blocks = [ask(h, b.item, b.annotator) for b, h in self._batches(inputs, ann)]
         return torch.cat(blocks).numpy()
 
     @property

@@ -34,14 +34,20 @@ class _Lazy(Optimizer):
 class LazySGD(_Lazy, SGD):
     """SGD with momentum and weight decay."""
 
+    def step(self, closure: Any = None) -> Any:
+        # torch's fused step wants momenta of all parameters or of none: one that begins to learn late has none yet
+        for group in self.param_groups:
+            for values in group["params"] if group["momentum"] else ():
+                if values.grad is not None and self.state[values].get("momentum_buffer") is None:
+                    self.state[values]["momentum_buffer"] = torch.zeros_like(values)
+        return super().step(closure)
+
     def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
         gradient = gradient + group["weight_decay"] * table[rows]
         if group["momentum"]:
-            state = self.state[table]
-            if not state:
-                state["momentum_buffer"] = torch.zeros_like(table)
-            gradient = gradient + group["momentum"] * state["momentum_buffer"][rows]
-            state["momentum_buffer"][rows] = gradient
+            momenta = self.state[table]["momentum_buffer"]
+            gradient = gradient + group["momentum"] * momenta[rows]
+            momenta[rows] = gradient
         table[rows] = table[rows] - group["lr"] * gradient
 
 

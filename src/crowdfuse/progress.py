@@ -73,8 +73,7 @@ class Bar:
             )
 
     def epoch(self, record: dict[str, Any]) -> None:
-        if "validation" in record:
-            self.validation = f"  validation {record['validation']:.3f}"
+        self.validation = _validation(record)
 
     def stop(self) -> None:
         self.progress.stop()
@@ -105,13 +104,19 @@ class Lines:
         if done % max(1, self.n_epochs // 5) and done != self.n_epochs:
             return
         left = (time.monotonic() - self.began) / (done - self.first) * (self.n_epochs - done)
-        validation = f"  validation {record['validation']:.3f}" if "validation" in record else ""
+        figures = f"loss {record['loss']:.4f}{_validation(record)}"
         self.console.print(
-            f"{self.name}  epoch {done}/{self.n_epochs}  loss {record['loss']:.4f}{validation}  {left:.0f} s left",
+            f"{self.name}  epoch {done}/{self.n_epochs}  {figures}  {left:.0f} s left",
             highlight=False,
         )
 
     def stop(self) -> None: ...
+
+
+def _validation(record: dict[str, Any]) -> str:
+    return "".join(
+        f"  {name} {record[name]:.3f}" for name in ("validation", "held-out log-likelihood") if name in record
+    )
 
 
 def say(verbose: int, text: str) -> None:

@@ -56,6 +56,11 @@ class Validation:
     inputs: Inputs
     truth: NDArray[np.int64] | Annotations | HeldOut
 
+    @property
+    def figure(self) -> str:
+        """What the mean of a verdict is called in the history: an accuracy is no likelihood."""
+        return "held-out log-likelihood" if isinstance(self.truth, HeldOut) else "validation"
+
     def judge(self, logits: NDArray[Any]) -> Verdict:
         """What speaks for and against class logits (N, K): the share of gold or of labels that they predict, or how
         likely they make held-out labels."""
@@ -354,7 +359,7 @@ class _Loop:
             record["phase"] = self.phase.name
         if validation is not None:
             verdict = self._verdict(validation)
-            record["validation"] = verdict.mean
+            record[validation.figure] = verdict.mean
             if verdict.objections:
                 record["objections"] = list(verdict.objections)
             if self._is_candidate() and (self._starts_over() or validation.prefers(verdict, self._best())):

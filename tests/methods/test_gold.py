@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from crowdfuse import FusionClassifier, MBEMClassifier, TraceRegClassifier, TwoStageClassifier
+from crowdfuse import FusionClassifier, GatedClassifier, MBEMClassifier, TraceRegClassifier, TwoStageClassifier
 from crowdfuse.annotations import Annotations
 from crowdfuse.batches import TrainingData
 from crowdfuse.classifier import CrowdClassifier
@@ -128,7 +128,9 @@ def test_counted_matrices_take_gold_for_the_truth(make: Any) -> None:
     np.testing.assert_allclose(method.prior, prior / prior.sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [FusionClassifier, TraceRegClassifier, MBEMClassifier, TwoStageClassifier])
+@pytest.mark.parametrize(
+    "kind", [FusionClassifier, GatedClassifier, TraceRegClassifier, MBEMClassifier, TwoStageClassifier]
+)
 def test_a_little_gold_turns_a_crowd_that_is_mostly_wrong(kind: type[CrowdClassifier]) -> None:
     """Two of three annotators always say the next class: only gold can tell."""
     generator = np.random.default_rng(0)

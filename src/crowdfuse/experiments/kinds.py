@@ -87,8 +87,8 @@ class FeaturesGoldFreeWork(GoldFreeWork, cifar.FeaturesWork):
 def calibration_error(gates: NDArray[Any], right: NDArray[np.bool_]) -> float:
     """How far gates (N, R) are from the shares of right labels, over ten bins each: the mean over annotators.
 
-    >>> calibration_error(np.array([[0.95], [0.95], [0.05]]), np.array([[True], [False], [False]]))
-    0.3166666666666667
+    >>> round(calibration_error(np.array([[0.95], [0.95], [0.05]]), np.array([[True], [False], [False]])), 4)
+    0.3167
     """
     bins = np.minimum((gates * 10).astype(int), 9)
     found = 0.0

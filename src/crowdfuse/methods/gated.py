@@ -13,7 +13,6 @@ labels are even; classifier and gates start as that. Only then the likelihood.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Literal
@@ -79,15 +78,15 @@ class Gated(Method):
     def prepare(self, data: TrainingData) -> None:
         ann = data.annotations
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
-        least = np.sort(counts)[-min(ASKED, len(counts))]
-        asked = np.where(counts >= least, counts, 0)
-        self.asked.copy_(torch.from_numpy(asked / max(asked.sum(), 1e-9)))
+        counts[np.argsort(-counts, kind="stable")[ASKED:]] = 0
+        self.asked.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
         self.register_buffer("target", torch.zeros(len(data), dtype=torch.int64), persistent=False)
 
     def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         """Before the start: read from what annotators would say what each item is."""
         if self.phase == 1:
-            self.target.copy_(torch.from_numpy(self._read(predict, judge)))
+            classes = renamed(self._read(predict, judge), data.gold, self.n_classes)
+            self.target.copy_(torch.from_numpy(classes))
             self.started.fill_(True)
 
     def _read(self, predict: Predict, judge: Judge | None) -> NDArray[np.int64]:
@@ -100,8 +99,10 @@ class Gated(Method):
         if self.n_classes > 2 and judge is not None:
             above, any_ = (judge(partial(self._as_read, reading)) for reading in ("above chance", "any"))
             self.reading = "any" if any_.beats(above) else "above chance"
-        classes: NDArray[np.int64] = predict().argmax(1)
-        self.reading = None
+        try:
+            classes: NDArray[np.int64] = predict().argmax(1)
+        finally:
+            self.reading = None  # also where Ctrl-C ends it: a saved model would not know of it
         return classes
 
     def _as_read(self, reading: Reading, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
@@ -192,8 +193,20 @@ class Gated(Method):
         self.asked = torch.cat([self.asked, self.asked.new_zeros(count)])
 
 
-def _sure(classes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-    """Logits of a classifier that says these classes, and is right nine times in ten."""
-    logits = np.zeros((len(classes), n_classes))
-    logits[np.arange(len(classes)), classes] = math.log(9 * (n_classes - 1))
-    return logits
+def renamed(classes: NDArray[np.int64], gold: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """Classes (N,) as read, where gold (N,), -1 where unknown, is clearly against one of them by its name there.
+
+    Where all annotators make the same mistake, nothing but gold can tell. Clearly: by two standard errors.
+
+    >>> renamed(np.array([0, 0, 0, 0, 0, 0, 1]), np.array([1, 1, 1, 1, 1, -1, -1]), 2)
+    array([1, 1, 1, 1, 1, 1, 1])
+    >>> renamed(np.array([0, 0, 0, 0, 0, 0, 1]), np.array([1, 1, 1, -1, -1, -1, -1]), 2)
+    array([0, 0, 0, 0, 0, 0, 1])
+    """
+    known = gold >= 0
+    counts = np.zeros((n_classes, n_classes))
+    np.add.at(counts, (classes[known], gold[known]), 1)
+    own, most = counts.diagonal(), counts.max(1)
+    clearly = most - own > 2 * np.sqrt(most + own)
+    names: NDArray[np.int64] = np.where(clearly, counts.argmax(1), np.arange(n_classes))
+    return names[classes]

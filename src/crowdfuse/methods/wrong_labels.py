@@ -14,6 +14,7 @@ from crowdfuse.nets.rows import PerAnnotator, add_rows, present, take_rows
 NEVER = -1e9  # the log of a chance of 0, as softmax can take it
 COUNTED = 10**7  # numbers in tables that are only looked at
 SMOOTHING = 2.0  # labels, spread evenly, that are added to what was counted
+SLIP = 1e-6  # how often, with a basis, any wrong class is said
 
 
 class WrongLabels(PerAnnotator):
@@ -137,7 +138,9 @@ class BasisWrong(WrongLabels):
         shares = take_rows(self.logits, annotators).softmax(1)
         says = nn.functional.one_hot(self.basis, self.n_classes).to(shares.dtype)  # (M, K, K)
         tables = torch.einsum("um,mky->uky", shares, says)
-        return tables.clamp(min=1e-6).log()
+        # no permutation may lead from a class to a label that is said all the same
+        possible = (1 - SLIP) * tables + SLIP / (self.n_classes - 1)
+        return _without_diagonal(possible.log())
 
     def add_annotators(self, count: int) -> None:
         add_rows(self, ("logits",), count)

@@ -92,11 +92,13 @@ def name(text: Any) -> Markup:
 def _training(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
     """The loss over epochs, a chart a phase since each has a loss of its own; and what validation said, in one."""
     phases: dict[str, list[tuple[float, float]]] = {}
-    chosen_by: list[tuple[float, float]] = []
+    accuracy: list[tuple[float, float]] = []
+    likelihood: list[tuple[float, float]] = []
     for record in history:
         for value, line in (
             (record.get("loss"), phases.setdefault(record.get("phase", ""), [])),
-            (record.get("validation"), chosen_by),
+            (record.get("validation"), accuracy),
+            (record.get("held-out log-likelihood"), likelihood),
         ):
             if value is not None and value == value:
                 line.append((record["epoch"], value))
@@ -104,12 +106,12 @@ def _training(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
     for phase, line in phases.items():
         title = f"Loss, {phase}" if phase else "Loss"
         drawn.append((title, charts.lines([(title, line)], x="epoch", y="loss", title=f"{title} over epochs")))
-    if chosen_by:
-        validation = [("validation", chosen_by)]
-        title = "Validation accuracy"
-        drawn.append(
-            (title, charts.lines(validation, x="epoch", y="accuracy", title=f"{title} over epochs", y_percent=True))
-        )
+    for title, y, line in (
+        ("Validation accuracy", "accuracy", accuracy),
+        ("Held-out labels", "mean log-likelihood", likelihood),
+    ):
+        said = f"{title}, {y} over epochs" if line is likelihood else f"{title} over epochs"
+        drawn.append((title, charts.lines([(title, line)], x="epoch", y=y, title=said, y_percent=line is accuracy)))
     return [(title, chart) for title, chart in drawn if chart]
 
 

@@ -1,0 +1,113 @@
+"""Experiments beyond the paper: what a run records, its tasks, and gold that is given to training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+from crowdfuse.datasets.mnist import ImageData
+from crowdfuse.experiments import kinds
+from crowdfuse.experiments.right_items import pack, right_items
+from crowdfuse.experiments.work import Parts
+from crowdfuse.inputs import Inputs
+
+N_TRAIN = 400
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> ImageData:
+    """scikit-learn's digits, blown up to 28 x 28, in the place of MNIST."""
+    X, y = load_digits(return_X_y=True)
+    images = np.pad(np.kron(X.reshape(-1, 8, 8), np.ones((3, 3))), ((0, 0), (2, 2), (2, 2)))
+    images = ((images / 16 - 0.3) / 0.37).astype(np.float32)
+    data = ImageData(images[:500], y[:500].astype(np.int64), images[500:700], y[500:700].astype(np.int64))
+    monkeypatch.setattr(kinds, "load_mnist", lambda *_, **__: data)
+    return data
+
+
+@pytest.mark.parametrize("n_items", [1, 7, 8, 9, 1000])
+def test_which_items_are_right_comes_back(n_items: int) -> None:
+    right = np.random.default_rng(n_items).random(n_items) < 0.7
+    record = json.loads(json.dumps(pack(right)))
+    np.testing.assert_array_equal(right_items(record), right)
+
+
+def test_calibration_error_is_that_of_plain_loops() -> None:
+    generator = np.random.default_rng(0)
+    gates = generator.random((300, 3)).astype(np.float32)
+    gates[:3] = [[0.0], [1.0], [0.1]]
+    right = generator.random((300, 3)) < gates**2
+    errors = []
+    for r in range(3):
+        error = 0.0
+        for b in range(10):
+            there = [n for n in range(300) if min(int(gates[n, r] * 10), 9) == b]
+            if there:
+                error += len(there) / 300 * abs(gates[there, r].mean() - right[there, r].mean())
+        errors.append(error)
+    assert kinds.calibration_error(gates, right) == pytest.approx(np.mean(errors), rel=1e-5)
+    assert kinds.calibration_error(np.ones((5, 2)), np.ones((5, 2), bool)) == 0
+    assert kinds.calibration_error(np.ones((5, 2)), np.zeros((5, 2), bool)) == 1
+
+
+def parts() -> Parts:
+    y = np.repeat(np.arange(10), 30)
+    X = Inputs(np.arange(300, dtype=np.float32)[:, None])
+    return Parts(X, y, X, y, X, y)
+
+
+def test_the_rare_task_has_five_percent_of_the_digit() -> None:
+    rare = kinds.TASKS["rare"](parts())
+    for X, y in ((rare.X, rare.y), (rare.X_validation, rare.y_validation), (rare.X_test, rare.y_test)):
+        assert len(X) == len(y)
+        assert y.mean() == pytest.approx(0.05, abs=0.003)
+        rows = X.rows(np.arange(len(X)))[:, 0].astype(int)
+        np.testing.assert_array_equal(parts().y[rows] == kinds.RARE, y == 1)
+
+
+def test_the_odd_task_is_odd_or_even() -> None:
+    odd = kinds.TASKS["odd"](parts())
+    np.testing.assert_array_equal(odd.y, parts().y % 2)
+    np.testing.assert_array_equal(odd.y_test, parts().y % 2)
+
+
+def test_gold_is_right_of_as_many_items_as_asked_for_and_by_the_seed() -> None:
+    y = parts().y
+    some = [kinds._some(y, {"seed": seed, "annotators": {"gold": 50}}) for seed in (0, 0, 1)]
+    known = ~np.isnan(some[0])
+    assert known.sum() == 50
+    np.testing.assert_array_equal(some[0][known], y[known])
+    np.testing.assert_array_equal(some[0], some[1])
+    assert (known != ~np.isnan(some[2])).any()
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("name", "value"), [("kinds", "looks 30"), ("odd-even", "30"), ("hammer", "3")])
+def test_runs_record_what_is_compared(tmp_path: Path, name: str, value: str) -> None:
+    rows = "gated,majority-vote" + ("" if name == "hammer" else ",gated 50 gold")
+    arguments = [name, "--values", value, "--methods", rows, "--epochs", "3", "--items", str(N_TRAIN)]
+    result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path), "--quiet"])
+    assert result.exit_code == 0, result.output
+    found = records(tmp_path)
+    assert len(found) == rows.count(",") + 1
+    for record in found:
+        judged = right_items(record["result"])
+        assert len(judged) == 200
+        assert record["result"]["test accuracy"] == pytest.approx(judged.mean())
+        assert 0 <= record["result"]["share of items with nobody right"] <= 1
+        assert ("gate error" in record["result"]) == (record["run"]["method"] == "gated")
+        figures = {figure for epoch in record["result"]["history"] for figure in epoch}
+        assert "validation" not in figures  # no gold chooses
+        assert ("held-out log-likelihood" in figures) == (record["run"]["method"] == "gated")
+        assert 0 <= record["result"]["balanced accuracy"] <= 1
+    assert "gated" in (tmp_path / "table.md").read_text()
