@@ -59,7 +59,9 @@ class Desk:
             "method": run.job.method,
             "model": run.model,
             "who": self.who,
-            "classes": [{"name": name, "key": key} for name, key in zip(run.classes, keys_of(run.classes), strict=True)],
+            "classes": [
+                {"name": name, "key": key} for name, key in zip(run.classes, keys_of(run.classes), strict=True)
+            ],
             "annotators": [
                 {"name": name, "labels": int(row["labels"]), "reliability": _number(row["reliability"])}
                 for name, row in run.annotators.items()

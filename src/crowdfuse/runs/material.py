@@ -143,7 +143,8 @@ def _way_out(lost: NDArray[Any], loaded: Loaded) -> str:
             start = "/".join(folders[:depth]) + "/"
             rest = np.array([name.removeprefix(start) for name in lost], dtype=object)
             if (rest != lost).all() and (loaded.find(rest) >= 0).all():
-                return f"Without {start!r} they are there: take it off these ids, or let --inputs be the folder they start from"
+                ways = "take it off these ids, or let --inputs be the folder they start from"
+                return f"Without {start!r} they are there: {ways}"
     return "Proceed without them by --on-missing drop"
 
 
