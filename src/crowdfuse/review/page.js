@@ -23,7 +23,7 @@ function make(tag, options = {}, ...children) {
 }
 const isolated = (text, tag = "bdi", options = {}) =>
   make(tag, { text, dir: "auto", ...(String(text).length > 40 ? { title: text } : {}), ...options }); // some are cut off
-const percent = (share) => (share === null || share === undefined ? "unknown" : share > 0.9995 && share < 1 ? "over 99.9 %" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
+const percent = (share) => (share === null || share === undefined ? "unknown" : share > 0.9995 && share < 1 ? "> 99.9 %" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
 const number = (value) => value.toLocaleString("en-US");
 const count = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 
