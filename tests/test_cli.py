@@ -150,6 +150,7 @@ def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> 
     done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"run: {crowd.out}"
+    assert done.stderr.splitlines()[-1] == f"look at it with: crowdfuse report {crowd.out}"
     assert "epoch 2/2" in done.stderr
     assert "Warning" not in done.stderr
     reviews = ["review_items.csv", "review_labels.csv"]
@@ -432,9 +433,17 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: with_images(c, [("b", "x", 0), ("b.png", "y", 1), ("a.png", "x", 0), ("a.jpg", "x", 0)]),
         ("l.csv calls one input by several names: 'b', 'b.png'",),
     ),
+    "images by paths from another folder": (
+        lambda c: with_images(c, [("in/photos/b.png", "x", 0), ("in/photos/a.jpg", "x", 1)]),
+        ("2 items are in", "Without 'in/photos/' they are there", "let --inputs be the folder they start from"),
+    ),
+    "images of which one is not there": (
+        lambda c: with_images(c, [("photos/b.png", "x", 0), ("photos/z.png", "x", 1)]),
+        ("2 items are in", "--on-missing drop"),
+    ),
     "images too small for the network": (
         lambda c: c.fit(inputs=tiny(c), labels=write_rows(c.folder / "l.csv", HEADER, [("a", "x", 0), ("b", "x", 1)])),
-        ("reads images of at least 16 pixels a side, got 9 x 9",),
+        ("reads images of at least 16 pixels a side, got 9 x 9", "--image-size 32", "--backbone mlp"),
     ),
     "a folder without images": (lambda c: c.fit(inputs=nothing(c)), ("nothing holds no images",)),
     "inputs of an unknown kind": (lambda c: c.fit(inputs=write_rows(c.folder / "f.txt", "", [])), ("f.txt", ".npz")),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from crowdfuse import load, runs
-from crowdfuse.review.desk import KEYS, Choice, Desk, RefusedError, gold_csv, read_gold_rows
+from crowdfuse.review.desk import KEYS, Choice, Desk, RefusedError, gold_csv, keys_of, read_gold_rows
 from crowdfuse.review.exhibits import Exhibits, NoPictureError
 from crowdfuse.review.folder import read_run
 from tests.review.conftest import TRUTH, make_run, read_rows, write_rows
@@ -245,3 +245,24 @@ def test_gold_can_be_read_back(tmp_path: Path) -> None:
     path = tmp_path / "gold.csv"
     path.write_text(gold_csv(rows), encoding="utf-8", newline="")
     assert read_rows(path) == [["item", "label"], *(list(row) for row in rows)]
+
+
+@pytest.mark.parametrize(
+    ("classes", "keys"),
+    [
+        (["cat", "dog", "owl"], "123"),
+        ([str(digit) for digit in range(10)], "0123456789"),
+        ([str(number) for number in range(12)], "0123456789ab"),
+        (["2", "cat", "dog"], "213"),
+        (["a", "A", "b"], "12b"),  # a key cannot tell a from A
+        (["s", "u", "x"], "12x"),  # s skips, u undoes
+        ([f"class {n}" for n in range(33)], "123456789abcdefghijklmnopqrtvwxyz"),
+        ([*"0123456789abcdefghijklmnopqrtvwxy"], "0123456789abcdefghijklmnopqrtvwxy"),
+    ],
+)
+def test_each_class_has_a_key_and_its_own_where_its_name_is_one(classes: list[str], keys: str) -> None:
+    assert keys_of(classes) == [*keys]
+
+
+def test_with_many_classes_none_has_a_key() -> None:
+    assert keys_of([str(number) for number in range(34)]) == [None] * 34

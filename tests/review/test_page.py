@@ -200,6 +200,21 @@ def test_many_classes_are_found_by_typing(tmp_path: Path, open_page: OpenPage) -
     assert (settled["item"], settled["label"][:7]) == (name, "class 3")
 
 
+def test_ten_digits_are_their_own_keys_and_all_on_the_screen(tmp_path: Path, open_page: OpenPage) -> None:
+    digits = [str(digit) for digit in range(10)]
+    items = [f"{n}.png" for n in range(20)]
+    run = make_run(tmp_path, items=items, classes=digits, annotators=["ada", "bob", "cy"], kind="images")
+    with serving_here(run) as url:
+        page = open_page(url, viewport={"width": 1180, "height": 900})
+        for button in page.locator("#classes button").all():
+            place = button.bounding_box()
+            assert place["y"] + place["height"] <= 900
+        for key in "70":
+            name = shown(page)
+            press(page, key)
+            assert page.locator("#last").inner_text() == f"Last: {name} is {key}"
+
+
 def test_refit_shows_what_changed(run: Path, open_page: OpenPage) -> None:
     with serving_here(run) as url:
         page = open_page(url)

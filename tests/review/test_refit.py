@@ -29,7 +29,7 @@ def settle(run: Path, count: int) -> dict[str, str]:
     return made
 
 
-def test_a_refit_trains_on_the_decisions_and_says_what_changed(run: Path) -> None:
+def test_a_refit_trains_on_the_decisions_and_says_what_changed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (run / "summary.json").read_bytes()
     made = settle(run, 6)
     refit = Refit(read_run(run))
@@ -52,6 +52,8 @@ def test_a_refit_trains_on_the_decisions_and_says_what_changed(run: Path) -> Non
     assert (run / "summary.json").read_bytes() == before
     assert status["changes"] == what_changed(run, out)
     assert Refit(read_run(run)).status() == status  # as after a restart
+    monkeypatch.chdir(run.parent)
+    assert Refit(read_run(run)).status()["out"] == "run-refit-1"  # as one would type it here
     assert next_folder(run).name == "run-refit-2"
     assert not set(made) & set(read_run(out).items)  # nobody is asked again
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -136,7 +137,7 @@ def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
         typer.echo(f"note: {note}")
     typer.echo(
         f"{summary['method']}: {summary['labelled items']:,} items, {summary['annotators']:,} annotators, "
-        f"{summary['labels']:,} labels, {len(summary['classes']):,} classes ({few(summary['classes'])}); "
+        f"{summary['labels']:,} labels, classes {few(summary['classes'])}; "
         f"gold was used for {summary['gold was used for']}"
     )
     if "test accuracy" in summary:
@@ -148,6 +149,7 @@ def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
     typer.echo(f"run: {run}")
     if summary["interrupted"]:
         raise typer.Exit(130)
+    typer.echo(f"look at it with: crowdfuse report {shlex.quote(str(run))}", err=True)
 
 
 def _refuse_beside_resume(context: typer.Context) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -47,3 +48,5 @@ def report(
     for line in made.facts["missing"]:
         typer.echo(f"note: {line}")
     typer.echo(f"report: {page}")
+    if made.facts["disputed"]["total"]:
+        typer.echo(f"settle what is disputed with: crowdfuse review {shlex.quote(str(run))}", err=True)

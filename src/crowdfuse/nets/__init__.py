@@ -67,7 +67,7 @@ def _named(
             raise ValueError(
                 f"backbone 'lenet' reads images of at least {LENET_LEAST} pixels a side, "
                 f"got {shape[-2]} x {shape[-1]}; "
-                "make them larger (--image-size), or use backbone='mlp'"
+                "make them larger (--image-size 32), or use backbone='mlp' (--backbone mlp)"
             )
         return LeNet(channels), (120, 84)
     meant = nearest(name, NAMES)

@@ -14,8 +14,8 @@ def _about_model(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     fair = [known for known in facts["accuracy"] if known["fair"] and known["predicted"]["of"]]
     if not fair:
         why = "All gold here was seen in training" if facts["accuracy"] else "There is no gold to judge by"
-        return [(f"{why}: nobody can say how often the model is right elsewhere. A hundred other items tell within ten "
-                 "points (--gold).",)]  # fmt: skip
+        return [(f"{why}: nobody can say how often the model is right. A hundred trusted items that it has not seen "
+                 "would tell within ten points (--gold).",)]  # fmt: skip
     best = max(fair, key=lambda known: known["predicted"]["of"])
     right = best["predicted"]
     return [

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,13 +54,14 @@ class Desk:
     def about(self) -> dict[str, Any]:
         """What stays the same: classes with their keys, annotators, notes."""
         run = self.run
-        keyed = len(run.classes) <= len(KEYS)
         return {
             "run": run.path.resolve().name,
             "method": run.job.method,
             "model": run.model,
             "who": self.who,
-            "classes": [{"name": name, "key": KEYS[k] if keyed else None} for k, name in enumerate(run.classes)],
+            "classes": [
+                {"name": name, "key": key} for name, key in zip(run.classes, keys_of(run.classes), strict=True)
+            ],
             "annotators": [
                 {"name": name, "labels": int(row["labels"]), "reliability": _number(row["reliability"])}
                 for name, row in run.annotators.items()
@@ -245,6 +247,22 @@ def gold_csv(rows: list[tuple[str, str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("item", "label"), *rows])
     return text.getvalue()
+
+
+def keys_of(classes: Sequence[str]) -> Sequence[str | None]:
+    """The key that decides for each class; none where there are too many classes.
+
+    A class whose name is a key has that one: who sees a 7 presses 7. The others take what is free, in order.
+
+    >>> keys_of(["cat", "dog"]), keys_of(["0", "1", "many"]), keys_of(["A", "B", "other"])
+    (['1', '2'], ['0', '1', '2'], ['a', 'b', '1'])
+    """
+    if len(classes) > len(KEYS):
+        return [None] * len(classes)
+    names = [name.lower() for name in classes]
+    own = {name for name in names if name in {"0", *KEYS} and names.count(name) == 1}
+    free = (key for key in KEYS if key not in own)
+    return [name if name in own else next(free) for name in names]
 
 
 def _number(text: str) -> float | None:

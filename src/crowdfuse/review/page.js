@@ -23,7 +23,7 @@ function make(tag, options = {}, ...children) {
 }
 const isolated = (text, tag = "bdi", options = {}) =>
   make(tag, { text, dir: "auto", ...(String(text).length > 40 ? { title: text } : {}), ...options }); // some are cut off
-const percent = (share) => (share === null || share === undefined ? "unknown" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
+const percent = (share) => (share === null || share === undefined ? "unknown" : share > 0.9995 && share < 1 ? "> 99.9 %" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
 const number = (value) => value.toLocaleString("en-US");
 const count = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 
@@ -279,6 +279,7 @@ function showClasses(facts) {
   }
   const focused = at("classes").contains(document.activeElement) ? document.activeElement.dataset.label : null;
   at("classes").classList.toggle("many", many);
+  at("classes").classList.toggle("short", about.classes.every((entry) => entry.name.length <= 6));
   at("classes").replaceChildren(...shown.map((entry) => {
     const words = make("span", {}, isolated(entry.name));
     if (entry.votes) words.append(make("small", { text: `said by ${entry.votes}` }));
@@ -387,10 +388,10 @@ function showChanges(changes) {
   if (before !== null && after !== null && before !== undefined) {
     card("Test accuracy", `${(100 * before).toFixed(1)} → ${(100 * after).toFixed(1)} %`, `of ${count(changes.testItems, "test item")}`);
   }
-  card("Fused labels", number(changes.fused.count), `of ${number(changes.items)} are others now`);
-  card("Predictions", number(changes.predicted.count), `of ${number(changes.items)} are others now`);
-  card("Settled items the model predicts", changes.agree.predicted.map(number).join(" → "),
-    `of ${number(changes.settled)} as they were settled; it has been trained on them now`);
+  card("Fused labels that changed", number(changes.fused.count), `of ${number(changes.items)}`);
+  card("Predictions that changed", number(changes.predicted.count), `of ${number(changes.items)}`);
+  card("Decisions that the model predicts", changes.agree.predicted.map(number).join(" → "),
+    `of ${number(changes.settled)}; it has been trained on them now`);
   const lists = [
     ["Fused labels that changed", changes.fused], ["Predictions that changed", changes.predicted],
   ].map(([title, found]) => table(title, found.count, ["item", "before", "after"], found.listed.map((row) =>
@@ -441,7 +442,7 @@ async function begin() {
     at("annotator").append(make("option", { value: index, text: `${entry.name} (${count(entry.labels, "label")})` })));
   at("annotator").disabled = !about.knowsWhoSaidWhat;
   about.classes.forEach((entry, index) => at("class").append(make("option", { value: index, text: entry.name })));
-  const keys = about.classes.map((entry) => entry.key);
+  const keys = about.classes.map((entry) => entry.key).sort();
   at("finder").hidden = Boolean(keys[0]);
   at("help-classes").replaceChildren(...(keys[0]
     ? [make("kbd", { text: keys[0] }), " to ", make("kbd", { text: keys[keys.length - 1] })]

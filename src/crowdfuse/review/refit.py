@@ -82,16 +82,16 @@ class Refit:
                     found = [match for line in lines for match in EPOCH.findall(line)]
                     done, of = (int(part) for part in found[-1]) if found else (0, 0)
                     said = lines[-1] if lines else "reading the files"
-                    return {"state": "running", "out": str(self._out), "said": said, "done": done, "of": of}
+                    return {"state": "running", "out": _from_here(self._out), "said": said, "done": done, "of": of}
                 if not runs.is_finished(self._out):
                     said = lines[-1] if lines else f"it ended with {self._process.returncode}"
-                    return {"state": "failed", "out": str(self._out), "said": said.removeprefix("error: ")}
+                    return {"state": "failed", "out": _from_here(self._out), "said": said.removeprefix("error: ")}
             finished = [out for out in refits_of(self.run.path) if runs.is_finished(out)]
             if not finished:
                 return {"state": "none"}
             if self._compared is None or self._compared[0] != finished[-1]:
                 self._compared = finished[-1], what_changed(self.run.path, finished[-1])
-            return {"state": "done", "out": str(finished[-1]), "changes": self._compared[1]}
+            return {"state": "done", "out": _from_here(finished[-1]), "changes": self._compared[1]}
 
     def stop(self) -> Path | None:
         """End what is running; returns its folder, with which `crowdfuse fit --resume` goes on."""
@@ -123,6 +123,11 @@ def next_folder(run: Path) -> Path:
 def _number(run: Path, path: Path) -> int:
     match = re.fullmatch(re.escape(run.name) + r"-refit-([1-9]\d*)(-gold\.csv)?", path.name)
     return int(match[1]) if match else 0
+
+
+def _from_here(path: Path) -> str:
+    """As somebody would type it who is where the page was started."""
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job:

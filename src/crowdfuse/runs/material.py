@@ -131,8 +131,21 @@ def _or_drop(job: Job, lost: NDArray[Any], path: Path, loaded: Loaded) -> None:
     if job.on_missing != "drop":
         raise ValueError(
             f"{plural(len(lost), 'item')} in {path} but not in {job.inputs}: {few(lost)} (the ids there are "
-            f"{few(loaded.items, 3)}). Proceed without them by --on-missing drop"
+            f"{few(loaded.items, 3)}). {_way_out(as_text(lost), loaded)}"
         )
+
+
+def _way_out(lost: NDArray[Any], loaded: Loaded) -> str:
+    """What to do about items without inputs. Labels of images are often paths from another folder."""
+    if loaded.short_names is not None:
+        folders = str(lost[0]).split("/")[:-1]
+        for depth in range(1, len(folders) + 1):
+            start = "/".join(folders[:depth]) + "/"
+            rest = np.array([name.removeprefix(start) for name in lost], dtype=object)
+            if (rest != lost).all() and (loaded.find(rest) >= 0).all():
+                ways = "take it off these ids, or let --inputs be the folder they start from"
+                return f"Without {start!r} they are there: {ways}"
+    return "Proceed without them by --on-missing drop"
 
 
 def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) -> None:

@@ -1,0 +1,103 @@
+"""The commands that the docs show exist, and the tutorial's walk goes through, but for the browser."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from crowdfuse.cli import app
+from crowdfuse.review.desk import Choice, Desk
+from crowdfuse.review.exhibits import Exhibits
+from crowdfuse.review.folder import read_run
+
+ROOT = Path(__file__).parent.parent
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+
+
+def commands(page: str) -> list[str]:
+    """The lines of a page's code blocks that call crowdfuse, without comments."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    shown = [line for _, block in blocks for line in block.splitlines() if line.startswith("crowdfuse ")]
+    return [line.partition(" #")[0] for line in shown]
+
+
+SHOWN = [
+    pytest.param(command, id=f"{page.name}: {command}")
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for command in commands(page.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_command_that_is_shown_exists_with_its_options(command: str) -> None:
+    name, *arguments = shlex.split(command)[1:]
+    group = typer.main.get_command(app)
+    known = group.commands[name]  # type: ignore[attr-defined]  # a group has commands
+    known.make_context(name, arguments)  # reads the options, and runs nothing
+
+
+def test_a_wrong_option_would_be_seen() -> None:
+    known = typer.main.get_command(app).commands["fit"]  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="No such option"):
+        known.make_context("fit", ["labels.csv", "--input", "images/"])
+
+
+def test_the_table_that_is_shown_is_the_one_that_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(commands(TUTORIAL)[0]).exit_code == 0
+    (shown,) = re.findall(r"```text\n(.*?)```", TUTORIAL, re.DOTALL)
+    assert Path("labels.csv").read_text(encoding="utf-8").startswith(shown)
+
+
+def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = TUTORIAL.replace("300", "60")
+    (made,) = re.findall(r"```python\n(.*?)```", small, re.DOTALL)
+    exec(made, {})
+    settled = {}
+    for command in commands(small):
+        if command == "crowdfuse review run/":  # a person's part
+            settled = settle_two(Path("run"))
+            continue
+        result = run(command + (" --epochs 1" if command.startswith("crowdfuse fit") else ""))
+        assert result.exit_code == 0, f"{command}: {result.output}"
+    assert read_labels(Path("reviewed.csv")) == settled
+    assert settled.items() <= read_labels(Path("run-2/review_items.csv")).items()
+
+
+def run(command: str) -> Result:
+    return CliRunner().invoke(app, shlex.split(command)[1:])
+
+
+def settle_two(run: Path) -> dict[str, str]:
+    """Settle the first two items, each as the last class."""
+    folder = read_run(run)
+    desk = Desk(folder, Exhibits(folder), "you")
+    settled = {}
+    for _ in range(2):
+        item = desk.view(Choice())["item"]
+        last = len(folder.classes) - 1
+        desk.settle(item["index"], last, shown=item["shown"], version=item["version"], choice=Choice())
+        settled[item["item"]] = folder.classes[-1]
+    return settled
+
+
+def read_labels(table: Path) -> dict[str, str]:
+    """The second column by the first."""
+    rows = [line.split(",") for line in table.read_text(encoding="utf-8").splitlines()[1:]]
+    return {row[0]: row[1] for row in rows}
+
+
+def test_pictures_are_as_wide_as_promised_and_small() -> None:
+    shown = re.findall(r"\((images/tutorial-\w+\.png)\)", TUTORIAL)
+    assert len(shown) == len(list((ROOT / "docs" / "images").glob("tutorial-*.png")))
+    for name in shown:
+        file = ROOT / "docs" / name
+        assert Image.open(file).width == 1180
+        assert file.stat().st_size < 150_000
