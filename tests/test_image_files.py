@@ -160,7 +160,7 @@ def test_settings_that_make_no_sense_are_refused(paths: list[Path]) -> None:
         ImageFiles(paths, 8, workers=-1)
     with pytest.raises(ValueError, match="list of files is empty"):
         ImageFiles([], 8)
-    with pytest.raises(TypeError, match=r"takes a list of files, got .*images0"):
+    with pytest.raises(TypeError, match=r"takes a list of files, got .*images"):
         ImageFiles(paths[0].parent, 8)  # type: ignore[arg-type]
 
 

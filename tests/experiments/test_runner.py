@@ -121,9 +121,16 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def start(folder: Path, arguments: list[str]) -> subprocess.Popen[str]:
+    """A real `crowdfuse compare`; where the tests themselves run in the background, Ctrl-C is given back its meaning."""
     command = [sys.executable, "-m", "crowdfuse", "compare", *arguments, "--methods", "fusion,trace-reg,true-label"]
     return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
 
 
