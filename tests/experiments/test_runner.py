@@ -121,7 +121,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def start(folder: Path, arguments: list[str]) -> subprocess.Popen[str]:
-    """A real `crowdfuse compare`; where the tests themselves run in the background, Ctrl-C is given back its meaning."""
+    """A real `crowdfuse compare`; where the tests run in the background, Ctrl-C is given back its meaning."""
     command = [sys.executable, "-m", "crowdfuse", "compare", *arguments, "--methods", "fusion,trace-reg,true-label"]
     return subprocess.Popen(
         command,
