@@ -186,17 +186,7 @@ def _without(made: MadeUp, share: float, seed: int) -> MadeUp:
     """Without a share of the labels, left out one by one: some items lose all that they have."""
     ann = made.annotations
     kept = np.random.default_rng([seed, 4]).random(ann.n_labels) >= share
-    indptr = np.concatenate([[0], np.cumsum(kept)])[ann.indptr]
-    fewer = Annotations(
-        indptr=indptr,
-        annotator=ann.annotator[kept],
-        label=ann.label[kept],
-        items=ann.items,
-        annotators=ann.annotators,
-        classes=ann.classes,
-        by_row=ann.by_row,
-    )
-    return replace(made, annotations=fewer)
+    return replace(made, annotations=ann.keep_labels(kept))
 
 
 def _right_labels(run: Run, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotations:
