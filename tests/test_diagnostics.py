@@ -81,7 +81,7 @@ def test_two_classes_ask_for_gold() -> None:
     ann = Annotations.from_matrix(np.stack([truth, truth, 1 - truth], 1))
     gates = np.tile([1.0, 1.0, 0.0], 200)
     assert any("give some gold" in message for message in diagnose(np.eye(2)[truth], gates, ann).messages)
-    assert diagnose(np.eye(2)[truth], gates, ann, anchored=True).gates_can_be_trusted
+    assert diagnose(np.eye(2)[truth], gates, ann, decided_by="labels and gold").gates_can_be_trusted
 
 
 def poor(kind: str, generator: np.random.Generator, truth: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -72,12 +72,13 @@ def assert_resumes(
     monkeypatch: pytest.MonkeyPatch,
     stop_after: int,
     validation: Any = "gold",
+    **given: Any,
 ) -> None:
     """A training that ends after so many steps and is taken up again must come to the same bits as one that did not."""
     X, truth, Y = crowd
     if validation == "gold":
         validation = (X[:20], truth[:20])
-    whole = make().fit(X, Y, validation=validation)
+    whole = make().fit(X, Y, validation=validation, **given)
 
     # a checkpoint after every step, then the process is gone in the middle of the next one
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
@@ -93,12 +94,12 @@ def assert_resumes(
 
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", count)
     with pytest.raises(StopError):
-        make(checkpoint=folder).fit(X, Y, validation=validation)
+        make(checkpoint=folder).fit(X, Y, validation=validation, **given)
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", original)
     assert (folder / FILE_NAME).exists()
 
     torch.manual_seed(12345)  # the state of torch's generator at the restart must not matter
-    resumed = make(checkpoint=folder).fit(X, Y, validation=validation)
+    resumed = make(checkpoint=folder).fit(X, Y, validation=validation, **given)
     assert_same_bits(whole, resumed)
     untimed = [[{**record, "seconds": 0} for record in clf.history_] for clf in (whole, resumed)]
     assert untimed[0] == untimed[1]

@@ -37,6 +37,8 @@ class Diagnostics:
     """How often two labels of an item are both wrong, over how often the gates have it so."""
     overlap: float
     """The share of labelled items that have more than one label."""
+    decided_by: str
+    """What told the classes at the start: "labels", "labels and gold" where they agree, "gold", or "vote"."""
     gates_can_be_trusted: bool
     messages: tuple[str, ...]
     """In words, what to know; empty if there is nothing."""
@@ -45,15 +47,18 @@ class Diagnostics:
         return asdict(self) | {"messages": list(self.messages)}
 
 
-NO_LABELS = Diagnostics(None, None, None, None, 0.0, False, ("the gates cannot be trusted", "there are no labels"))
+NO_LABELS = Diagnostics(
+    None, None, None, None, 0.0, "labels", False, ("the gates cannot be trusted", "there are no labels")
+)
 
 
 def diagnose(
-    probabilities: NDArray[Any], gates: NDArray[Any], ann: Annotations, *, anchored: bool = False
+    probabilities: NDArray[Any], gates: NDArray[Any], ann: Annotations, *, decided_by: str = "labels"
 ) -> Diagnostics:
     """Look at class probabilities (N, K), the gates of all labels (L,), and the labels.
 
-    `anchored`: gold was given for training, so a mirror image would have shown.
+    `decided_by` is "gold" where that overruled the labels: then what speaks against the labels is no surprise, and
+    nothing against the classifier; "vote" where nothing told who is right.
 
     >>> truth = np.arange(400) % 4
     >>> Y = np.stack([truth, truth, (truth + 1) % 4], axis=1)      # the third always says the next class
@@ -79,14 +84,20 @@ def diagnose(
         )
     if together is not None and together > TOGETHER:
         doubts.append(f"two labels of an item are both wrong {together:.1f} times as often as the gates explain")
-    if ann.n_classes == 2 and not anchored:
+    if decided_by == "vote":
+        doubts.append(
+            "annotators contradict each other, each on other items, and with two classes nothing in the labels tells "
+            "who is right: the classifier goes by the vote, and fifty gold items could change that"
+        )
+    elif ann.n_classes == 2 and decided_by == "labels":
         doubts.append("with two classes, who is wrong on a kind of items cannot be told from labels: give some gold")
     if overlap == 0:
         doubts.append("no item has two labels: a hard item and a bad annotator look the same")
-    messages = [*doubts, *_objections(predicted, ann, labelled), *_missing(predicted, ann)]
+    against = [] if decided_by == "gold" else _objections(predicted, ann, labelled)
+    messages = [*doubts, *against, *_missing(predicted, ann)]
     if doubts:
         messages.insert(0, "the gates cannot be trusted")
-    return Diagnostics(uneven, same, by_chance, together, overlap, not doubts, tuple(messages))
+    return Diagnostics(uneven, same, by_chance, together, overlap, decided_by, not doubts, tuple(messages))
 
 
 def _unevenness(f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64], float | None]:

@@ -24,6 +24,7 @@ from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
 from crowdfuse.methods.gated import Gated
 from crowdfuse.methods.global_confusions import GlobalConfusions
+from crowdfuse.methods.gold_reading import FEWEST
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.mbem import MBEM
 from crowdfuse.methods.single_annotator import SingleAnnotator
@@ -153,7 +154,8 @@ class GatedClassifier(CrowdClassifier):
 
     Three phases: what annotators would say of an item; what it therefore is, as a start; and then the likelihood of
     all labels of an item together. See `crowdfuse.methods.gated` for the model, and docs/method.md for what it was
-    measured against, and where it fails: annotators who make the same mistakes, and two classes, need gold.
+    measured against, and where it fails: annotators who make the same mistakes, and two classes, need gold. Gold items
+    are worth much here: from ten on they can overrule what labels alone say.
 
     Parameters
     ----------
@@ -238,9 +240,12 @@ class GatedClassifier(CrowdClassifier):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             gates = self._gates(inputs, ann, None)
-        probabilities, anchored = self.predict_proba(inputs), bool((data.gold >= 0).any())
-        self.diagnostics_ = diagnose(probabilities, gates, ann, anchored=anchored).as_json()
+        probabilities = self.predict_proba(inputs)
         assert isinstance(self.method_, Gated)
+        enough = int((data.gold >= 0).sum()) >= FEWEST
+        by_labels = "vote" if self.method_.by_vote else "labels and gold" if enough else "labels"
+        decided_by = "gold" if self.method_.by_gold else by_labels
+        self.diagnostics_ = diagnose(probabilities, gates, ann, decided_by=decided_by).as_json()
         if isinstance(self.method_.wrong, UniformWrong):
             annotator, label = (torch.from_numpy(part.astype(np.int64)) for part in (ann.annotator, ann.label))
             self.method_.wrong.count(annotator, label, torch.from_numpy(probabilities[ann.item]).float())

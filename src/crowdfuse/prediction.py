@@ -15,29 +15,35 @@ from crowdfuse.held_out import HeldOut
 from crowdfuse.inputs import Inputs
 from crowdfuse.methods.base import Method
 
-
-def predict_logits(method: Method, inputs: Inputs, device: torch.device | str, batch_size: int) -> NDArray[np.float32]:
-    """Class logits of all rows, (N, K), in evaluation mode."""
-    return _logits(method, inputs, device, in_blocks(len(inputs), batch_size))
+Ask = Callable[[Tensor], Tensor]
 
 
-def predict_logits_together(method: Method, inputs: Inputs, fabric: Fabric, batch_size: int) -> NDArray[np.float32]:
-    """The same in every process, each of which computes a part of the blocks."""
+def predict_logits(
+    method: Method, inputs: Inputs, device: torch.device | str, batch_size: int, ask: Ask | None = None
+) -> NDArray[np.float32]:
+    """Class logits of all rows, (N, K), in evaluation mode; or what `ask` makes of features (B, D) instead."""
+    return _logits(method, inputs, device, in_blocks(len(inputs), batch_size), ask or method.class_logits)
+
+
+def predict_logits_together(
+    method: Method, inputs: Inputs, fabric: Fabric, batch_size: int, ask: Ask | None = None
+) -> NDArray[np.float32]:
+    """The same in every process, each of which computes a part of the blocks. `ask` gives K figures too."""
     if fabric.world_size == 1:
-        return predict_logits(method, inputs, fabric.device, batch_size)
+        return predict_logits(method, inputs, fabric.device, batch_size, ask)
     blocks = in_blocks(len(inputs), batch_size)
     own = blocks[fabric.global_rank :: fabric.world_size]
     method.eval()
     everywhere = torch.zeros(len(inputs), method.n_classes, device=fabric.device)
     if own:
-        logits = torch.from_numpy(_logits(method, inputs, fabric.device, own))
+        logits = torch.from_numpy(_logits(method, inputs, fabric.device, own, ask or method.class_logits))
         everywhere[torch.from_numpy(np.concatenate(own)).to(fabric.device)] = logits.to(fabric.device)
     torch.distributed.all_reduce(everywhere)  # a row is 0 in all processes but one
     return everywhere.cpu().numpy()
 
 
 def _logits(
-    method: Method, inputs: Inputs, device: torch.device | str, blocks: Sequence[NDArray[np.int64]]
+    method: Method, inputs: Inputs, device: torch.device | str, blocks: Sequence[NDArray[np.int64]], ask: Ask
 ) -> NDArray[np.float32]:
     method.eval()
     dtype = next(method.parameters()).dtype
@@ -45,7 +51,7 @@ def _logits(
     with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
         for block in stream:
             x = torch.from_numpy(block).to(device, dtype)
-            out.append(method.logits(x).float().cpu().numpy())
+            out.append(ask(method.features(x)).float().cpu().numpy())
     return np.concatenate(out)
 
 

@@ -41,7 +41,7 @@ from crowdfuse.launching import (
 )
 from crowdfuse.methods.base import Judge, Method, Phase, Question
 from crowdfuse.pools import on_ctrl_c
-from crowdfuse.prediction import answers, predict_logits_together
+from crowdfuse.prediction import answers, predict_logits, predict_logits_together
 from crowdfuse.processes import EverywhereError, among_others, in_step
 from crowdfuse.progress import make_watcher
 from crowdfuse.recipes import Recipe
@@ -289,7 +289,7 @@ class _Loop:
         self.state.phase += 1
         self.method.phase = self.state.phase
         self.watcher.phase(self.phase.name)
-        self.method.begin_phase(self.data, partial(self._predict, self.data.inputs), self._judge())
+        self.method.begin_phase(self.data, self._predict_training, self._judge())
         if self.phase.trains != trained:
             self._set_up()
 
@@ -389,6 +389,15 @@ class _Loop:
         """Class logits of all rows, (N, K), the same in every process."""
         return predict_logits_together(self.method, inputs, self.fabric, self.recipe.batch_size)
 
+    def _predict_training(
+        self, ask: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """As `Predict` has it. Some rows are few: every process computes them all."""
+        if rows is None:
+            return predict_logits_together(self.method, self.data.inputs, self.fabric, self.recipe.batch_size, ask)
+        inputs = self.data.inputs.take(rows)
+        return predict_logits(self.method, inputs, self.fabric.device, self.recipe.batch_size, ask)
+
     def _sum_over_processes(self, figures: Tensor) -> Tensor:
         if self.fabric.world_size == 1:
             return figures
@@ -402,7 +411,10 @@ class _Loop:
     def _verdict(self, validation: Validation) -> Verdict:
         """What validation says of the network as it stands: held-out labels by the method's own likelihood, if any."""
         verdict = validation.judge(self._predict(validation.inputs))
-        own = self._answers(self.method.log_likelihood) if isinstance(validation.truth, HeldOut) else None
+        if not isinstance(validation.truth, HeldOut):
+            return verdict
+        verdict = verdict._replace(objections=self.method.objections(verdict.objections, self._predict_training))
+        own = self._answers(self.method.log_likelihood)
         return verdict if own is None else verdict._replace(values=own)
 
     def _judge(self) -> Judge | None:

@@ -287,6 +287,18 @@ def said_by(method: Gated, shares: NDArray[Any]) -> None:
         method.says.get_parameter("last.bias").copy_(torch.from_numpy(shares).clamp(min=1e-12).log())
 
 
+def predict_on(method: Gated, x: torch.Tensor) -> Any:
+    """The network as it stands, on these inputs."""
+
+    def predict(ask: Any = None, rows: Any = None) -> NDArray[np.float32]:
+        with torch.no_grad():
+            h = method.features(x if rows is None else x[rows])
+            found: NDArray[np.float32] = (ask or method.class_logits)(h).numpy()
+        return found
+
+    return predict
+
+
 def test_who_is_asked_is_at_most_so_many_and_those_with_the_most_labels() -> None:
     n = gated.ASKED + 30
     Y = np.full((n + 2, n), -1)
@@ -323,9 +335,8 @@ def test_held_out_labels_choose_the_reading(likelier: bool, expected: int) -> No
         return Verdict(likely.detach().numpy(), ())
 
     method.phase = 1
-    method.begin_phase(data, lambda: method.logits(x).detach().numpy(), judge)
+    method.begin_phase(data, predict_on(method, x), judge)
     assert method.target.tolist() == [expected] * 2
-    assert method.reading is None
     assert method.started
 
 
@@ -340,22 +351,21 @@ def test_two_classes_are_never_read_below_chance() -> None:
         raise AssertionError("the mirror image is as likely: nothing to ask")
 
     method.phase = 1
-    method.begin_phase(data, lambda: method.logits(x).detach().numpy(), never)
+    method.begin_phase(data, predict_on(method, x), never)
     assert method.target.tolist() == [0, 0]
 
 
-def test_ctrl_c_while_items_are_read_leaves_no_reading_behind() -> None:
+def test_ctrl_c_while_items_are_read_starts_nothing() -> None:
     method = make("uniform", 3, 2)
     data = crowd(3, 2, with_gold=False)
     method.prepare(data)
     method.phase = 1
 
-    def interrupt() -> Any:
+    def interrupt(ask: Any = None, rows: Any = None) -> Any:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         method.begin_phase(data, interrupt, None)
-    assert method.reading is None
     assert not method.started
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +61,14 @@ class Phase(NamedTuple):
     phases ("end"); this phase's epochs and what earlier phases offered ("any"); "never": nothing of this phase."""
 
 
-Predict = Callable[[], NDArray[np.float32]]
-"""Class logits (N, K) of all rows of the training data, in evaluation mode, by the network as it stands."""
+class Predict(Protocol):
+    """The network as it stands, in evaluation mode, on the training data."""
+
+    def __call__(
+        self, ask: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """Class logits (N, K) of all rows, or of some; instead of logits, what `ask` makes of features (B, D)."""
+
 
 Question = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """From features (B, D) and labels as item, annotator and label, (L,) each, to a figure a label, (L,)."""
@@ -175,6 +181,10 @@ class Method(nn.Module, ABC):
         Held-out labels are judged by it where there is one, else by one model for all methods: see `HeldOut`.
         """
         return None
+
+    def objections(self, found: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
+        """What speaks against the network as it stands, where labels alone speak against it as `found`."""
+        return found
 
     # ---- what it has to say about annotators, for pairs (item, annotator) --------------------
 

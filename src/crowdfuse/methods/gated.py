@@ -9,28 +9,35 @@ Such a likelihood has more than one best answer, so where it starts decides wher
 phases. First a network for what each annotator would *say* of an item: that is plain classification, with one answer.
 Then, from what they would say, what the item most likely *is*, with no other assumption than that an annotator's wrong
 labels are even; classifier and gates start as that. Only then the likelihood.
+
+Gold can overrule that reading, and then part of it watches the likelihood. With two classes, annotators who contradict
+each other now on these items, now on those, leave nothing to tell who is right: then a fresh network is trained on the
+vote, and the diagnostics ask for gold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid, one_hot
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid, normalize, one_hot
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import class_scores, posterior, scatter_sum
 from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.gold_reading import FEWEST, read_gold
 from crowdfuse.methods.wrong_labels import WrongLabels
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 
 SHARES = (0.25, 0.08)  # of the epochs: on what annotators say, and on the start; the rest is for the likelihood
 ASKED = 64  # annotators at most, those with the most labels, who are asked what they would say of an item
+SURE, CONTESTED = 0.8, 0.14  # of two classes: what a sure answer is; the share of sure pairs that may be of two minds
+RARELY, SAMPLE = 0.05, 5_000  # the share of pairs that must be sure to speak of it; items that show it
 
 Heads = Callable[[int, tuple[int, ...], int, int], nn.Module]
 Reading = Literal["any", "above chance"]
@@ -42,11 +49,17 @@ class Gated(Method):
     """
 
     confusion_given = "true"
-    kept: ClassVar[tuple[str, ...]] = ("target",)
+    kept: ClassVar[tuple[str, ...]] = ("target", "watching", "fresh")
 
     started: Tensor
     asked: Tensor
     target: Tensor
+    by_gold: Tensor
+    by_vote: Tensor
+    settled: Tensor
+    watching: Tensor
+    fresh: Tensor
+    expected: Tensor
 
     def __init__(
         self, problem: Problem, *, heads: Literal["shared", "embedded"], embedding: int, wrong: WrongLabels
@@ -62,8 +75,11 @@ class Gated(Method):
         self.says = make(n_features, hidden, n_annotators, problem.n_classes)
         self.gate = make(n_features, hidden[-1:], n_annotators, 1)
         self.wrong = wrong
-        self.reading: Reading | None = None
         self.register_buffer("started", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("by_gold", torch.zeros((), dtype=torch.bool))  # the start is what gold makes of labels
+        self.register_buffer("settled", torch.zeros((), dtype=torch.bool))  # nothing could watch the likelihood
+        self.register_buffer("by_vote", torch.zeros((), dtype=torch.bool))  # nothing tells who is right
+        self.register_buffer("expected", torch.zeros(()))  # how much of the gold that watches is right at the start
         self.register_buffer("asked", torch.zeros(n_annotators))  # how much each counts when asked
 
     def phases(self, epochs: int) -> list[Phase]:
@@ -81,29 +97,69 @@ class Gated(Method):
         counts[np.argsort(-counts, kind="stable")[ASKED:]] = 0
         self.asked.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
         self.register_buffer("target", torch.zeros(len(data), dtype=torch.int64), persistent=False)
+        self.register_buffer("watching", torch.full((len(data),), -1), persistent=False)
+        fresh = [tensor.detach().flatten() for tensor in self._trunk_tensors()] if self.n_classes == 2 else []
+        self.register_buffer("fresh", torch.cat([torch.zeros(0), *fresh]), persistent=False)
+
+    def _trunk_tensors(self) -> list[Tensor]:
+        return [tensor for tensor in self.trunk.state_dict().values() if tensor.is_floating_point()]
 
     def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
         """Before the start: read from what annotators would say what each item is."""
-        if self.phase == 1:
-            classes = renamed(self._read(predict, judge), data.gold, self.n_classes)
-            self.target.copy_(torch.from_numpy(classes))
-            self.started.fill_(True)
+        if self.phase != 1:
+            return
+        reading = self._best_reading(judge)
+        classes = predict(partial(self._asked_scores, reading=reading)).argmax(1)
+        known = np.flatnonzero(data.gold >= 0)
+        told = None
+        if len(known) >= FEWEST:
+            told = read_gold(predict(self._described, known), data.gold[known], classes[known], self.n_classes)
+        if told is not None:
+            self.by_gold.fill_(True)
+            classes = predict(lambda h: told(self._described(h))).argmax(1)
+            self.settled.fill_(judge is None)
+            if judge is not None:
+                self.watching[known[::2]] = torch.from_numpy(data.gold[known[::2]]).to(self.watching)
+                self.expected.fill_(float(told.right[::2].mean()))
+        elif self.n_classes == 2 and self._is_contested(data, predict):
+            self.by_vote.fill_(True)
+            self._forget()
+        self.target.copy_(torch.from_numpy(classes))
+        self.started.fill_(True)
 
-    def _read(self, predict: Predict, judge: Judge | None) -> NDArray[np.int64]:
-        """The class of every row.
+    def _best_reading(self, judge: Judge | None) -> Reading:
+        """Labels below chance are read as saying what an item is not, where held-out labels bear that out.
 
-        Labels below chance are read as saying what an item is not, where held-out labels bear that out. With two
-        classes nothing could: there the mirror image explains them equally well.
+        With two classes nothing could: there the mirror image explains them equally well.
         """
-        self.reading = "above chance"
-        if self.n_classes > 2 and judge is not None:
-            above, any_ = (judge(partial(self._as_read, reading)) for reading in ("above chance", "any"))
-            self.reading = "any" if any_.beats(above) else "above chance"
-        try:
-            classes: NDArray[np.int64] = predict().argmax(1)
-        finally:
-            self.reading = None  # also where Ctrl-C ends it: a saved model would not know of it
-        return classes
+        if self.n_classes == 2 or judge is None:
+            return "above chance"
+        above, any_ = (judge(partial(self._as_read, reading)) for reading in ("above chance", "any"))
+        return "any" if any_.beats(above) else "above chance"
+
+    def _is_contested(self, data: TrainingData, predict: Predict) -> bool:
+        rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
+        rows = np.sort(np.random.default_rng(0).permutation(rows)[:SAMPLE])
+        said = predict(lambda h: self._asked_shares(h)[..., 1], rows)
+        return contested(said, self.asked[self.asked > 0].cpu().numpy()) > CONTESTED
+
+    def _forget(self) -> None:
+        """The trunk as it was: one that knows who is wrong where votes along with them more than the vote does."""
+        tensors = self._trunk_tensors()
+        with torch.no_grad():
+            for tensor, fresh in zip(tensors, self.fresh.split([t.numel() for t in tensors]), strict=True):
+                tensor.copy_(fresh.view_as(tensor))
+
+    def objections(self, found: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
+        """Gold that overruled the labels also overrules what they object to, and objects to what is worse by it."""
+        if not self.by_gold:
+            return found
+        rows = self.watching.cpu().numpy()
+        watching = np.flatnonzero(rows >= 0)
+        share = float((predict(rows=watching).argmax(1) == rows[watching]).mean())
+        if self.phase < 2 or share >= float(self.expected):
+            return ()
+        return (f"gold that was kept out is right in {100 * share:.0f} %, and was in {100 * self.expected:.0f} %",)
 
     def _as_read(self, reading: Reading, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """How likely each label is if the items are what this reading takes them for, in logs, (L,)."""
@@ -119,22 +175,39 @@ class Gated(Method):
 
     def class_logits(self, h: Tensor) -> Tensor:
         """Features (B, D) to class logits (B, K): before the start, what annotators would say amounts to."""
-        if self.reading is None and self.started:
-            return super().class_logits(h)
-        return self._asked_scores(h, self.reading or "above chance")
+        return super().class_logits(h) if self.started else self._asked_scores(h, "above chance")
 
-    def _asked_scores(self, h: Tensor, reading: Reading) -> Tensor:
+    def _asked_shares(self, h: Tensor) -> Tensor:
+        """What those who are asked would say of each item, (B, A, K)."""
         annotators = self.asked.nonzero()[:, 0]
         pair = torch.arange(len(h) * len(annotators), device=h.device)
         said = self.says(h, pair // len(annotators), annotators[pair % len(annotators)])
-        q = said.softmax(1).view(len(h), len(annotators), self.n_classes)
-        return (self.asked[annotators, None] * class_scores(q, above_chance=reading == "above chance")).sum(1)
+        shares: Tensor = said.softmax(1).view(len(h), len(annotators), self.n_classes)
+        return shares
+
+    def _asked_scores(self, h: Tensor, reading: Reading) -> Tensor:
+        q, weight = self._asked_shares(h), self.asked[self.asked > 0]
+        return (weight[:, None] * class_scores(q, above_chance=reading == "above chance")).sum(1)
+
+    def _described(self, h: Tensor) -> Tensor:
+        """Items by features, and by what annotators would say of them, of length 1 each, (B, D')."""
+        said = self._asked_shares(h)
+        return torch.cat([normalize(h), (said / said.shape[1]).sqrt().flatten(1)], 1)
+
+    def loss(self, batch: Batch) -> Loss:
+        """Gold that watches does not teach as well."""
+        if self.phase == 2 and self.by_gold:
+            watches = self.watching.to(batch.row.device)[batch.row] >= 0
+            batch = batch._replace(gold=batch.gold.masked_fill(watches, -1))
+        return super().loss(batch)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
         if self.phase == 0:
             losses = self._saying(h, batch)
-        elif self.phase == 1:
+        elif self.by_vote:
+            losses = self._voting(h, batch)
+        elif self.phase == 1 or self.settled:
             losses = self._starting(h, batch, self.target.to(batch.row.device)[batch.row])
         else:
             log_f = super().class_logits(h).log_softmax(1)
@@ -160,6 +233,15 @@ class Gated(Method):
         of_gates = binary_cross_entropy_with_logits(logits, is_right, reduction="none")
         of_wrong = (1 - is_right) * self.wrong.given(batch.annotator, truth[batch.item], batch.label)
         return of_class + scatter_sum(of_gates - of_wrong, batch.item, batch.n_items)
+
+    def _voting(self, h: Tensor, batch: Batch) -> Tensor:
+        """The classifier by the share of labels a class got, and gates by what the classifier makes of them, (B,)."""
+        log_f = super().class_logits(h).log_softmax(1)
+        count = torch.bincount(batch.item, minlength=batch.n_items).clamp(min=1)
+        said = log_f[batch.item, batch.label]
+        logits = self.gate(h, batch.item, batch.annotator)[:, 0]
+        of_gates = binary_cross_entropy_with_logits(logits, said.detach().exp(), reduction="none")
+        return scatter_sum(of_gates - said / count[batch.item], batch.item, batch.n_items)
 
     def _evidence(self, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """`log p(y | k)` of each pair and class k, (L, K)."""
@@ -193,20 +275,21 @@ class Gated(Method):
         self.asked = torch.cat([self.asked, self.asked.new_zeros(count)])
 
 
-def renamed(classes: NDArray[np.int64], gold: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
-    """Classes (N,) as read, where gold (N,), -1 where unknown, is clearly against one of them by its name there.
+def contested(said: NDArray[Any], weight: NDArray[Any]) -> float:
+    """Of pairs of annotators who are both sure of an item, the share that is of two minds, and elsewhere of one.
 
-    Where all annotators make the same mistake, nothing but gold can tell. Clearly: by two standard errors.
+    `said` (N, A) is how likely each says the second of two classes. Those who disagree throughout do not count: one is
+    the other's mirror image, and most annotators tell which. Where hardly anybody is ever sure there is no saying: 0.
 
-    >>> renamed(np.array([0, 0, 0, 0, 0, 0, 1]), np.array([1, 1, 1, 1, 1, -1, -1]), 2)
-    array([1, 1, 1, 1, 1, 1, 1])
-    >>> renamed(np.array([0, 0, 0, 0, 0, 0, 1]), np.array([1, 1, 1, -1, -1, -1, -1]), 2)
-    array([0, 0, 0, 0, 0, 0, 1])
+    >>> contested(np.array([[0.9, 0.9], [0.1, 0.1], [0.9, 0.1], [0.5, 0.1]]), np.array([1.0, 1.0]))
+    0.3333333333333333
+    >>> contested(np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([1.0, 1.0]))
+    0.0
     """
-    known = gold >= 0
-    counts = np.zeros((n_classes, n_classes))
-    np.add.at(counts, (classes[known], gold[known]), 1)
-    own, most = counts.diagonal(), counts.max(1)
-    clearly = most - own > 2 * np.sqrt(most + own)
-    names: NDArray[np.int64] = np.where(clearly, counts.argmax(1), np.arange(n_classes))
-    return names[classes]
+    up, down = (said > SURE).astype(float), (said < 1 - SURE).astype(float)
+    of_one, of_two = up.T @ up + down.T @ down, up.T @ down + down.T @ up
+    pairs = weight[:, None] * weight * (1 - np.eye(len(weight)))
+    sure = float((pairs * (of_one + of_two)).sum())
+    if not sure > RARELY * len(said) * pairs.sum():
+        return 0.0
+    return float((pairs * np.minimum(of_one, of_two)).sum()) / sure
