@@ -87,10 +87,10 @@ def test_what_judges_trains_nothing(crowd: Path) -> None:
 def test_without_gold_it_says_what_it_cannot_tell(crowd: Path) -> None:
     result = compare("--methods", "fusion,majority-vote", "--seeds", "0,1")
     assert result.exit_code == 0, result.output
-    assert "agreement with held-out labels" in result.output
+    assert "likelihood of held-out labels" in result.output
     assert "this cannot tell who is right" in result.output
     assert "How often two methods predict the same" in result.output
-    assert numbers()["metric"] == "agreement with held-out labels"
+    assert numbers()["metric"] == "likelihood of held-out labels"
 
 
 def test_changed_labels_are_other_runs(crowd: Path) -> None:

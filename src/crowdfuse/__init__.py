@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowdfuse.annotations import Annotations
+from crowdfuse.choosing import label_likelihood, label_score
 from crowdfuse.next_labels import next_labels  # at once, not lazily: a module has the function's name
 from crowdfuse.quality import Quality, quality
 from crowdfuse.registry import ESTIMATORS
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
     from crowdfuse.persistence import load
 
 __version__ = "0.1.0"
-__all__ = ["Annotations", "Quality", "Summary", "load", "next_labels", "quality", *ESTIMATORS.values()]
+__all__ = [
+    "Annotations",
+    "Quality",
+    "Summary",
+    "label_likelihood",
+    "label_score",
+    "load",
+    "next_labels",
+    "quality",
+    *ESTIMATORS.values(),
+]
 
 
 def __getattr__(name: str) -> Any:

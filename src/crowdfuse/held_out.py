@@ -71,35 +71,18 @@ class HeldOut:
         log_f = log_softmax(np.asarray(logits, np.float64), axis=1)
         f = np.exp(log_f)
         right, spread = self._annotators(f)
-        likely = (f[self.item] * self._given_class(right[self.annotator], spread, self.label)).sum(1)
+        likely = (f[self.item] * label_given_class(right[self.annotator], spread, self.label)).sum(1)
         return Verdict(np.log(np.maximum(likely, 1e-9)), self._objections(f.argmax(1)))
 
     def _annotators(self, f: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """How often each annotator is right, (R,), and what is said instead of each class, (K, K), diagonal 0."""
-        ann, n_classes = self.kept, f.shape[1]
-        right = np.full(ann.n_annotators, 0.7)
-        spread = _uneven(np.ones((n_classes, n_classes)))
-        counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
+        ann = self.kept
+        right, spread = annotators_given(None, ann)
         for _ in range(ITERATIONS):
-            posterior = f[ann.item] * self._given_class(right[ann.annotator], spread, ann.label)
+            posterior = f[ann.item] * label_given_class(right[ann.annotator], spread, ann.label)
             posterior /= np.maximum(posterior.sum(1, keepdims=True), 1e-300)
-            is_right = posterior[np.arange(len(posterior)), ann.label]
-            usual = is_right.mean()
-            summed = np.bincount(ann.annotator, is_right, minlength=ann.n_annotators)
-            right = np.clip((summed + SHRINKAGE * usual) / (counts + SHRINKAGE), 1e-3, 1 - 1e-3)
-            said = np.zeros((n_classes, n_classes))
-            np.add.at(said, ann.label, posterior)  # rows: said; columns: true
-            spread = _uneven(said.T + 1.0)
+            right, spread = annotators_given(posterior, ann)
         return right, spread
-
-    @staticmethod
-    def _given_class(
-        right: NDArray[np.float64], spread: NDArray[np.float64], label: NDArray[Any]
-    ) -> NDArray[np.float64]:
-        """How likely each label is, given each class, (L, K)."""
-        given: NDArray[np.float64] = (1 - right)[:, None] * spread.T[label]
-        given[np.arange(len(label)), label] = right
-        return given
 
     def _objections(self, predicted: NDArray[np.int64]) -> tuple[str, ...]:
         return objections(predicted, self.kept)
@@ -174,6 +157,33 @@ def objections(predicted: NDArray[np.int64], ann: Annotations) -> tuple[str, ...
         names = ", ".join(str(ann.classes[k]) for k in lost[:3])
         found.append(f"it never sees {names}{' and more' if len(lost) > 3 else ''}, which annotators name")
     return tuple(found)
+
+
+def annotators_given(
+    posterior: NDArray[np.float64] | None, ann: Annotations
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How often annotators are right, (R,), and what all say instead of each class, (K, K), diagonal 0.
+
+    From how likely each label's item is of each class, (L, K); None for a first guess.
+    """
+    if posterior is None or not len(posterior):
+        return np.full(ann.n_annotators, 0.7), _uneven(np.ones((ann.n_classes, ann.n_classes)))
+    is_right = posterior[np.arange(len(posterior)), ann.label]
+    summed = np.bincount(ann.annotator, is_right, minlength=ann.n_annotators)
+    counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
+    right = np.clip((summed + SHRINKAGE * is_right.mean()) / (counts + SHRINKAGE), 1e-3, 1 - 1e-3)
+    said = np.zeros((ann.n_classes, ann.n_classes))
+    np.add.at(said, ann.label, posterior)  # rows: said; columns: true
+    return right, _uneven(said.T + 1.0)
+
+
+def label_given_class(
+    right: NDArray[np.float64], spread: NDArray[np.float64], label: NDArray[Any]
+) -> NDArray[np.float64]:
+    """How likely each label is, given each class, (L, K), by annotators who are so often right, (L,)."""
+    given: NDArray[np.float64] = (1 - right)[:, None] * spread.T[label]
+    given[np.arange(len(label)), label] = right
+    return given
 
 
 def _uneven(counts: NDArray[np.float64]) -> NDArray[np.float64]:

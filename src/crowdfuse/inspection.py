@@ -134,6 +134,23 @@ class Inspection:
         fused[~fused.any(1)] = np.nan
         return fused
 
+    def label_evidence(
+        self, X: Any, annotations: Any, *, items: ArrayLike | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, Annotations]:
+        """What labels are judged by: class probabilities in logs (N, K); `log p(label | class)` of each label,
+        (labels, K), where the method has a model of that, else None; and the labels as they were understood.
+        """
+        inputs = self._inputs(X)
+        ann = self._known(align(annotations, len(inputs), items))
+        method = self._method_for(ann)
+        log_f, evidence = [], []
+        for batch, h in self._batches(inputs, ann):
+            log_f.append(method.class_logits(h).log_softmax(1))
+            evidence.append(method.label_evidence(h, batch.item, batch.annotator, batch.label))
+        has_model = all(part is not None for part in evidence)
+        told = torch.cat([part for part in evidence if part is not None]).double().numpy() if has_model else None
+        return torch.cat(log_f).double().numpy(), told, ann
+
     def annotator_reliability(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
         """The share of each annotator's labels that the classifier takes to be right, (R,); NaN without labels.
 

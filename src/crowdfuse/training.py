@@ -414,8 +414,15 @@ class _Loop:
         if not isinstance(validation.truth, HeldOut):
             return verdict
         verdict = verdict._replace(objections=self.method.objections(verdict.objections, self._predict_training))
-        own = self._answers(self.method.log_likelihood)
+        own = self._answers(self._log_likelihood)
         return verdict if own is None else verdict._replace(values=own)
+
+    def _log_likelihood(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor | None:
+        """How likely the method's own model makes each label, in logs; None where it has none."""
+        evidence = self.method.label_evidence(features, item, annotator, label)
+        if evidence is None:
+            return None
+        return (self.method.class_logits(features).log_softmax(1)[item] + evidence).logsumexp(1)
 
     def _judge(self) -> Judge | None:
         """Questions are answered label by label, without objections."""

@@ -235,7 +235,9 @@ def test_the_chances_of_all_labels_sum_to_1(wrong: str, n_classes: int, n_annota
     h = method.features(torch.randn(4, 4))
     pairs = list(product(range(4), range(n_annotators), range(n_classes)))
     item, annotator, label = (torch.tensor(part) for part in zip(*pairs, strict=True))
-    likely = method.log_likelihood(h, item, annotator, label).exp().view(4, n_annotators, n_classes)
+    evidence = method.label_evidence(h, item, annotator, label)
+    likely = (method.class_logits(h).log_softmax(1)[item] + evidence).logsumexp(1).exp()
+    likely = likely.view(4, n_annotators, n_classes)
     torch.testing.assert_close(likely.sum(2), torch.ones(4, n_annotators), rtol=1e-9, atol=1e-9)
     matrices = method.confusions(h, item, annotator)
     f = method.class_logits(h).softmax(1)[item]

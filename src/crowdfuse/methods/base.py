@@ -175,10 +175,10 @@ class Method(nn.Module, ABC):
         not persistent, and named in `kept`.
         """
 
-    def log_likelihood(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor | None:
-        """How likely each label is, in logs, (L,), by a model that is to be believed; None for no such model.
+    def label_evidence(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor | None:
+        """`log p(label | class)` of each label and class, (L, K), by a model that is to be believed; None for no such.
 
-        Held-out labels are judged by it where there is one, else by one model for all methods: see `HeldOut`.
+        Labels that were kept out are judged by it where there is one, else by one model for all methods: see `HeldOut`.
         """
         return None
 

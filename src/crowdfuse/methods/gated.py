@@ -169,10 +169,6 @@ class Gated(Method):
             q = q.clamp(min=1 / self.n_classes)
         return torch.where(label == truth, q.log(), ((1 - q) / (self.n_classes - 1)).log())
 
-    def log_likelihood(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        log_f = self.class_logits(features).log_softmax(1)[item]
-        return (log_f + self._evidence(features, item, annotator, label)).logsumexp(1)
-
     def class_logits(self, h: Tensor) -> Tensor:
         """Features (B, D) to class logits (B, K): before the start, what annotators would say amounts to."""
         return super().class_logits(h) if self.started else self._asked_scores(h, "above chance")
@@ -211,7 +207,7 @@ class Gated(Method):
             losses = self._starting(h, batch, self.target.to(batch.row.device)[batch.row])
         else:
             log_f = super().class_logits(h).log_softmax(1)
-            evidence = self._evidence(h, batch.item, batch.annotator, batch.label)
+            evidence = self.label_evidence(h, batch.item, batch.annotator, batch.label)
             losses = -(log_f + scatter_sum(evidence, batch.item, batch.n_items)).logsumexp(1)
         return Loss((weight * losses).sum(), weight.sum())
 
@@ -243,9 +239,8 @@ class Gated(Method):
         of_gates = binary_cross_entropy_with_logits(logits, said.detach().exp(), reduction="none")
         return scatter_sum(of_gates - said / count[batch.item], batch.item, batch.n_items)
 
-    def _evidence(self, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """`log p(y | k)` of each pair and class k, (L, K)."""
-        logits = self.gate(h, item, annotator)
+    def label_evidence(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+        logits = self.gate(features, item, annotator)
         is_said = one_hot(label, self.n_classes).bool()
         return torch.where(is_said, logsigmoid(logits), logsigmoid(-logits) + self.wrong(annotator, label))
 
@@ -268,7 +263,7 @@ class Gated(Method):
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """The posterior of the class, given the item and all its labels."""
         log_f = self.class_logits(features).log_softmax(1)
-        return posterior(log_f, self._evidence(features, item, annotator, label), item)
+        return posterior(log_f, self.label_evidence(features, item, annotator, label), item)
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)

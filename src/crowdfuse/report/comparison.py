@@ -14,7 +14,7 @@ from crowdfuse.ids import counted
 from crowdfuse.report.markdown import cell
 from crowdfuse.report.markdown import table as markdown_table
 
-EXTRAS = ("fused labels right", "predictions right on training items")
+EXTRAS = ("fused labels right", "predictions right on training items", "agreement with held-out labels")
 
 
 def write_comparison(table: Table, metric: str, notes: list[str], folder: Path) -> dict[str, Any]:
@@ -26,9 +26,19 @@ def write_comparison(table: Table, metric: str, notes: list[str], folder: Path) 
 
 
 def best(table: Table) -> str:
-    """The method with the highest mean, the upper bound left out."""
+    """The method with the highest mean; the upper bound, and those that guards object to, only for want of others."""
     rivals = [row for row in table.rows if row != BOUND] or table.rows
-    return max(rivals, key=lambda row: table.entries[row, ""].mean)
+    refused = objections(table)
+    return max(rivals, key=lambda row: (row not in refused, table.entries[row, ""].mean))
+
+
+def objections(table: Table) -> dict[str, str]:
+    """What guards have against methods, in any of their runs, where there is no gold to judge."""
+    found = {}
+    for (row, *_), record in table.records.items():
+        if record.result.get("objections"):
+            found[row] = "; ".join(record.result["objections"])
+    return found
 
 
 def figures(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
@@ -40,6 +50,7 @@ def figures(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
             for entry in table.entries.values()
         ],
         "best": best(table),
+        "objections": objections(table),
         "paired differences": [one.figures() for one in table.paired(best(table))],
         "same prediction": _same(table),
         "notes": notes,
@@ -49,6 +60,7 @@ def figures(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
 def markdown(table: Table, metric: str, notes: list[str]) -> str:
     """The whole comparison as text."""
     top = best(table)
+    refused = [f"{row} is not to be chosen: {why}" for row, why in objections(table).items()]
     differences = {one.than: one for one in table.paired(top)}
     seeds = len(table.seeds)
     judged = next(iter(table.records.values())).result["items judged"]
@@ -80,12 +92,18 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
     ]
     sections = [
         "# Comparison",
-        f"Every method is judged by {counted(judged, 'item')}, over {counted(seeds, 'seed')}; the last epoch is kept. "
-        "± is the standard deviation over seeds, in brackets the 95 % interval over seeds of the paired difference: it "
-        "does not contain the luck of which items judge, which alone gives an accuracy a standard error of "
-        f"{standard_error(table.entries[top, ''].mean, judged):.1f} points.",
+        f"Every method is judged by {counted(judged, 'item')}, over {counted(seeds, 'seed')}; the last epoch is kept, "
+        "unless a method chooses by held-out labels. ± is the standard deviation over seeds, in brackets the 95 % "
+        "interval over seeds of the paired difference: it does not contain the luck of which items judge"
+        + (
+            f", which alone gives an accuracy a standard error of {standard_error(accuracy, judged):.1f} points."
+            if (accuracy := table.entries[top, ""].mean) and "accuracy" in metric
+            else f". By these figures, choose **{cell(top)}**."
+        ),
         markdown_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows]),
-        "\n".join(f"- {cell(note)}" for note in notes),
+        "\n".join(
+            f"- {cell(note)}" for note in [*notes, *(f"{row} is not to be chosen: {why}" for row, why in refused)]
+        ),
     ]
     same = _same(table)
     if same:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.choosing import label_likelihood
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import Run
@@ -22,7 +24,8 @@ from crowdfuse.runs.material import Material, read_material
 
 FEW_ANNOTATORS = 5  # up to here each is also tried alone
 ENOUGH = 100  # items to judge by
-WITH_GOLD, WITHOUT_GOLD = "test accuracy", "agreement with held-out labels"
+WITH_GOLD, WITHOUT_GOLD = "test accuracy", "likelihood of held-out labels"
+AGREEMENT = "agreement with held-out labels"
 COMPARISON_DECIDES = {"random_state": "use --seeds", "annotator": "single-annotator tries each annotator"}
 
 
@@ -85,10 +88,10 @@ class Comparison:
         if not self.has_gold:
             how = [
                 f"there is no gold: {len(test):,} labelled items, drawn by each seed, are kept out of training, and a "
-                "method is judged by how many of their labels it predicts",
-                "this cannot tell who is right: a method that repeats the annotators' common mistakes scores as well "
-                "as one that sees through them, and nobody reaches 100 where annotators disagree. A hundred gold "
-                "items (--gold) show differences of ten points, a thousand of three",
+                "method is judged by how likely it makes each of their labels, given the item and its other labels: "
+                "the geometric mean. Nobody reaches 100 where annotators disagree",
+                "this cannot tell who is right where all annotators make the same mistakes. A hundred gold items "
+                "(--gold) show differences of ten points, a thousand of three",
             ]
         else:
             drawn = len(test) - bare
@@ -169,7 +172,10 @@ class Comparison:
             result[WITH_GOLD] = classifier.score(X[split.test], self._gold()[split.test])
             result |= self._fused(classifier, split)
         else:
-            result[WITHOUT_GOLD] = classifier.score(X[split.test], self.material.annotations[split.test])
+            verdict = label_likelihood(classifier, X[split.test], self.material.annotations[split.test])
+            result[WITHOUT_GOLD] = math.exp(verdict.mean)
+            result[AGREEMENT] = classifier.score(X[split.test], self.material.annotations[split.test])
+            result["objections"] = list(verdict.objections)
         return result
 
     def _fused(self, classifier: CrowdClassifier, split: Split) -> dict[str, float]:
