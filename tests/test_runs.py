@@ -280,7 +280,8 @@ def test_annotators_are_judged_only_where_there_is_a_fused_label(crowd: dict[str
         assert float(row["mean_weight"]) == (1 if row["annotator"] == "bob" else 0)
 
 
-def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["item", "image", "file"])
+def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Path, column: str) -> None:
     generator = np.random.default_rng(0)
     for n in range(8):
         path = tmp_path / "images" / "sub" / f"{n}.png"
@@ -288,7 +289,7 @@ def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Pat
         Image.fromarray(generator.integers(0, 255, (24, 20), np.uint8)).save(path)
     names = [f"sub/{n}" if n % 2 else f"sub/{n}.png" for n in range(8)]
     labels = write_rows(
-        tmp_path / "l.csv", "item,annotator,label", [(name, "a", n % 2) for n, name in enumerate(names)]
+        tmp_path / "l.csv", f"{column},annotator,label", [(name, "a", n % 2) for n, name in enumerate(names)]
     )
     asked = Job(labels, str(tmp_path / "images"), "majority-vote", {"epochs": 1})
     start(asked, tmp_path / "run", force=False, verbose=0)
