@@ -208,6 +208,28 @@ def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
     assert "too kind to the model" in page
 
 
+@pytest.mark.parametrize("gone", [(), ("labels.csv",), ("features.csv",)])
+def test_what_gold_has_settled_is_not_in_dispute(tmp_path: Path, gone: tuple[str, ...]) -> None:
+    crowd = Crowd(tmp_path)
+    features = crowd.features()
+    before = report_run(crowd.fit(features, "before", settings={"epochs": 1}), n_items=30).facts
+    settled = {item["item"]: item["votes"][-1][0] for item in before["disputed"]["items"][:10]}  # as the fewest say
+    gold = crowd.write("settled.csv", ("item", "label"), settled.items())
+    run = crowd.fit(features, gold=str(gold), settings={"epochs": 1})
+    for name in gone:
+        (tmp_path / name).unlink()
+    facts = report_run(run, n_items=200).facts
+    assert facts["disputed"]["total"] == before["disputed"]["total"] - 10
+    for name in ("disputed", "ambiguous", "mislabelled"):
+        assert not settled.keys() & {item["item"] for item in facts[name]["items"]}
+    assert not settled.keys() & {label["item"] for label in facts["suspicious"]["rows"]}
+    (known,) = facts["accuracy"]
+    assert (known["items"], known["predicted"]["of"]) == (10, 10)
+    assert known["fused"]["value"] is None  # gold is right by definition
+    assert known["consensus"]["value"] is None
+    assert any(note.startswith("10 items with gold that was trained on") for note in facts["notes"])
+
+
 # ---- run folders -------------------------------------------------------------------------------
 
 
