@@ -78,6 +78,20 @@ def test_hostile_names_are_text_in_every_face(hostile: Report) -> None:
     assert hostile._repr_html_().startswith("<iframe")
 
 
+def test_sentences_in_markdown_keep_their_spaces() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(200, 2))
+    truth = (X[:, 0] > 0).astype(int)
+    ann = Annotations.from_matrix(
+        np.stack([truth, truth, truth, generator.integers(0, 2, 200)], 1), annotators=["ada", "bob", "cy", "<dan>"]
+    )
+    text = MajorityVoteClassifier(epochs=5).fit(X, ann).report(X, ann).to_markdown()
+    assert re.search(
+        r"^- The most reliable annotator is \w+ \(about [\d.]+ % of the labels right\)", text, re.MULTILINE
+    )
+    assert re.search(r"the least reliable &lt;dan&gt; \([\d.]+ %\)\.$", text, re.MULTILINE)
+
+
 def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(hostile: Report) -> None:
     page = hostile.to_html()
     outside = re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)

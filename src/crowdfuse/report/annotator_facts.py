@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from crowdfuse.ids import IntArray
+from crowdfuse.report.contradictions import contradictions
 from crowdfuse.report.intervals import share, wilson
 from crowdfuse.report.look import FloatArray, Look
 from crowdfuse.report.names import plain
@@ -50,7 +51,12 @@ def annotator_facts(look: Look, gold: IntArray) -> dict[str, Any]:
                 "weakest": _class(look, weakest[place]),
             }
         )
-    return {"total": len(speaking), "without labels": int(len(counts) - len(speaking)), "rows": rows}
+    return {
+        "total": len(speaking),
+        "without labels": int(len(counts) - len(speaking)),
+        "contradictions": contradictions(look, mean_weight, found.annotator_skill),
+        "rows": rows,
+    }
 
 
 def class_shares(look: Look, annotators: IntArray) -> tuple[FloatArray, FloatArray]:

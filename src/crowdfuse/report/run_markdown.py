@@ -7,7 +7,7 @@ from typing import Any
 
 from crowdfuse.report.html import num, pct
 from crowdfuse.report.markdown import cell
-from crowdfuse.report.sentences import in_short
+from crowdfuse.report.sentences import doubts, in_short
 
 
 def text(facts: dict[str, Any]) -> str:
@@ -16,7 +16,7 @@ def text(facts: dict[str, Any]) -> str:
     parts = [
         "<!-- crowdfuse report -->",
         f"# {words(facts['title'])}",
-        "\n".join("- " + "".join(words(part) for part in parts) for parts in in_short(facts)),
+        _sentences(in_short(facts)),
         *_listed("What this report cannot show", facts["missing"]),
         *_listed("Good to know", facts["notes"]),
         "## The data at a glance",
@@ -41,6 +41,7 @@ def text(facts: dict[str, Any]) -> str:
         "## How good it is, where the truth is known",
         *_accuracy(facts),
         "## The annotators",
+        _sentences(doubts(facts)),
         *_annotators(facts["annotators"]),
         "## Classes that get mixed up",
         _table(
@@ -85,6 +86,12 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join(
         ["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(x) + " |" for x in lines)]
     )
+
+
+def _sentences(found: Iterable[Sequence[str]]) -> str:
+    """Lines of a list: every second part of a sentence is a name."""
+    lines = ("".join(words(part) if place % 2 else part for place, part in enumerate(parts)).strip() for parts in found)
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _listed(title: str, lines: Sequence[str]) -> list[str]:
