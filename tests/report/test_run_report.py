@@ -14,7 +14,7 @@ from PIL import Image
 from scipy import sparse
 from typer.testing import CliRunner
 
-from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier
+from crowdfuse import Annotations, FusionClassifier, GatedClassifier, MajorityVoteClassifier
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.cli import app
 from crowdfuse.report.pictures import file_of
@@ -147,6 +147,33 @@ def test_bad_settings_are_refused(hostile: Report) -> None:
     ):
         with pytest.raises(ValueError, match=complaint):
             clf.report(X, y, **settings)
+
+
+def test_markdown_has_what_the_page_has(run: Path) -> None:
+    gold = Crowd(run.parent).gold("gold.csv", slice(40))
+    report = report_run(run, gold=gold)
+    text, facts = report.to_markdown(), report.facts
+    row, detail, item = facts["annotators"]["rows"][0], facts["details"][0], facts["disputed"]["items"][0]
+    line = next(line for line in text.splitlines() if line.startswith(f"| {row['annotator']} | {row['labels']} |"))
+    assert f"| {100 * row['gold']['value']:.1f} % of {row['gold']['of']} |" in line
+    assert f"| {row['weight']:.2f} |" in line
+    part = text.partition(f"### {detail['annotator']}\n")[2]
+    for name, shares in zip(detail["confusion"]["classes"], detail["confusion"]["matrix"], strict=True):
+        assert f"| {name} | {' | '.join(f'{100 * share:.0f}' for share in shares)} |" in part
+    assert f"the model takes for {detail['map']['weak']['class']}: weight {detail['map']['weak']['mean']:.2f}" in part
+    (line,) = (line for line in text.partition("## The items most")[2].partition("## A")[0].splitlines()
+               if line.startswith(f"| {item['item']} |"))  # fmt: skip
+    assert f"| {item['predicted']['class']} ({100 * item['predicted']['confidence']:.0f} %) |" in line
+
+
+def test_what_labels_cannot_decide_is_said() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(int)
+    clf = GatedClassifier(epochs=6, batch_size=16).fit(X, np.stack([y, y, 1 - y], 1))
+    assert (
+        "With two classes, who is wrong on a kind of items cannot be told from labels: give some gold."
+        in (clf.report(X, np.stack([y, y, 1 - y], 1)).facts["notes"])
+    )
 
 
 def test_gold_without_labels_is_told_apart() -> None:

@@ -21,7 +21,7 @@ from crowdfuse.report.gold_facts import Gold
 from crowdfuse.report.look import Look, look_at, look_at_labels
 from crowdfuse.report.names import plain
 from crowdfuse.report.pictures import Picture, file_of, picture_of_file, pictures_of_inputs
-from crowdfuse.report.run_report import Report, about, check_settings, make_report
+from crowdfuse.report.run_report import Report, about, check_settings, make_report, undecided
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
 from crowdfuse.runs.job import Job
 from crowdfuse.runs.material import READ_AS, Material, read_inputs, read_material
@@ -75,6 +75,7 @@ def report_run(
     else:
         ann = trained = _by_row(_labels(run, job, unchanged["labels"], classifier.classes_), loaded)
         sets = _sets_of_files(asked, ann, loaded, story)
+    story.notes += undecided(classifier)
     certain = _certain(sets, ann, story)
     if loaded is None:
         look = _look_at_record(run, ann, certain)
