@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,18 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
     facts = report_run(run).facts
     assert "test.csv (test) is not there any more" in facts["missing"][0]
     assert [known["gold"] for known in facts["accuracy"]] == ["gold"]
+
+
+def test_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(tmp_path)
+    run = crowd.fit(crowd.features(), test=str(crowd.gold("test.csv", slice(20))), settings={"epochs": 1})
+    settings = run / "settings.json"
+    settings.write_text(settings.read_text().replace(f"{tmp_path}{os.sep}", ""))  # as if fitted from there
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    facts = report_run(run).facts
+    assert facts["missing"] == []
+    assert facts["accuracy"][0]["items"] == 20
 
 
 def test_changed_labels_are_taken_from_the_runs_record(run: Path) -> None:

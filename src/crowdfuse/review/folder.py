@@ -16,7 +16,7 @@ from crowdfuse.ids import as_text, find
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.persistence import SETTINGS_FILE as MODEL_FILE
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
-from crowdfuse.runs.job import Job
+from crowdfuse.runs.job import Job, find_given
 from crowdfuse.runs.material import READ_AS
 from crowdfuse.runs.results import SUMMARY_FILE
 
@@ -81,12 +81,6 @@ def read_run(path: Path) -> RunFolder:
         said=_labels(path, job, hashes, items, classes, notes),
         notes=notes,
     )
-
-
-def find_given(run: Path, given: str) -> Path:
-    """A file that a job names. Relative names are looked for from here, then from the folders that the run lies in."""
-    places = [Path(given), *(folder / given for folder in run.resolve().parents)]
-    return next((place for place in places if place.exists()), Path(given))
 
 
 def read_table(path: Path, columns: tuple[str, ...]) -> list[Row]:

@@ -23,7 +23,7 @@ from crowdfuse.report.names import plain
 from crowdfuse.report.pictures import Picture, file_of, picture_of_file, pictures_of_inputs
 from crowdfuse.report.run_report import Report, about, check_settings, make_report, undecided
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
-from crowdfuse.runs.job import Job
+from crowdfuse.runs.job import Job, find_given
 from crowdfuse.runs.material import READ_AS, Material, read_inputs, read_material
 
 HOW_SEEN = {
@@ -51,6 +51,9 @@ def report_run(
     if not (run / SETTINGS_FILE).exists():
         raise FileNotFoundError(f"{run} has no {SETTINGS_FILE}: it is no run folder; crowdfuse fit --out makes one")
     job, hashes = read_job(run)
+    given = {"inputs": job.inputs} | {name: str(path) for name, path in job.files().items()}
+    found: dict[str, Any] = {name: str(find_given(run, path)) for name, path in given.items()}
+    job = replace(job, **found)
     if not (run / "model").is_dir():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(run / "model")
@@ -104,7 +107,7 @@ def _is_unchanged(name: str, path: Path, hashes: dict[str, str], story: _Story) 
     instead = {"labels": "who said what is taken from the run's own record, review_labels.csv"}
     without = instead.get(name, "accuracy on it is not shown")
     if not path.is_file():
-        story.missing.append(f"{path} ({name}) is not there any more, seen from the folder you are in: {without}.")
+        story.missing.append(f"{path} ({name}) is not there any more, seen from here or from the run: {without}.")
         return False
     if sha256(path) != hashes.get(name):
         story.missing.append(f"{path} ({name}) has changed since the fit: {without}.")
@@ -119,7 +122,7 @@ def _read_inputs(job: Job, hashes: dict[str, str], story: _Story) -> Loaded | No
     )
     path = Path(job.inputs)
     if not path.exists():
-        story.missing.append(f"The inputs, {path}, are not there any more, seen from the folder you are in: {without}.")
+        story.missing.append(f"The inputs, {path}, are not there any more, seen from here or from the run: {without}.")
         return None
     try:
         loaded = read_inputs(job)
