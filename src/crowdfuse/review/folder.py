@@ -87,13 +87,16 @@ def read_table(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The rows of a CSV that a run wrote, which has at least these columns."""
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there, and a review needs it; fit again to have it")
-    csv.field_size_limit(1 << 30)  # who disagrees stands in one field, be they thousands
-    with path.open(newline="", encoding="utf-8") as lines:
-        reader = csv.DictReader(lines)
-        absent = [name for name in columns if name not in (reader.fieldnames or ())]
-        if absent:
-            raise ValueError(f"{path} has no column {', '.join(absent)}; fit again to have it")
-        rows = list(reader)
+    usual = csv.field_size_limit(1 << 30)  # who disagrees stands in one field, be they thousands
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            reader = csv.DictReader(lines)
+            absent = [name for name in columns if name not in (reader.fieldnames or ())]
+            if absent:
+                raise ValueError(f"{path} has no column {', '.join(absent)}; fit again to have it")
+            rows = list(reader)
+    finally:
+        csv.field_size_limit(usual)  # it is everybody's
     for row in rows:
         if None in row or None in row.values():
             raise ValueError(f"{path} is damaged: the row of {row[columns[0]]!r} has too few or too many columns")
