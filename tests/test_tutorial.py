@@ -107,6 +107,6 @@ def test_pages_show_pictures_that_are_there_and_the_first_ones_open_with_some() 
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / name).is_file(), f"{page}: {name}"
-    for page in ("README.md", "docs/results/README.md", "docs/review.md"):
-        opening = (ROOT / page).read_text(encoding="utf-8").partition("\n## ")[0]
-        assert "![" in opening, page
+    for name in ("README.md", "docs/results/README.md", "docs/review.md"):
+        opening = (ROOT / name).read_text(encoding="utf-8").partition("\n## ")[0]
+        assert "![" in opening, name
