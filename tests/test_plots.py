@@ -74,3 +74,14 @@ def test_calibration_is_that_of_a_loop(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.column_stack(figure.axes[0].lines[1].get_data()), points)
     with pytest.raises(ValueError, match="a row for each of 3"):
         plots.calibration({"fusion": p}, gold[:3])
+
+
+def test_the_legend_of_calibration_hides_no_point(tmp_path: Path) -> None:
+    sure = np.repeat([[0.12, 0.11, *[0.11] * 7], [0.3, *[0.0875] * 8], [0.9, *[0.0125] * 8]], 20, 0)  # always right
+    figure = drawn(plots.calibration({"fusion": sure}, np.zeros(60, int)), tmp_path)
+    ax = figure.axes[0]
+    legend = ax.get_legend()
+    assert legend is not None
+    box = legend.get_window_extent()
+    points = ax.transData.transform(np.column_stack(ax.lines[1].get_data()))
+    assert not any(box.contains(x, y) for x, y in points)

@@ -265,6 +265,28 @@ def test_nobody_is_sent_to_look_at_gold_again(crowd: dict[str, Any], tmp_path: P
             assert float(row["suspicion"]) == (row["label"] != crowd["truth"][row["item"]])
 
 
+def test_fused_labels_follow_gold_that_is_trained_on(crowd: dict[str, Any], tmp_path: Path) -> None:
+    other = {"cat": "dog", "dog": "cat"}
+    silent = crowd["items"][5]  # gold, and no labels
+    triples = [triple for triple in crowd["triples"] if triple[0] != silent]
+    write_rows(Path(crowd["labels"]), "item,annotator,label", triples)
+    told = {item: other[crowd["truth"][item]] for item in crowd["items"][:6]}  # what hardly anybody said
+    known = write_rows(tmp_path / "gold.csv", "item,label", told.items())
+    start(job(crowd, gold=known), tmp_path / "run", force=False, verbose=0)
+    rows = {row["item"]: row for row in read_rows(tmp_path / "run" / "fused.csv")}
+    assert {item: (rows[item]["label"], rows[item]["confidence"]) for item in told} == {
+        item: (label, "1.000000") for item, label in told.items()
+    }
+    assert rows[silent]["labels"] == "0"
+    model, material = load(tmp_path / "run" / "model"), read_material(job(crowd, gold=known))
+    fused = model.fused_labels(crowd["X"], material.labelled)
+    for n, item in enumerate(crowd["items"][6:], 6):
+        assert rows[item]["label"] == model.classes_[fused[n].argmax()]
+    for row in read_rows(tmp_path / "run" / "annotators.csv"):
+        own = [rows[item]["label"] == label for item, name, label in triples if name == row["annotator"]]
+        assert float(row["agreement_with_fused"]) == pytest.approx(np.mean(own), abs=1e-4)
+
+
 def test_annotators_are_judged_only_where_there_is_a_fused_label(crowd: dict[str, Any], tmp_path: Path) -> None:
     """single-annotator knows nothing of items that its annotator left out."""
     settings = {"epochs": 2, "annotator": "bob"}
@@ -280,7 +302,8 @@ def test_annotators_are_judged_only_where_there_is_a_fused_label(crowd: dict[str
         assert float(row["mean_weight"]) == (1 if row["annotator"] == "bob" else 0)
 
 
-def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["item", "image", "file"])
+def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Path, column: str) -> None:
     generator = np.random.default_rng(0)
     for n in range(8):
         path = tmp_path / "images" / "sub" / f"{n}.png"
@@ -288,7 +311,7 @@ def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Pat
         Image.fromarray(generator.integers(0, 255, (24, 20), np.uint8)).save(path)
     names = [f"sub/{n}" if n % 2 else f"sub/{n}.png" for n in range(8)]
     labels = write_rows(
-        tmp_path / "l.csv", "item,annotator,label", [(name, "a", n % 2) for n, name in enumerate(names)]
+        tmp_path / "l.csv", f"{column},annotator,label", [(name, "a", n % 2) for n, name in enumerate(names)]
     )
     asked = Job(labels, str(tmp_path / "images"), "majority-vote", {"epochs": 1})
     start(asked, tmp_path / "run", force=False, verbose=0)

@@ -101,3 +101,12 @@ def test_pictures_are_as_wide_as_promised_and_small() -> None:
         file = ROOT / "docs" / name
         assert Image.open(file).width == 1180
         assert file.stat().st_size < 150_000
+
+
+def test_pages_show_pictures_that_are_there_and_the_first_ones_open_with_some() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / name).is_file(), f"{page}: {name}"
+    for name in ("README.md", "docs/results/README.md", "docs/review.md"):
+        opening = (ROOT / name).read_text(encoding="utf-8").partition("\n## ")[0]
+        assert "![" in opening, name

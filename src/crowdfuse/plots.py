@@ -384,7 +384,7 @@ def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *
         below.stairs(count / len(gold), edges, color=style["color"])
     ax.set(ylabel="share right", xlim=(0, 1), ylim=(0, 1.02))
     below.set(xlabel="confidence", ylabel="share of items")
-    ax.legend(frameon=False, loc="upper left")
+    ax.legend(frameon=False, loc="best")  # models that are not sure enough have the corner above the diagonal
     _bare(ax)
     _bare(below)
     return figure

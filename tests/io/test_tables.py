@@ -184,10 +184,17 @@ ROLES = {"item": None, "annotator": None, "label": None}
         ["task", "worker", "answer"],
         ["example", "rater", "response"],
         ["Item_ID", " Worker_id ", "LABELS"],
+        ["image", "annotator", "label"],
+        ["File", "rater", "label"],
+        ["filename", "worker", "label"],
     ],
 )
 def test_usual_names(found: list[str]) -> None:
     assert choose_columns([*found, "time"], ROLES, "the table") == dict(zip(ROLES, found, strict=True))
+
+
+def test_an_image_beside_an_item_is_no_item() -> None:
+    assert choose_columns(["image", "item", "rater", "label"], ROLES, "the table")["item"] == "item"
 
 
 def test_given_names_win() -> None:
@@ -210,6 +217,17 @@ def test_given_names_win() -> None:
             ROLES,
             "labels.csv has several columns that may be the item: 'item', 'task'. "
             "Name the right one with item= (--item on the command line)",
+        ),
+        (
+            ["image", "file", "rater", "label"],
+            ROLES,
+            "labels.csv has several columns that may be the item: 'image', 'file'. "
+            "Name the right one with item= (--item on the command line)",
+        ),
+        (
+            ["thing", "rater", "label"],
+            ROLES,
+            "labels.csv has no column for the item: looked for item, task, example, image, file, filename, file_name;",
         ),
         (
             ["item", "rater", "label"],

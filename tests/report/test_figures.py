@@ -167,6 +167,16 @@ def test_without_inputs_there_is_no_map(of_labels: Look) -> None:
     assert of_labels.relative_weights() is None
 
 
+def test_who_is_always_right_has_no_weakest_class() -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, K, N)
+    Y = np.stack([truth, truth, truth, np.where(truth == 1, 0, truth)], 1)
+    rows = annotator_facts(look_at_labels(Annotations.from_matrix(Y)), np.full(N, -1))["rows"]
+    found = {row["annotator"]: (row["strongest"], row["weakest"]) for row in rows}
+    assert found["0"] == (None, None)
+    assert found["3"][1]["class"] == "1"
+
+
 # ---- items and labels --------------------------------------------------------------------------
 
 

@@ -101,6 +101,43 @@ def test_nobody_is_kept_out(browser: Browser, page_file: Path, width: int, dark:
         assert not scrolls_sideways(page)
 
 
+OVERLAPS = """() => [...document.querySelectorAll('svg.chart')].flatMap(chart => {
+  const words = [...chart.querySelectorAll('text')].map(word => [word.textContent, word.getBoundingClientRect()]);
+  return words.flatMap(([one, a], place) => words.slice(place + 1)
+    .filter(([, b]) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1)
+    .map(([other]) => `${chart.getAttribute('aria-label')}: ${one} / ${other}`));
+})"""
+
+
+@pytest.mark.parametrize("width", [1180, 375])
+def test_the_words_of_a_chart_keep_apart(browser: Browser, page_file: Path, width: int) -> None:
+    with opened(browser, page_file, width=width) as page:
+        assert page.locator("svg.chart").count() > 3  # with axes that both begin at 0 %
+        assert page.evaluate(OVERLAPS) == []
+        size = "parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a"
+        smallest = f"Math.min(...[...document.querySelectorAll('svg.chart text.mid:not(.axis)')].map(text => {size}))"
+        assert page.evaluate(smallest) > 10  # to be read on a phone
+
+
+def test_short_names_stay_on_one_line(browser: Browser, image_page: Path, tmp_path: Path) -> None:
+    facts = json.loads(image_page.with_suffix(".json").read_text(encoding="utf-8"))
+    for number, row in enumerate(facts["annotators"]["rows"]):
+        row["annotator"] = f"annotator-{number}"
+        row["strongest"], row["weakest"] = ({"class": name, "share": 1} for name in ("tall building", "open country"))
+        row["gold"] = {"value": 1, "low": 0.9, "high": 1, "of": 2600}
+        row["weight"], row["agreement"] = 1.17, 0.995
+    shown = [item for name in ("disputed", "ambiguous", "mislabelled") for item in facts[name]["items"]]
+    report = Report(facts, {item["row"]: {} for item in [*shown, *facts["suspicious"]["rows"]]})
+    with opened(browser, report.save(tmp_path / "report.html")) as page:
+        cells = page.locator("#annotator-table tbody tr:first-child td")
+        lines = cells.evaluate_all(
+            "cells => cells.flatMap(c => [...c.querySelectorAll('bdi, small')]).map(e => e.getClientRects().length > 1 "
+            "|| e.getBoundingClientRect().height > 30 ? e.textContent : '')"
+        )
+        assert set(lines) == {""}
+        assert page.locator("#annotators .box").evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
 def test_images_are_shown_and_one_that_is_gone_is_named(browser: Browser, image_page: Path) -> None:
     with opened(browser, image_page, width=375) as page:
         assert "images/i" in page.locator("#disputed .gone").inner_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from PIL import Image
 from scipy import sparse
 from typer.testing import CliRunner
 
-from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier
+from crowdfuse import Annotations, FusionClassifier, GatedClassifier, MajorityVoteClassifier
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.cli import app
 from crowdfuse.report.pictures import file_of
@@ -78,6 +79,20 @@ def test_hostile_names_are_text_in_every_face(hostile: Report) -> None:
     assert hostile._repr_html_().startswith("<iframe")
 
 
+def test_sentences_in_markdown_keep_their_spaces() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(200, 2))
+    truth = (X[:, 0] > 0).astype(int)
+    ann = Annotations.from_matrix(
+        np.stack([truth, truth, truth, generator.integers(0, 2, 200)], 1), annotators=["ada", "bob", "cy", "<dan>"]
+    )
+    text = MajorityVoteClassifier(epochs=5).fit(X, ann).report(X, ann).to_markdown()
+    assert re.search(
+        r"^- The most reliable annotator is \w+ \(about [\d.]+ % of the labels right\)", text, re.MULTILINE
+    )
+    assert re.search(r"the least reliable &lt;dan&gt; \([\d.]+ %\)\.$", text, re.MULTILINE)
+
+
 def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(hostile: Report) -> None:
     page = hostile.to_html()
     outside = re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
@@ -133,6 +148,33 @@ def test_bad_settings_are_refused(hostile: Report) -> None:
     ):
         with pytest.raises(ValueError, match=complaint):
             clf.report(X, y, **settings)
+
+
+def test_markdown_has_what_the_page_has(run: Path) -> None:
+    gold = Crowd(run.parent).gold("gold.csv", slice(40))
+    report = report_run(run, gold=gold)
+    text, facts = report.to_markdown(), report.facts
+    row, detail, item = facts["annotators"]["rows"][0], facts["details"][0], facts["disputed"]["items"][0]
+    line = next(line for line in text.splitlines() if line.startswith(f"| {row['annotator']} | {row['labels']} |"))
+    assert f"| {100 * row['gold']['value']:.1f} % of {row['gold']['of']} |" in line
+    assert f"| {row['weight']:.2f} |" in line
+    part = text.partition(f"### {detail['annotator']}\n")[2]
+    for name, shares in zip(detail["confusion"]["classes"], detail["confusion"]["matrix"], strict=True):
+        assert f"| {name} | {' | '.join(f'{100 * share:.0f}' for share in shares)} |" in part
+    assert f"the model takes for {detail['map']['weak']['class']}: weight {detail['map']['weak']['mean']:.2f}" in part
+    (line,) = (line for line in text.partition("## The items most")[2].partition("## A")[0].splitlines()
+               if line.startswith(f"| {item['item']} |"))  # fmt: skip
+    assert f"| {item['predicted']['class']} ({100 * item['predicted']['confidence']:.0f} %) |" in line
+
+
+def test_what_labels_cannot_decide_is_said() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(int)
+    clf = GatedClassifier(epochs=6, batch_size=16).fit(X, np.stack([y, y, 1 - y], 1))
+    assert (
+        "With two classes, who is wrong on a kind of items cannot be told from labels: give some gold."
+        in (clf.report(X, np.stack([y, y, 1 - y], 1)).facts["notes"])
+    )
 
 
 def test_gold_without_labels_is_told_apart() -> None:
@@ -208,6 +250,28 @@ def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
     assert "too kind to the model" in page
 
 
+@pytest.mark.parametrize("gone", [(), ("labels.csv",), ("features.csv",)])
+def test_what_gold_has_settled_is_not_in_dispute(tmp_path: Path, gone: tuple[str, ...]) -> None:
+    crowd = Crowd(tmp_path)
+    features = crowd.features()
+    before = report_run(crowd.fit(features, "before", settings={"epochs": 1}), n_items=30).facts
+    settled = {item["item"]: item["votes"][-1][0] for item in before["disputed"]["items"][:10]}  # as the fewest say
+    gold = crowd.write("settled.csv", ("item", "label"), settled.items())
+    run = crowd.fit(features, gold=str(gold), settings={"epochs": 1})
+    for name in gone:
+        (tmp_path / name).unlink()
+    facts = report_run(run, n_items=200).facts
+    assert facts["disputed"]["total"] == before["disputed"]["total"] - 10
+    for name in ("disputed", "ambiguous", "mislabelled"):
+        assert not settled.keys() & {item["item"] for item in facts[name]["items"]}
+    assert not settled.keys() & {label["item"] for label in facts["suspicious"]["rows"]}
+    (known,) = facts["accuracy"]
+    assert (known["items"], known["predicted"]["of"]) == (10, 10)
+    assert known["fused"]["value"] is None  # gold is right by definition
+    assert known["consensus"]["value"] is None
+    assert any(note.startswith("10 items with gold that was trained on") for note in facts["notes"])
+
+
 # ---- run folders -------------------------------------------------------------------------------
 
 
@@ -256,6 +320,18 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
     facts = report_run(run).facts
     assert "test.csv (test) is not there any more" in facts["missing"][0]
     assert [known["gold"] for known in facts["accuracy"]] == ["gold"]
+
+
+def test_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(tmp_path)
+    run = crowd.fit(crowd.features(), test=str(crowd.gold("test.csv", slice(20))), settings={"epochs": 1})
+    settings = run / "settings.json"
+    settings.write_text(settings.read_text().replace(f"{tmp_path}{os.sep}", ""))  # as if fitted from there
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    facts = report_run(run).facts
+    assert facts["missing"] == []
+    assert facts["accuracy"][0]["items"] == 20
 
 
 def test_changed_labels_are_taken_from_the_runs_record(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -213,6 +214,15 @@ def test_items_with_gold_are_not_asked_for(tmp_path: Path) -> None:
     gold = {"gold": str(tmp_path / "gold.csv"), "test": str(tmp_path / "test.csv")}
     run = make_run(tmp_path, items=items, classes=["a", "b"], annotators=["x", "y", "z"], kind="table", **gold)
     assert set(items) - set(read_run(run).items) == {"i3", "i5"}
+
+
+def test_long_lists_of_people_are_read_and_csv_stays_as_it_was(run: Path) -> None:
+    rows = read_rows(run / "review_items.csv")
+    rows[1][rows[0].index("disagreeing")] = "; ".join(f"annotator-{n}" for n in range(20_000))
+    write_rows(run / "review_items.csv", tuple(rows[0]), rows[1:])
+    usual = csv.field_size_limit()
+    assert read_run(run).rows[0]["disagreeing"].endswith("annotator-19999")
+    assert csv.field_size_limit() == usual
 
 
 def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:

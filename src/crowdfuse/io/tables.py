@@ -28,6 +28,7 @@ USUAL_NAMES = {
     "annotator": ("annotator", "worker", "rater"),
     "label": ("label", "answer", "response"),
 }
+IMAGE_NAMES = ("image", "file", "filename", "file_name")  # an item that has no better name
 TABLE_ENDINGS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".parquet": "", ".pq": ""}  # and their delimiters
 BLOCK = 1 << 22  # bytes parsed at a time: what stays in the cache is quickest to take apart
 
@@ -286,7 +287,7 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
                 raise TableError(f"{where} has two columns called {name!r}; rename one")
             chosen[role] = name
             continue
-        usual = USUAL_NAMES[role]
+        usual = [*USUAL_NAMES[role], *(IMAGE_NAMES if role == "item" else ())]
         matches = usual_columns(found, role)
         if not matches:
             wide = ""
@@ -310,8 +311,12 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
 
 def usual_columns(columns: Sequence[str], role: str) -> list[str]:
     """The columns that are called like one for the item, the annotator or the label."""
-    usual = USUAL_NAMES[role]
-    names = [*usual, *(f"{word}_id" for word in usual), *(f"{word}s" for word in usual)]
+    found = _called(columns, USUAL_NAMES[role])
+    return _called(columns, IMAGE_NAMES) if role == "item" and not found else found
+
+
+def _called(columns: Sequence[str], words: Sequence[str]) -> list[str]:
+    names = [*words, *(f"{word}_id" for word in words), *(f"{word}s" for word in words)]
     return [column for column in columns if column.strip().lower() in names]
 
 

@@ -8,12 +8,14 @@ import numpy as np
 from scipy import sparse
 
 from crowdfuse.ids import IntArray
+from crowdfuse.report.contradictions import contradictions
 from crowdfuse.report.intervals import share, wilson
 from crowdfuse.report.look import FloatArray, Look
 from crowdfuse.report.names import plain
 
 MOST = 1_000  # rows that a page can hold and sort at once
 SOME = 3.0  # items of a class that an annotator must have seen, to say how well
+SAME = 0.005  # shares that are shown as the same percentage: nobody is weakest where they know as much as anywhere
 
 
 def annotator_facts(look: Look, gold: IntArray) -> dict[str, Any]:
@@ -50,7 +52,12 @@ def annotator_facts(look: Look, gold: IntArray) -> dict[str, Any]:
                 "weakest": _class(look, weakest[place]),
             }
         )
-    return {"total": len(speaking), "without labels": int(len(counts) - len(speaking)), "rows": rows}
+    return {
+        "total": len(speaking),
+        "without labels": int(len(counts) - len(speaking)),
+        "contradictions": contradictions(look, mean_weight, found.annotator_skill),
+        "rows": rows,
+    }
 
 
 def class_shares(look: Look, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -81,7 +88,8 @@ def _extremes(
         rate = np.clip(said / seen, 0, 1)
 
     def chosen(classes: IntArray) -> list[tuple[int, float] | None]:
-        apart = several & (best != worst)
+        rows = np.arange(len(rate))
+        apart = several & (rate[rows, best] - rate[rows, worst] > SAME)
         return [(int(k), float(rate[s, k])) if apart[s] else None for s, k in enumerate(classes)]
 
     return chosen(best), chosen(worst)

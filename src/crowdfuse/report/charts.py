@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, floor
 from typing import Any
 
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 440, 220
-LEFT, RIGHT, TOP, BOTTOM = 68, 16, 12, 42
+LEFT, RIGHT, TOP, BOTTOM = 82, 20, 12, 50  # room for the letters of a phone, which are larger
 
 AS_USUAL = 0.08  # a cell of a map nearer to usual than this is neither strong nor weak
 
@@ -46,9 +47,10 @@ def lines(
     for tick in _ticks(low, high, 5):
         parts.append(f'<path class="grid" d="M{LEFT} {up(tick):.1f}H{WIDTH - RIGHT}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{up(tick) + 4:.1f}" class="end">{_number(tick, y_percent)}</text>')
-    for tick in _ticks(left, right, 6):
+    is_whole = not x_percent and all(float(at).is_integer() for at, _ in points)  # there is no epoch 6.2
+    for tick in _ticks(left, right, 6, least=1 if is_whole else 0):
         shown = _number(tick, x_percent)
-        parts.append(f'<text x="{across(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" class="mid">{shown}</text>')
+        parts.append(f'<text x="{across(tick):.1f}" y="{HEIGHT - BOTTOM + 23}" class="mid">{shown}</text>')
     if bands:
         there = " ".join(f"{across(at):.1f},{up(end):.1f}" for at, end, _ in bands)
         back = " ".join(f"{across(at):.1f},{up(end):.1f}" for at, _, end in reversed(bands))
@@ -67,7 +69,7 @@ def lines(
         parts.append(f'<circle class="mark" cx="{across(mark[0]):.1f}" cy="{up(mark[1]):.1f}" r="7"/>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 4}" class="mid axis">{escape(x)}</text>')
-    parts.append(f'<text transform="translate(12 {middle})rotate(-90)" class="mid axis">{escape(y)}</text>')
+    parts.append(f'<text transform="translate(15 {middle})rotate(-90)" class="mid axis">{escape(y)}</text>')
     return _svg(WIDTH, HEIGHT, title, parts, "chart")
 
 
@@ -120,15 +122,18 @@ def _around(values: Sequence[float], margin: float) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between two ends, at most so many."""
-    step = 10.0**-12
+def _ticks(low: float, high: float, most: int, least: float = 0) -> list[float]:
+    """Round numbers between two ends, at most so many, and no closer than `least`.
+
+    >>> _ticks(6, 7, 6, least=1), _ticks(0, 0.3, 3)
+    ([6.0, 7.0], [0.0, 0.1, 0.2, 0.3])
+    """
     for power in range(-12, 13):
         for factor in (1, 2, 5):
             step = factor * 10.0**power
-            if (high - low) / step <= most:
-                first = -int(-low // step)
-                return [k * step for k in range(first, int(high // step) + 1)]
+            if step >= least and (high - low) / step <= most + 1e-9:
+                first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)  # the ends are inside
+                return [round(k * step, 12) for k in range(first, last + 1)]
     return [low, high]
 
 

@@ -38,7 +38,8 @@ def accuracy_facts(look: Look, sets: Sequence[Gold]) -> list[dict[str, Any]]:
         for name, guess in guesses.items():
             known = guess[gold.rows] >= 0
             if name != "predicted":
-                known &= look.labels_per_item[gold.rows] > 0  # without labels there is nothing to fuse
+                # without labels there is nothing to fuse, and gold itself is right by definition
+                known &= (look.labels_per_item[gold.rows] > 0) & ~look.certain[gold.rows]
             counted[name] = share(int((guess[gold.rows] == gold.codes)[known].sum()), int(known.sum()))
         facts.append(
             {"gold": gold.name, "items": len(gold.rows), "seen": gold.was_seen, "fair": gold.is_fair} | counted

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from crowdfuse.report import charts
 from crowdfuse.report.pictures import Picture
-from crowdfuse.report.sentences import in_short
+from crowdfuse.report.sentences import doubts, in_short
 
 NOTHING: Picture = {"image": None, "missing": None, "features": None}
 LONGEST, KNOWN_BY = 90, 300  # characters of a name that are shown, and that its tooltip holds
@@ -29,6 +29,7 @@ def page(facts: dict[str, Any], pictures: dict[int, Picture]) -> str:
             facts=facts,
             pictures={row: NOTHING | picture for row, picture in pictures.items()},
             short=in_short(facts),
+            doubts=doubts(facts),
             style=Markup(_part("report.css")),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

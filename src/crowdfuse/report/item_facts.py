@@ -17,8 +17,11 @@ PAIRS, SHOWN_CLASSES = 10, 12
 
 
 def disputed_rows(look: Look) -> IntArray:
-    """Items on which people differ, the least sure consensus first; items of one voice have nobody to differ with."""
-    differ = np.flatnonzero(_n_answers(look) > 1)
+    """Items on which people differ, the least sure consensus first; items of one voice have nobody to differ with.
+
+    What is certain is in dispute no more.
+    """
+    differ = np.flatnonzero((_n_answers(look) > 1) & ~look.certain)
     return differ[np.argsort(look.found.confidence[differ], kind="stable")]
 
 
@@ -40,7 +43,7 @@ def mislabelled_rows(look: Look) -> IntArray:
     """Items of which the consensus is sure, against half of the labels or more: these labels are in doubt."""
     n = look.labels_per_item
     against = np.bincount(look.ann.item, look.ann.label != look.found.best[look.ann.item], minlength=look.ann.n_items)
-    rows = np.flatnonzero((n > 0) & (look.found.confidence >= UNSURE) & (2 * against >= n))
+    rows = np.flatnonzero((n > 0) & ~look.certain & (look.found.confidence >= UNSURE) & (2 * against >= n))
     share = against[rows] / n[rows]
     return rows[np.lexsort((-look.found.confidence[rows], -share))]
 
@@ -76,10 +79,11 @@ def item_facts(look: Look, row: int, gold: IntArray) -> dict[str, Any]:
 
 
 def suspicious_facts(look: Look, most: int) -> dict[str, Any]:
-    """The labels most likely wrong."""
+    """The labels most likely wrong; `rows` without those of certain items, which nobody needs to look at."""
     ann, suspicion = look.ann, look.found.suspicion
     item = ann.item
-    order = np.argsort(-suspicion, kind="stable")[:most]
+    open_labels = np.flatnonzero(~look.certain[item])
+    order = open_labels[np.argsort(-suspicion[open_labels], kind="stable")[:most]]
     rows = [
         {
             "item": plain(ann.items[item[label]]),

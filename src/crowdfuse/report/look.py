@@ -38,6 +38,7 @@ class Look:
     fused: IntArray  # (N,)
     fused_sure: FloatArray  # (N,)
     found: Quality  # what labels and predictions amount to together
+    certain: NDArray[np.bool_]  # (N,): where gold was trained on, and stands for the fused label and the consensus
     weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label
     model: Model | None  # None where there are labels alone
 
@@ -54,8 +55,18 @@ class Look:
         return relative if np.abs(relative - 1).max(initial=0) > 1e-3 else None
 
 
-def look_at(classifier: CrowdClassifier, X: Any, annotations: Any, items: ArrayLike | None = None) -> Look:
-    """What a fitted classifier makes of labels and their inputs; rows meet items as in `fit`."""
+def look_at(
+    classifier: CrowdClassifier,
+    X: Any,
+    annotations: Any,
+    items: ArrayLike | None = None,
+    *,
+    certain: IntArray | None = None,
+) -> Look:
+    """What a fitted classifier makes of labels and their inputs; rows meet items as in `fit`.
+
+    `certain` (N,) are the true classes that it was trained on, -1 elsewhere.
+    """
     inputs = classifier._inputs(X)
     ann = classifier._known(align(annotations, len(inputs), items), warn=False)
     method = classifier._method_for(ann)
@@ -67,6 +78,8 @@ def look_at(classifier: CrowdClassifier, X: Any, annotations: Any, items: ArrayL
     probabilities = softmax(torch.cat(logits).numpy().astype(np.float64), axis=1)
     predicted = probabilities.argmax(1)
     soft = torch.cat(fused).numpy()
+    if certain is not None:
+        soft[certain >= 0] = np.eye(soft.shape[1])[certain[certain >= 0]]
     known = soft.any(1)
     return Look(
         ann=ann,
@@ -74,7 +87,10 @@ def look_at(classifier: CrowdClassifier, X: Any, annotations: Any, items: ArrayL
         sure=probabilities[np.arange(len(predicted)), predicted],
         fused=np.where(known, soft.argmax(1), -1),
         fused_sure=np.where(known, soft.max(1), np.nan).astype(np.float64),
-        found=quality(ann, probabilities, classes=classifier.classes_, out_of_fold=False),
+        found=quality(
+            ann, probabilities, classes=classifier.classes_, gold=_named(certain, ann.classes), out_of_fold=False
+        ),
+        certain=_is_certain(certain, ann),
         weights=torch.cat(weights).numpy(),
         model=Model(classifier, inputs),
     )
@@ -83,6 +99,7 @@ def look_at(classifier: CrowdClassifier, X: Any, annotations: Any, items: ArrayL
 def look_at_labels(
     ann: Annotations,
     *,
+    certain: IntArray | None = None,
     predicted: IntArray | None = None,
     sure: FloatArray | None = None,
     fused: IntArray | None = None,
@@ -93,7 +110,7 @@ def look_at_labels(
     What is not given is the consensus of the labels.
     """
     K = ann.n_classes
-    found = quality(ann, np.full((ann.n_items, K), 1 / K), items=ann.items)
+    found = quality(ann, np.full((ann.n_items, K), 1 / K), items=ann.items, gold=_named(certain, ann.classes))
     known = np.diff(ann.indptr) > 0
     best, confidence = np.where(known, found.best, -1), np.where(known, found.confidence, np.nan).astype(np.float64)
     return Look(
@@ -103,6 +120,15 @@ def look_at_labels(
         fused=best if fused is None else fused,
         fused_sure=confidence if fused_sure is None else fused_sure,
         found=found,
+        certain=_is_certain(certain, ann),
         weights=None,
         model=None,
     )
+
+
+def _named(codes: IntArray | None, classes: NDArray[Any]) -> list[Any] | None:
+    return None if codes is None else [classes[k] if k >= 0 else None for k in codes]
+
+
+def _is_certain(codes: IntArray | None, ann: Annotations) -> NDArray[np.bool_]:
+    return np.zeros(ann.n_items, bool) if codes is None else codes >= 0

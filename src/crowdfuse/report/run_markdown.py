@@ -7,7 +7,7 @@ from typing import Any
 
 from crowdfuse.report.html import num, pct
 from crowdfuse.report.markdown import cell
-from crowdfuse.report.sentences import in_short
+from crowdfuse.report.sentences import doubts, in_short
 
 
 def text(facts: dict[str, Any]) -> str:
@@ -16,7 +16,7 @@ def text(facts: dict[str, Any]) -> str:
     parts = [
         "<!-- crowdfuse report -->",
         f"# {words(facts['title'])}",
-        "\n".join("- " + "".join(words(part) for part in parts) for parts in in_short(facts)),
+        _sentences(in_short(facts)),
         *_listed("What this report cannot show", facts["missing"]),
         *_listed("Good to know", facts["notes"]),
         "## The data at a glance",
@@ -41,7 +41,9 @@ def text(facts: dict[str, Any]) -> str:
         "## How good it is, where the truth is known",
         *_accuracy(facts),
         "## The annotators",
+        _sentences(doubts(facts)),
         *_annotators(facts["annotators"]),
+        *_one_by_one(facts["details"]),
         "## Classes that get mixed up",
         _table(
             ["true class", "is called", "wrong labels", "of the class's labels"],
@@ -87,6 +89,12 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     )
 
 
+def _sentences(found: Iterable[Sequence[str]]) -> str:
+    """Lines of a list: every second part of a sentence is a name."""
+    lines = ("".join(words(part) if place % 2 else part for place, part in enumerate(parts)).strip() for parts in found)
+    return "\n".join(f"- {line}" for line in lines)
+
+
 def _listed(title: str, lines: Sequence[str]) -> list[str]:
     return [f"**{title}**", "\n".join(f"- {words(line)}" for line in lines)] if lines else []
 
@@ -122,6 +130,9 @@ def _accuracy(facts: dict[str, Any]) -> list[str]:
             f"{num(point['threshold'], 3)} on. Sensitivity {_share(point['sensitivity'])}, specificity "
             f"{_share(point['specificity'])}; the threshold was chosen on these very items."
         )
+    if facts["calibration"]:
+        sure, right = facts["calibration"]["mean confidence"], facts["calibration"]["right"]
+        parts.append(f"On average the model is {pct(sure)} sure and {pct(right)} right.")
     if facts["abstention"]:
         rows = [[pct(x["abstained"], 0), _share(x)] for x in facts["abstention"]["points"]]
         parts.append(_table(["share abstained", "accuracy on the rest"], rows))
@@ -132,13 +143,16 @@ def _annotators(found: dict[str, Any]) -> list[str]:
     def best(chosen: dict[str, Any] | None) -> str:
         return "—" if chosen is None else f"{chosen['class']} ({pct(chosen['share'], 0)})"
 
-    header = ["annotator", "labels", "estimated accuracy", "agrees with fused", "strongest", "weakest"]
+    columns = ["annotator", "labels", "estimated accuracy", "on gold", "agrees with fused", "mean weight"]
+    header = [*columns, "strongest", "weakest"]
     rows = [
         [
             x["annotator"],
             f"{x['labels']:,}",
             _share(x["accuracy"]),
+            "—" if x["gold"] is None else f"{pct(x['gold']['value'])} of {x['gold']['of']:,}",
             pct(x["agreement"]),
+            num(x["weight"]),
             best(x["strongest"]),
             best(x["weakest"]),
         ]
@@ -146,6 +160,28 @@ def _annotators(found: dict[str, Any]) -> list[str]:
     ]
     more = f"The {len(rows):,} annotators with the most labels, of {found['total']:,}."
     return [_table(header, rows), more if found["total"] > len(rows) else ""]
+
+
+def _one_by_one(details: Sequence[dict[str, Any]]) -> list[str]:
+    parts = []
+    for detail in details:
+        found, place = detail["confusion"], detail["map"] and detail["map"]["weak"]
+        where = (
+            ""
+            if not place
+            else (
+                f"Weakest on items that the model takes for {words(place['class'])}: {detail['map']['measure']} "
+                f"{num(place['mean'])} there, {num(detail['map']['usual'])} overall."
+            )
+        )
+        rows = [
+            [name, *(f"{100 * value:.0f}" for value in row)]
+            for name, row in zip(found["classes"], found["matrix"], strict=True)
+        ]
+        shown = "" if found["of"] == len(rows) else f" The {len(rows)} classes most mixed up, of {found['of']}."
+        matrix = _table(["true \\ said, in %", *map(words, found["classes"])], rows)
+        parts += [f"### {words(detail['annotator'])}", f"{where}{shown}".strip(), matrix]
+    return parts
 
 
 def _items(items: Sequence[dict[str, Any]]) -> str:
@@ -157,7 +193,12 @@ def _items(items: Sequence[dict[str, Any]]) -> str:
         return f"{said['annotator']}: {said['label']}{weight}"
 
     rows = [
-        [x["item"], made(x["fused"]), made(x["consensus"]), "; ".join(map(voice, x["voices"])), x["gold"] or "—"]
+        [
+            x["item"],
+            *(made(x[name]) for name in ("fused", "consensus", "predicted")),
+            "; ".join(map(voice, x["voices"])),
+            x["gold"] or "—",
+        ]
         for x in items
     ]
-    return _table(["item", "fused", "consensus", "who said what", "gold"], rows)
+    return _table(["item", "fused", "consensus", "model alone", "who said what", "gold"], rows)

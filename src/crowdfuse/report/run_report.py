@@ -139,12 +139,13 @@ def report_on(
     names = getattr(classifier, "feature_names_in_", None)
     strangers = look.ann.n_annotators - len(classifier.annotators_)
     notes = [f"{counted(strangers, 'annotator')} never seen in training, taken to be like the average one."]
+    notes = [*(notes if strangers else []), *undecided(classifier)]
     inputs = classifier._inputs(X)
     return make_report(
         look,
         about=about(classifier),
         sets=sets,
-        notes=notes if strangers else [],
+        notes=notes,
         pictures=lambda rows, side: pictures_of_inputs(inputs, rows, side, names),
         n_items=n_items,
         sensitivity=sensitivity,
@@ -174,6 +175,12 @@ def about(classifier: CrowdClassifier) -> dict[str, Any]:
         "gold was used for": classifier.uses_gold_,
         "settings": classifier.described(),
     }
+
+
+def undecided(classifier: CrowdClassifier) -> list[str]:
+    """What the labels could not decide, where the method knows."""
+    messages = getattr(classifier, "diagnostics_", {}).get("messages", [])
+    return [f"{message[:1].upper()}{message[1:]}." for message in messages]
 
 
 def _record(record: dict[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,29 @@ def _about_annotators(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
+def doubts(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Annotators of whom the model thinks otherwise than the others' labels do; in parts as above."""
+    return [_doubt(entry) for entry in facts["annotators"]["contradictions"]]
+
+
+def _doubt(entry: dict[str, Any]) -> tuple[str, ...]:
+    end = "highest" if entry["most"] else "lowest"
+    figures = []
+    if entry["weight"] is not None:
+        figures.append(f"the {end} mean weight ({entry['weight']:.2f})")
+    if entry["accuracy"] is not None:
+        figures.append(f"the {end} estimated accuracy ({_pct(entry['accuracy'])})")
+    agrees = f"the others say the same {_pct(entry['agreement'])} of the time, usual is {_pct(entry['usual'])}."
+    may = "know better than the rest" if entry["most"] else "share a mistake with the rest"
+    return (
+        "",
+        entry["annotator"],
+        f" has {' and '.join(figures)}, but agrees {'less' if entry['most'] else 'more'} than usual with the other "
+        f"annotators: {agrees} They may {may}, or the model is mistaken about them: look at some of their items before "
+        "you trust either.",
+    )
+
+
 def _about_labels(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     total, data = facts["suspicious"]["total"], facts["data"]
     said: list[tuple[str, ...]] = [

@@ -17,7 +17,8 @@ from crowdfuse.io.features import Loaded, read_features, read_image
 from crowdfuse.io.images import find_images, image_names, not_readable, open_upright
 from crowdfuse.io.labels import column_beside
 from crowdfuse.persistence import load
-from crowdfuse.review.folder import RunFolder, find_given
+from crowdfuse.review.folder import RunFolder
+from crowdfuse.runs.job import find_given
 
 SHOWN_VALUES = 40  # of a row of features
 LARGEST = 1400  # pixels a side of an image that is sent

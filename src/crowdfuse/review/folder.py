@@ -16,7 +16,7 @@ from crowdfuse.ids import as_text, find
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.persistence import SETTINGS_FILE as MODEL_FILE
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
-from crowdfuse.runs.job import Job
+from crowdfuse.runs.job import Job, find_given
 from crowdfuse.runs.material import READ_AS
 from crowdfuse.runs.results import SUMMARY_FILE
 
@@ -83,23 +83,20 @@ def read_run(path: Path) -> RunFolder:
     )
 
 
-def find_given(run: Path, given: str) -> Path:
-    """A file that a job names. Relative names are looked for from here, then from the folders that the run lies in."""
-    places = [Path(given), *(folder / given for folder in run.resolve().parents)]
-    return next((place for place in places if place.exists()), Path(given))
-
-
 def read_table(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The rows of a CSV that a run wrote, which has at least these columns."""
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there, and a review needs it; fit again to have it")
-    csv.field_size_limit(1 << 30)  # who disagrees stands in one field, be they thousands
-    with path.open(newline="", encoding="utf-8") as lines:
-        reader = csv.DictReader(lines)
-        absent = [name for name in columns if name not in (reader.fieldnames or ())]
-        if absent:
-            raise ValueError(f"{path} has no column {', '.join(absent)}; fit again to have it")
-        rows = list(reader)
+    usual = csv.field_size_limit(1 << 30)  # who disagrees stands in one field, be they thousands
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            reader = csv.DictReader(lines)
+            absent = [name for name in columns if name not in (reader.fieldnames or ())]
+            if absent:
+                raise ValueError(f"{path} has no column {', '.join(absent)}; fit again to have it")
+            rows = list(reader)
+    finally:
+        csv.field_size_limit(usual)  # it is everybody's
     for row in rows:
         if None in row or None in row.values():
             raise ValueError(f"{path} is damaged: the row of {row[columns[0]]!r} has too few or too many columns")

@@ -22,8 +22,8 @@ from crowdfuse.ids import as_text
 from crowdfuse.io.labels import column_beside, read_gold
 from crowdfuse.review.changes import what_changed
 from crowdfuse.review.desk import gold_csv, read_gold_rows
-from crowdfuse.review.folder import RunFolder, find_given
-from crowdfuse.runs.job import Job
+from crowdfuse.review.folder import RunFolder
+from crowdfuse.runs.job import Job, find_given
 
 EPOCH = re.compile(r"epoch (\d+)/(\d+)")
 

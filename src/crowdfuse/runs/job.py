@@ -98,3 +98,9 @@ def _in_words(hint: Any) -> str:
         return "a list of whole numbers such as [64,32]"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a name", type(None): "null"}
     return names.get(hint, "")  # modules and functions cannot be typed on a command line
+
+
+def find_given(run: Path, given: str) -> Path:
+    """A file that a job names. Relative names are looked for from here, then from the folders that the run lies in."""
+    places = [Path(given), *(folder / given for folder in run.resolve().parents)]
+    return next((place for place in places if place.exists()), Path(given))

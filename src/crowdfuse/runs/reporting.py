@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.annotations import Annotations
-from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.files import sha256
 from crowdfuse.ids import IntArray, counted, few, find, from_text
 from crowdfuse.io.features import Loaded
@@ -22,9 +21,9 @@ from crowdfuse.report.gold_facts import Gold
 from crowdfuse.report.look import Look, look_at, look_at_labels
 from crowdfuse.report.names import plain
 from crowdfuse.report.pictures import Picture, file_of, picture_of_file, pictures_of_inputs
-from crowdfuse.report.run_report import Report, about, check_settings, make_report
+from crowdfuse.report.run_report import Report, about, check_settings, make_report, undecided
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
-from crowdfuse.runs.job import Job
+from crowdfuse.runs.job import Job, find_given
 from crowdfuse.runs.material import READ_AS, Material, read_inputs, read_material
 
 HOW_SEEN = {
@@ -52,6 +51,9 @@ def report_run(
     if not (run / SETTINGS_FILE).exists():
         raise FileNotFoundError(f"{run} has no {SETTINGS_FILE}: it is no run folder; crowdfuse fit --out makes one")
     job, hashes = read_job(run)
+    given = {"inputs": job.inputs} | {name: str(path) for name, path in job.files().items()}
+    found: dict[str, Any] = {name: str(find_given(run, path)) for name, path in given.items()}
+    job = replace(job, **found)
     if not (run / "model").is_dir():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(run / "model")
@@ -71,14 +73,19 @@ def report_run(
     if loaded is not None and unchanged["labels"]:
         material = read_material(asked, loaded)
         story.notes += [note[:1].upper() + note[1:] + "." for note in material.notes]
-        look = look_at(classifier, loaded.inputs, material.labelled)
-        sets, trained = _sets_of_material(material), material.annotations
+        ann, trained = material.labelled, material.annotations
+        sets = _sets_of_material(material)
     else:
-        ann = _labels(run, job, unchanged["labels"], classifier.classes_)
-        look = _look_at_record(run, ann) if loaded is None else _look_by_name(classifier, loaded, ann)
-        sets, trained = _sets_of_files(asked, look, loaded, story), look.ann
+        ann = trained = _by_row(_labels(run, job, unchanged["labels"], classifier.classes_), loaded)
+        sets = _sets_of_files(asked, ann, loaded, story)
+    story.notes += undecided(classifier)
+    certain = _certain(sets, ann, story)
+    if loaded is None:
+        look = _look_at_record(run, ann, certain)
+    else:
+        look = look_at(classifier, loaded.inputs, ann, certain=certain)
     if gold is not None:
-        sets = _sets_given(gold, job, look, loaded, trained, sets, story)
+        sets = _sets_given(gold, job, ann, loaded, trained, sets, story)
     return make_report(
         look,
         about=about(classifier),
@@ -100,7 +107,7 @@ def _is_unchanged(name: str, path: Path, hashes: dict[str, str], story: _Story) 
     instead = {"labels": "who said what is taken from the run's own record, review_labels.csv"}
     without = instead.get(name, "accuracy on it is not shown")
     if not path.is_file():
-        story.missing.append(f"{path} ({name}) is not there any more, seen from the folder you are in: {without}.")
+        story.missing.append(f"{path} ({name}) is not there any more, seen from here or from the run: {without}.")
         return False
     if sha256(path) != hashes.get(name):
         story.missing.append(f"{path} ({name}) has changed since the fit: {without}.")
@@ -115,7 +122,7 @@ def _read_inputs(job: Job, hashes: dict[str, str], story: _Story) -> Loaded | No
     )
     path = Path(job.inputs)
     if not path.exists():
-        story.missing.append(f"The inputs, {path}, are not there any more, seen from the folder you are in: {without}.")
+        story.missing.append(f"The inputs, {path}, are not there any more, seen from here or from the run: {without}.")
         return None
     try:
         loaded = read_inputs(job)
@@ -148,19 +155,21 @@ def _labels(run: Path, job: Job, is_unchanged: bool, classes: NDArray[Any]) -> A
     return read_labels(record, Reading("item", "annotator", "label", names, format="table"))
 
 
-def _look_by_name(classifier: CrowdClassifier, loaded: Loaded, ann: Annotations) -> Look:
+def _by_row(ann: Annotations, loaded: Loaded | None) -> Annotations:
     """Labels on record meet inputs by name; every one of them had inputs when it was written down."""
+    if loaded is None:
+        return ann
     position = np.full(len(loaded.items), -1)
     rows = loaded.find(ann.items)
     position[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
-    return look_at(classifier, loaded.inputs, ann.rows(position, loaded.items))
+    return ann.rows(position, loaded.items)
 
 
-def _look_at_record(run: Path, ann: Annotations) -> Look:
+def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Look:
     """Fused labels and predictions as the run wrote them down."""
     path = run / "fused.csv"
     if not path.exists():
-        return look_at_labels(ann)
+        return look_at_labels(ann, certain=certain)
     with path.open(newline="", encoding="utf-8") as lines:
         table = list(csv.DictReader(lines))
     try:
@@ -175,7 +184,7 @@ def _look_at_record(run: Path, ann: Annotations) -> Look:
     except (KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
     (fused, fused_sure), (predicted, sure) = columns["fused"], columns["predicted"]
-    return look_at_labels(ann, predicted=predicted, sure=sure, fused=fused, fused_sure=fused_sure)
+    return look_at_labels(ann, certain=certain, predicted=predicted, sure=sure, fused=fused, fused_sure=fused_sure)
 
 
 def _column(
@@ -201,24 +210,38 @@ def _sets_of_material(material: Material) -> list[Gold]:
     return sets
 
 
-def _sets_of_files(job: Job, look: Look, loaded: Loaded | None, story: _Story) -> list[Gold]:
+def _certain(sets: list[Gold], ann: Annotations, story: _Story) -> IntArray | None:
+    """The true class of each row that was trained on, -1 elsewhere; None where there is none."""
+    for known in sets:
+        if known.name == "gold":
+            story.notes.append(
+                f"{counted(len(known.rows), 'item')} with gold that was trained on: it stands for their fused label "
+                "and consensus, and nobody needs to look at them again."
+            )
+            codes = np.full(ann.n_items, -1, np.int64)
+            codes[known.rows] = known.codes
+            return codes
+    return None
+
+
+def _sets_of_files(job: Job, ann: Annotations, loaded: Loaded | None, story: _Story) -> list[Gold]:
     sets = []
     for name, path in job.files().items():
         if name in HOW_SEEN:
-            rows, codes = _read_gold(path, job, look, loaded, story)
+            rows, codes = _read_gold(path, job, ann, loaded, story)
             if len(rows):
                 sets.append(Gold(name, rows, codes, *HOW_SEEN[name]))
     return sets
 
 
 def _sets_given(
-    path: Path, job: Job, look: Look, loaded: Loaded | None, trained: Annotations, sets: list[Gold], story: _Story
+    path: Path, job: Job, ann: Annotations, loaded: Loaded | None, trained: Annotations, sets: list[Gold], story: _Story
 ) -> list[Gold]:
     """Gold given for the report, apart by what training saw of its items; then what else the run had."""
-    rows, codes = _read_gold(path, job, look, loaded, story)
+    rows, codes = _read_gold(path, job, ann, loaded, story)
     if not len(rows):
         raise ValueError(
-            f"no item of {path} is in this run, whose items are called {few(look.ann.items, 3)}; see that the ids match"
+            f"no item of {path} is in this run, whose items are called {few(ann.items, 3)}; see that the ids match"
         )
     parts, left = [], np.ones(len(rows), bool)
     for known in sets:
@@ -236,17 +259,19 @@ def _sets_given(
     ]
 
 
-def _read_gold(path: Path, job: Job, look: Look, loaded: Loaded | None, story: _Story) -> tuple[IntArray, IntArray]:
+def _read_gold(
+    path: Path, job: Job, ann: Annotations, loaded: Loaded | None, story: _Story
+) -> tuple[IntArray, IntArray]:
     """Rows and true classes of a gold file's items."""
     columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
     ids, truth = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
-    rows = find(ids, look.ann.items) if loaded is None else loaded.find(ids)
-    codes = find(truth, look.ann.classes)
+    rows = find(ids, ann.items) if loaded is None else loaded.find(ids)
+    codes = find(truth, ann.classes)
     outside = (rows >= 0) & (codes < 0)
     if outside.any():
         raise ValueError(
             f"{path}: item {few(ids[outside][:1])} has gold {few(truth[outside][:1])}, which is not one of the "
-            f"classes ({few(look.ann.classes)})"
+            f"classes ({few(ann.classes)})"
         )
     if (rows < 0).any():
         story.notes.append(f"{counted(int((rows < 0).sum()), 'item')} of {path} not in this run, left out.")

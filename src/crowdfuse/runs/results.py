@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.files import strict, write_json, write_table, write_text
+from crowdfuse.ids import find
 from crowdfuse.quality import Quality, quality
 from crowdfuse.runs.material import Material
 
@@ -21,6 +22,9 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
     """Write what was learned into the run folder; `summary.json` comes last and says that all is there."""
     X, ann = material.loaded.inputs.values, material.labelled
     fused = classifier.fused_labels(X, ann)
+    if material.gold is not None:  # what is certain needs no labels to tell it
+        rows, truth = material.gold
+        fused[rows] = np.eye(fused.shape[1])[find(truth, classifier.classes_)]
     known = ~np.isnan(fused).any(1)
     best = np.where(known, np.nan_to_num(fused).argmax(1), -1)
     counts = np.diff(ann.indptr)
