@@ -90,20 +90,17 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
         *(4 + i for i, _ in enumerate(EXTRAS) if any(row[4 + i] != "-" for row in rows)),
         len(header) - 1,
     ]
+    luck = f". By these figures, choose **{cell(top)}**."
+    if "accuracy" in metric:
+        error = standard_error(table.entries[top, ""].mean, judged)
+        luck = f", which alone gives an accuracy a standard error of {error:.1f} points."
     sections = [
         "# Comparison",
         f"Every method is judged by {counted(judged, 'item')}, over {counted(seeds, 'seed')}; the last epoch is kept, "
         "unless a method chooses by held-out labels. ± is the standard deviation over seeds, in brackets the 95 % "
-        "interval over seeds of the paired difference: it does not contain the luck of which items judge"
-        + (
-            f", which alone gives an accuracy a standard error of {standard_error(accuracy, judged):.1f} points."
-            if (accuracy := table.entries[top, ""].mean) and "accuracy" in metric
-            else f". By these figures, choose **{cell(top)}**."
-        ),
+        "interval over seeds of the paired difference: it does not contain the luck of which items judge" + luck,
         markdown_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows]),
-        "\n".join(
-            f"- {cell(note)}" for note in [*notes, *(f"{row} is not to be chosen: {why}" for row, why in refused)]
-        ),
+        "\n".join(f"- {cell(note)}" for note in [*notes, *refused]),
     ]
     same = _same(table)
     if same:
