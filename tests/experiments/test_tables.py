@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from crowdfuse import FusionClassifier
 from crowdfuse.experiments.grid import Cell, Experiment, Scale
 from crowdfuse.experiments.paper import paper_table
+from crowdfuse.experiments.right_items import pack
 from crowdfuse.experiments.store import Record
-from crowdfuse.experiments.tables import Table, make_table
+from crowdfuse.experiments.tables import Table, bootstrapped_difference, make_table
 
 EXPERIMENT = Experiment(
     name="toy",
@@ -117,3 +119,35 @@ def test_annotators_are_summed_up_where_the_paper_does_so() -> None:
 def test_every_number_of_table_1_is_there() -> None:
     assert len(paper_table("1")) == 6 * 9
     assert paper_table("1")["35", "wdn"] == 32.0
+
+
+def test_items_that_judge_are_drawn_anew_too() -> None:
+    """The interval of a bootstrap over seeds and items, against the variance it must have."""
+    generator = np.random.default_rng(0)
+    of_items = generator.choice([-100.0, 0.0, 100.0], 4000) + 1.0
+    found = bootstrapped_difference("one", "other", 5, np.tile(of_items, (5, 1)))
+    error = of_items.std() / np.sqrt(4000)  # seeds are all the same: no luck but that of items
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.08)
+    seeds = np.repeat(np.array([[-2.0], [0.0], [1.0], [3.0]]), 50, axis=1)  # no luck but that of seeds
+    found = bootstrapped_difference("one", "other", 4, seeds)
+    assert found.mean == 0.5
+    assert (found.low, found.high) == pytest.approx((-1.25, 2.25), abs=0.3)
+
+
+def test_runs_that_say_which_items_they_got_right_have_the_wider_interval() -> None:
+    cells = [Cell(row, "30", seed, {"row": row, "seed": seed}) for row in ("gated", "mbem") for seed in (0, 1, 2)]
+    rights = {"gated": np.arange(100) < 90, "mbem": np.arange(100) >= 20}
+    records = [
+        Record(cell.run, {"test accuracy": float(rights[cell.row].mean()), **pack(rights[cell.row])}, 1.0)
+        for cell in cells
+    ]
+    (one,) = make_table(cells, records, "test accuracy", {}).paired("gated")
+    assert one.over == "seeds and items"
+    assert one.mean == pytest.approx(10.0)
+    assert one.low is not None
+    assert one.low < 5  # of three equal seeds a t-interval would be a point
+    other = [Record(r.run, r.result | {"test accuracy": 0.5}, 1.0) for r in records]  # of something else
+    (one,) = make_table(cells, other, "test accuracy", {}).paired("gated")
+    assert one.over == "seeds"

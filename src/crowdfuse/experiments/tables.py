@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from crowdfuse.experiments.grid import Cell
+from crowdfuse.experiments.right_items import right_items
 from crowdfuse.experiments.store import Record, key_of
 
 BOUND = "true-label"  # an upper bound, and no competitor
 Place = tuple[str, str]  # row and value
+DRAWS, BLOCK = 2_000, 200
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,17 @@ class Paired:
     mean: float
     low: float | None
     high: float | None
+    over: str = "seeds"
+    """What the interval allows for: the luck of seeds, or of seeds and of the items that judge."""
 
     def reversed(self) -> Paired:
         """The same difference, seen from the other side.
 
         >>> Paired("fusion", "mbem", 3, 2.0, 1.0, 3.0).reversed()
-        Paired(better='mbem', than='fusion', pairs=3, mean=-2.0, low=-3.0, high=-1.0)
+        Paired(better='mbem', than='fusion', pairs=3, mean=-2.0, low=-3.0, high=-1.0, over='seeds')
         """
         low, high = (None if end is None else -end for end in (self.high, self.low))
-        return Paired(self.than, self.better, self.pairs, -self.mean, low, high)
+        return Paired(self.than, self.better, self.pairs, -self.mean, low, high, self.over)
 
     def figures(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -108,16 +113,65 @@ class Table:
         for row in self.rows:
             if row in (reference, BOUND):
                 continue
-            differences = [
-                self.entries[reference, value].by_seed[seed] - accuracy
+            places = [
+                (value, seed)
                 for value in (self.values if at is None else [at])
                 if (row, value) in self.entries and (reference, value) in self.entries
-                for seed, accuracy in self.entries[row, value].by_seed.items()
+                for seed in self.entries[row, value].by_seed
                 if seed in self.entries[reference, value].by_seed
             ]
-            if differences:
+            if not places:
+                continue
+            by_item = self._by_item(reference, row, places)
+            if by_item is not None:
+                found.append(bootstrapped_difference(reference, row, len(places), by_item))
+            else:
+                differences = [
+                    self.entries[reference, value].by_seed[seed] - self.entries[row, value].by_seed[seed]
+                    for value, seed in places
+                ]
                 found.append(paired_difference(reference, row, np.array(differences)))
         return found
+
+    def _by_item(self, reference: str, row: str, places: list[tuple[str, int]]) -> NDArray[np.float64] | None:
+        """Differences in points by seed and judged item, the mean over values; None where runs do not say them."""
+        by_seed: dict[int, list[NDArray[np.float64]]] = {}
+        for value, seed in places:
+            ours, theirs = (self._right(name, value, seed) for name in (reference, row))
+            if ours is None or theirs is None or len(ours) != len(theirs):
+                return None
+            by_seed.setdefault(seed, []).append(100 * (ours - theirs))
+        lengths = {len(one) for found in by_seed.values() for one in found}
+        if len(lengths) != 1 or len(by_seed) < 2:
+            return None
+        return np.stack([np.mean(found, axis=0) for found in by_seed.values()])
+
+    def _right(self, row: str, value: str, seed: int) -> NDArray[np.float64] | None:
+        """Which items a run got right, if its record says so of the very figure that the table shows."""
+        record = self.records.get((row, value, seed))
+        if record is None or "right" not in record.result:
+            return None
+        right = right_items(record.result).astype(np.float64)
+        return right if np.isclose(100 * right.mean(), self.entries[row, value].by_seed[seed]) else None
+
+
+def bootstrapped_difference(better: str, than: str, pairs: int, by_item: NDArray[np.float64]) -> Paired:
+    """The mean of differences (seeds, items), with a 95 % bootstrap interval: both are drawn anew, 2,000 times.
+
+    Items that are not the same in each seed are drawn by their place in the list: it makes no difference.
+
+    >>> bootstrapped_difference("a", "b", 3, np.ones((3, 50))).low
+    1.0
+    """
+    generator = np.random.default_rng(0)
+    n_seeds, n_items = by_item.shape
+    seeds = generator.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), DRAWS)
+    drawn = np.empty(DRAWS)
+    for start in range(0, DRAWS, BLOCK):
+        items = generator.multinomial(n_items, np.full(n_items, 1 / n_items), BLOCK)
+        drawn[start : start + BLOCK] = (seeds[start : start + BLOCK] * (items @ by_item.T)).sum(1) / by_item.size
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Paired(better, than, pairs, float(by_item.mean()), float(low), float(high), "seeds and items")
 
 
 def paired_difference(better: str, than: str, differences: np.ndarray[Any, Any]) -> Paired:

@@ -65,7 +65,7 @@ def write_crowds_report(tables: CrowdTables, folder: Path, command: str) -> dict
     write_json(folder / "table.json", {"command": command, **numbers})
     panels = over_seeds(tables.trained, SOFT)
     if panels:
-        title = f"Each method minus {REFERENCES[SOFT]}, 95 % interval over seeds"
+        title = f"Each method minus {REFERENCES[SOFT]}, 95 % interval over seeds and items"
         plots.save(plots.differences(_points(panels), title), folder / "differences.png")
     return numbers
 
@@ -172,9 +172,8 @@ def _trained(table: Table) -> list[str]:
             sections += [f"## Each method minus {name}, in points", _differences(differences)]
     return [
         *sections,
-        "Paired: the same split, network and seed; in brackets the 95 % t-interval over seeds. Where the items that "
-        "judge are the same for all seeds, it does not contain the luck of which these are: see the standard error "
-        "below.",
+        "Paired: the same split, network and seed; in brackets the 95 % bootstrap interval over seeds and test items "
+        "(of a foreign test and of one seed: the t-interval over seeds alone).",
         "### The sets",
         _sets(table),
         "\n".join(notes),

@@ -12,9 +12,11 @@ from crowdfuse import plots
 from crowdfuse.experiments.grid import Experiment
 from crowdfuse.experiments.tables import Entry, Table
 from crowdfuse.files import write_json, write_text
+from crowdfuse.report.comparison import difference
 from crowdfuse.report.markdown import table as markdown_table
 
 FAR = 3.0  # points from the paper's number that the text must speak of
+WIDE = 8  # values that fit beside each other
 
 
 def write_grid_report(experiment: Experiment, table: Table, folder: Path, command: str) -> dict[str, Any]:
@@ -59,6 +61,7 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
         rows = [row + ["-"] * (len(header) - len(row)) for row in rows]
         sections += ["## Share of right labels (%)", markdown_table(header, rows)]
     sections += _beliefs(experiment, table)
+    sections += _gates(experiment, table)
     return "\n\n".join(sections) + "\n"
 
 
@@ -89,7 +92,11 @@ def _accuracy(experiment: Experiment, table: Table) -> str:
     beside = " (paper)" if experiment.paper else ""
     over = f"mean of {len(experiment.values)}"
     header = [f"method{beside}", *(f"{experiment.knob} {value}" for value in table.values), over]
-    return markdown_table(header, accuracy_rows(experiment, table))
+    rows = accuracy_rows(experiment, table)
+    if len(table.values) <= WIDE:
+        return markdown_table(header, rows)
+    turned = list(zip([experiment.knob, *table.values, over], *rows, strict=True))
+    return markdown_table(list(turned[0]), [list(row) for row in turned[1:]])
 
 
 def _cell(entry: Entry | None, paper: str | None) -> str:
@@ -149,11 +156,48 @@ def _differences(experiment: Experiment, table: Table) -> list[str]:
         [one.than, one.pairs, f"{one.mean:+.2f}", "-" if one.low is None else f"{one.low:+.2f} to {one.high:+.2f}"]
         for one in paired
     ]
-    return [
+    by_item = any(one.over == "seeds and items" for one in paired)
+    how = (
+        "95 % bootstrap interval over seeds and test items, values together."
+        if by_item
+        else "95 % t-interval over all pairs, values and seeds together. Pairs of one seed at several values are not "
+        "independent: the interval is rather too small."
+    )
+    sections = [
         f"## {leader.capitalize()} minus each method, in points",
-        "Paired: the same noise, split, network and seed; 95 % t-interval over all pairs, values and seeds together. "
-        "Pairs of one seed at several values are not independent: the interval is rather too small.",
+        f"Paired: the same noise, split, network and seed; {how}",
         markdown_table([f"{leader} minus", "pairs", "mean", "interval"], rows),
+    ]
+    if by_item and len(table.values) > 1:
+        at = {value: {one.than: difference(one) for one in table.paired(leader, value)} for value in table.values}
+        others = [one.than for one in paired]
+        by_value = [[value, *(at[value].get(than, "-") for than in others)] for value in table.values]
+        sections += [markdown_table([experiment.knob, *(f"{leader} minus {than}" for than in others)], by_value)]
+    return sections
+
+
+def _gates(experiment: Experiment, table: Table) -> list[str]:
+    """How far gates were from the shares of right labels, and whether the result warned of them."""
+    rows = []
+    for (row, value), entry in table.entries.items():
+        results = [table.records[row, value, seed].result for seed in entry.by_seed]
+        if not all("gate error" in result for result in results):
+            continue
+        errors = [result["gate error"] for result in results]
+        warned = sum(not result["diagnostics"]["gates_can_be_trusted"] for result in results)
+        balanced = np.mean([result["balanced accuracy"] for result in results])
+        worst = f"{min(entry.by_seed.values()):.2f}"
+        share = f"{100 * np.mean([result['share of items with nobody right'] for result in results]):.1f}"
+        told = f"{np.mean(errors):.3f} ({max(errors):.3f})"
+        rows.append([value, row, worst, f"{100 * balanced:.1f}", told, f"{warned} of {len(results)}", share])
+    if not rows:
+        return []
+    header = [experiment.knob, "method", "worst seed (%)", "balanced accuracy (%)", "gate error (worst)", "warned"]
+    return [
+        "## Gates",
+        "Gate error: how far gates are from the shares of right labels, over ten bins, the mean over annotators and "
+        "seeds. Warned: runs whose diagnostics say that gates cannot be trusted.",
+        markdown_table([*header, "items with nobody right (%)"], rows),
     ]
 
 
