@@ -1,7 +1,7 @@
 """Choosing between methods and settings without gold: how likely each makes the labels of items it never saw.
 
-A label is predicted from the item and from what others said of it. A method with a model of annotators is taken at its
-word; for the others a small one is fitted, an accuracy each and one table of what is said instead. Both give
+A label is predicted from the item and from what others said of it. For that a small model of annotators is fitted, an
+accuracy each and one table of what is said instead; a method that has a model of its own can do better by it. Both give
 probabilities of the same labels, so they can be compared. As always without gold, what all annotators get wrong
 together stays unseen.
 """
@@ -42,7 +42,9 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     log_f, evidence, ann = classifier.label_evidence(X, annotations)
     if not ann.n_labels:
         raise ValueError("there is no label to judge by")
-    values = leave_one_out(log_f, evidence, ann) if evidence is not None else _by_yardstick(log_f, ann)
+    values = _by_yardstick(log_f, ann)
+    if evidence is not None and (own := leave_one_out(log_f, evidence, ann)).mean() > values.mean():
+        values = own
     return Verdict(values, objections(log_f.argmax(1), ann))
 
 

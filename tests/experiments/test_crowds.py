@@ -35,7 +35,10 @@ def test_the_whole_grid_is_every_method_on_every_set() -> None:
     seeds = {value: {cell.seed for cell in found if cell.value == value} for value in SETS}
     assert {value: len(of) for value, of in seeds.items()} == {name: 3 if name == "cifar10n" else 10 for name in SETS}
     rows = {value: [cell.row for cell in found if (cell.value, cell.seed) == (value, 0)] for value in SETS}
-    assert rows["labelme"] == rows["sentiment"] == rows["cifar10n"][: len(rows["labelme"])]
+    alike = [row for row in rows["labelme"] if "gold" not in row]
+    assert rows["labelme"] == rows["sentiment"]
+    assert alike == rows["cifar10n"][: len(alike)]
+    assert "gated 50 gold" in rows["labelme"]
     assert "single-annotator slot-3" in rows["cifar10n"]
     assert not any("single" in row for row in rows["labelme"])
     for name in NAMES:
@@ -154,3 +157,11 @@ def test_a_set_that_is_not_there_is_said_before_any_work(data: Path) -> None:
     assert "labels.npz is not there" in result.output
     assert "leave cifar10n out" in result.output
     assert not (data / "out").exists()
+
+
+def test_gold_of_some_items_is_given_where_the_row_says_so(data: Path) -> None:
+    for row in ("gated", "gated 10 gold"):
+        assert reproduce(data, "--values", "labelme", "--methods", row, "--seeds", "0", "--epochs", "3").exit_code == 0
+    runs = [json.loads(line) for line in (data / "out" / "runs.jsonl").read_text().splitlines()]
+    assert [one["run"].get("gold") for one in runs] == [None, 10]
+    assert all(len(right_items(one["result"])) == one["result"]["judged"] for one in runs)

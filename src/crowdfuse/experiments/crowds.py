@@ -21,6 +21,7 @@ from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
 from crowdfuse.experiments.grid import Cell, Row
 from crowdfuse.experiments.right_items import pack
+from crowdfuse.experiments.some_gold import some_gold
 from crowdfuse.experiments.store import Run
 from crowdfuse.registry import estimator_class
 
@@ -51,6 +52,11 @@ ROWS |= {
     name + CHOSEN: ROWS[name]
     for name in ("fusion", "majority-vote", "majority-vote-hard", "trace-reg", "mbem", "wdn", "two-stage")
 }
+SOME_GOLD = {  # of training items
+    f"{name} {count} gold": ROWS[name]._replace(annotators={"gold": count})
+    for name in ("gated", "majority-vote")
+    for count in (10, 50, 200)
+}
 ALONE = {"single-annotator": Row("single-annotator")}
 
 
@@ -72,14 +78,14 @@ class CrowdSet:
 SETS = {
     "labelme": CrowdSet(
         "LabelMe",
-        ROWS,
+        ROWS | SOME_GOLD,
         10,
         "averaged VGG features; judged by its own test images, the validation images are used for nothing",
         {"batch_size": 64, "epochs": 40},
     ),
     "sentiment": CrowdSet(
         "Sentiment Polarity",
-        ROWS,
+        ROWS | SOME_GOLD,
         10,
         "a fifth of the labelled sentences, drawn by each seed, is kept out of training and judges; the foreign test "
         "sentences come from another collection. tf-idf of at most 5,000 words and pairs of words, not standardised",
@@ -128,6 +134,7 @@ def _cells_of(value: str, name: str, row: Row, seed: int, epochs: int | None) ->
     chosen = SETS[value]
     if name.endswith(CHOSEN):
         run["validation"] = "annotations"
+    run |= row.annotators
     if chosen.training is None:
         return [Cell(name, value, seed, run)]
     training = NETWORK | chosen.training | ({} if epochs is None else {"epochs": epochs}) | row.settings
@@ -174,12 +181,14 @@ class CrowdsWork:
             return _aggregated(run, label_only.load_label_only(name, self.folder))
         crowd = self.crowd(name, run["seed"])
         classifier = _classifier(run, crowd, checkpoint)
-        classifier.fit(crowd.X, _learned_from(run, crowd), validation=run.get("validation"))
+        given = {"gold": some_gold(crowd.y, run["gold"], run["seed"])} if "gold" in run else {}
+        classifier.fit(crowd.X, _learned_from(run, crowd), validation=run.get("validation"), **given)
         if classifier.interrupted_:
             raise KeyboardInterrupt
+        right = classifier.predict(crowd.X_test) == crowd.y_test
         result = {
-            ACCURACY: classifier.score(crowd.X_test, crowd.y_test),
-            "judged": len(crowd.y_test),
+            ACCURACY: float(right.mean()),
+            **pack(right),
             "loss": classifier.history_[-1]["loss"],
             "best epoch": classifier.best_epoch_,
             "crowd": _facts(crowd.annotations, crowd.annotations.classes[crowd.annotations.label], crowd.y),

@@ -18,6 +18,7 @@ from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Row, Scale
 from crowdfuse.experiments.mnist import N_TRAIN
 from crowdfuse.experiments.right_items import pack
+from crowdfuse.experiments.some_gold import some_gold
 from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork, Parts, cut, make_classifier
 from crowdfuse.inputs import Inputs
@@ -47,7 +48,8 @@ class GoldFreeWork(PaperWork):
         parts = self.parts(run)
         classifier = make_classifier(run, parts, checkpoint)
         made = self.annotators(run, parts) if "annotators" in run else None
-        given = {"gold": _some(parts.y, run)} if made is not None and run["annotators"].get("gold") else {}
+        count = run.get("annotators", {}).get("gold", 0)
+        given = {"gold": some_gold(parts.y, count, run["seed"])} if count else {}
         classifier.fit(parts.X, parts.y if made is None else made.annotations, **given)
         if classifier.interrupted_:
             raise KeyboardInterrupt
@@ -97,14 +99,6 @@ def calibration_error(gates: NDArray[Any], right: NDArray[np.bool_]) -> float:
         gap = np.bincount(bins[:, r], gates[:, r], minlength=10) - np.bincount(bins[:, r], right[:, r], minlength=10)
         found += float(np.abs(gap[count > 0]).sum()) / len(gates)
     return float(found / gates.shape[1])
-
-
-def _some(y: NDArray[np.int64], run: Run) -> NDArray[np.float64]:
-    """Gold of as many items as the run says, drawn by its seed, NaN elsewhere."""
-    gold = np.full(len(y), np.nan)
-    rows = np.random.default_rng([run["seed"], 6]).permutation(len(y))[: run["annotators"]["gold"]]
-    gold[rows] = y[rows]
-    return gold
 
 
 def _odd(parts: Parts) -> Parts:
