@@ -15,6 +15,7 @@ from crowdfuse.cli import app
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments import kinds
 from crowdfuse.experiments.right_items import pack, right_items
+from crowdfuse.experiments.some_gold import some_gold
 from crowdfuse.experiments.work import Parts
 from crowdfuse.inputs import Inputs
 
@@ -80,7 +81,7 @@ def test_the_odd_task_is_odd_or_even() -> None:
 
 def test_gold_is_right_of_as_many_items_as_asked_for_and_by_the_seed() -> None:
     y = parts().y
-    some = [kinds._some(y, {"seed": seed, "annotators": {"gold": 50}}) for seed in (0, 0, 1)]
+    some = [some_gold(y, 50, seed) for seed in (0, 0, 1)]
     known = ~np.isnan(some[0])
     assert known.sum() == 50
     np.testing.assert_array_equal(some[0][known], y[known])
