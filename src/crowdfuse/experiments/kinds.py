@@ -126,7 +126,7 @@ def _rare(parts: Parts) -> Parts:
 TASKS: dict[str, Callable[[Parts], Parts]] = {"digits": lambda parts: parts, "odd": _odd, "rare": _rare}
 PROTOCOL = (
     "One recipe for all methods. No gold is used for choosing anything: gated chooses start and epoch by held-out "
-    "labels, all others keep the last epoch; true-label trains on gold."
+    "labels, all others keep the last epoch; true-label trains on gold, and a row '50 gold' is given that of 50 items."
 )
 SCALE = Scale("MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, KindsWork, PROTOCOL, is_papers_recipe=False)
 
