@@ -1,0 +1,74 @@
+"""Annotators at the ends of the scale: all perfect, and one among four good ones who always says the next class.
+
+    python benchmarks/extremes.py --json docs/results/extremes.json
+
+scikit-learn's digits, two thirds to train on; the four are right on 90, 85, 80 and 75 % of the items, and their wrong
+labels even. Test accuracy in %, by seed; of the gated method also what its confusion matrix says of the fifth: how often the
+next class, on average over classes and items.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from crowdfuse.registry import estimator_class
+
+SKILLS = np.array([0.9, 0.85, 0.8, 0.75])
+ROWS = (
+    ("perfect", "true-label"),
+    ("perfect", "gated"),
+    ("four", "gated"),
+    ("four and the adversary", "gated"),
+    ("four and the adversary", "majority-vote"),
+    ("four and the adversary", "trace-reg"),
+    ("four and the adversary", "fusion"),
+)
+
+
+def measure(seed: int) -> dict[str, float]:
+    X, y = load_digits(return_X_y=True)
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(len(X))
+    train, test = np.split(order, [2 * len(X) // 3])
+    right = generator.random((len(y), 4)) < SKILLS
+    four = np.where(right, y[:, None], (y[:, None] + generator.integers(1, 10, right.shape)) % 10)
+    labels = {
+        "perfect": np.stack([y] * 3, 1),
+        "four": four,
+        "four and the adversary": np.column_stack([four, (y + 1) % 10]),
+    }
+    found: dict[str, float] = {}
+    for crowd, method in ROWS:
+        classifier: Any = estimator_class(method)(random_state=seed)
+        classifier.fit(X[train], y[train] if method == "true-label" else labels[crowd][train])
+        found[f"{crowd}, {method}"] = 100 * classifier.score(X[test], y[test])
+        if (crowd, method) == ("four and the adversary", "gated"):
+            matrix = classifier.confusion_matrices(X[train])[:, 4].mean(0)
+            found["the adversary's next class, by gated"] = float(np.mean([matrix[k, (k + 1) % 10] for k in range(10)]))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    runs = [measure(seed) for seed in range(given.seeds)]
+    print("| annotators, method | mean | by seed |\n|---|---|---|")
+    for name in runs[0]:
+        values = [run[name] for run in runs]
+        print(f"| {name} | {np.mean(values):.2f} | {', '.join(f'{value:.2f}' for value in values)} |")
+    if given.json:
+        given.json.write_text(json.dumps(runs, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
