@@ -3,8 +3,8 @@
     python benchmarks/extremes.py --json docs/results/extremes.json
 
 scikit-learn's digits, two thirds to train on; the four are right on 90, 85, 80 and 75 % of the items, and their wrong
-labels even. Test accuracy in %, by seed; of the gated method also what its confusion matrix says of the fifth: how often the
-next class, on average over classes and items.
+labels even. Test accuracy in %, by seed; of the gated method also what its confusion matrix says of the fifth: how
+often the next class, on average over classes and items.
 """
 
 from __future__ import annotations
