@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from crowdfuse.aggregation import Aggregate
 from crowdfuse.alignment import align
 from crowdfuse.annotations import Annotations
 from crowdfuse.classifier import CrowdClassifier
@@ -121,6 +122,23 @@ def look_at_labels(
         fused_sure=confidence if fused_sure is None else fused_sure,
         found=found,
         certain=_is_certain(certain, ann),
+        weights=None,
+        model=None,
+    )
+
+
+def look_at_aggregate(ann: Annotations, fused: Aggregate) -> Look:
+    """Labels alone, as an aggregation sees them: what it found is fused label and consensus, and nobody predicts."""
+    said = fused.soft_labels.ravel()[ann.item * ann.n_classes + ann.label].astype(np.float64)
+    known: dict[str, Any] = {field.name: getattr(fused, field.name) for field in fields(Aggregate)}
+    return Look(
+        ann=ann,
+        predicted=np.full(ann.n_items, -1, np.int64),
+        sure=np.full(ann.n_items, np.nan),
+        fused=fused.best,
+        fused_sure=fused.confidence.astype(np.float64),
+        found=Quality(**known, annotations=ann, label_confidence=said),
+        certain=np.zeros(ann.n_items, bool),
         weights=None,
         model=None,
     )
