@@ -74,6 +74,14 @@ def test_labels_are_aggregated_as_shown(crowd: Path) -> None:
     assert len((crowd / "annotators.csv").read_text().splitlines()) == 4
 
 
+def test_labels_alone_are_reported_as_shown(crowd: Path) -> None:
+    command = re.search(r"```\n(crowdfuse report labels.csv)\n```\n\nwrites [^`]*`([^`]*)`", README)
+    assert command is not None
+    result = CliRunner().invoke(app, command[1].split()[1:])
+    assert result.exit_code == 0, result.output
+    assert (crowd / command[2]).exists()
+
+
 def test_images_go_through_a_network_as_shown(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = re.search(r"```\n(crowdfuse embed .*?)\n(crowdfuse fit .*?)\n```", README)
     assert commands is not None

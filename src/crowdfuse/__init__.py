@@ -14,6 +14,7 @@ from crowdfuse.summary import Summary
 if TYPE_CHECKING:
     from crowdfuse.estimators import *  # noqa: F403 (each estimator by its name, without a list to keep)
     from crowdfuse.persistence import load
+    from crowdfuse.report.labels_report import report_labels
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,12 +26,13 @@ __all__ = [
     "load",
     "next_labels",
     "quality",
+    "report_labels",
     *ESTIMATORS.values(),
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Load torch only when a classifier is asked for."""
+    """Load torch only when a classifier is asked for, or a report."""
     if name in ESTIMATORS.values():
         from crowdfuse import estimators
 
@@ -39,4 +41,8 @@ def __getattr__(name: str) -> Any:
         from crowdfuse.persistence import load
 
         return load
+    if name == "report_labels":
+        from crowdfuse.report.labels_report import report_labels
+
+        return report_labels
     raise AttributeError(f"module 'crowdfuse' has no attribute {name!r}")

@@ -385,6 +385,57 @@ def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:
     assert all("image" in picture for picture in shown.values())
 
 
+def test_images_that_are_left_keep_their_weights_and_place(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path, n=40)
+    folder = crowd.images()
+    run = crowd.fit(folder, settings={"epochs": 3})
+    before = report_run(run, n_items=40).facts
+    gone, changed = (item["item"] for item in before["disputed"]["items"][:2])
+    (folder / f"{gone}.png").unlink()
+    Image.fromarray(255 - np.asarray(Image.open(folder / f"{changed}.png"))).save(folder / f"{changed}.png")
+    report = report_run(run, n_items=40)
+    facts = report.facts
+    assert len(facts["missing"]) == 1
+    assert "the map and the weights are of 38 of the 40 items" in facts["missing"][0]
+    assert facts["map"]["items"] == 38
+    weights = {item["item"]: {voice["annotator"]: voice["weight"] for voice in item["voices"]}
+               for item in before["disputed"]["items"]}  # fmt: skip
+    for item in facts["disputed"]["items"]:
+        for voice in item["voices"]:
+            expected = None if item["item"] in (gone, changed) else weights[item["item"]][voice["annotator"]]
+            assert voice["weight"] == (None if expected is None else pytest.approx(expected, abs=1e-5))
+    assert {item["item"] for item in facts["disputed"]["items"]} == set(weights)
+    for name in ("labels", "position", "annotator"):
+        assert {row[name] for row in facts["annotators"]["rows"]} == {row[name] for row in before["annotators"]["rows"]}
+    assert all(detail["of the method"]["items"] for detail in facts["details"])
+    page = report.to_html()
+    assert "Mean weight" in page
+    assert "There is no map" not in page
+    report.to_markdown()
+    for path in folder.iterdir():
+        path.unlink()
+    facts = report_run(run).facts
+    assert facts["map"] is None
+    assert "there is no map of the items" in facts["missing"][0]
+
+
+def test_an_annotator_whose_images_are_all_gone_has_no_weight(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path, n=40)
+    of_efe = {item for item, who, _ in crowd.triples if who == "efe"}
+    kept = [row for row in crowd.triples if row[0] not in of_efe or row[1] != "efe" or row[0] == min(of_efe)]
+    crowd.write("labels.csv", ("item", "annotator", "label"), kept)
+    folder = crowd.images()
+    run = crowd.fit(folder, settings={"epochs": 3})
+    (folder / f"{min(of_efe)}.png").unlink()
+    report = report_run(run)
+    weights = {row["annotator"]: row["weight"] for row in report.facts["annotators"]["rows"]}
+    assert [who for who, weight in weights.items() if weight is None] == ["efe"]
+    (detail,) = (detail for detail in report.facts["details"] if detail["annotator"] == "efe")
+    assert (detail["of the method"], detail["map"]) == (None, None)
+    assert "Mean weight" in report.to_html()
+    report.to_markdown()
+
+
 def test_an_item_that_leads_out_of_the_folder_is_no_image(tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "secret.png")
     (tmp_path / "images").mkdir()

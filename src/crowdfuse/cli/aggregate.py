@@ -85,7 +85,7 @@ def aggregate(
         on_bad=on_bad,  # type: ignore[arg-type]
     )
     ann = read_labels(labels, how)  # unlike Annotations.read it does not warn: notes are printed below
-    truth = None if gold is None else _read_truth(gold, ann, item=item, label=label, question=question, on_bad=on_bad)
+    truth = None if gold is None else read_truth(gold, ann, item=item, label=label, question=question, on_bad=on_bad)
     result = _run(method, ann, iterations, seed, quiet)
 
     notes = [line for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
@@ -143,7 +143,7 @@ def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force
             raise ValueError(f"{one} is to be written twice; choose another name for one of the outputs")
 
 
-def _read_truth(
+def read_truth(
     path: Path, ann: Annotations, *, item: str | None, label: str | None, question: str | None, on_bad: str
 ) -> Any:
     """Positions of the items that have gold, -1 where they have no labels, and of their true classes, (n, 2)."""

@@ -65,10 +65,12 @@ def method_confusion(look: Look, r: int, labels: IntArray) -> tuple[FloatArray, 
     given = None if look.model is None else look.model.classifier.confusion_given_
     if look.model is None or given is None or r >= len(look.model.classifier.annotators_):
         return None  # of an annotator never seen in training the method knows nothing
-    labels = labels[: max(1, NUMBERS // K**2)]
+    labels = labels[look.model.position[look.ann.item[labels]] >= 0][: max(1, NUMBERS // K**2)]
+    if not len(labels):
+        return None
     rows = look.ann.item[labels]  # each row once: nobody labels an item twice
     alone = look.ann[rows].of(look.ann.annotators[r])
-    mean = look.model.classifier.confusion_matrices(look.model.inputs.take(rows), alone).mean(0, dtype=np.float64)
+    mean = look.model.classifier.confusion_matrices(look.model.take(rows), alone).mean(0, dtype=np.float64)
     if given == "said":
         everything = look.ann.label[look.ann.annotator == r]
         joint = mean * (np.bincount(everything, minlength=K) / len(everything))

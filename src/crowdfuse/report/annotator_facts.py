@@ -34,7 +34,10 @@ def annotator_facts(look: Look, gold: IntArray) -> dict[str, Any]:
     mean_weight = None
     relative = look.relative_weights()
     if relative is not None:
-        mean_weight = np.bincount(ann.annotator, relative, minlength=ann.n_annotators) / np.maximum(counts, 1)
+        known = ~np.isnan(relative)
+        weighed = np.bincount(ann.annotator[known], minlength=ann.n_annotators)
+        with np.errstate(invalid="ignore"):
+            mean_weight = np.bincount(ann.annotator[known], relative[known], minlength=ann.n_annotators) / weighed
     strongest, weakest = _extremes(*class_shares(look, chosen))
     rows = []
     for place in np.argsort(-skill, kind="stable"):
@@ -47,7 +50,7 @@ def annotator_facts(look: Look, gold: IntArray) -> dict[str, Any]:
                 "accuracy": {"value": float(skill[place]), "low": float(low[place]), "high": float(high[place])},
                 "agreement": share(*(float(part[r]) for part in agreed))["value"],
                 "gold": share(*(float(part[r]) for part in true)) if true[1][r] else None,
-                "weight": None if mean_weight is None else float(mean_weight[r]),
+                "weight": None if mean_weight is None or np.isnan(mean_weight[r]) else float(mean_weight[r]),
                 "strongest": _class(look, strongest[place]),
                 "weakest": _class(look, weakest[place]),
             }

@@ -34,7 +34,7 @@ def agreement_with_others(look: Look) -> tuple[FloatArray, IntArray]:
 def contradictions(look: Look, weight: FloatArray | None, accuracy: FloatArray) -> list[dict[str, Any]]:
     """The annotators whom the model believes most, or least, against what the others say.
 
-    `weight` and `accuracy` are (R,), the latter NaN without labels. Who has the highest of one should not agree less
+    `weight` and `accuracy` are (R,), NaN where not known. Who has the highest of one should not agree less
     with the others than usual, nor who has the lowest more. Two annotators agree with one another, and say nothing.
     """
     agreement, compared = agreement_with_others(look)
@@ -46,7 +46,10 @@ def contradictions(look: Look, weight: FloatArray | None, accuracy: FloatArray) 
     for name, figures in (("weight", weight), ("accuracy", accuracy)):
         if figures is None:
             continue
-        for is_most, r in ((True, judged[figures[judged].argmax()]), (False, judged[figures[judged].argmin()])):
+        known = judged[~np.isnan(figures[judged])]
+        if len(known) < 3:
+            continue
+        for is_most, r in ((True, known[figures[known].argmax()]), (False, known[figures[known].argmin()])):
             usual = float(np.median(agreement[judged[judged != r]]))
             if is_most:
                 against = high[r] < usual and agreement[r] < usual - FAR

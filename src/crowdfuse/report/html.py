@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from crowdfuse.report import charts
 from crowdfuse.report.pictures import Picture
-from crowdfuse.report.sentences import doubts, in_short
+from crowdfuse.report.sentences import doubts, in_short, judge
 
 NOTHING: Picture = {"image": None, "missing": None, "features": None}
 LONGEST, KNOWN_BY = 90, 300  # characters of a name that are shown, and that its tooltip holds
@@ -34,7 +34,9 @@ def page(facts: dict[str, Any], pictures: dict[int, Picture]) -> str:
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             detailed={detail["position"] for detail in facts["details"]},
-            training=_training(facts["training"]["history"]),
+            judge=judge(facts),
+            together="all labels" if facts["training"] is None else "labels and model",
+            training=[] if facts["training"] is None else _training(facts["training"]["history"]),
             abstained=_with_band(facts["abstention"], "points", "abstained", "value"),
             calibrated=_with_band(facts["calibration"], "bins", "confidence", "right"),
             charts=charts,

@@ -52,16 +52,16 @@ def item_facts(look: Look, row: int, gold: IntArray) -> dict[str, Any]:
     """One item: who said what, with which weight, and what was made of it."""
     ann = look.ann
     labels = np.arange(ann.indptr[row], ann.indptr[row + 1])
-    weight = None if look.weights is None else look.weights[labels]
-    order = np.argsort(-(weight if weight is not None else look.found.label_confidence[labels]), kind="stable")
+    weight = None if look.weights is None or np.isnan(look.weights[labels]).any() else look.weights[labels]
+    order = np.argsort(-(weight if weight is not None else look.found.label_confidence[labels]), kind="stable")[:VOICES]
     voices = [
         {
             "annotator": plain(ann.annotators[ann.annotator[label]]),
             "label": plain(ann.classes[ann.label[label]]),
-            "weight": None if look.weights is None else float(look.weights[label]),
+            "weight": None if weight is None else float(weight[place]),
             "right": float(look.found.label_confidence[label]),
         }
-        for label in labels[order[:VOICES]]
+        for place, label in zip(order, labels[order], strict=True)
     ]
     count = np.bincount(ann.label[labels], minlength=ann.n_classes)
     votes = [[plain(ann.classes[k]), int(count[k])] for k in np.argsort(-count, kind="stable") if count[k]]

@@ -38,7 +38,11 @@ def map_items(look: Look, wanted: IntArray) -> ItemMap | None:
     if look.model is None:
         return None
     generator = np.random.default_rng(0)
-    labelled = np.flatnonzero(look.labels_per_item)
+    there = look.model.position >= 0
+    labelled = np.flatnonzero((look.labels_per_item > 0) & there)
+    if not len(labelled):
+        return None
+    wanted = wanted[there[wanted]]
     sample = generator.permutation(labelled)[:SAMPLED]
     n_features = len(_features(look.model, sample[:1])[0])
     room = max(200, min(MOST, CELLS // n_features))
@@ -57,7 +61,7 @@ def map_items(look: Look, wanted: IntArray) -> ItemMap | None:
 
 
 def _features(model: Model, rows: IntArray) -> FloatArray:
-    return torch.cat(list(model.classifier._features(model.inputs.take(rows)))).numpy().astype(np.float64)
+    return torch.cat(list(model.classifier._features(model.take(rows)))).numpy().astype(np.float64)
 
 
 def map_facts(look: Look, where: ItemMap | None) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from crowdfuse.aggregation import Aggregate
 from crowdfuse.alignment import align
 from crowdfuse.annotations import Annotations
 from crowdfuse.classifier import CrowdClassifier
@@ -20,12 +21,19 @@ from crowdfuse.quality import Quality, quality
 
 FloatArray = NDArray[np.float64]
 
+SAME = 1e-3  # probabilities that are the same on another machine
+
 
 class Model(NamedTuple):
     """A fitted classifier, and the rows it looks at."""
 
     classifier: CrowdClassifier
     inputs: Inputs
+    position: IntArray  # (N,): where the inputs of each row are, -1 where they have gone
+
+    def take(self, rows: IntArray) -> Inputs:
+        """The inputs of rows that have them."""
+        return self.inputs.take(self.position[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +47,7 @@ class Look:
     fused_sure: FloatArray  # (N,)
     found: Quality  # what labels and predictions amount to together
     certain: NDArray[np.bool_]  # (N,): where gold was trained on, and stands for the fused label and the consensus
-    weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label
+    weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label, NaN without inputs
     model: Model | None  # None where there are labels alone
 
     @property
@@ -47,12 +55,15 @@ class Look:
         return np.diff(self.ann.indptr)
 
     def relative_weights(self) -> FloatArray | None:
-        """(L,): 1 where a label counts as much as the others on its item. None where all always do."""
+        """(L,): 1 where a label counts as much as the others on its item, NaN where inputs have gone.
+
+        None where all always count as much.
+        """
         if self.weights is None:
             return None
         count = self.labels_per_item[self.ann.item]
         relative: FloatArray = self.weights.astype(np.float64) * count
-        return relative if np.abs(relative - 1).max(initial=0) > 1e-3 else None
+        return relative if (np.abs(relative - 1) > 1e-3).any() else None
 
 
 def look_at(
@@ -92,7 +103,7 @@ def look_at(
         ),
         certain=_is_certain(certain, ann),
         weights=torch.cat(weights).numpy(),
-        model=Model(classifier, inputs),
+        model=Model(classifier, inputs, np.arange(len(inputs))),
     )
 
 
@@ -121,6 +132,43 @@ def look_at_labels(
         fused_sure=confidence if fused_sure is None else fused_sure,
         found=found,
         certain=_is_certain(certain, ann),
+        weights=None,
+        model=None,
+    )
+
+
+def with_some_inputs(look: Look, classifier: CrowdClassifier, inputs: Inputs, position: IntArray) -> Look:
+    """A look at records, with weights and a model for the rows whose inputs are there: at `position` (N,), else -1.
+
+    Where the model says something else than what is on record, the inputs are not what they were, and do not count.
+    """
+    rows = np.flatnonzero(position >= 0)
+    if not len(rows):
+        return look
+    part = look_at(classifier, inputs.take(position[rows]), look.ann[rows])
+    same = (part.predicted == look.predicted[rows]) & (np.abs(part.sure - look.sure[rows]) < SAME)
+    position = position.copy()
+    position[rows[~same]] = -1
+    if not same.any() or part.weights is None:
+        return look
+    weights = np.full(look.ann.n_labels, np.nan, np.float32)
+    weights[np.isin(look.ann.item, rows)] = part.weights
+    weights[position[look.ann.item] < 0] = np.nan
+    return replace(look, weights=weights, model=Model(classifier, inputs, position))
+
+
+def look_at_aggregate(ann: Annotations, fused: Aggregate) -> Look:
+    """Labels alone, as an aggregation sees them: what it found is fused label and consensus, and nobody predicts."""
+    said = fused.soft_labels.ravel()[ann.item * ann.n_classes + ann.label].astype(np.float64)
+    known: dict[str, Any] = {field.name: getattr(fused, field.name) for field in fields(Aggregate)}
+    return Look(
+        ann=ann,
+        predicted=np.full(ann.n_items, -1, np.int64),
+        sure=np.full(ann.n_items, np.nan),
+        fused=fused.best,
+        fused_sure=fused.confidence.astype(np.float64),
+        found=Quality(**known, annotations=ann, label_confidence=said),
+        certain=np.zeros(ann.n_items, bool),
         weights=None,
         model=None,
     )

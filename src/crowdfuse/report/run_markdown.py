@@ -7,12 +7,12 @@ from typing import Any
 
 from crowdfuse.report.html import num, pct
 from crowdfuse.report.markdown import cell
-from crowdfuse.report.sentences import doubts, in_short
+from crowdfuse.report.sentences import doubts, in_short, judge
 
 
 def text(facts: dict[str, Any]) -> str:
     """The whole report."""
-    data = facts["data"]
+    data, alone = facts["data"], facts["training"] is None
     parts = [
         "<!-- crowdfuse report -->",
         f"# {words(facts['title'])}",
@@ -36,8 +36,7 @@ def text(facts: dict[str, Any]) -> str:
         _table(
             ["class", "labels", "items fused to it"], [[x["class"], x["said"], x["fused"]] for x in data["by class"]]
         ),
-        "## How training went",
-        _training(facts["training"]),
+        *([] if alone else ["## How training went", _training(facts["training"])]),
         "## How good it is, where the truth is known",
         *_accuracy(facts),
         "## The annotators",
@@ -55,7 +54,7 @@ def text(facts: dict[str, Any]) -> str:
         ("ambiguous", "Ambiguous items: good annotators, and still unsure"),
         ("mislabelled", "Mislabelled items: sure, against half of the labels or more"),
     ):
-        parts += [f"## {title}", f"{facts[key]['total']:,} in all.", _items(facts[key]["items"])]
+        parts += [f"## {title}", f"{facts[key]['total']:,} in all.", _items(facts[key]["items"], alone)]
     wrong = facts["suspicious"]
     parts += [
         "## The labels most likely wrong",
@@ -122,6 +121,9 @@ def _accuracy(facts: dict[str, Any]) -> list[str]:
         [x["gold"], f"{x['items']:,}", _share(x["predicted"]), _share(x["fused"]), _share(x["consensus"]), x["seen"]]
         for x in facts["accuracy"]
     ]
+    if facts["training"] is None:
+        header = ["gold", "items", "fused labels"]
+        rows = [[x["gold"], f"{x['items']:,}", _share(x["fused"])] for x in facts["accuracy"]]
     parts = [_table(header, rows), "In brackets: Wilson's 95 % interval."]
     point = facts["operating point"]
     if point:
@@ -132,7 +134,7 @@ def _accuracy(facts: dict[str, Any]) -> list[str]:
         )
     if facts["calibration"]:
         sure, right = facts["calibration"]["mean confidence"], facts["calibration"]["right"]
-        parts.append(f"On average the model is {pct(sure)} sure and {pct(right)} right.")
+        parts.append(f"On average the {judge(facts)} is {pct(sure)} sure and {pct(right)} right.")
     if facts["abstention"]:
         rows = [[pct(x["abstained"], 0), _share(x)] for x in facts["abstention"]["points"]]
         parts.append(_table(["share abstained", "accuracy on the rest"], rows))
@@ -184,7 +186,9 @@ def _one_by_one(details: Sequence[dict[str, Any]]) -> list[str]:
     return parts
 
 
-def _items(items: Sequence[dict[str, Any]]) -> str:
+def _items(items: Sequence[dict[str, Any]], alone: bool) -> str:
+    opinions = {"fused": "fused"} if alone else {"fused": "fused", "consensus": "consensus", "predicted": "model alone"}
+
     def made(found: dict[str, Any] | None) -> str:
         return "—" if found is None else f"{found['class']} ({pct(found['confidence'], 0)})"
 
@@ -195,10 +199,10 @@ def _items(items: Sequence[dict[str, Any]]) -> str:
     rows = [
         [
             x["item"],
-            *(made(x[name]) for name in ("fused", "consensus", "predicted")),
+            *(made(x[name]) for name in opinions),
             "; ".join(map(voice, x["voices"])),
             x["gold"] or "—",
         ]
         for x in items
     ]
-    return _table(["item", "fused", "consensus", "model alone", "who said what", "gold"], rows)
+    return _table(["item", *opinions.values(), "who said what", "gold"], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -190,23 +190,28 @@ def _record(record: dict[str, Any]) -> dict[str, Any]:
 def make_report(
     look: Look,
     *,
-    about: dict[str, Any],
+    about: dict[str, Any] | None,
     sets: Sequence[Gold],
     pictures: Callable[[IntArray, int], list[Picture]],
     notes: Sequence[str] = (),
     missing: Sequence[str] = (),
+    aggregation: dict[str, Any] | None = None,
     n_items: int = 30,
     sensitivity: float = 0.95,
     positive: Any = None,
     title: str = "Report",
 ) -> Report:
-    """All figures of a report. `missing` says what cannot be shown and why."""
+    """All figures of a report. `missing` says what cannot be shown and why.
+
+    Either `about` tells of the model, or `aggregation` of what was made of labels alone; this is then what gold judges.
+    """
     check_settings(n_items, sensitivity)
     code = _positive(look, positive)
     gold = np.full(look.ann.n_items, -1, np.int64)
     for known in sets:
         gold[known.rows] = known.codes
-    rows, codes, on = judges(look, sets)
+    judged = look if aggregation is None else replace(look, predicted=look.fused, sure=look.fused_sure)
+    rows, codes, on = judges(judged, sets)
     shown = chosen_annotators(look)
     own = own_labels(look, shown)
     where = map_items(look, np.unique(look.ann.item[np.concatenate([*own.values(), np.zeros(0, np.int64)])]))
@@ -221,12 +226,13 @@ def make_report(
         "notes": [plain(line) for line in notes],
         "data": data_facts(look),
         "training": about,
+        "aggregation": aggregation,
         "accuracy": accuracy_facts(look, sets),
-        "abstention": abstention_facts(look, rows, codes, on),
-        "calibration": calibration_facts(look, rows, codes, on),
+        "abstention": abstention_facts(judged, rows, codes, on),
+        "calibration": calibration_facts(judged, rows, codes, on),
         "operating point": None
         if code is None or not len(rows)
-        else operating_point(look, rows, codes, on, positive=code, sensitivity=sensitivity),
+        else operating_point(judged, rows, codes, on, positive=code, sensitivity=sensitivity),
         "annotators": annotator_facts(look, gold),
         "map": map_facts(look, where),
         "details": detail_facts(look, own, where),

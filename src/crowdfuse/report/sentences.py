@@ -10,7 +10,14 @@ def in_short(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     return [*_about_model(facts), *_about_annotators(facts), *_about_labels(facts)]
 
 
+def judge(facts: dict[str, Any]) -> str:
+    """What the figures rest on: a model, or where there are labels alone the method that put them together."""
+    return "model" if facts["aggregation"] is None else "method"
+
+
 def _about_model(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    if facts["aggregation"] is not None:
+        return _about_fused(facts)
     fair = [known for known in facts["accuracy"] if known["fair"] and known["predicted"]["of"]]
     if not fair:
         why = "All gold here was seen in training" if facts["accuracy"] else "There is no gold to judge by"
@@ -22,6 +29,21 @@ def _about_model(facts: dict[str, Any]) -> list[tuple[str, ...]]:
         (
             f"The model is right on {_pct(right['value'])} of {right['of']:,} items with gold "
             f"(95 % interval {_pct(right['low'])} to {_pct(right['high'])}): {best['seen']}.",
+        )
+    ]
+
+
+def _about_fused(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    method = facts["aggregation"]["method"]
+    judged = [known["fused"] for known in facts["accuracy"] if known["fused"]["of"]]
+    if not judged:
+        return [(f"There is no gold to judge by: nobody can say how often the fused labels, by {method}, are right. A "
+                 "hundred trusted items would tell within ten points (--gold).",)]  # fmt: skip
+    right = judged[0]
+    return [
+        (
+            f"The fused labels, by {method}, are right on {_pct(right['value'])} of {right['of']:,} items with gold "
+            f"(95 % interval {_pct(right['low'])} to {_pct(right['high'])}).",
         )
     ]
 
@@ -48,10 +70,10 @@ def _about_annotators(facts: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def doubts(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     """Annotators of whom the model thinks otherwise than the others' labels do; in parts as above."""
-    return [_doubt(entry) for entry in facts["annotators"]["contradictions"]]
+    return [_doubt(entry, judge(facts)) for entry in facts["annotators"]["contradictions"]]
 
 
-def _doubt(entry: dict[str, Any]) -> tuple[str, ...]:
+def _doubt(entry: dict[str, Any], judge: str) -> tuple[str, ...]:
     end = "highest" if entry["most"] else "lowest"
     figures = []
     if entry["weight"] is not None:
@@ -64,8 +86,8 @@ def _doubt(entry: dict[str, Any]) -> tuple[str, ...]:
         "",
         entry["annotator"],
         f" has {' and '.join(figures)}, but agrees {'less' if entry['most'] else 'more'} than usual with the other "
-        f"annotators: {agrees} They may {may}, or the model is mistaken about them: look at some of their items before "
-        "you trust either.",
+        f"annotators: {agrees} They may {may}, or the {judge} is mistaken about them: look at some of their items "
+        "before you trust either.",
     )
 
 

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.annotations import Annotations
+from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.files import sha256
 from crowdfuse.ids import IntArray, counted, few, find, from_text
-from crowdfuse.io.features import Loaded
+from crowdfuse.io.features import Loaded, read_features
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.persistence import load
 from crowdfuse.report.gold_facts import Gold
-from crowdfuse.report.look import Look, look_at, look_at_labels
+from crowdfuse.report.look import Look, look_at, look_at_labels, with_some_inputs
 from crowdfuse.report.names import plain
 from crowdfuse.report.pictures import Picture, file_of, picture_of_file, pictures_of_inputs
 from crowdfuse.report.run_report import Report, about, check_settings, make_report, undecided
@@ -68,7 +69,7 @@ def report_run(
     unchanged = {name: _is_unchanged(name, path, hashes, story) for name, path in job.files().items()}
     gone: dict[str, Any] = {name: None for name, same in unchanged.items() if not same and name != "labels"}
     asked = replace(job, on_missing="drop", **gone)
-    loaded = _read_inputs(job, hashes, story)
+    loaded, gone_inputs = _read_inputs(job, hashes)
     folder = Path(job.inputs) if _is_image_folder(job, classifier.input_shape_) else None
     if loaded is not None and unchanged["labels"]:
         material = read_material(asked, loaded)
@@ -76,12 +77,16 @@ def report_run(
         ann, trained = material.labelled, material.annotations
         sets = _sets_of_material(material)
     else:
-        ann = trained = _by_row(_labels(run, job, unchanged["labels"], classifier.classes_), loaded)
+        ann = _by_row(_labels(run, job, unchanged["labels"], classifier.classes_), loaded)
+        ann = trained = classifier._known(ann, warn=False)
         sets = _sets_of_files(asked, ann, loaded, story)
     story.notes += undecided(classifier)
     certain = _certain(sets, ann, story)
     if loaded is None:
         look = _look_at_record(run, ann, certain)
+        if folder is not None and (run / "fused.csv").exists():
+            look = _with_images_left(look, classifier, folder)
+        story.missing.append(f"{gone_inputs}: {_without_inputs(look)}.")
     else:
         look = look_at(classifier, loaded.inputs, ann, certain=certain)
     if gold is not None:
@@ -115,24 +120,29 @@ def _is_unchanged(name: str, path: Path, hashes: dict[str, str], story: _Story) 
     return True
 
 
-def _read_inputs(job: Job, hashes: dict[str, str], story: _Story) -> Loaded | None:
-    without = (
-        "there is no map of the items, no weight of an annotator on an item, and no features; predictions and fused "
-        "labels are those that the run recorded"
-    )
+def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[Loaded | None, str]:
+    """The inputs, if they are what was trained on; else why not."""
     path = Path(job.inputs)
     if not path.exists():
-        story.missing.append(f"The inputs, {path}, are not there any more, seen from here or from the run: {without}.")
-        return None
+        return None, f"The inputs, {path}, are not there any more, seen from here or from the run"
     try:
         loaded = read_inputs(job)
     except (ValueError, OSError) as error:
-        story.missing.append(f"The inputs, {path}, cannot be read any more ({error}): {without}.")
-        return None
+        return None, f"The inputs, {path}, cannot be read any more ({error})"
     if loaded.fingerprint() != hashes.get("inputs"):
-        story.missing.append(f"The inputs, {path}, have changed since the fit: {without}.")
-        return None
-    return loaded
+        return None, f"The inputs, {path}, have changed since the fit"
+    return loaded, ""
+
+
+def _without_inputs(look: Look) -> str:
+    recorded = "predictions and fused labels are those that the run recorded"
+    if look.model is None:
+        return f"there is no map of the items, no weight of an annotator on an item, and no features; {recorded}"
+    there = int((look.model.position >= 0).sum())
+    return (
+        f"the map and the weights are of {there:,} of the {len(look.ann):,} items, those of which the model still says "
+        f"what it said; {recorded}"
+    )
 
 
 def _is_image_folder(job: Job, shape: tuple[int, ...]) -> bool:
@@ -158,7 +168,7 @@ def _labels(run: Path, job: Job, is_unchanged: bool, classes: NDArray[Any]) -> A
 def _by_row(ann: Annotations, loaded: Loaded | None) -> Annotations:
     """Labels on record meet inputs by name; every one of them had inputs when it was written down."""
     if loaded is None:
-        return ann
+        return ann.rows(np.arange(len(ann)), ann.items)
     position = np.full(len(loaded.items), -1)
     rows = loaded.find(ann.items)
     position[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
@@ -185,6 +195,16 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Lo
         raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
     (fused, fused_sure), (predicted, sure) = columns["fused"], columns["predicted"]
     return look_at_labels(ann, certain=certain, predicted=predicted, sure=sure, fused=fused, fused_sure=fused_sure)
+
+
+def _with_images_left(look: Look, classifier: CrowdClassifier, folder: Path) -> Look:
+    """Where images of a folder have gone or changed, the others still have their weights and their place on the map."""
+    try:
+        left = read_features(folder, image_shape=classifier.input_shape_)
+        position = left.find(look.ann.items)
+    except (ValueError, OSError):  # why, is said already
+        return look
+    return with_some_inputs(look, classifier, left.inputs, position)
 
 
 def _column(

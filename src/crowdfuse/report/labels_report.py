@@ -1,0 +1,72 @@
+"""A report on labels alone: no inputs, no model, and all that can be told without them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from crowdfuse.aggregation import METHODS
+from crowdfuse.alignment import annotations_of, gold_codes
+from crowdfuse.choices import one_of
+from crowdfuse.ids import counted
+from crowdfuse.report.gold_facts import Gold
+from crowdfuse.report.look import look_at_aggregate
+from crowdfuse.report.run_report import Report, check_settings, make_report
+
+MISSING = (
+    "There are labels and no inputs: no map of the items, no picture of one, and no weight of an annotator on an item. "
+    "Each annotator is judged by all of their labels together, not here and there.",
+    "There is no model: no training to look at, no prediction, and no confidence but that of the labels themselves. "
+    "With inputs, crowdfuse fit trains one.",
+)
+
+
+def report_labels(
+    annotations: Any,
+    *,
+    method: str = "dawid-skene",
+    gold: ArrayLike | Sequence[Any] | None = None,
+    n_items: int = 30,
+    sensitivity: float = 0.95,
+    positive: Any = None,
+    title: str | None = None,
+    notes: Sequence[str] = (),
+    seed: int = 0,
+) -> Report:
+    """What labels amount to without inputs, for people to look at; a notebook shows it by itself.
+
+    `method` is an aggregation, one of `crowdfuse.aggregation.METHODS`: its soft labels are the fused labels, and judge
+    annotators and single labels. `gold` (N,), None where unknown, in the order of `annotations.items`, tells how good
+    they are, and changes nothing. The rest is as in `clf.report`; what takes a model is said to be missing.
+
+    >>> report_labels([["cat", "cat", "dog"], ["dog", "dog", "dog"], ["cat", "cat", "cat"]])
+    Report(3 items, 3 annotators, 9 labels; .save('report.html') writes it)
+    """
+    one_of("method", method, METHODS)
+    check_settings(n_items, sensitivity)
+    ann = annotations_of(annotations)
+    codes = np.full(len(ann), -1) if gold is None else gold_codes(gold, ann.classes, len(ann))
+    fused = METHODS[method](ann, seed=seed)
+    rows = np.flatnonzero(codes >= 0)
+    told = [
+        f"Fused labels are what {method} makes of the labels. Estimated accuracies, mixed up classes and likely wrong "
+        "labels are judged by them."
+    ]
+    if not fused.converged:
+        told.append(f"It stopped after {counted(fused.n_iter, 'iteration')}, still rising.")
+    return make_report(
+        look_at_aggregate(ann, fused),
+        about=None,
+        aggregation={"method": method, "iterations": fused.n_iter, "converged": fused.converged},
+        sets=[Gold("gold", rows, codes[rows], "it was used for nothing else", is_fair=True)] if len(rows) else [],
+        pictures=lambda rows, side: [{} for _ in rows],
+        notes=[*notes, *told],
+        missing=MISSING,
+        n_items=n_items,
+        sensitivity=sensitivity,
+        positive=positive,
+        title=title or f"Report on labels by {method}",
+    )

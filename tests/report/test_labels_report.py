@@ -1,0 +1,257 @@
+"""A report on labels alone: what is shown is what the aggregation found, and what cannot be shown is said."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+import crowdfuse
+from crowdfuse import Annotations
+from crowdfuse.aggregation import METHODS, dawid_skene
+from tests.browser import opened, scrolls_sideways, serious_problems
+from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
+from tests.report.test_run_report import command, said
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Crowd:
+    return Crowd(tmp_path, classes=("cat", "dog", "owl"))
+
+
+def facts_of(folder: Path) -> Any:
+    return json.loads((folder / "labels-report.json").read_text(encoding="utf-8"))
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_shows_what_the_aggregation_found(crowd: Crowd, method: str) -> None:
+    result = command("report", crowd.labels, *([] if method == "dawid-skene" else ["--method", method]))
+    assert result.exit_code == 0, result.output
+    facts = facts_of(crowd.folder)
+    found = METHODS[method](Annotations.read(crowd.labels))
+    skills = {row["annotator"]: row["accuracy"]["value"] for row in facts["annotators"]["rows"]}
+    assert skills == pytest.approx(dict(zip(found.annotators, found.annotator_skill, strict=True)))
+    assert facts["aggregation"]["method"] == method
+    fused = dict(zip(found.items, zip(found.labels, found.confidence, strict=True), strict=True))
+    answers: dict[str, set[str]] = {}
+    for item, _, label in crowd.triples:
+        answers.setdefault(item, set()).add(label)
+    assert facts["disputed"]["total"] == sum(len(given) > 1 for given in answers.values()) > 3
+    for item in facts["disputed"]["items"]:
+        label, sure = fused[item["item"]]
+        assert item["fused"] == {"class": label, "confidence": pytest.approx(sure)}
+        assert item["predicted"] is None  # there is no model to predict
+    by_item = dict(zip(found.items, found.soft_labels, strict=True))
+    for wrong in facts["suspicious"]["rows"]:
+        k = found.classes.tolist().index(wrong["label"])
+        assert wrong["suspicion"] == pytest.approx(1 - by_item[wrong["item"]][k], abs=1e-6)
+        assert (wrong["item"], wrong["annotator"], wrong["label"]) in crowd.triples
+    for row in facts["annotators"]["rows"]:
+        own = [fused[item][0] == label for item, who, label in crowd.triples if who == row["annotator"]]
+        assert row["labels"] == len(own)
+        assert row["agreement"] == pytest.approx(np.mean(own))
+
+
+def test_the_annotators_matrices_are_those_of_the_method(crowd: Crowd) -> None:
+    command("report", crowd.labels)
+    found = dawid_skene(Annotations.read(crowd.labels))
+    assert found.confusions is not None
+    for detail in facts_of(crowd.folder)["details"]:
+        r = found.annotators.tolist().index(detail["annotator"])
+        np.testing.assert_allclose(detail["confusion"]["matrix"], found.confusions[r], atol=1e-4)
+
+
+def test_three_faces_beside_the_labels_say_what_is_missing(crowd: Crowd) -> None:
+    result = command("report", crowd.labels, "--json", crowd.folder / "figures.json")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.endswith(f"report: {crowd.folder / 'labels-report.html'}\n")
+    assert "note: There are labels and no inputs: no map" in result.stdout
+    assert "crowdfuse review" not in result.output  # it takes a run
+    facts = facts_of(crowd.folder)
+    assert facts == json.loads((crowd.folder / "figures.json").read_text(encoding="utf-8"))
+    assert (facts["training"], facts["map"], facts["accuracy"]) == (None, None, [])
+    page = (crowd.folder / "labels-report.html").read_text(encoding="utf-8")
+    text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
+    for face in (html.unescape(page), text):
+        assert "What this report cannot show" in face
+        assert "no weight of an annotator on an item" in face
+        assert "There is no model: no training to look at, no prediction, and no confidence" in face
+        for title in ("The data at a glance", "The annotators", "mixed up", "most in dispute", "most likely wrong"):
+            assert title in face
+        for name in ("How training went", "model alone", "Model alone", "labels and model", "Consensus"):
+            assert name not in face
+    assert command("report", crowd.labels).exit_code == 0  # an earlier report is replaced
+    assert sorted(path.name for path in crowd.folder.iterdir()) == [
+        "figures.json",
+        "labels-report.html",
+        "labels-report.json",
+        "labels-report.md",
+        "labels.csv",
+    ]
+
+
+def test_gold_judges_and_changes_nothing(crowd: Crowd) -> None:
+    command("report", crowd.labels)
+    before = facts_of(crowd.folder)
+    gold = crowd.gold("gold.csv", slice(40))
+    with gold.open("a", encoding="utf-8") as file:
+        file.write("nobody,cat\n")
+    assert command("report", crowd.labels, "--gold", gold).exit_code == 0
+    facts = facts_of(crowd.folder)
+    fused = dawid_skene(Annotations.read(crowd.labels).align(np.array(crowd.names, object))).labels
+    truth = np.array(crowd.classes)[crowd.truth]
+    (known,) = facts["accuracy"]
+    assert (known["items"], known["fused"]["of"], known["predicted"]["of"]) == (40, 40, 0)
+    assert known["fused"]["value"] == pytest.approx(np.mean((fused == truth)[:40]))
+    assert facts["calibration"]["right"] == known["fused"]["value"]
+    assert f"1 item of {gold} without labels, left out." in facts["notes"]
+    for part in ("data", "classes", "suspicious"):
+        assert facts[part] == before[part]
+    text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
+    assert f"are right on {100 * known['fused']['value']:.1f} % of 40 items with gold" in text
+
+
+def test_two_classes_have_an_operating_point(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    gold = crowd.gold("gold.csv", slice(None))
+    result = command("report", crowd.labels, "--gold", gold, "--positive", "cat", "--sensitivity", "0.9")
+    assert result.exit_code == 0, result.output
+    point = facts_of(tmp_path)["operating point"]
+    assert (point["positive"], point["wanted"]) == ("cat", 0.9)
+    assert point["sensitivity"]["value"] >= 0.9
+
+
+def test_labels_are_read_as_asked(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    rows = [("a", "x", "0"), ("a", "x", "1"), ("a", "y", "1"), ("b", "y", "1"), ("b", "x", ""), ("c", "x", "")]
+    labels = crowd.write("labels.csv", ("pic", "who", "what"), rows)
+    columns = ("--item", "pic", "--annotator", "who", "--label", "what", "--classes", "0,1,2")
+    assert "two different labels" in said(command("report", labels, *columns))
+    result = command("report", labels, *columns, "--on-conflict", "last", "--out", tmp_path / "own.html")
+    assert result.exit_code == 0, result.output
+    facts = json.loads((tmp_path / "own.json").read_text(encoding="utf-8"))
+    assert (facts["data"]["items"], facts["data"]["labels"], facts["data"]["classes"]) == (3, 3, 3)
+    assert "1 item has no label." in facts["notes"]
+    assert "1 label contradicted another of the same annotator and was dropped." in facts["notes"]
+
+
+def test_what_cannot_be_is_refused_before_any_work(crowd: Crowd, tmp_path: Path) -> None:
+    labels = crowd.labels
+    gold = crowd.write("gold.csv", ("item", "label"), [("i1", "horse")])
+    other = crowd.write("other.csv", ("item", "label"), [("nobody", "cat")])
+    (tmp_path / "run").mkdir()
+    for arguments, complaint in (
+        ((tmp_path / "none.csv",), "no such run folder, and no such file of labels"),
+        ((labels, "--method", "dawid"), "--method must be one of majority-vote"),
+        ((labels, "--format", "x"), "--format must be one of"),
+        ((labels, "--on-conflict", "x"), "--on-conflict must be one of"),
+        ((labels, "--item", "pic"), "'pic'"),
+        ((labels, "--gold", gold), "'horse', which is not one of the 3 classes"),
+        ((labels, "--gold", other), "no item of"),
+        ((labels, "--positive", "cat"), "goes with two classes"),
+        ((labels, "--out", tmp_path / "page.pdf"), "an .html file"),
+        ((labels, "--json", labels, "--force"), "also read"),
+        ((tmp_path / "run", "--method", "mace"), "--method goes with a file of labels"),
+        ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict goes with a file of labels"),
+        ((tmp_path / "run",), "it is no run folder"),
+    ):
+        result = command("report", *arguments)
+        assert result.exit_code == 2, arguments
+        assert complaint in said(result)
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_nothing_of_the_users_is_overwritten(crowd: Crowd) -> None:
+    own = crowd.folder / "labels-report.md"
+    own.write_text("my own notes")
+    assert "no earlier report" in said(command("report", crowd.labels))
+    assert own.read_text() == "my own notes"
+    assert command("report", crowd.labels, "--force").exit_code == 0
+    export = crowd.folder / "export.json"
+    before = '[{"text": "a", "answer": "accept", "accept": ["x"], "_annotator_id": "ada"}]'
+    export.write_text(before)
+    result = command("report", export, "--out", crowd.folder / "export.html", "--force")
+    assert "also read" in said(result)
+    assert export.read_text() == before
+
+
+def test_labels_that_say_nothing_are_refused_kindly(crowd: Crowd) -> None:
+    crowd.write("labels.csv", ("item", "annotator", "label"), [("a", "ada", "")])
+    result = command("report", crowd.labels)
+    assert result.exit_code == 2
+    assert "no label" in said(result)
+    crowd.write("labels.csv", ("item", "annotator", "label"), [("a", "ada", "cat")])
+    assert "with one class there is nothing to decide" in said(command("report", crowd.labels))
+    result = command("report", crowd.labels, "--classes", "cat,dog")  # one label is enough
+    assert result.exit_code == 0, result.output
+
+
+# ---- Python, and the page ----------------------------------------------------------------------
+
+
+def test_python_has_the_same(crowd: Crowd) -> None:
+    command("report", crowd.labels, "--method", "wawa", "--gold", crowd.gold("gold.csv", slice(None)))
+    ann = Annotations.read(crowd.labels)
+    truth = dict(zip(crowd.names, np.array(crowd.classes)[crowd.truth], strict=True))
+    report = crowdfuse.report_labels(
+        ann, method="wawa", gold=[truth[item] for item in ann.items], title="labels.csv: wawa"
+    )
+    assert json.loads(report.to_json()) == facts_of(crowd.folder)
+    assert report._repr_html_().startswith("<iframe")
+    with pytest.raises(ValueError, match="method must be one of majority-vote"):
+        crowdfuse.report_labels(ann, method="vote")
+    with pytest.raises(ValueError, match="gold holds 'horse'"):
+        crowdfuse.report_labels(ann, gold=["horse"] * len(ann))
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Labels whose every name is hostile, with gold."""
+    crowd = Crowd(
+        tmp_path_factory.mktemp("hostile"),
+        annotators=HOSTILE,
+        classes=HOSTILE_CLASSES,
+        items="<svg onload=alert({})> '\"" + "y" * 200,
+    )
+    labels = crowd.labels.rename(crowd.folder / "<img src=x onerror=alert(5)>.csv")
+    out = crowd.folder / "report.html"
+    result = command("report", labels, "--gold", crowd.gold("gold.csv", slice(30)), "--items", 8, "--out", out)
+    assert result.exit_code == 0, result.output
+    return out
+
+
+def test_hostile_names_are_text_in_every_face(page_file: Path) -> None:
+    page, text = (page_file.with_suffix(ending).read_text(encoding="utf-8") for ending in (".html", ".md"))
+    assert len(re.findall("<script", page)) == 1
+    for sign in ("<svg onload", "<img src=x", "alert(4)</script>"):
+        assert sign not in page
+        assert sign not in text
+    assert html.escape(HOSTILE[0]) in page
+    assert "[click]" not in text
+    facts = json.loads(page_file.with_suffix(".json").read_text(encoding="utf-8"))
+    assert {row["annotator"] for row in facts["annotators"]["rows"]} == set(HOSTILE)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1180, False), (375, True)])
+def test_the_page_works_in_a_browser(browser: Browser, page_file: Path, width: int, dark: bool) -> None:
+    with opened(browser, page_file, width=width, dark=dark) as page:
+        targets = page.locator("nav a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+        assert all(page.locator(target).count() == 1 for target in targets)
+        page.get_by_label("Search annotators").fill("ONERROR")
+        page.locator("#annotator-table tbody tr:not([hidden]) a").click()
+        part = page.locator("#one-by-one details[open]")
+        assert HOSTILE[1] in part.locator("summary").inner_text()
+        assert part.locator("table.matrix").count() == 1
+        assert page.locator("svg.map").count() == 0
+        assert "cannot show" in page.locator("main").inner_text()
+        assert serious_problems(page) == []
+        assert not scrolls_sideways(page)
