@@ -10,7 +10,18 @@ import pytest
 import crowdfuse
 
 ROOMS = [
-    ["choices", "importing", "ids", "triples", "summary", "annotations", "alignment", "held_out", "diagnostics"],
+    [
+        "choices",
+        "importing",
+        "ids",
+        "triples",
+        "summary",
+        "annotations",
+        "alignment",
+        "held_out",
+        "choosing",
+        "diagnostics",
+    ],
     ["aggregation"],
     ["files", "pools", "inputs", "image_files", "io"],
     ["functional", "nets"],
