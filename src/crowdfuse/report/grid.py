@@ -180,8 +180,9 @@ def _gates(experiment: Experiment, table: Table) -> list[str]:
     """How far gates were from the shares of right labels, and whether the result warned of them."""
     rows = []
     for (row, value), entry in table.entries.items():
-        results = [table.records[row, value, seed].result for seed in entry.by_seed]
-        if not all("gate error" in result for result in results):
+        found = [table.records.get((row, value, seed)) for seed in entry.by_seed]  # none of a row that sums up others
+        results = [record.result for record in found if record is not None and "gate error" in record.result]
+        if len(results) < len(found):
             continue
         errors = [result["gate error"] for result in results]
         warned = sum(not result["diagnostics"]["gates_can_be_trusted"] for result in results)
