@@ -41,6 +41,7 @@ def image_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def first_cells(page: Page) -> list[str]:
+    page.locator("#annotator-table").scroll_into_view_if_needed()  # what is out of sight is not laid out
     return page.locator("#annotator-table tbody tr:not([hidden]) td:first-child").all_inner_texts()
 
 
