@@ -110,6 +110,13 @@ def test_what_was_decided_survives_a_stop(
     assert_resumes(make, (X, truth, Y), tmp_path, monkeypatch, stop_after, None, **given)
 
 
+def test_a_training_that_goes_on_decides_anew() -> None:
+    X, truth, Y = contradicting(600)
+    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=some(truth, 50))
+    assert clf.diagnostics_["decided_by"] == "gold"
+    assert clf.partial_fit(X, Y).diagnostics_["decided_by"] != "gold"
+
+
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_gold_reading_is_a_logistic_regression(n_classes: int) -> None:
     generator = np.random.default_rng(n_classes)

@@ -92,6 +92,8 @@ class Gated(Method):
         ]
 
     def prepare(self, data: TrainingData) -> None:
+        for decision in (self.by_gold, self.by_vote, self.settled):
+            decision.fill_(False)  # of an earlier training
         ann = data.annotations
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
         counts[np.argsort(-counts, kind="stable")[ASKED:]] = 0
