@@ -292,18 +292,19 @@ def test_ray_is_loaded_only_when_asked_for() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_client_server_that_comes_too_late_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", ["Starting Ray client server failed.", "psutil.ZombieProcess: PID still exists"])
+def test_a_client_server_that_comes_too_late_or_dies_is_asked_again(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = []
 
     def late(address: str, **_: Any) -> None:
         tries.append(address)
         if len(tries) < 3:
-            raise ConnectionAbortedError("Initialization failure from server: Starting Ray client server failed.")
+            raise ConnectionAbortedError(f"Initialization failure from server: {why}")
 
     monkeypatch.setattr(ray, "init", late)
     cluster._connect("ray://there:1", {})
     assert len(tries) == 3
     tries[:] = []
-    with pytest.raises(ValueError, match=r"--cluster ray://there:1: Ray does not answer: .*client server failed"):
+    with pytest.raises(ValueError, match=f"--cluster ray://there:1: Ray does not answer: .*{why}"):
         cluster._connect("ray://there:1", {}, attempts=2)
     assert len(tries) == 2

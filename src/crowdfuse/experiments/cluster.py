@@ -103,11 +103,11 @@ def _connected(address: str, jobs: int | None, size: int) -> Iterator[None]:
 
 
 def _connect(address: str, own: dict[str, Any], attempts: int = 3) -> None:
-    """A cluster starts a server for each client; where it is busy that can come too late, and is worth another try."""
+    """A cluster starts a server for each client; that can come too late or die, and is worth another try."""
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **own)
     except (OSError, RuntimeError, ValueError) as error:
-        if "client server failed" in str(error) and attempts > 1:
+        if isinstance(error, ConnectionAbortedError) and attempts > 1:
             ray.shutdown()
             _connect(address, own, attempts - 1)
             return
