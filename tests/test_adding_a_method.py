@@ -1,4 +1,4 @@
-"""A method is one new file, its estimator and one registry line: everything else picks it up by itself."""
+"""A method is one new file, its estimator and a line for its name: everything else picks it up by itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class Toy(Method):
         return Loss(losses.sum(), batch.weight.sum())
 '''
 ESTIMATOR = '''
+from dataclasses import dataclass
+from typing import ClassVar
 
+from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.methods.toy import Toy
 
 
@@ -50,8 +53,9 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     package = folder / "crowdfuse"
     shutil.copytree(Path(crowdfuse.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "methods" / "toy.py").write_text(METHOD)
-    with (package / "estimators.py").open("a") as estimators:
-        estimators.write(ESTIMATOR)
+    (package / "estimators" / "toy.py").write_text(ESTIMATOR)
+    with (package / "estimators" / "__init__.py").open("a") as names:
+        names.write("from crowdfuse.estimators.toy import ToyClassifier as ToyClassifier\n")
     registry = package / "registry.py"
     line = '    "fusion": "FusionClassifier",\n'
     assert line in registry.read_text()

@@ -17,7 +17,7 @@ from crowdfuse import (
     WDNClassifier,
 )
 from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.estimators import GlobalConfusionsClassifier
+from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from tests.estimator_list import ALL
 
 K = 4

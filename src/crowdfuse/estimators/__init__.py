@@ -1,0 +1,13 @@
+"""What people import: one scikit-learn classifier a method, thin. The verbs are in `CrowdClassifier`."""
+
+from __future__ import annotations
+
+from crowdfuse.estimators.fusion import FusionClassifier as FusionClassifier
+from crowdfuse.estimators.gated import GatedClassifier as GatedClassifier
+from crowdfuse.estimators.majority_vote import MajorityVoteClassifier as MajorityVoteClassifier
+from crowdfuse.estimators.mbem import MBEMClassifier as MBEMClassifier
+from crowdfuse.estimators.single_annotator import SingleAnnotatorClassifier as SingleAnnotatorClassifier
+from crowdfuse.estimators.trace_reg import TraceRegClassifier as TraceRegClassifier
+from crowdfuse.estimators.true_label import TrueLabelClassifier as TrueLabelClassifier
+from crowdfuse.estimators.two_stage import TwoStageClassifier as TwoStageClassifier
+from crowdfuse.estimators.wdn import WDNClassifier as WDNClassifier

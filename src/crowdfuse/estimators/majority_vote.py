@@ -1,0 +1,35 @@
+"""All annotators count the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from crowdfuse.choices import one_of
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.majority_vote import MajorityVote
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MajorityVoteClassifier(CrowdClassifier):
+    """All annotators count the same.
+
+    Parameters
+    ----------
+    vote : "soft" trains on the share of labels a class got, "hard" on the winner, ties broken from the seed
+    loss_scale : "plain": the mean over items; "paper": that divided by K, as the paper trains its soft vote
+
+    The other parameters are those of every classifier here: see `CrowdClassifier`.
+    """
+
+    method_name: ClassVar[str] = "majority-vote"
+    paper_settings: ClassVar[dict[str, Any]] = {"vote": "soft", "loss_scale": "paper"}
+
+    vote: Literal["soft", "hard"] = "soft"
+    loss_scale: Literal["plain", "paper"] = "plain"
+
+    def _build(self, problem: Problem) -> Method:
+        one_of("vote", self.vote, ("soft", "hard"))
+        one_of("loss_scale", self.loss_scale, ("plain", "paper"))
+        return MajorityVote(problem, vote=self.vote, loss_scale=self.loss_scale)

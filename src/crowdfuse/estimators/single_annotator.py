@@ -1,0 +1,57 @@
+"""One annotator alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.ids import few, find, tidy
+from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.single_annotator import SingleAnnotator
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SingleAnnotatorClassifier(CrowdClassifier):
+    """One annotator's labels and nobody else's.
+
+    Parameters
+    ----------
+    annotator : the annotator's name; None where there is only one
+
+    The other parameters are those of every classifier here: see `CrowdClassifier`.
+    """
+
+    method_name: ClassVar[str] = "single-annotator"
+
+    annotator: Any = None
+
+    @classmethod
+    def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
+        """One an annotator."""
+        return {f"{cls.method_name} {name}": {"annotator": name} for name in annotators}
+
+    def _build(self, problem: Problem) -> Method:
+        if self.annotator is None:
+            if len(self.annotators_) > 1:
+                raise ValueError(
+                    "say which annotator with annotator= (--set annotator=NAME on the command line); "
+                    f"there are {few(self.annotators_)}"
+                )
+            return SingleAnnotator(problem, annotator=0)
+        position = int(find(tidy(np.asarray([self.annotator]), "annotator"), self.annotators_)[0])
+        if position < 0:
+            raise ValueError(f"annotator {self.annotator!r} is not one of the annotators ({few(self.annotators_)})")
+        return SingleAnnotator(problem, annotator=position)
+
+    def _judged_by(self, ann: Annotations) -> Annotations:
+        return ann if self.annotator is None else ann.of(self.annotator)
+
+    def _settled(self) -> dict[str, Any]:
+        assert isinstance(self.method_, SingleAnnotator)
+        open_now = self.annotator is None and len(self.annotators_) > 1
+        return {"annotator": self.annotators_[self.method_.annotator]} if open_now else {}
