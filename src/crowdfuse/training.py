@@ -137,6 +137,9 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
     rows = _rows(method, data)
     if not len(rows):
         raise ValueError("there is nothing to train on: no item has a label that this method uses")
+    refusal = method.refusal(data)
+    if refusal is not None:
+        raise ValueError(refusal)
     try:
         recipe.make_optimizer(method.parameters())
         make_fabric(recipe)

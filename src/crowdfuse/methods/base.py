@@ -148,6 +148,10 @@ class Method(nn.Module, ABC):
         mask: NDArray[np.bool_] = (np.diff(data.annotations.indptr) > 0) | (data.gold >= 0)
         return mask
 
+    def refusal(self, data: TrainingData) -> str | None:
+        """Why it cannot learn from this data, if so, and which methods can: asked before any work."""
+        return None
+
     def prepare(self, data: TrainingData) -> None:
         """Look at the whole training data once, before the first step."""
 
