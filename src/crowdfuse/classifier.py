@@ -33,6 +33,9 @@ from crowdfuse.nets.standardize import Standardize
 from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule, at_least_1, widths
 from crowdfuse.training import Checkpointing, Trained, Validation, check_trainable, train
 
+SearchSpace = dict[str, list[Any] | tuple[float, float]]
+"""Settings, each with values to choose from, or with (low, high) to draw from evenly in logs."""
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
@@ -77,6 +80,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     method_name: ClassVar[str]
     paper_settings: ClassVar[dict[str, Any]] = {}
     """What the paper's experiments set otherwise than the defaults here, apart from network and optimiser."""
+    search_space: ClassVar[SearchSpace] = {}
+    """What there is to tune of the method's own settings."""
     trains_on_labels: ClassVar[bool] = True
     """Whether what annotators say makes a difference."""
 

@@ -268,6 +268,32 @@ def differences(panels: Mapping[str, Mapping[str, tuple[float, float, float]]], 
     return figure
 
 
+def critical_difference(
+    mean: Mapping[str, float], interval: Mapping[str, tuple[float, float]], critical: float, title: str
+) -> Figure:
+    """Mean ranks, best first, each with its interval; beside them, lines join methods that do not differ."""
+    names = sorted(mean, key=lambda name: mean[name])
+    place = np.arange(len(names))[::-1]
+    figure = Figure(figsize=(7.5, 0.32 * len(names) + 1.6), layout="constrained")
+    ax = figure.subplots()
+    ends = np.array([interval[name] for name in names])
+    ax.hlines(place, ends[:, 0], ends[:, 1], color=GREY, linewidth=1.5, zorder=1)
+    ax.scatter([mean[name] for name in names], place, s=45, color=BLUE, zorder=2)
+    ax.set_yticks(place, [plain_text(name) for name in names])
+    beyond = ends.max() + 0.4
+    last = -1
+    for i, name in enumerate(names):
+        reached = max(j for j, other in enumerate(names) if mean[other] - mean[name] < critical)
+        if reached > max(last, i):  # a group that is part of the one before is not drawn
+            ax.vlines(beyond, place[reached] - 0.15, place[i] + 0.15, color=ORANGE, linewidth=4)
+            beyond += 0.35
+            last = reached
+    ax.set_xlabel(f"mean rank, 1 is best; 95 % interval. Orange joins what does not differ (less than {critical:.1f})")
+    ax.set_title(title, loc="left")
+    _bare(ax)
+    return figure
+
+
 def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
     """Test accuracy over epsilon, a line a method, with the spread over seeds.
 

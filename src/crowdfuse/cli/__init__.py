@@ -11,6 +11,7 @@ from crowdfuse.cli.compare import compare
 from crowdfuse.cli.crowds import crowds
 from crowdfuse.cli.demo import demo
 from crowdfuse.cli.embed import embed
+from crowdfuse.cli.fair import mnist_kinds
 from crowdfuse.cli.fit import fit, predict
 from crowdfuse.cli.report import report
 from crowdfuse.cli.reproduce import GRIDS, grid_command, twomoon
@@ -54,6 +55,7 @@ for name in GRIDS:
         grid_command(name)
     )
 reproduce.command(epilog="Example: crowdfuse reproduce crowds --values labelme,dog --seeds 0,1,2 --jobs 2")(crowds)
+reproduce.command("mnist-kinds", epilog="Example: crowdfuse reproduce mnist-kinds --tune 10 --jobs 2")(mnist_kinds)
 
 
 def _version(value: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from crowdfuse.aggregation import METHODS as AGGREGATORS
+from crowdfuse.cli.fair import SEEDS, run_fair
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -40,6 +41,14 @@ def crowds(
         typer.Option(help="Seeds, separated by commas; not given, 0 to 9, and 0 to 2 on cifar10n, which is large."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data, for a trial.", min=1)] = None,
+    tune: Annotated[
+        int | None,
+        typer.Option(
+            help="Instead, the three sets with inputs by the same rules as mnist-kinds, seeds 0 to 4: so many settings "
+            "of each method, its defaults the first, chosen by crowd labels, and by gold as a ceiling.",
+            min=1,
+        ),
+    ] = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
     data: Data = None,
@@ -55,6 +64,14 @@ def crowds(
     """Beyond the paper: real crowds. LabelMe, Sentiment Polarity and CIFAR-10N by every method on the same small
     network, and six crowds of labels alone (bluebird, dog, rte, web, product, zencrowd) by every aggregation. Gold
     judges, and chooses nothing. Finished runs are kept, and not made again."""
+    if tune is not None:
+        if epochs is not None:
+            raise ValueError("--epochs is not for --tune: all methods have the same budget there")
+        run_fair(
+            "crowds", tune, values, methods, seeds or SEEDS, jobs, cluster, data, folder, plan, show, json_file, force,
+            quiet,
+        )  # fmt: skip
+        return
     from crowdfuse.experiments.crowds import NAME, CrowdsWork, cells
     from crowdfuse.files import write_json
     from crowdfuse.report.crowds import crowd_tables, markdown, write_crowds_report

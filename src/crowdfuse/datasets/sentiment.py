@@ -28,28 +28,28 @@ class Sentiment:
     foreign_texts: list[str]
     foreign_y: NDArray[np.int64]
 
-    def split(self, seed: int, share: float = 0.2) -> Crowd:
+    def split(self, seed: int, share: float = 0.2, words: int = WORDS) -> Crowd:
         """Hold a share of the labelled sentences out by the seed, and make vectors of all.
 
-        tf-idf of single words and of pairs, at most 5,000 of them, learned from the sentences to train on.
+        tf-idf of single words and of pairs, at most `words` of them, learned from the sentences to train on.
         """
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         shuffled = np.random.default_rng([seed, 3]).permutation(len(self.texts))
         count = round(share * len(shuffled))
         test, train = np.sort(shuffled[:count]), np.sort(shuffled[count:])
-        words = TfidfVectorizer(
-            ngram_range=(1, 2), max_features=WORDS, sublinear_tf=True, token_pattern=r"(?u)\b\w+\b", dtype=np.float32
+        vectors = TfidfVectorizer(
+            ngram_range=(1, 2), max_features=words, sublinear_tf=True, token_pattern=r"(?u)\b\w+\b", dtype=np.float32
         )
         texts = np.array(self.texts, object)
-        X = words.fit_transform(texts[train]).toarray()
+        X = vectors.fit_transform(texts[train]).toarray()
         return Crowd(
             X,
             self.annotations[train],
             self.y[train],
-            words.transform(texts[test]).toarray(),
+            vectors.transform(texts[test]).toarray(),
             self.y[test],
-            (words.transform(self.foreign_texts).toarray(), self.foreign_y),
+            (vectors.transform(self.foreign_texts).toarray(), self.foreign_y),
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.classifier import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
 from crowdfuse.nets.rows import FEW
@@ -60,6 +60,10 @@ class FusionClassifier(CrowdClassifier):
         "penalty": 1.0,
         "annotator_heads": "separate",
         "loss_scale": "paper",
+    }
+    search_space: ClassVar[SearchSpace] = {
+        "penalty": (0.1, 10.0),
+        "n_bases": [5, 20, 50],
     }
 
     n_bases: int = 20

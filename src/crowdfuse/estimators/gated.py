@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdfuse.batches import TrainingData
 from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.classifier import CrowdClassifier, SearchSpace
 from crowdfuse.diagnostics import NO_LABELS, diagnose
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.gated import Gated
@@ -65,6 +65,7 @@ class GatedClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "gated"
+    search_space: ClassVar[SearchSpace] = {"wrong": ["uniform", "annotator", "shared"]}
 
     wrong: Literal["uniform", "annotator", "shared", "basis"] = "uniform"
     n_bases: int = 20

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from crowdfuse.choices import one_of
+from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.mbem import MBEM
@@ -51,6 +52,7 @@ class MBEMClassifier(GlobalConfusionsClassifier):
 
     method_name: ClassVar[str] = "mbem"
     paper_settings: ClassVar[dict[str, Any]] = {"rounds": 2, "chosen": "round"}
+    search_space: ClassVar[SearchSpace] = {"rounds": [2, 3, 4]}
 
     rounds: int = 2
     chosen: Literal["epoch", "round"] = "epoch"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.trace_reg import TraceReg
@@ -43,6 +44,10 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
 
     method_name: ClassVar[str] = "trace-reg"
     paper_settings: ClassVar[dict[str, Any]] = {"trace_weight": 0.01, "start": None}
+    search_space: ClassVar[SearchSpace] = {
+        "trace_weight": (0.001, 0.1),
+        "start": [0.6, 0.75, 0.9],
+    }
 
     trace_weight: float = 0.01
     start: float | None = 0.75

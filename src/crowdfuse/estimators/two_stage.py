@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from crowdfuse.aggregation import METHODS
 from crowdfuse.choices import one_of
+from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.two_stage import TwoStage
@@ -41,6 +42,10 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "two-stage"
+    search_space: ClassVar[SearchSpace] = {
+        "aggregator": ["dawid-skene", "one-coin", "glad", "mace"],
+        "target": ["soft", "hard"],
+    }
 
     aggregator: str = "dawid-skene"
     target: Literal["soft", "hard"] = "soft"

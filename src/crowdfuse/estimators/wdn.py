@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.classifier import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.wdn import WDN
 from crowdfuse.recipes import at_least_1
@@ -60,6 +60,7 @@ class WDNClassifier(CrowdClassifier):
 
     method_name: ClassVar[str] = "wdn"
     paper_settings: ClassVar[dict[str, Any]] = {"weights": "released", "weight_epochs": 5, "loss_scale": "paper"}
+    search_space: ClassVar[SearchSpace] = {"weight_epochs": [2, 5, 10]}
 
     weights: Literal["released", "softmax"] = "softmax"
     weight_epochs: int = 5

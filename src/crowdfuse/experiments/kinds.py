@@ -131,7 +131,7 @@ PROTOCOL = (
 SCALE = Scale("MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, KindsWork, PROTOCOL, is_papers_recipe=False)
 
 
-def _weakness(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[str, Any]:
+def weakness(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[str, Any]:
     spec = {"rule": "weakness", "weakness": list(PAPER_WEAKNESS), "epsilon": epsilon}
     return spec | ({} if wrong == "uniform" else {"wrong": wrong}) | {"names": ["1", "2", "3"]} | more
 
@@ -139,12 +139,12 @@ def _weakness(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[str, 
 def _kind(value: str) -> dict[str, Any]:
     """Annotators by the name of a kind of mistake and epsilon."""
     wrong, epsilon = value.split()
-    return _weakness(int(epsilon), wrong)
+    return weakness(int(epsilon), wrong)
 
 
 def _triple(value: str) -> dict[str, Any]:
     which, epsilon = value.split()
-    return _weakness(int(epsilon), weakness=list(TRIPLES[int(which) - 1]))
+    return weakness(int(epsilon), weakness=list(TRIPLES[int(which) - 1]))
 
 
 def _with_gold(method: str, counts: tuple[int, ...]) -> dict[str, Row]:
@@ -158,7 +158,7 @@ UNIFORM = Experiment(
     values=(30, 31, 32, 33, 34, 35),
     methods=METHODS,
     scale=SCALE,
-    annotators=lambda epsilon: _weakness(epsilon),
+    annotators=lambda epsilon: weakness(epsilon),
     leader="gated",
 )
 KINDS = Experiment(
@@ -200,7 +200,7 @@ HALF = Experiment(
     values=(32,),
     methods=("gated", "majority-vote", "fusion"),
     scale=SCALE,
-    annotators=lambda epsilon: _weakness(epsilon, missing=0.5),
+    annotators=lambda epsilon: weakness(epsilon, missing=0.5),
     leader="gated",
 )
 
@@ -230,7 +230,7 @@ def _two(name: str, what: str, task: str) -> Experiment:
         values=(28, 30, 32),
         methods=("gated", "majority-vote"),
         scale=replace(SCALE, data=SCALE.data | {"task": task}),
-        annotators=lambda epsilon: _weakness(epsilon),
+        annotators=lambda epsilon: weakness(epsilon),
         leader="gated",
         extras=_with_gold("gated", (10, 50, 200)) | _with_gold("majority-vote", (10, 50, 200)),
     )

@@ -1,0 +1,200 @@
+"""All methods by the same rules: accuracies by arena, ranks, what tuning brings, and what else a method gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfuse import plots
+from crowdfuse.experiments.fair import KEPT_OUT, NETWORK, Arena, DrawnCell
+from crowdfuse.experiments.protocols import Place, Ranks, chosen, figures_of, gains, ranks
+from crowdfuse.experiments.spaces import COMMON
+from crowdfuse.experiments.store import Record
+from crowdfuse.experiments.tables import BOUND
+from crowdfuse.files import write_json, write_text
+from crowdfuse.registry import estimator_class
+from crowdfuse.report.markdown import table as markdown_table
+
+REFERENCE = "majority-vote"
+METRICS = {
+    "log loss": ("log loss", 1.0, "{:.3f}"),
+    "calibration error": ("calibration error (%)", 100.0, "{:.1f}"),
+    "fused labels right": ("fused labels right (%)", 100.0, "{:.1f}"),
+    "suspicion": ("average precision of suspicion (%)", 100.0, "{:.1f}"),
+}
+RULES = (
+    "The same labels, split, network, optimiser, schedule, batch and number of epochs for all at a seed. Gold judges "
+    f"on test items. {KEPT_OUT:.0%} of the training items are kept out of training in every protocol: *tuned by crowd "
+    "labels* takes the draw that makes their labels likeliest, those that guards object to last; *tuned by gold* takes "
+    "the draw that gets most of them right, which needs gold, and is a ceiling, not a way to work; *defaults* is the "
+    "first draw. true-label trains on gold and is no competitor."
+)
+Kept = dict[str, dict[Place, Record]]
+
+
+def write_fair_report(
+    arenas: Mapping[str, Arena], cells: Sequence[DrawnCell], records: Sequence[Record], folder: Path, command: str
+) -> dict[str, Any]:
+    """`table.md`, `table.json` and the ranks as a figure, beside the store; returns the numbers."""
+    kept = chosen(cells, records)
+    numbers = {"command": command, **figures(kept)}
+    write_text(folder / "table.md", markdown(arenas, kept, command))
+    write_json(folder / "table.json", numbers)
+    for protocol, found in all_ranks(kept).items():
+        title = f"{protocol}: mean rank over {found.arenas} arenas"
+        figure = plots.critical_difference(found.mean, found.interval, found.critical, title)
+        plots.save(figure, folder / f"ranks-{protocol.replace(' ', '-')}.png")
+    return numbers
+
+
+def all_ranks(kept: Kept) -> dict[str, Ranks]:
+    """By accuracy, for each protocol that has something to rank."""
+    found = {protocol: ranks(figures_of(runs, "accuracy")) for protocol, runs in kept.items()}
+    return {protocol: one for protocol, one in found.items() if one is not None}
+
+
+def figures(kept: Kept) -> dict[str, Any]:
+    """All numbers, as JSON holds them."""
+    ranked = all_ranks(kept)
+    return {
+        protocol: {
+            "accuracy": figures_of(runs, "accuracy"),
+            "ranks": ranked[protocol]._asdict() if protocol in ranked else None,
+            f"minus {REFERENCE}": gains(runs, REFERENCE),
+            **{name: figures_of(runs, name) for name in METRICS},
+            "seconds": figures_of(runs, "seconds of training"),
+        }
+        for protocol, runs in kept.items()
+    }
+
+
+def markdown(arenas: Mapping[str, Arena], kept: Kept, command: str) -> str:
+    """The whole comparison as text."""
+    parts = [f"# All methods by the same rules\n\n`{command}`\n\n{RULES}", _arenas(arenas, kept)]
+    ranked = all_ranks(kept)
+    for protocol, runs in kept.items():
+        parts.append(f"## {protocol.capitalize()}\n\n{_accuracies(arenas, runs, ranked.get(protocol))}")
+    if len(kept) > 1:
+        parts.append(f"## What tuning brings\n\n{_tuning(kept)}")
+    parts.append(f"## What else, at defaults\n\n{_others(kept['defaults'])}")
+    parts.append(f"## What was tuned\n\n{_spaces(kept)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _arenas(arenas: Mapping[str, Arena], kept: Kept) -> str:
+    seen = {arena for _, arena, _ in kept["defaults"]}
+    shown = [[arena.title, arena.note] for name, arena in arenas.items() if name in seen]
+    network = ", ".join(f"{name} {value}" for name, value in NETWORK.items())
+    return f"{markdown_table(['arena', 'what'], shown)}\n\nThe network, unless an arena says otherwise: {network}."
+
+
+def _accuracies(arenas: Mapping[str, Arena], runs: Mapping[Place, Record], ranked: Ranks | None) -> str:
+    by_arena = figures_of(runs, "accuracy")
+    columns = [name for name in arenas if name in by_arena]
+    rows = _rows(runs, ranked)
+    ahead = gains(runs, REFERENCE)
+    best = {
+        name: max((np.mean(list(seeds.values())) for row, seeds in by_arena[name].items() if row != BOUND), default=0)
+        for name in columns
+    }
+    shown = []
+    for row in rows:
+        line = [row]
+        for name in columns:
+            seeds = list(by_arena[name].get(row, {}).values())
+            if not seeds:
+                line.append("")
+                continue
+            spread = f" ± {100 * np.std(seeds, ddof=1):.1f}" if len(seeds) > 1 else ""
+            text = f"{100 * np.mean(seeds):.1f}{spread}"
+            line.append(f"**{text}**" if row != BOUND and np.mean(seeds) == best[name] else text)
+        if ranked is not None and row in ranked.mean:
+            low, high = ranked.interval[row]
+            line.append(f"{ranked.mean[row]:.1f} ({low:.1f} to {high:.1f})")
+        else:
+            line.append("")
+        line.append("" if row not in ahead else "{:+.1f} ({:+.1f} to {:+.1f})".format(*ahead[row][:3]))
+        shown.append(line)
+    header = ["method", *(arenas[name].title for name in columns), "mean rank", f"minus {REFERENCE}"]
+    seeds_of = sorted({seed for _, _, seed in runs})
+    text = f"Test accuracy (%), mean ± standard deviation over seeds {', '.join(map(str, seeds_of))}.\n\n"
+    text += markdown_table(header, shown)
+    if ranked is not None:
+        text += (
+            f"\n\nRanks over {ranked.arenas} arenas and at least {ranked.seeds} seeds that all methods have, with 95 % "
+            "intervals over both. Two methods differ at 5 % (Nemenyi) where their mean ranks are "
+            f"{ranked.critical:.1f} apart. Differences are over arenas, with a 95 % interval."
+        )
+    return text
+
+
+def _rows(runs: Mapping[Place, Record], ranked: Ranks | None) -> list[str]:
+    """Best first; those that are not ranked at the end, in the order of the grid."""
+    rows = list(dict.fromkeys(row for row, _, _ in runs))
+    order = {} if ranked is None else ranked.mean
+    return sorted(rows, key=lambda row: order.get(row, float("inf")))
+
+
+def _tuning(kept: Kept) -> str:
+    """How much better than its defaults each method is in the other protocols, in points."""
+    defaults = kept["defaults"]
+    rows = dict.fromkeys(row for row, _, _ in defaults if row != BOUND)
+    shown = []
+    for row in rows:
+        line = [row]
+        for protocol, runs in kept.items():
+            if protocol == "defaults":
+                continue
+            places = [place for place in runs if place[0] == row and place in defaults]
+            found = [100 * (runs[place].result["accuracy"] - defaults[place].result["accuracy"]) for place in places]
+            line.append(f"{np.mean(found):+.1f} (worst {min(found):+.1f}, of {len(found)})" if found else "")
+        shown.append(line)
+    return markdown_table(["method", *(protocol for protocol in kept if protocol != "defaults")], shown)
+
+
+def _others(runs: Mapping[Place, Record]) -> str:
+    """Means over arenas of the other figures, and the time of training over that of the reference."""
+    rows = dict.fromkeys(row for row, _, _ in runs)
+    seconds = figures_of(runs, "seconds of training")
+    by_metric = {name: figures_of(runs, name) for name in METRICS}
+    shown = []
+    for row in rows:
+        line = [row]
+        for name, (_, scale, form) in METRICS.items():
+            means = [np.mean(list(of[row].values())) for of in by_metric[name].values() if row in of]
+            line.append(form.format(scale * float(np.mean(means))) if means else "")
+        ratios = [
+            np.median([of[row][seed] / of[REFERENCE][seed] for seed in shared])
+            for of in seconds.values()
+            if row in of and REFERENCE in of and (shared := set(of[row]) & set(of[REFERENCE]))
+        ]
+        line.append(f"{float(np.mean(ratios)):.2f}" if ratios else "")
+        shown.append(line)
+    header = ["method", *(title for title, _, _ in METRICS.values()), f"time over {REFERENCE}"]
+    return "Means over arenas. Suspicion is one minus the fused label's share of the class said.\n\n" + markdown_table(
+        header, shown
+    )
+
+
+def _spaces(kept: Kept) -> str:
+    methods = dict.fromkeys(record.run["method"] for record in kept["defaults"].values())
+    shown = [["all", _space(COMMON)]]
+    shown += [[method, _space(own)] for method in methods if (own := estimator_class(method).search_space)]
+    return markdown_table(["method", "space"], shown)
+
+
+def _space(space: Mapping[str, Any]) -> str:
+    """A space in words.
+
+    >>> _space({"q": (0.1, 1.0), "vote": ["soft", "hard"]})
+    'q 0.1 to 1.0 in logs; vote soft, hard'
+    """
+    return "; ".join(
+        f"{name} {values[0]} to {values[1]} in logs"
+        if isinstance(values, tuple)
+        else f"{name} {', '.join(map(str, values))}"
+        for name, values in space.items()
+    )

@@ -1,0 +1,209 @@
+"""All methods by the same rules: the grid, one run's figures, the protocols, ranks, and the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.cli import app
+from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.experiments import fair
+from crowdfuse.experiments.fair import CROWDS, KINDS, ROWS, DrawnCell, FairWork, cells, split
+from crowdfuse.experiments.protocols import chosen, critical_difference, gains, ranks
+from crowdfuse.experiments.spaces import COMMON, drawn, space_of
+from crowdfuse.experiments.store import Record, Run
+from crowdfuse.registry import ESTIMATORS, estimator_class
+
+N, K = 150, 3
+
+
+def small_crowd(seed: int) -> Crowd:
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(2 * N, 4)).astype(np.float32)
+    y = X[:, :K].argmax(1)
+    said = np.where(generator.random((N, 4)) < 0.75, y[:N, None], generator.integers(0, K, (N, 4)))
+    return Crowd(X[:N], Annotations.from_matrix(said), y[:N], X[N:], y[N:])
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small data in place of every arena's, and few epochs."""
+    monkeypatch.setattr(FairWork, "_load", lambda _, run: small_crowd(run["seed"]))
+    monkeypatch.setattr(fair, "NETWORK", fair.NETWORK | {"epochs": 4, "batch_size": 32})
+    short = {name: dataclasses.replace(arena, training={}) for name, arena in CROWDS.items()}
+    monkeypatch.setitem(fair.GROUPS, "crowds", short)
+
+
+# ---- what is run -------------------------------------------------------------------------------
+
+
+def test_every_method_is_in_and_the_bound_is_not_tuned() -> None:
+    grid = cells(KINDS, 3, seeds=(0, 1))
+    assert {cell.run["method"] for cell in grid} == set(ESTIMATORS) - {"single-annotator"}
+    assert len(grid) == len(KINDS) * 2 * (3 * (len(ROWS) - 1) + 1)
+    assert {cell.draw for cell in grid if cell.row == "true-label"} == {0}
+    at_defaults = [cell.draw == 0 for cell in grid]
+    assert at_defaults.index(False) == sum(at_defaults)  # first all methods as they come, then what tunes them
+
+
+def test_all_methods_share_what_is_common_and_seeds_differ() -> None:
+    for draw in (1, 2):
+        for seed in (0, 1):
+            of = {method: drawn(method, draw, seed) for method in ESTIMATORS}
+            assert len({tuple(settings[name] for name in COMMON) for settings in of.values()}) == 1
+    assert drawn("fusion", 1, 0) != drawn("fusion", 1, 1) != drawn("fusion", 2, 1)
+    assert drawn("fusion", 1, 0) == drawn("fusion", 1, 0)
+
+
+@pytest.mark.parametrize("method", ESTIMATORS)
+def test_spaces_are_of_settings_that_are_there(method: str) -> None:
+    kind = estimator_class(method)
+    for name, values in space_of(method).items():
+        assert name in kind._get_param_names()
+        assert isinstance(values, list) or 0 < values[0] < values[1]
+    for draw in range(1, 30):
+        for name, value in drawn(method, draw, seed=0).items():
+            values = space_of(method)[name]
+            assert value in values if isinstance(values, list) else values[0] <= value <= values[1]
+
+
+def test_items_kept_out_are_not_trained_on(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    kind = estimator_class("majority-vote")
+    fit = kind.fit
+
+    def noting(self: Any, X: Any, y: Any, **given: Any) -> Any:
+        seen.append((X, y))
+        return fit(self, X, y, **given)
+
+    monkeypatch.setattr(kind, "fit", noting)
+    crowd = small_crowd(0)
+    train, judges = split(crowd, 0)
+    assert not set(train) & set(judges)
+    assert sorted([*train, *judges]) == list(range(N))
+    FairWork(None)(cells(KINDS, 1, ["uniform"], ["majority-vote"])[0].run, Path())
+    np.testing.assert_array_equal(seen[0][0], crowd.X[train])
+    np.testing.assert_array_equal(seen[0][1].label, crowd.annotations[train].label)
+
+
+def test_a_run_says_all_figures(small: None) -> None:
+    result = FairWork(None)(cells(KINDS, 1, ["uniform"], ["trace-reg"])[0].run, Path())
+    assert 0.5 < result["accuracy"] <= 1
+    assert 0.5 < result["gold score"] <= 1
+    assert result["crowd score"] < 0
+    assert 0 < result["log loss"] < 2
+    assert 0 <= result["calibration error"] < 0.5
+    assert 0.6 < result["fused labels right"] <= 1
+    assert 0.3 < result["suspicion"] <= 1  # a quarter of two thirds is wrong
+    bound = FairWork(None)(cells(KINDS, 1, ["uniform"], ["true-label"])[0].run, Path())
+    assert "suspicion" not in bound
+
+
+# ---- what is kept ------------------------------------------------------------------------------
+
+
+def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[DrawnCell], list[Record]]:
+    """A grid of one arena and seed, with these results by row and draw."""
+    made, found = [], []
+    for (row, draw), result in figures.items():
+        run: Run = {"method": row, "draw": draw}
+        made.append(DrawnCell(row, "uniform", 0, run, draw=draw))
+        if result:
+            found.append(Record(run, {"objections": [], **result}, 1.0))
+    return made, found
+
+
+def test_each_protocol_keeps_its_own_choice() -> None:
+    made, found = records(
+        {
+            ("a", 0): {"accuracy": 0.5, "crowd score": -1.0, "gold score": 0.5},
+            ("a", 1): {"accuracy": 0.6, "crowd score": -0.5, "gold score": 0.6},
+            ("a", 2): {"accuracy": 0.7, "crowd score": -0.8, "gold score": 0.9},
+            ("a", 3): {"accuracy": 0.1, "crowd score": -0.1, "gold score": 0.1, "objections": ["collapsed"]},
+        }
+    )
+    kept = chosen(made, found)
+    accuracy = {protocol: runs["a", "uniform", 0].result["accuracy"] for protocol, runs in kept.items()}
+    assert accuracy == {"defaults": 0.5, "tuned by crowd labels": 0.6, "tuned by gold": 0.7}
+
+
+def test_tuning_counts_only_when_all_draws_have_run() -> None:
+    one = {"accuracy": 0.5, "crowd score": -1.0, "gold score": 0.5}
+    made, found = records({("a", 0): one, ("a", 1): {}, ("b", 0): {}, ("b", 1): one, ("c", 0): one, ("c", 1): one})
+    kept = chosen(made, found)
+    assert {row for row, _, _ in kept["defaults"]} == {"a", "c"}
+    assert {row for row, _, _ in kept["tuned by crowd labels"]} == {"c"}
+
+
+def test_ranks_of_a_known_order() -> None:
+    by_arena = {
+        name: {
+            "good": {0: 0.9, 1: 0.8},
+            "bad": {0: 0.5, 1: 0.4},
+            "same": {0: 0.5, 1: 0.4},
+            "true-label": {0: 1.0, 1: 1.0},
+        }
+        for name in ("one", "two", "three")
+    }
+    found = ranks(by_arena)
+    assert found is not None
+    assert found.mean == {"good": 1.0, "bad": 2.5, "same": 2.5}
+    assert found.interval["good"] == (1.0, 1.0)
+    assert (found.arenas, found.seeds) == (3, 2)
+    assert found.critical == critical_difference(3, 3)
+    assert ranks({"one": {"good": {0: 1.0}}}) is None
+    assert ranks({"one": {"good": {0: 1.0}, "bad": {1: 1.0}}}) is None  # nothing in common
+
+
+def test_gains_are_paired() -> None:
+    made = {
+        (row, arena, seed): Record({}, {"accuracy": base + 0.1 * seed + (0.02 if row == "a" else 0)}, 1.0)
+        for arena, base in (("one", 0.1), ("two", 0.7))
+        for seed in (0, 1)
+        for row in ("a", "majority-vote")
+    }
+    mean, low, high, arenas = gains(made, "majority-vote")["a"]
+    assert (round(mean, 6), round(low, 6), round(high, 6), arenas) == (2.0, 2.0, 2.0, 2)
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_makes_tables_and_goes_on(small: None, tmp_path: Path) -> None:
+    asked = ["--tune", "2", "--methods", "majority-vote,trace-reg,true-label", "--seeds", "0,1"]
+    command = ["reproduce", "crowds", *asked, "--out", str(tmp_path / "fair")]
+    shown = CliRunner().invoke(app, [*command, "--json", str(tmp_path / "figures.json")], env={"COLUMNS": "300"})
+    assert shown.exit_code == 0, shown.output
+    for said in ("## Defaults", "## Tuned by crowd labels", "## Tuned by gold", "LabelMe", "| trace-reg |", "ceiling"):
+        assert said in shown.output
+    numbers = json.loads((tmp_path / "figures.json").read_text())
+    assert set(numbers["defaults"]["accuracy"]) == set(CROWDS)
+    assert set(numbers["defaults"]["ranks"]["mean"]) == {"majority-vote", "trace-reg"}
+    assert (tmp_path / "fair" / "ranks-defaults.png").stat().st_size > 5_000
+    lines = (tmp_path / "fair" / "runs.jsonl").read_text().count("\n")
+    assert lines == 3 * 2 * (2 * 2 + 1)
+    again = CliRunner().invoke(app, [*command, "--show"], env={"COLUMNS": "300"})
+    assert again.stdout == shown.stdout
+    assert (tmp_path / "fair" / "runs.jsonl").read_text().count("\n") == lines
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["crowds", "--tune", "2", "--epochs", "3"], "--epochs is not for --tune"),
+        (["mnist-kinds", "--values", "unifrom"], "uniform"),
+        (["mnist-kinds", "--methods", "fusoin"], "fusion"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: list[str], said: str, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["reproduce", *options, "--out", str(tmp_path / "fair")])
+    assert shown.exit_code == 2
+    assert said in shown.output
+    assert not (tmp_path / "fair").exists()
