@@ -20,7 +20,7 @@ TASKS = {
     "101": ("test", "Douglas' Squirrel"),
     "77": ("train", "Marsh Rabbit"),
 }
-SAID = [
+SAID: list[tuple[int, str, dict[str, float]]] = [
     (301, "pixel-pioneer", {"Jaguar": 80, "Leopard": 20}),
     (205, "digital-dragon", {"Cheetah": 0.5, "Leopard": 0.3}),
     (205, "pixel-pioneer", {"Leopard": 100}),
