@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +13,21 @@ from crowdfuse.annotations import Annotations
 
 @dataclass(frozen=True)
 class Crowd:
-    """Items to train on, (N, D), with their labels row by row and gold, (N,); and items to be judged by."""
+    """Items to train on, N of them, with their labels row by row and gold, (N,); and items to be judged by.
 
-    X: NDArray[np.float32]
+    `X` and `X_test` are what `fit` and `predict` take: arrays of features (N, D) or images (N, 3, H, W), or images
+    that stay in their files.
+    """
+
+    X: Any
     annotations: Annotations
     y: NDArray[np.int64]
-    X_test: NDArray[np.float32]
+    X_test: Any
     y_test: NDArray[np.int64]
     foreign: tuple[NDArray[np.float32], NDArray[np.int64]] | None = None
     """Items and gold of another collection, where there is one to judge by as well."""
+    class_names: tuple[str, ...] | None = None
+    """What the classes 0, 1, 2, ... are called, where the files say."""
 
     @property
     def classes(self) -> list[int]:

@@ -1,17 +1,30 @@
-"""LabelMe, a crowd of 59 (Rodrigues and Pereira, 2018): 1,000 images with about 2.5 labels each, as VGG features."""
+"""LabelMe, a crowd of 59 (Rodrigues and Pereira, 2018): 1,000 images with about 2.5 labels each.
+
+As VGG features, or as the images themselves, which stay in their files.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import Crowd
-from crowdfuse.datasets.place import data_folder
+from crowdfuse.datasets.csv_rows import whole_number
+from crowdfuse.datasets.place import data_folder, refuse_missing, refuse_missing_images
+from crowdfuse.image_files import ImageFiles
 
 FILE = "labelme_vgg_avg.npz"
+FOLDER, ANSWERS = "LabelMe", "answers.txt"  # as in the authors' archive
+PUBLISHED = (
+    "It is in deep_LabelMe.tar.gz, which the authors of 'Deep learning from crowds' publish at http://fprodrigues.com"
+)
+SCENES = ("highway", "insidecity", "tallbuilding", "street", "forest", "coast", "mountain", "opencountry")
+MISSING = -1
 
 
 def load_labelme(folder: Path | None = None) -> Crowd:
@@ -29,3 +42,83 @@ def load_labelme(folder: Path | None = None) -> Crowd:
         arrays["x_test"].astype(np.float32),
         arrays["y_test"].astype(np.int64),
     )
+
+
+def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> Crowd:
+    """Read the authors' archive, unpacked to `folder`/LabelMe, or below $CROWDFUSE_DATA's.
+
+    `filenames_train.txt` lists the images, which lie in `train/coast/coast_n203030.jpg` and so on, `labels_train.txt`
+    has their classes and `answers.txt` a row an image and a column an annotator, -1 where missing; `_test` likewise.
+    Images are decoded when they are needed, (3, size, size) each, by `workers` processes. Items are known by their
+    names, annotators by their columns; those who labelled nothing, 18 of 77, are left out, as in the features'
+    file. The validation images are left alone.
+
+    >>> load_labelme_images(Path("nowhere"), size=150)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: labelme: no answers.txt, filenames_train.txt, ... in nowhere/LabelMe. It is in deep_LabelMe...
+    """
+    place = data_folder(folder, "labelme", f"{FOLDER}/ with {ANSWERS} and the images") / FOLDER
+    lists = [f"{what}_{part}.txt" for part in ("train", "test") for what in ("filenames", "labels")]
+    refuse_missing(place, (ANSWERS, *lists), "labelme", PUBLISHED)
+    train, test = _read_part(place, "train"), _read_part(place, "test")
+    answers = _read_answers(place / ANSWERS, len(train.names))
+    labelled = np.flatnonzero((answers != MISSING).any(0))
+    ann = Annotations.from_matrix(
+        answers[:, labelled], items=train.names, annotators=labelled, classes=range(len(SCENES))
+    )
+    return Crowd(
+        ImageFiles(train.paths, size, workers=workers),
+        ann.align(train.names),
+        train.y,
+        ImageFiles(test.paths, size, workers=workers),
+        test.y,
+        class_names=SCENES,
+    )
+
+
+class _Part(NamedTuple):
+    names: list[str]
+    paths: list[Path]
+    y: NDArray[np.int64]
+
+
+def _read_part(place: Path, part: str) -> _Part:
+    """The images of one part; the class of each stands in its name, too."""
+    listed, said = place / f"filenames_{part}.txt", place / f"labels_{part}.txt"
+    names = _lines(listed)
+    y = [whole_number(text, len(SCENES), str(said), line, "class") for line, text in enumerate(_lines(said), 1)]
+    if len(y) != len(names):
+        raise ValueError(f"{said} has {len(y):,} lines, {listed.name} has {len(names):,}")
+    scenes = [name.partition("_")[0] for name in names]
+    for line, (name, scene, k) in enumerate(zip(names, scenes, y, strict=True), 1):
+        if scene not in SCENES:
+            raise ValueError(f"{listed}, line {line}: {name!r} does not begin with one of {', '.join(SCENES)}")
+        if k != SCENES.index(scene):
+            raise ValueError(f"{said}, line {line}: class {k} ({SCENES[k]}), but the image is {name!r}")
+    paths = [place / part / scene / name for name, scene in zip(names, scenes, strict=True)]
+    refuse_missing_images(paths, "labelme", f"Unpack the whole archive. {PUBLISHED}")
+    return _Part(names, paths, np.array(y, np.int64))
+
+
+def _read_answers(path: Path, n_images: int) -> NDArray[np.int64]:
+    rows = [text.split() for text in _lines(path)]
+    if len(rows) != n_images:
+        raise ValueError(f"{path} has {len(rows):,} lines, filenames_train.txt has {n_images:,}")
+    for line, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"{path}, line {line}: {len(row)} answers, and line 1 has {len(rows[0])}")
+    codes = [
+        [MISSING if text == "-1" else whole_number(text, len(SCENES), str(path), line, "answer") for text in row]
+        for line, row in enumerate(rows, 1)
+    ]
+    return np.array(codes, np.int64)
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file that holds something on each."""
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    found = [line.strip() for line in (lines[:-1] if not lines[-1].strip() else lines)]
+    if not found:
+        raise ValueError(f"{path} is empty; get it again. {PUBLISHED}")
+    return found

@@ -1,0 +1,158 @@
+"""CIFAR-10H (Peterson et al., ICCV 2019): CIFAR-10's test images, each labelled by about 51 of 2,571 people.
+
+The authors' file has a row a trial. Attention checks, which show no image of the test set, are left out.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.datasets.cifar import CifarData, load_cifar
+from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.csv_rows import read_rows, whole_number
+from crowdfuse.datasets.download import checksum, fetch
+from crowdfuse.datasets.label_only import LabelOnly
+from crowdfuse.datasets.place import ENVIRONMENT, data_folder
+
+FOLDERS = ("cifar10h", "cifar-10h/data")  # ours, and a clone of the authors' repository
+FILE, ARCHIVE = "cifar10h-raw.csv", "cifar10h-raw.zip"
+ARCHIVE_SUM = "sha256:4b0283f9b2ae72a616eeb4a2a38474cc2a238eb041bfb8df5ead3a8a47f35aa3"
+MIRRORS = ("https://github.com/jcpeterson/cifar-10h/raw/master/data/",)
+N_CLASSES = 10
+N_IMAGES = 10_000
+MOST_ANNOTATORS = 10**9
+CHECK = "is_attn_check"
+COLUMNS = {
+    "cifar10_test_test_idx": N_IMAGES,
+    "annotator_id": MOST_ANNOTATORS,
+    "chosen_label": N_CLASSES,
+    "true_label": N_CLASSES,
+}
+
+
+class _Trials(NamedTuple):
+    """The rows that are no attention checks: which image, who, what was said, what is true, and in which line."""
+
+    where: str
+    image: NDArray[np.int64]
+    annotator: NDArray[np.int64]
+    said: NDArray[np.int64]
+    truth: NDArray[np.int64]
+    line: NDArray[np.int64]
+
+    def annotations(self, n_images: int) -> Annotations:
+        """Labels by row of the images. Who labels an image twice counts with the first label."""
+        table = {"item": self.image, "annotator": self.annotator, "label": self.said}
+        return Annotations.from_table(table, classes=range(N_CLASSES), on_conflict="first").align(np.arange(n_images))
+
+
+def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crowd:
+    """The labels with the images: CIFAR-10's test images are trained on, its 50,000 training images judge.
+
+    `cifar10h-raw.csv`, or the published `cifar10h-raw.zip`, which is read as it is, after its checksum, lies in
+    `folder`/cifar10h, in a clone of the authors' repository `folder`/cifar-10h, or in `folder` itself; CIFAR-10 where
+    `load_cifar` looks for it. `folder` is by default what the environment variable `CROWDFUSE_DATA` says. What is
+    missing is fetched if `download`. Images are bytes (N, 3, 32, 32); labels and gold are CIFAR-10's class numbers.
+
+    >>> load_cifar10h(Path("nowhere"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: cifar10h: no cifar10h-raw.csv, nor cifar10h-raw.zip, in nowhere/cifar10h, ...
+    """
+    base = _base(folder)
+    trials = _read(_find(base, download=download))
+    data = load_cifar(base, name="cifar10", download=download)
+    _refuse_other_images(trials, data)
+    ann = trials.annotations(len(data.y_test))
+    return Crowd(data.X_test, ann, data.y_test, data.X_train, data.y_train, class_names=data.class_names)
+
+
+def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) -> LabelOnly:
+    """The same labels without the images, with gold of all of them; an image that nobody labelled is no item."""
+    trials = _read(_find(_base(folder), download=download))
+    ann = trials.annotations(N_IMAGES)
+    truth = np.full(N_IMAGES, -1)
+    truth[trials.image] = trials.truth
+    labelled = np.flatnonzero(truth >= 0)
+    return LabelOnly(ann[labelled], np.arange(len(labelled)), truth[labelled])
+
+
+def _base(folder: Path | None) -> Path:
+    return data_folder(folder, "cifar10h", f"cifar10h/{FILE} (or {ARCHIVE})")
+
+
+def _find(base: Path, *, download: bool) -> Path:
+    folders = [*(base / below for below in FOLDERS), base]
+    for path in (folder / name for folder in folders for name in (FILE, ARCHIVE)):
+        if path.is_file():
+            return path
+    if not download:
+        raise FileNotFoundError(
+            f"cifar10h: no {FILE}, nor {ARCHIVE}, in {', '.join(map(str, folders))}. Download it with download=True, "
+            f"or get it from https://github.com/jcpeterson/cifar-10h (data/); folder= or {ENVIRONMENT} names the folder"
+        )
+    target = folders[0] / ARCHIVE
+    fetch(ARCHIVE, MIRRORS, target, ARCHIVE_SUM)
+    return target
+
+
+def _read(path: Path) -> _Trials:
+    if path.name == FILE:
+        with path.open(newline="", encoding="utf-8", errors="replace") as lines:
+            return _parse(lines, str(path))
+    content = path.read_bytes()
+    found = checksum(content, like=ARCHIVE_SUM)
+    if found != ARCHIVE_SUM:
+        raise ValueError(
+            f"{path}: checksum {found}, but the published file has {ARCHIVE_SUM}; it is damaged or another file: "
+            "move it away and get it again (download=True)"
+        )
+    with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(FILE) as packed:
+        return _parse(io.TextIOWrapper(packed, "utf-8", "replace", newline=""), f"{path}, {FILE}")
+
+
+def _parse(lines: Iterable[str], where: str) -> _Trials:
+    header, rows = read_rows(lines, where, (*COLUMNS, CHECK))
+    checked = header.index(CHECK)
+    places = [(header.index(name), below, name) for name, below in COLUMNS.items()]
+    trials = [
+        [*(whole_number(row[at], below, where, line, name) for at, below, name in places), line]
+        for line, row in rows
+        if whole_number(row[checked], 2, where, line, CHECK) == 0
+    ]
+    if not trials:
+        raise ValueError(f"{where}: every row is an attention check ({CHECK} 1); get the file again")
+    found = _Trials(where, *np.array(trials, np.int64).T)
+    truth = np.zeros(N_IMAGES, np.int64)
+    truth[found.image] = found.truth
+    _refuse_other_truth(found, truth, "another row of the file")
+    return found
+
+
+def _refuse_other_images(trials: _Trials, data: CifarData) -> None:
+    """Labels must be of these images, in this order."""
+    beyond = np.flatnonzero(trials.image >= len(data.y_test))
+    if len(beyond):
+        raise ValueError(
+            f"{trials.where}, line {trials.line[beyond[0]]}: cifar10_test_test_idx {trials.image[beyond[0]]}, but "
+            f"CIFAR-10's test file holds {len(data.y_test):,} images; the official one holds {N_IMAGES:,}"
+        )
+    _refuse_other_truth(trials, data.y_test, "CIFAR-10's own test file, whose images may be in another order,")
+
+
+def _refuse_other_truth(trials: _Trials, truth: NDArray[np.int64], whose: str) -> None:
+    wrong = np.flatnonzero(truth[trials.image] != trials.truth)
+    if len(wrong):
+        at = wrong[0]
+        raise ValueError(
+            f"{trials.where}, line {trials.line[at]}: true_label {trials.truth[at]} of image {trials.image[at]}, but "
+            f"{whose} says {truth[trials.image[at]]}"
+        )

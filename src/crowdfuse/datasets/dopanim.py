@@ -1,0 +1,149 @@
+"""dopanim (Herde et al., NeurIPS 2024): 15 animals that look alike, about 10,500 photographs labelled by 20 people.
+
+People said how likely each animal is; the likeliest one is the label. The images stay in their files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.place import data_folder, refuse_missing, refuse_missing_images
+from crowdfuse.ids import few
+from crowdfuse.image_files import ImageFiles
+
+TASKS, LABELS = "task_data.json", "annotation_data.json"
+PARTS = ("train", "valid", "test")
+PUBLISHED = "dopanim is published at https://doi.org/10.5281/zenodo.11479590"
+ANIMALS = (
+    "German Yellowjacket",
+    "European Paper Wasp",
+    "Yellow-legged Hornet",
+    "European Hornet",
+    "Brown Hare",
+    "Black-tailed Jackrabbit",
+    "Marsh Rabbit",
+    "Desert Cottontail",
+    "European Rabbit",
+    "Eurasian Red Squirrel",
+    "American Red Squirrel",
+    "Douglas' Squirrel",
+    "Cheetah",
+    "Jaguar",
+    "Leopard",
+)
+
+
+def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> Crowd:
+    """Read `task_data.json` and `annotation_data.json` below `folder`/dopanim, or below $CROWDFUSE_DATA's.
+
+    The images lie beside them, as in the published archives, `train/Jaguar/123.jpeg`; they are decoded when they are
+    needed, (3, size, size) each, by `workers` processes. Items are known by the numbers of the observations. Where
+    several animals are the likeliest, one of them is drawn by `seed`; who calls none of them likely has said nothing;
+    who labelled an image again counts with the last label, as with the authors. The validation images are left
+    alone: nothing is chosen by gold.
+
+    >>> load_dopanim(Path("nowhere"), size=224)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: dopanim: no task_data.json, annotation_data.json in nowhere/dopanim. dopanim is published at ...
+    """
+    holds = f"dopanim/ with {TASKS}, {LABELS} and the images in train/ and test/"
+    place = data_folder(folder, "dopanim", holds) / "dopanim"
+    refuse_missing(place, (TASKS, LABELS), "dopanim", PUBLISHED)
+    tasks = _read_tasks(place / TASKS)
+    X, y = {}, {}
+    for part in ("train", "test"):
+        animals = np.array(list(tasks[part].values()), np.int64)
+        paths = [place / part / ANIMALS[k] / f"{number}.jpeg" for number, k in tasks[part].items()]
+        refuse_missing_images(paths, "dopanim", f"Unpack {part}.zip in {place}; {PUBLISHED}")
+        X[part], y[part] = ImageFiles(paths, size, workers=workers), animals
+    ann = _read_labels(place / LABELS, tasks["train"], seed)
+    return Crowd(X["train"], ann, y["train"], X["test"], y["test"], class_names=ANIMALS)
+
+
+def _read_tasks(path: Path) -> dict[str, dict[int, int]]:
+    """Of each part, the observations in the file's order, each with its animal."""
+    found: dict[str, dict[int, int]] = {part: {} for part in PARTS}
+    for key, task in _read_records(path, ("split", "taxon_name")):
+        where = f"{path}, {key!r}"
+        if task["split"] not in PARTS:
+            raise ValueError(f"{where}: split {task['split']!r} is not one of {', '.join(PARTS)}")
+        if task["taxon_name"] not in ANIMALS:
+            raise ValueError(f"{where}: taxon_name {task['taxon_name']!r} is not one of {', '.join(ANIMALS)}")
+        found[task["split"]][_observation(key, where)] = ANIMALS.index(task["taxon_name"])
+    for part in ("train", "test"):
+        if not found[part]:
+            raise ValueError(f"{path}: no observation has the split {part!r}")
+    return found
+
+
+def _read_labels(path: Path, observations: dict[int, int], seed: int) -> Annotations:
+    item, annotator, likelihoods = [], [], []
+    for key, said in _read_records(path, ("observation_id", "annotator_id", "likelihoods")):
+        where = f"{path}, {key!r}"
+        number = _observation(said["observation_id"], where)
+        if number not in observations:
+            raise ValueError(f"{where}: observation_id {number} is not among the training images of {TASKS}")
+        if not isinstance(said["annotator_id"], str) or not said["annotator_id"].strip():
+            raise ValueError(f"{where}: annotator_id {said['annotator_id']!r} is no name")
+        item.append(number)
+        annotator.append(said["annotator_id"])
+        likelihoods.append(_likelihoods(said["likelihoods"], where))
+    label, has_any = _likeliest(np.array(likelihoods), seed)
+    table = {
+        "item": np.array(item)[has_any],
+        "annotator": np.array(annotator, object)[has_any],
+        "label": label[has_any],
+    }
+    ann = Annotations.from_table(table, classes=range(len(ANIMALS)), on_conflict="last")
+    return ann.align(list(observations))
+
+
+def _likeliest(likelihoods: NDArray[np.float64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The likeliest class of each row, ties drawn by the seed; and whether any is likely at all."""
+    highest = likelihoods.max(1, keepdims=True)
+    drawn = np.random.default_rng(seed).random(likelihoods.shape)
+    return np.where(likelihoods == highest, drawn, -1.0).argmax(1), highest[:, 0] > 0
+
+
+def _likelihoods(said: Any, where: str) -> list[float]:
+    """A number for each animal; who is not named is not likely."""
+    if not isinstance(said, dict):
+        raise ValueError(f"{where}: likelihoods must hold a number for each animal, found {few([said])}")
+    for name, value in said.items():
+        if name not in ANIMALS:
+            raise ValueError(f"{where}: likelihoods name {name!r}, which is not one of {', '.join(ANIMALS)}")
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise ValueError(f"{where}: the likelihood {value!r} of {name} is no number from 0 on")
+    return [float(said.get(name, 0)) for name in ANIMALS]
+
+
+def _observation(value: Any, where: str) -> int:
+    """An observation's number: the files have it as text where it is a key, and as a number elsewhere."""
+    text = value if isinstance(value, str) else str(value) if type(value) is int else ""
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ValueError(f"{where}: {value!r} is not the number of an observation")
+    return int(text)
+
+
+def _read_records(path: Path, needed: tuple[str, ...]) -> list[tuple[str, dict[str, Any]]]:
+    """What a JSON file of records by their ids holds."""
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:  # JSON's own, which names the line, and UTF-8's
+        raise ValueError(f"{path} cannot be read: {error}; get it again. {PUBLISHED}") from error
+    if not isinstance(content, dict) or not content:
+        raise ValueError(f"{path}: must hold records by their ids, found {few([content])}")
+    for key, record in content.items():
+        lacking = [name for name in needed if not isinstance(record, dict) or name not in record]
+        if lacking:
+            raise ValueError(f"{path}, {key!r}: has no {', '.join(lacking)}. Is it another data set's file?")
+    return list(content.items())

@@ -1,0 +1,108 @@
+"""Music genres (Rodrigues et al., Pattern Recognition Letters 2013): 700 songs labelled by a crowd of 44, 300 to test.
+
+A song is 124 numbers that Marsyas measured; the genres are those of GTZAN.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.annotations import Annotations
+from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.csv_rows import read_rows
+from crowdfuse.datasets.place import data_folder, refuse_missing
+from crowdfuse.ids import few
+
+FOLDER = "music_genre_classification"  # as in the authors' archive
+GOLD, LABELS, TEST = "music_genre_gold.csv", "music_genre_mturk.csv", "music_genre_test.csv"
+PUBLISHED = (
+    "They are in mturk-datasets.tar.gz, which the authors of 'Learning from multiple annotators: distinguishing good "
+    "from random labelers' publish at http://fprodrigues.com"
+)
+GENRES = ("blues", "classical", "country", "disco", "hiphop", "jazz", "metal", "pop", "reggae", "rock")
+
+
+class _Songs(NamedTuple):
+    features: list[str]
+    ids: list[str]
+    X: NDArray[np.float32]
+    y: NDArray[np.int64]
+
+
+def load_music_genres(folder: Path | None = None) -> Crowd:
+    """Read the three files below `folder`/music_genre_classification, or below $CROWDFUSE_DATA's.
+
+    Songs are in the order of the gold file and known by their names; features are as they were measured. Who labels a
+    song twice counts with the first label.
+
+    >>> load_music_genres(Path("nowhere"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: music genres: no music_genre_gold.csv, ...
+    """
+    place = data_folder(folder, "music genres", f"{FOLDER}/ with {GOLD}, {LABELS} and {TEST}") / FOLDER
+    refuse_missing(place, (GOLD, LABELS, TEST), "music genres", PUBLISHED)
+    train, test = _read_songs(place / GOLD), _read_songs(place / TEST)
+    if train.features != test.features:
+        raise ValueError(
+            f"{place / TEST}, line 1: its {len(test.features)} features ({few(test.features, 2)}) are not the "
+            f"{len(train.features)} of {GOLD} ({few(train.features, 2)})"
+        )
+    ann = _read_labels(place / LABELS, train.ids).align(train.ids)
+    return Crowd(train.X, ann, train.y, test.X, test.y, class_names=GENRES)
+
+
+def _read_songs(path: Path) -> _Songs:
+    lines: dict[str, int] = {}
+    X, y = [], []
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        header, rows = read_rows(file, str(path), ("id", "class"))
+        song, genre = header.index("id"), header.index("class")
+        measured = [at for at in range(len(header)) if at not in (song, genre)]
+        if not measured:
+            raise ValueError(f"{path}, line 1: has no features, only id and class")
+        for line, row in rows:
+            if row[song] in lines:
+                raise ValueError(f"{path}, line {line}: song {row[song]!r} stands in line {lines[row[song]]} already")
+            lines[row[song]] = line
+            X.append([_number(row[at], f"{path}, line {line}: {header[at]}") for at in measured])
+            y.append(_genre(row[genre], path, line))
+    return _Songs([header[at] for at in measured], list(lines), np.array(X, np.float32), np.array(y, np.int64))
+
+
+def _read_labels(path: Path, songs: list[str]) -> Annotations:
+    known = set(songs)
+    triples: list[tuple[str, str, int]] = []
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        header, rows = read_rows(file, str(path), ("id", "annotator", "class"))
+        song, annotator, genre = (header.index(name) for name in ("id", "annotator", "class"))
+        for line, row in rows:
+            if row[song] not in known:
+                raise ValueError(f"{path}, line {line}: song {row[song]!r} is not in {GOLD}")
+            if not row[annotator].strip():
+                raise ValueError(f"{path}, line {line}: the annotator is empty")
+            triples.append((row[song], row[annotator], _genre(row[genre], path, line)))
+    item, who, said = zip(*triples, strict=True)
+    table = {"item": list(item), "annotator": list(who), "label": list(said)}
+    return Annotations.from_table(table, classes=range(len(GENRES)), on_conflict="first")
+
+
+def _genre(text: str, path: Path, line: int) -> int:
+    if text not in GENRES:
+        raise ValueError(f"{path}, line {line}: class {text!r} is not one of {', '.join(GENRES)}")
+    return GENRES.index(text)
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{where} {text!r} is not a number")
+    return number
