@@ -29,6 +29,15 @@ def contradicting(n: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], ND
     return X, truth, np.where(wrong, 1 - truth[:, None], truth[:, None])
 
 
+def renamed() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Everybody calls classes by the next one's name on most items: labels alone prefer the wrong names."""
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(1500, 3)).astype(np.float32)
+    truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
+    shifted = np.where((X[:, 2] > -0.5)[:, None], ((truth + 1) % 4)[:, None], truth[:, None])
+    return X, truth, np.where(generator.random((1500, 3)) < 0.1, generator.integers(0, 4, (1500, 3)), shifted)
+
+
 def some(truth: NDArray[Any], count: int) -> NDArray[np.float64]:
     gold = np.full(len(truth), np.nan)
     gold[:count] = truth[:count]
@@ -57,12 +66,7 @@ def test_a_few_gold_items_tell_who_is_right_where() -> None:
 
 
 def test_gold_overrules_what_everybody_says_and_watches_the_likelihood() -> None:
-    """Everybody calls two classes by each other's name on most items: labels alone prefer the wrong names."""
-    generator = np.random.default_rng(1)
-    X = generator.normal(size=(1500, 3)).astype(np.float32)
-    truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
-    shifted = np.where((X[:, 2] > -0.5)[:, None], ((truth + 1) % 4)[:, None], truth[:, None])
-    noisy = np.where(generator.random((1500, 3)) < 0.1, generator.integers(0, 4, (1500, 3)), shifted)
+    X, truth, noisy = renamed()
     alone = GatedClassifier(**SETTINGS).fit(X, noisy)
     told = GatedClassifier(**SETTINGS).fit(X, noisy, gold=some(truth, 200))
     assert alone.score(X[200:], truth[200:]) < 0.5
@@ -78,6 +82,17 @@ def test_gold_is_heard_with_and_without_held_out_labels(hold_out: bool) -> None:
     clf = GatedClassifier(**SETTINGS, hold_out=hold_out).fit(X, Y, gold=some(truth, 60))
     assert clf.score(X[60:], truth[60:]) > 0.9
     assert bool(clf.method_.settled) is not hold_out
+
+
+def test_gold_that_lacks_a_class_does_not_decide() -> None:
+    """It could not name that class, however right it is about the others."""
+    X, truth, Y = renamed()
+    gold = some(truth, 200)
+    assert GatedClassifier(**SETTINGS).fit(X, Y, gold=gold).diagnostics_["decided_by"] == "gold"
+    gold[gold == 3] = np.nan
+    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=gold)
+    assert clf.diagnostics_["decided_by"] == "labels and gold"
+    assert np.mean(clf.predict(X) == 3) > 0.1
 
 
 def test_gold_that_agrees_with_the_labels_changes_nothing_about_the_start() -> None:

@@ -37,6 +37,7 @@ from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, Em
 SHARES = (0.25, 0.08)  # of the epochs: on what annotators say, and on the start; the rest is for the likelihood
 ASKED = 64  # annotators at most, those with the most labels, who are asked what they would say of an item
 SURE, CONTESTED = 0.8, 0.14  # of two classes: what a sure answer is; the share of sure pairs that may be of two minds
+COMMON = 0.01  # of the items: gold decides only if it has all classes that labels see so often
 RARELY, SAMPLE = 0.05, 5_000  # the share of pairs that must be sure to speak of it; items that show it
 
 Heads = Callable[[int, tuple[int, ...], int, int], nn.Module]
@@ -114,7 +115,8 @@ class Gated(Method):
         classes = predict(partial(self._asked_scores, reading=reading)).argmax(1)
         known = np.flatnonzero(data.gold >= 0)
         told = None
-        if len(known) >= FEWEST:
+        common = np.flatnonzero(np.bincount(classes, minlength=self.n_classes) > COMMON * len(classes))
+        if len(known) >= FEWEST and np.isin(common, data.gold[known]).all():  # a class that gold lacks would be lost
             told = read_gold(predict(self._described, known), data.gold[known], classes[known], self.n_classes)
         if told is not None:
             self.by_gold.fill_(True)
