@@ -78,6 +78,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     """
 
     method_name: ClassVar[str]
+    assumes: ClassVar[str]
+    """What the method takes for granted about annotators, in a sentence for people who choose."""
     paper_settings: ClassVar[dict[str, Any]] = {}
     """What the paper's experiments set otherwise than the defaults here, apart from network and optimiser."""
     search_space: ClassVar[SearchSpace] = {}

@@ -55,6 +55,9 @@ class FusionClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "fusion"
+    assumes: ClassVar[str] = (
+        "whom to believe, and what is mixed up, depends on the item; labels are cleaned, not explained"
+    )
     paper_settings: ClassVar[dict[str, Any]] = {
         "n_bases": 20,
         "penalty": 1.0,

@@ -65,6 +65,9 @@ class GatedClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "gated"
+    assumes: ClassVar[str] = (
+        "how often an annotator is right depends on the item; wrong labels are even over the other classes"
+    )
     search_space: ClassVar[SearchSpace] = {"wrong": ["uniform", "annotator", "shared"]}
 
     wrong: Literal["uniform", "annotator", "shared", "basis"] = "uniform"

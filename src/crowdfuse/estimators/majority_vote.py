@@ -24,6 +24,7 @@ class MajorityVoteClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "majority-vote"
+    assumes: ClassVar[str] = "all annotators are equally good on all items"
     paper_settings: ClassVar[dict[str, Any]] = {"vote": "soft", "loss_scale": "paper"}
 
     vote: Literal["soft", "hard"] = "soft"

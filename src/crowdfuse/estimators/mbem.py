@@ -51,6 +51,9 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "mbem"
+    assumes: ClassVar[str] = (
+        "an annotator mixes up classes in the same way on every item; the network's first predictions are mostly right"
+    )
     paper_settings: ClassVar[dict[str, Any]] = {"rounds": 2, "chosen": "round"}
     search_space: ClassVar[SearchSpace] = {"rounds": [2, 3, 4]}
 

@@ -27,6 +27,7 @@ class SingleAnnotatorClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "single-annotator"
+    assumes: ClassVar[str] = "one annotator is enough"
 
     annotator: Any = None
 

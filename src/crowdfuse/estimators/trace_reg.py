@@ -43,6 +43,7 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "trace-reg"
+    assumes: ClassVar[str] = "an annotator mixes up classes in the same way on every item"
     paper_settings: ClassVar[dict[str, Any]] = {"trace_weight": 0.01, "start": None}
     search_space: ClassVar[SearchSpace] = {
         "trace_weight": (0.001, 0.1),

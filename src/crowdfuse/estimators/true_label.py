@@ -22,6 +22,7 @@ class TrueLabelClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "true-label"
+    assumes: ClassVar[str] = "gold for every item: the upper bound"
     trains_on_labels: ClassVar[bool] = False
 
     def _build(self, problem: Problem) -> Method:

@@ -42,6 +42,7 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "two-stage"
+    assumes: ClassVar[str] = "labels alone tell what items are: each item has several, and inputs add nothing"
     search_space: ClassVar[SearchSpace] = {
         "aggregator": ["dawid-skene", "one-coin", "glad", "mace"],
         "target": ["soft", "hard"],

@@ -59,6 +59,7 @@ class WDNClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "wdn"
+    assumes: ClassVar[str] = "every annotator is worth a classifier, and their average is better than any of them"
     paper_settings: ClassVar[dict[str, Any]] = {"weights": "released", "weight_epochs": 5, "loss_scale": "paper"}
     search_space: ClassVar[SearchSpace] = {"weight_epochs": [2, 5, 10]}
 
