@@ -132,6 +132,10 @@ class DivergedError(EverywhereError):
     """The loss is no longer a number; the message says when, and what to change."""
 
 
+class UnfitDataError(ValueError):
+    """A method cannot learn from this data, whatever the settings; the message says which can."""
+
+
 def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArray[np.int64]:
     """Refuse what `train` could not do, before anything is done; returns the rows it will step over."""
     rows = _rows(method, data)
@@ -139,7 +143,7 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
         raise ValueError("there is nothing to train on: no item has a label that this method uses")
     refusal = method.refusal(data)
     if refusal is not None:
-        raise ValueError(refusal)
+        raise UnfitDataError(refusal)
     try:
         recipe.make_optimizer(method.parameters())
         make_fabric(recipe)

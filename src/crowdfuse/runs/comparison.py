@@ -21,6 +21,7 @@ from crowdfuse.ids import counted, find
 from crowdfuse.registry import ESTIMATORS, estimator_class
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_material
+from crowdfuse.training import UnfitDataError
 
 FEW_ANNOTATORS = 5  # up to here each is also tried alone
 ENOUGH = 100  # items to judge by
@@ -141,17 +142,24 @@ class Comparison:
     def rehearse(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
         """Everything but the training, for each row once: what is wrong is said before any work.
 
-        Annotators with no label left to train on are left out; returns the other cells, and remarks on these.
+        Left out are annotators with no label to train on, and methods that cannot learn from such labels; returns the
+        other cells, and remarks on these.
         """
-        alone = {}
+        left_out = {}
         for cell in {cell.row: cell for cell in cells}.values():
             training = self._training_set(cell.run)
             who = cell.run["settings"].get("annotator")
             if who is not None and not training["y"].of(who).n_labels:
-                alone[cell.row] = f"{cell.row} is left out: {who} has no label among the items to train on"
+                left_out[cell.row] = f"{who} has no label among the items to train on"
                 continue
-            self._classifier(cell.run, None)._prepare(**training)
-        return [cell for cell in cells if cell.row not in alone], list(alone.values())
+            try:
+                self._classifier(cell.run, None)._prepare(**training)
+            except UnfitDataError as error:
+                left_out[cell.row] = str(error)
+        if len(left_out) == len({cell.row for cell in cells}):
+            raise ValueError(f"nothing is left to compare: {'; '.join(left_out.values())}")
+        remarks = [f"{row} is left out: {why}" for row, why in left_out.items()]
+        return [cell for cell in cells if cell.row not in left_out], remarks
 
     def check(self, runs: Sequence[Run], *, download: bool) -> None:
         """Everything has been read and rehearsed already."""
