@@ -22,6 +22,7 @@ ESTIMATORS = {
     "mbem": "MBEMClassifier",
     "wdn": "WDNClassifier",
     "two-stage": "TwoStageClassifier",
+    "crowd-layer": "CrowdLayerClassifier",
     "true-label": "TrueLabelClassifier",
 }
 
