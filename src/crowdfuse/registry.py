@@ -23,6 +23,7 @@ ESTIMATORS = {
     "wdn": "WDNClassifier",
     "two-stage": "TwoStageClassifier",
     "crowd-layer": "CrowdLayerClassifier",
+    "conal": "CoNALClassifier",
     "true-label": "TrueLabelClassifier",
 }
 

@@ -22,7 +22,7 @@ from tests.methods.test_known_answers import FAST, K, ask, blobs, one_coin
 from tests.methods.test_methods import problem
 
 LAYERS: Any = ["matrix", "vector", "bias", "vector+bias"]
-SHAPES = [(9, 2, 2), (17, 5, 3), (12, 3, 7), (30, 130, 3)]  # items, annotators, classes; 130: gradients are sparse
+SHAPES = [(9, 2, 2), (17, 5, 3), (12, 3, 7), (10, 130, 3)]  # items, annotators, classes; 130: gradients are sparse
 
 
 def generated(n_items: int, n_annotators: int, n_classes: int) -> tuple[Problem, TrainingData, NDArray[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crowdfuse.estimators.conal import CoNALClassifier as CoNALClassifier
 from crowdfuse.estimators.crowd_layer import CrowdLayerClassifier as CrowdLayerClassifier
 from crowdfuse.estimators.fusion import FusionClassifier as FusionClassifier
 from crowdfuse.estimators.gated import GatedClassifier as GatedClassifier
