@@ -24,6 +24,7 @@ ESTIMATORS = {
     "two-stage": "TwoStageClassifier",
     "crowd-layer": "CrowdLayerClassifier",
     "conal": "CoNALClassifier",
+    "union-net": "UnionNetClassifier",
     "true-label": "TrueLabelClassifier",
 }
 

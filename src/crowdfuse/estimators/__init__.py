@@ -12,4 +12,5 @@ from crowdfuse.estimators.single_annotator import SingleAnnotatorClassifier as S
 from crowdfuse.estimators.trace_reg import TraceRegClassifier as TraceRegClassifier
 from crowdfuse.estimators.true_label import TrueLabelClassifier as TrueLabelClassifier
 from crowdfuse.estimators.two_stage import TwoStageClassifier as TwoStageClassifier
+from crowdfuse.estimators.union_net import UnionNetClassifier as UnionNetClassifier
 from crowdfuse.estimators.wdn import WDNClassifier as WDNClassifier
