@@ -23,8 +23,8 @@ class CoNALClassifier(CrowdClassifier):
     Parameters
     ----------
     separation : how strongly the annotators' matrices are pushed away from the common one, a label. The authors' code
-        has 0.00001 an annotator, which for their 44 and 59 annotators comes to 0.0005 here. More separates better (try
-        0.01), until the push outweighs the labels: with 0.1 the matrices mean little
+        has 0.00001 an annotator, which for their 44 and 59 annotators comes to 0.0005 here. With planted
+        confusions 0.01 separated better, and with 0.1 the push outweighed the labels
     embedding : how many numbers describe an annotator and an item, to say which of the two matrices a label came from
 
     The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over

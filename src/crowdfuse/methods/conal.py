@@ -35,8 +35,8 @@ class CoNAL(Method):
     differences. Nothing bounds that pull from below but how small `separation` is.
 
     The pull counts once a label, so that a step costs what its labels cost. Where everybody labels everything that is
-    the paper's, which counts it once an annotator and step, and takes the mean over labels of the rest: its lambda is
-    ours over R. From gold the matrices learn by their likelihood alone, with f_n the class.
+    the authors' code, which counts it once an annotator and step, and takes the mean over labels of the rest: its
+    lambda is ours over R. From gold the matrices learn by their likelihood alone, with f_n the class.
     """
 
     confusion_given: ClassVar[Literal["true"]] = "true"

@@ -34,8 +34,8 @@ class CrowdLayer(GlobalConfusions):
     Where it is not sure the model is no mixture of these, so the probabilities of the network are not to be believed
     as such. At the start A_r is right with probability e / (e + K - 1): little where there are many classes.
 
-    The paper leaves open how labels are weighed: here each counts the same. With the class known from gold, a label is
-    explained by A_r alone.
+    Each label counts the same, as in the authors' code. With the class known from gold, a label is explained by A_r
+    alone.
     """
 
     matrix: nn.Parameter

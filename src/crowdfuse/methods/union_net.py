@@ -31,14 +31,14 @@ class UnionNet(GlobalConfusions):
     "b": `u_n[r, y] = sum_k f_n(k) T_n[k, r, y]`, `T_n[k, r, y] = exp(W_r[k, y]) / sum_{s in S_n, c} exp(W_s[k, c])`.
 
     "a" makes a distribution of the outputs, "b" of each row of the transition matrix. "b" is a mixture over the
-    classes, and consistent as the paper proves: its network comes to the true class probabilities. Either way the
-    transition matrix is the R matrices W_r side by side, all the identity at the start.
+    classes, so that its network can come to the true class probabilities: the paper proves its method consistent.
+    Either way the transition matrix is the R matrices W_r side by side, all the identity at the start.
 
     In the paper S_n is everybody. Here it is who labelled the item, so that a step costs what its labels cost, with
     thousands of annotators too; where everybody labels everything the two are the same. Every annotator in a union says
     one thing, so all have the same share of it, whoever they are: the model is as right with labels missing as without.
-    The authors' code divides the loss of "b" by the number of labels of an item; here, as in "a", each label counts the
-    same. It starts 0.00001 off the identity, which makes no difference.
+    Code that is public divides the loss of "b" by the number of labels of an item, and starts 0.00001 off the identity;
+    here, as in "a", each label counts the same.
 
     Within the union, an annotator says y of class k with `A_r[k, y] = softmax(W_r[k])[y]`: its confusion matrix.
     """
