@@ -22,6 +22,9 @@ ESTIMATORS = {
     "mbem": "MBEMClassifier",
     "wdn": "WDNClassifier",
     "two-stage": "TwoStageClassifier",
+    "crowd-layer": "CrowdLayerClassifier",
+    "conal": "CoNALClassifier",
+    "union-net": "UnionNetClassifier",
     "true-label": "TrueLabelClassifier",
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from crowdfuse.estimators.conal import CoNALClassifier as CoNALClassifier
+from crowdfuse.estimators.crowd_layer import CrowdLayerClassifier as CrowdLayerClassifier
 from crowdfuse.estimators.fusion import FusionClassifier as FusionClassifier
 from crowdfuse.estimators.gated import GatedClassifier as GatedClassifier
 from crowdfuse.estimators.majority_vote import MajorityVoteClassifier as MajorityVoteClassifier
@@ -10,4 +12,5 @@ from crowdfuse.estimators.single_annotator import SingleAnnotatorClassifier as S
 from crowdfuse.estimators.trace_reg import TraceRegClassifier as TraceRegClassifier
 from crowdfuse.estimators.true_label import TrueLabelClassifier as TrueLabelClassifier
 from crowdfuse.estimators.two_stage import TwoStageClassifier as TwoStageClassifier
+from crowdfuse.estimators.union_net import UnionNetClassifier as UnionNetClassifier
 from crowdfuse.estimators.wdn import WDNClassifier as WDNClassifier
