@@ -22,6 +22,7 @@ ESTIMATORS = {
     "mbem": "MBEMClassifier",
     "wdn": "WDNClassifier",
     "two-stage": "TwoStageClassifier",
+    "geo-crowd-net": "GeoCrowdNetClassifier",
     "true-label": "TrueLabelClassifier",
 }
 
