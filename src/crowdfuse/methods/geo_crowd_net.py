@@ -66,7 +66,7 @@ class GeoCrowdNet(GlobalConfusions):
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """With the class known, a label is explained by its annotator's matrix alone."""
         of_truth = self.evidence(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[:, 0]
-        return super().gold_losses(h, batch) - scatter_sum(of_truth, batch.item, batch.n_items)
+        return super().gold_losses(h, batch) + self.item_losses(of_truth, batch)
 
     def label_evidence(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         return self.evidence(annotator, label)
