@@ -23,6 +23,7 @@ ESTIMATORS = {
     "wdn": "WDNClassifier",
     "two-stage": "TwoStageClassifier",
     "geo-crowd-net": "GeoCrowdNetClassifier",
+    "coin-net": "COINNetClassifier",
     "max-mig": "MaxMIGClassifier",
     "true-label": "TrueLabelClassifier",
 }

@@ -61,7 +61,7 @@ def test_loss_is_its_definition_pair_by_pair(shape: tuple[int, int, int]) -> Non
 def test_gains_have_the_right_gradients() -> None:
     ratio, g = (torch.randn(4, 3, dtype=torch.float64).log_softmax(1).requires_grad_() for _ in range(2))
     weight = torch.tensor([1.0, 0.0, 2.0, 0.5], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *given: information_gain(*given, weight), (ratio, g))
+    assert torch.autograd.gradcheck(lambda a, b: information_gain(a, b, weight), (ratio, g))
 
 
 def test_a_gain_is_the_information_where_both_sides_are_right() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crowdfuse.estimators.coin_net import COINNetClassifier as COINNetClassifier
 from crowdfuse.estimators.fusion import FusionClassifier as FusionClassifier
 from crowdfuse.estimators.gated import GatedClassifier as GatedClassifier
 from crowdfuse.estimators.geo_crowd_net import GeoCrowdNetClassifier as GeoCrowdNetClassifier
