@@ -57,7 +57,7 @@ def test_terms_are_as_good_as_a_search_over_all_of_them_finds(cost: float, usual
 def test_losses_have_the_right_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the terms fill up the likelihood, and where there are none. At the very best terms, after many rounds:
     those after a few are good ones, with the gradients of a loss that is a little higher."""
-    monkeypatch.setattr(coin_net, "ROUNDS", 2000)
+    monkeypatch.setattr(coin_net, "ROUNDS", 300)
     item = torch.tensor([0, 0, 0, 1, 1, 2, 3, 3])
     q = torch.tensor([0.05, 0.1, 0.02, 0.9, 0.7, 0.3, 0.01, 0.6], dtype=torch.float64)
     for cost in (0.5, 1.5, 3.0):
