@@ -9,6 +9,16 @@ from crowdfuse.registry import ESTIMATORS, estimator_class
 
 ALL: list[type[CrowdClassifier]] = [estimator_class(name) for name in ESTIMATORS]
 
+OF_SEVERAL = {
+    "coin-net": "what annotators have in common on an item takes two labels of it",
+    "max-mig": "what annotators and items tell of each other takes two annotators",
+}
+"""Methods that refuse the labels of one annotator, which is all that scikit-learn's checks have, each with the reason.
+
+Their refusals are tested beside the methods.
+"""
+OF_ONE = [kind for kind in ALL if kind.method_name not in OF_SEVERAL]
+
 
 def expected_failures(estimator: CrowdClassifier) -> dict[str, str]:
     """The checks of scikit-learn that do not fit, each with the reason."""

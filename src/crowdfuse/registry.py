@@ -25,6 +25,9 @@ ESTIMATORS = {
     "crowd-layer": "CrowdLayerClassifier",
     "conal": "CoNALClassifier",
     "union-net": "UnionNetClassifier",
+    "geo-crowd-net": "GeoCrowdNetClassifier",
+    "coin-net": "COINNetClassifier",
+    "max-mig": "MaxMIGClassifier",
     "true-label": "TrueLabelClassifier",
 }
 

@@ -1,0 +1,50 @@
+"""Max-MIG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from crowdfuse.choices import one_of
+from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.max_mig import MaxMIG
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MaxMIGClassifier(CrowdClassifier):
+    """A classifier and an aggregator of labels, made to tell as much of each other as they can (Cao et al., 2019).
+
+    Copies of an annotator whose labels have little to do with the items do not fool it, however many they are; copies
+    who err in a system of their own can, since it starts from the vote. At least two annotators must have labels.
+
+    Parameters
+    ----------
+    prior : how common the classes are taken to be. "votes": as common as in the labels; "uniform": all alike, as in the
+        paper's code, and where many labels are by annotators who keep saying the same
+
+    The other parameters are those of every classifier here: see `CrowdClassifier`. The items of a batch are told apart
+    from each other, so `batch_size` should be well above the number of classes.
+
+    `fused_labels` is what the aggregator makes of the labels alone, the classifier has no part in it.
+    `annotator_weights` says how far an annotator's labels move the aggregate, the same on every item.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> truth = (X[:, 0] > 0).astype(int)
+    >>> Y = np.stack([truth, truth, np.zeros(200, int)], axis=1)  # the third annotator always says the same
+    >>> clf = MaxMIGClassifier(epochs=20).fit(X, Y)
+    >>> clf.score(X, truth) > 0.9
+    True
+    >>> clf.annotator_weights(X)[0].argmin()
+    np.int64(2)
+    """
+
+    method_name: ClassVar[str] = "max-mig"
+    paper_settings: ClassVar[dict[str, Any]] = {"prior": "uniform"}
+
+    prior: Literal["votes", "uniform"] = "votes"
+
+    def _build(self, problem: Problem) -> Method:
+        one_of("prior", self.prior, ("votes", "uniform"))
+        return MaxMIG(problem, prior=self.prior)
