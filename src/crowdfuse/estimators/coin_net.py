@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.alignment import align
+from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.coin_net import COINNet
@@ -50,6 +51,10 @@ class COINNetClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "coin-net"
+    assumes: ClassVar[str] = (
+        "confusions are the same on every item but for a few items, on which annotators err together"
+    )
+    search_space: ClassVar[SearchSpace] = {"outlier_weight": (0.5, 2.0), "volume_weight": (0.001, 0.1)}
 
     outlier_weight: float = 1.0
     volume_weight: float = 0.01

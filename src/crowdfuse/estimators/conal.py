@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.classifier import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.conal import CoNAL
 from crowdfuse.recipes import at_least_0, at_least_1
@@ -56,6 +56,10 @@ class CoNALClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "conal"
+    assumes: ClassVar[str] = (
+        "some confusions are everybody's, the others an annotator's own; which it was depends on item and annotator"
+    )
+    search_space: ClassVar[SearchSpace] = {"separation": (0.0001, 0.02)}
 
     separation: float = 0.0005
     embedding: int = 20

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from crowdfuse.choices import one_of
+from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.crowd_layer import CrowdLayer, Layer
@@ -44,6 +45,10 @@ class CrowdLayerClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "crowd-layer"
+    assumes: ClassVar[str] = (
+        "an annotator turns the network's class probabilities into labels by a layer of its own, the same on every item"
+    )
+    search_space: ClassVar[SearchSpace] = {"layer": ["matrix", "vector", "bias", "vector+bias"]}
 
     layer: Layer = "matrix"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from crowdfuse.choices import one_of
+from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
@@ -45,6 +46,10 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "geo-crowd-net"
+    assumes: ClassVar[str] = (
+        "confusions are the same on every item; some items are certainly of each class, or each class has experts"
+    )
+    search_space: ClassVar[SearchSpace] = {"regularizer": ["f", "w"], "volume_weight": (0.001, 0.1)}
 
     regularizer: Literal["f", "w"] = "f"
     volume_weight: float = 0.01

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.classifier import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.max_mig import MaxMIG
 
@@ -41,6 +41,10 @@ class MaxMIGClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "max-mig"
+    assumes: ClassVar[str] = (
+        "given the class, items and labels have nothing to do with each other; annotators may copy one another"
+    )
+    search_space: ClassVar[SearchSpace] = {"prior": ["votes", "uniform"]}
     paper_settings: ClassVar[dict[str, Any]] = {"prior": "uniform"}
 
     prior: Literal["votes", "uniform"] = "votes"

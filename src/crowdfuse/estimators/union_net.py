@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from crowdfuse.choices import one_of
+from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.union_net import UnionNet, Variant
@@ -43,6 +44,10 @@ class UnionNetClassifier(GlobalConfusionsClassifier):
     """
 
     method_name: ClassVar[str] = "union-net"
+    assumes: ClassVar[str] = (
+        "the labels of an item are one answer of all its annotators together; confusions are the same on every item"
+    )
+    search_space: ClassVar[SearchSpace] = {"variant": ["a", "b"]}
 
     variant: Variant = "b"
 
