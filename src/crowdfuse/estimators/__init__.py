@@ -6,6 +6,7 @@ from crowdfuse.estimators.fusion import FusionClassifier as FusionClassifier
 from crowdfuse.estimators.gated import GatedClassifier as GatedClassifier
 from crowdfuse.estimators.majority_vote import MajorityVoteClassifier as MajorityVoteClassifier
 from crowdfuse.estimators.mbem import MBEMClassifier as MBEMClassifier
+from crowdfuse.estimators.robust_vote import RobustVoteClassifier as RobustVoteClassifier
 from crowdfuse.estimators.single_annotator import SingleAnnotatorClassifier as SingleAnnotatorClassifier
 from crowdfuse.estimators.trace_reg import TraceRegClassifier as TraceRegClassifier
 from crowdfuse.estimators.true_label import TrueLabelClassifier as TrueLabelClassifier
