@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crowdfuse.estimators.annot_mix import AnnotMixClassifier as AnnotMixClassifier
 from crowdfuse.estimators.fusion import FusionClassifier as FusionClassifier
 from crowdfuse.estimators.gated import GatedClassifier as GatedClassifier
 from crowdfuse.estimators.majority_vote import MajorityVoteClassifier as MajorityVoteClassifier
