@@ -22,6 +22,7 @@ ESTIMATORS = {
     "mbem": "MBEMClassifier",
     "wdn": "WDNClassifier",
     "two-stage": "TwoStageClassifier",
+    "madl": "MaDLClassifier",
     "annot-mix": "AnnotMixClassifier",
     "robust-vote": "RobustVoteClassifier",
     "true-label": "TrueLabelClassifier",

@@ -190,7 +190,7 @@ def test_mixing_keeps_few_and_noisy_labels_from_being_learned_by_heart() -> None
     """The paper's claim, with one label an item: better than the same without mixing, and than the vote."""
     X, _, Y = one_label_each(400, seed=0)
     X_test, truth_test, _ = one_label_each(3000, seed=100)
-    settings: dict[str, Any] = {"epochs": 40, "hidden": (256,), "learning_rate": 0.02}
+    settings: dict[str, Any] = {"epochs": 40, "hidden": (256,), "learning_rate": 0.02, "batch_size": 128}
     clf = AnnotMixClassifier(**settings).fit(X, Y)
     mixed = clf.score(X_test, truth_test)
     assert mixed > AnnotMixClassifier(alpha=0, **settings).fit(X, Y).score(X_test, truth_test) + 0.05

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crowdfuse.estimators.annot_mix import AnnotMixClassifier as AnnotMixClassifier
 from crowdfuse.estimators.fusion import FusionClassifier as FusionClassifier
 from crowdfuse.estimators.gated import GatedClassifier as GatedClassifier
+from crowdfuse.estimators.madl import MaDLClassifier as MaDLClassifier
 from crowdfuse.estimators.majority_vote import MajorityVoteClassifier as MajorityVoteClassifier
 from crowdfuse.estimators.mbem import MBEMClassifier as MBEMClassifier
 from crowdfuse.estimators.robust_vote import RobustVoteClassifier as RobustVoteClassifier
