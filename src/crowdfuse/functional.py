@@ -246,6 +246,19 @@ def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
     return torch.where(positive, target * (logarithm - log_probabilities), 0).sum(1)
 
 
+def generalized_cross_entropy(log_probabilities: Tensor, target: Tensor, q: float) -> Tensor:
+    """`(1 - p^q) / q` of each row, (B,), p the probability of its class `target` (B,); 0 < q <= 1.
+
+    For small q it is cross-entropy, for q = 1 it is 1 - p; its gradient is p^q times that of cross-entropy. Computed
+    from logs, so that a small q loses no digits and a p that underflows gives no NaN.
+
+    >>> generalized_cross_entropy(torch.tensor([[0.25, 0.75]]).log(), torch.tensor([0]), 0.5)
+    tensor([1.])
+    """
+    log_p = log_probabilities.gather(1, target[:, None])[:, 0]
+    return -(q * log_p).expm1() / q
+
+
 def dense_confusions(coefficients: Tensor, basis: Tensor) -> Tensor:
     """The matrices `P = sum_m c_m B_m`, (L, K, K), axes (true, said): columns sum to 1.
 

@@ -28,6 +28,9 @@ ESTIMATORS = {
     "geo-crowd-net": "GeoCrowdNetClassifier",
     "coin-net": "COINNetClassifier",
     "max-mig": "MaxMIGClassifier",
+    "madl": "MaDLClassifier",
+    "annot-mix": "AnnotMixClassifier",
+    "robust-vote": "RobustVoteClassifier",
     "true-label": "TrueLabelClassifier",
 }
 

@@ -1,0 +1,106 @@
+"""Annot-mix (Herde, Lührs, Huseljic and Sick, ECAI 2024): mixup that knows who said what.
+
+Mixup trains on blends of two inputs and their labels, which makes wrong labels hard to learn by heart. With several
+annotators a label belongs to an item and to an annotator, so all three are blended: a little of this item, this
+annotator and this label, the rest of another's. A network says what an item is, a confusion matrix what the annotator
+makes of it, and a matrix depends on its annotator by an embedding, which can be blended.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Beta
+
+from crowdfuse.batches import Batch
+from crowdfuse.functional import mixture_log_likelihood, scatter_sum
+from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.global_confusions import GlobalConfusions
+from crowdfuse.nets.annotator_heads import AnnotatorEmbedding
+from crowdfuse.nets.rows import present
+
+
+class AnnotMix(GlobalConfusions):
+    """With s = (x, e, y) a labelled pair's input, annotator embedding and label, s' another of the batch, drawn by a
+    permutation, and `m ~ Beta(alpha, alpha)` drawn for each pair:
+
+    `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`, where `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`.
+
+    `A(e) = softmax(W e + b)`, a row at a time. b starts where annotators are right with probability `eta`, e at 0: all
+    annotators alike. Annotators have no features but who they are, and mixing one-hot features is mixing embeddings.
+
+    Inputs are mixed after augmentation, once an item, and before the backbone, which therefore runs once a labelled
+    pair, not once an item: with three labels an item a step takes three times as long. No two pairs share a mixed
+    input, so that this is the least there is. With alpha 0 nothing is mixed, and the backbone runs once an item.
+
+    Decided here: a label counts as much as its own item, in its own pair and in the pair that it is mixed into; gold
+    items are certain and not mixed. The figures are no calibrated likelihood, as mixing makes them cautious.
+    """
+
+    def __init__(self, problem: Problem, *, alpha: float, eta: float, embedding: int) -> None:
+        super().__init__(problem)
+        self.alpha = alpha
+        self.embed = AnnotatorEmbedding(problem.n_annotators, embedding)
+        self.confuse = nn.Linear(embedding, problem.n_classes**2)
+        right = math.log(eta / (1 - eta) * (problem.n_classes - 1))
+        with torch.no_grad():
+            self.confuse.bias.copy_((right * torch.eye(problem.n_classes)).flatten())
+
+    def loss(self, batch: Batch) -> Loss:
+        """Of mixed pairs; gold items go through the backbone beside them, so that batch norm never sees one row."""
+        if not self.alpha:
+            return super().loss(batch)
+        x = self.standardize(self.augment(batch.x))
+        known = batch.gold >= 0
+        crowd, certain = batch.of(~known), batch.of(known)
+        n_pairs = len(crowd.item)
+        share = Beta(self.alpha, self.alpha).sample((n_pairs,)).to(x)
+        other = torch.randperm(n_pairs, device=x.device)
+        of_pairs = x[~known][crowd.item]
+        h = self.trunk(torch.cat([_mix(share, of_pairs, other), x[known]]))
+        losses = self._mixed_losses(h[:n_pairs], crowd, share, other)
+        weight = (crowd.weight * (torch.bincount(crowd.item, minlength=crowd.n_items) > 0)).sum()
+        of_gold = certain.weight * self.gold_losses(h[n_pairs:], certain)
+        return Loss(losses.sum() + of_gold.sum(), weight + certain.weight.sum())
+
+    def _mixed_losses(self, h: Tensor, batch: Batch, share: Tensor, other: Tensor) -> Tensor:
+        """The losses of features h (L, D) of mixed pairs, (L,): item weights included."""
+        log_f = self.class_logits(h).log_softmax(1)
+        log_A = self._log_matrices(_mix(share, self.embed(batch.annotator), other))
+        log_p = (log_f[:, :, None] + log_A).logsumexp(1)
+        of_label = log_p.gather(1, batch.label[:, None])[:, 0]
+        of_other = log_p.gather(1, batch.label[other][:, None])[:, 0]
+        weight = batch.weight[batch.item]
+        return -(share * weight * of_label + (1 - share) * weight[other] * of_other)
+
+    def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Without mixing."""
+        log_f = self.class_logits(h).log_softmax(1)
+        those, place = present(batch.annotator, self.n_annotators)
+        losses = -mixture_log_likelihood(log_f, self.log_confusions(those), batch.item, place, batch.label)
+        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
+        return Loss((batch.weight[batch.item] * losses).sum(), weight)
+
+    def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
+        """With the class known, a label is explained by its annotator's matrix alone."""
+        of_truth = self.evidence(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[:, 0]
+        return super().gold_losses(h, batch) - scatter_sum(of_truth, batch.item, batch.n_items)
+
+    def log_confusions(self, annotators: Tensor) -> Tensor:
+        return self._log_matrices(self.embed(annotators))
+
+    def _log_matrices(self, embeddings: Tensor) -> Tensor:
+        logits: Tensor = self.confuse(embeddings).view(-1, self.n_classes, self.n_classes)
+        return logits.log_softmax(2)
+
+    def log_prior(self, features: Tensor) -> Tensor:
+        """The network's prediction."""
+        return self.class_logits(features).log_softmax(1)
+
+
+def _mix(share: Tensor, values: Tensor, other: Tensor) -> Tensor:
+    """`m v + (1 - m) v'` of each pair, (L, ...), with `share` m (L,), `values` v (L, ...) and v' those of `other`."""
+    m = share.view(-1, *[1] * (values.ndim - 1))
+    return m * values + (1 - m) * values[other]
