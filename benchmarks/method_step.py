@@ -31,9 +31,9 @@ from crowdfuse.methods.gated import Gated
 from crowdfuse.nets.lenet import LeNet
 from crowdfuse.nets.mlp import mlp
 from crowdfuse.nets.resnet import ResNet18
-from crowdfuse.registry import estimator_class
+from crowdfuse.registry import ESTIMATORS, estimator_class
 
-METHODS = ("true-label", "majority-vote", "gated", "fusion", "fusion, separate heads", "trace-reg", "mbem", "wdn")
+METHODS = (*(method for method in ESTIMATORS if method != "single-annotator"), "fusion, separate heads")
 N_ANNOTATORS = 3
 SHAPES = {"resnet18": (3, 32, 32), "lenet": (28, 28)}
 CLASSES = {"resnet18": 100, "lenet": 10}
