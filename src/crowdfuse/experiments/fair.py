@@ -37,14 +37,8 @@ KEPT_OUT = 0.2  # of the items to train on
 BINS = 15
 NETWORK: dict[str, Any] = crowds.NETWORK | {"batch_size": 128, "epochs": 15}
 LEFT_OUT = ("single-annotator",)  # one row an annotator: no method to recommend
-ROWS = {
-    "majority-vote-hard" if method == "majority-vote" and vote == "hard" else method: Row(
-        method, {"vote": vote} if vote else {}
-    )
-    for method in ESTIMATORS
-    if method not in LEFT_OUT
-    for vote in (("soft", "hard") if method == "majority-vote" else ("",))
-}
+ROWS = {method: Row(method) for method in ESTIMATORS if method not in LEFT_OUT}
+ROWS["majority-vote-hard"] = Row("majority-vote", {"vote": "hard"})
 
 
 @dataclass(frozen=True)
