@@ -35,7 +35,7 @@ from crowdfuse.registry import ESTIMATORS, estimator_class
 
 KEPT_OUT = 0.2  # of the items to train on
 BINS = 15
-NETWORK: dict[str, Any] = crowds.NETWORK | {"batch_size": 128, "epochs": 15}
+NETWORK: dict[str, Any] = crowds.NETWORK | {"batch_size": 256, "epochs": 15}
 LEFT_OUT = ("single-annotator",)  # one row an annotator: no method to recommend
 ROWS = {method: Row(method) for method in ESTIMATORS if method not in LEFT_OUT}
 ROWS["majority-vote-hard"] = Row("majority-vote", {"vote": "hard"})
