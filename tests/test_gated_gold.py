@@ -54,6 +54,43 @@ def test_two_classes_without_gold_go_by_the_vote_and_say_so() -> None:
     assert clf.score(X, truth) > vote.score(X, truth) - 0.05
 
 
+def divided_by_shifts(n: int, wrong: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Four classes; on items of its own, up to so far out, each of three annotators says another class, always so."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(n, 5)).astype(np.float32)
+    truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
+    said = [np.where(X[:, 2 + r] < wrong, (truth + 1 + r) % 4, truth) for r in range(3)]
+    return X, truth, np.stack(said, axis=1)
+
+
+def test_more_classes_go_by_the_vote_where_most_sure_annotators_contradict_each_other() -> None:
+    X, truth, Y = divided_by_shifts(1500, wrong=0.1)
+    clf = GatedClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y)
+    vote = MajorityVoteClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y)
+    assert clf.diagnostics_["decided_by"] == "vote"
+    assert any("goes by the vote" in message for message in clf.diagnostics_["messages"])
+    assert clf.score(X, truth) > vote.score(X, truth) - 0.05
+    X, truth, Y = divided_by_shifts(1500, wrong=-1.0)
+    assert GatedClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y).diagnostics_["decided_by"] == "labels"
+    told = GatedClassifier(**SETTINGS, learning_rate=0.01).fit(
+        *divided_by_shifts(1500, wrong=0.1)[::2], gold=some(truth, 100)
+    )
+    assert told.diagnostics_["decided_by"] == "gold"
+
+
+@pytest.mark.parametrize(
+    ("named", "share"),
+    [
+        ([[0, 0, 0], [1, 1, 1], [2, 2, 2]], 0.0),
+        ([[0, 0, 1], [1, 1, 2], [2, 2, 0]], 0.0),  # the third has names of its own
+        ([[0, 0, 0], [1, 2, 3], [2, 0, 1]], 2 / 3),
+        ([[-1, -1, -1], [-1, -1, 0], [0, -1, -1]], 0.0),
+    ],
+)
+def test_sure_pairs_of_two_minds_are_counted(named: list[list[int]], share: float) -> None:
+    assert gated.divided(np.array(named), np.ones(3)) == pytest.approx(share)
+
+
 def test_a_few_gold_items_tell_who_is_right_where() -> None:
     X, truth, Y = contradicting(1200)
     clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=some(truth, 50))

@@ -86,8 +86,8 @@ def diagnose(
         doubts.append(f"two labels of an item are both wrong {together:.1f} times as often as the gates explain")
     if decided_by == "vote":
         doubts.append(
-            "annotators contradict each other, each on other items, and with two classes nothing in the labels tells "
-            "who is right: the classifier goes by the vote, and fifty gold items could change that"
+            "annotators contradict each other, each on other items, and nothing in the labels tells who is right "
+            "where: the classifier goes by the vote, and fifty gold items could change that"
         )
     elif ann.n_classes == 2 and decided_by == "labels":
         doubts.append("with two classes, who is wrong on a kind of items cannot be told from labels: give some gold")

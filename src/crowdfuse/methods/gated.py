@@ -36,7 +36,8 @@ from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, Em
 
 SHARES = (0.25, 0.08)  # of the epochs: on what annotators say, and on the start; the rest is for the likelihood
 ASKED = 64  # annotators at most, those with the most labels, who are asked what they would say of an item
-SURE, CONTESTED = 0.8, 0.14  # of two classes: what a sure answer is; the share of sure pairs that may be of two minds
+SURE = 0.8  # what a sure answer is
+CONTESTED, DIVIDED = 0.14, 0.5  # the share of sure pairs that may be of two minds: of two classes, and of more
 COMMON = 0.01  # of the items: gold decides only if it has all classes that labels see so often
 RARELY, SAMPLE = 0.05, 5_000  # the share of pairs that must be sure to speak of it; items that show it
 
@@ -101,7 +102,7 @@ class Gated(Method):
         self.asked.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
         self.register_buffer("target", torch.zeros(len(data), dtype=torch.int64), persistent=False)
         self.register_buffer("watching", torch.full((len(data),), -1), persistent=False)
-        fresh = [tensor.detach().flatten() for tensor in self._trunk_tensors()] if self.n_classes == 2 else []
+        fresh = [tensor.detach().flatten() for tensor in self._trunk_tensors()]
         self.register_buffer("fresh", torch.cat([torch.zeros(0), *fresh]), persistent=False)
 
     def _trunk_tensors(self) -> list[Tensor]:
@@ -125,7 +126,7 @@ class Gated(Method):
             if judge is not None:
                 self.watching[known[::2]] = torch.from_numpy(data.gold[known[::2]]).to(self.watching)
                 self.expected.fill_(float(told.right[::2].mean()))
-        elif self.n_classes == 2 and self._is_contested(data, predict):
+        elif self._is_undecided(data, predict):
             self.by_vote.fill_(True)
             self._forget()
         self.target.copy_(torch.from_numpy(classes))
@@ -141,11 +142,16 @@ class Gated(Method):
         above, any_ = (judge(partial(self._as_read, reading)) for reading in ("above chance", "any"))
         return "any" if any_.beats(above) else "above chance"
 
-    def _is_contested(self, data: TrainingData, predict: Predict) -> bool:
+    def _is_undecided(self, data: TrainingData, predict: Predict) -> bool:
+        """Whether annotators contradict each other so surely that nothing tells who is right where."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:SAMPLE])
-        said = predict(lambda h: self._asked_shares(h)[..., 1], rows)
-        return contested(said, self.asked[self.asked > 0].cpu().numpy()) > CONTESTED
+        weight = self.asked[self.asked > 0].cpu().numpy()
+        if self.n_classes == 2:
+            return contested(predict(lambda h: self._asked_shares(h)[..., 1], rows), weight) > CONTESTED
+        said = predict(lambda h: torch.cat([part.to(h) for part in self._asked_shares(h).max(2)], 1), rows)
+        share, named = np.split(said, 2, axis=1)
+        return divided(np.where(share > SURE, named, -1).astype(np.int64), weight) > DIVIDED
 
     def _forget(self) -> None:
         """The trunk as it was: one that knows who is wrong where votes along with them more than the vote does."""
@@ -292,3 +298,28 @@ def contested(said: NDArray[Any], weight: NDArray[Any]) -> float:
     if not sure > RARELY * len(said) * pairs.sum():
         return 0.0
     return float((pairs * np.minimum(of_one, of_two)).sum()) / sure
+
+
+def divided(named: NDArray[np.int64], weight: NDArray[Any]) -> float:
+    """Of pairs of annotators who are both sure of an item, the share that is of two minds.
+
+    `named` (N, A) is the class that each is sure of, or -1. Pairs that hardly ever agree do not count: one of the two
+    has names of its own, and the others tell which. Where hardly anybody is ever sure there is no saying: 0. Wrong
+    labels that are even are nothing that an annotator could be sure to say: they divide nobody.
+
+    >>> divided(np.array([[0, 0], [1, 2], [2, -1], [0, 1]]), np.array([1.0, 1.0]))
+    0.6666666666666666
+    >>> divided(np.array([[0, 1], [1, 2], [2, 0]]), np.array([1.0, 1.0]))
+    0.0
+    """
+    sure = (named >= 0).astype(float)
+    together = sure.T @ sure
+    of_one = np.zeros_like(together)
+    for k in np.unique(named[named >= 0]):
+        says = (named == k).astype(float)
+        of_one += says.T @ says
+    pairs = weight[:, None] * weight * (1 - np.eye(len(weight)))
+    if not (pairs * together).sum() > RARELY * len(named) * pairs.sum():
+        return 0.0
+    pairs = pairs * (of_one > RARELY * together)
+    return float((pairs * (together - of_one)).sum() / max((pairs * together).sum(), 1e-300))
