@@ -102,7 +102,7 @@ class Gated(Method):
         self.asked.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
         self.register_buffer("target", torch.zeros(len(data), dtype=torch.int64), persistent=False)
         self.register_buffer("watching", torch.full((len(data),), -1), persistent=False)
-        fresh = [tensor.detach().flatten() for tensor in self._trunk_tensors()]
+        fresh = [tensor.detach().flatten() for tensor in self._trunk_tensors()] if self.n_classes == 2 else []
         self.register_buffer("fresh", torch.cat([torch.zeros(0), *fresh]), persistent=False)
 
     def _trunk_tensors(self) -> list[Tensor]:
@@ -128,7 +128,8 @@ class Gated(Method):
                 self.expected.fill_(float(told.right[::2].mean()))
         elif self._is_undecided(data, predict):
             self.by_vote.fill_(True)
-            self._forget()
+            if self.n_classes == 2:
+                self._forget()
         self.target.copy_(torch.from_numpy(classes))
         self.started.fill_(True)
 
