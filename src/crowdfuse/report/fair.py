@@ -44,7 +44,7 @@ def write_fair_report(
     write_text(folder / "table.md", markdown(arenas, kept, command))
     write_json(folder / "table.json", numbers)
     for protocol, found in all_ranks(kept).items():
-        title = f"{protocol}: mean rank over {found.arenas} arenas"
+        title = f"{protocol.capitalize()}: mean rank over {found.arenas} arenas"
         figure = plots.critical_difference(found.mean, found.interval, found.critical, title)
         plots.save(figure, folder / f"ranks-{protocol.replace(' ', '-')}.png")
     return numbers
