@@ -52,6 +52,21 @@ def probability(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a probability above 0 and below 1, got {value!r}")
 
 
+def above_chance(name: str, value: float, n_classes: int) -> None:
+    """Refuse what is no probability, or no more than that of guessing one of so many classes.
+
+    >>> above_chance("start", 0.5, 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: start=0.5 is no more than chance with 2 classes: nothing would tell the classes apart
+    """
+    probability(name, value)
+    if value * n_classes <= 1:
+        raise ValueError(
+            f"{name}={value} is no more than chance with {n_classes} classes: nothing would tell the classes apart"
+        )
+
+
 def widths(name: str, value: Any) -> tuple[int, ...]:
     """Widths of hidden layers as a tuple of integers."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):

@@ -9,7 +9,7 @@ from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.annot_mix import AnnotMix
 from crowdfuse.methods.base import Method, Problem
-from crowdfuse.recipes import at_least_0, at_least_1, probability
+from crowdfuse.recipes import above_chance, at_least_0, at_least_1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -59,12 +59,7 @@ class AnnotMixClassifier(GlobalConfusionsClassifier):
 
     def _build(self, problem: Problem) -> Method:
         at_least_0("alpha", self.alpha)
-        probability("eta", self.eta)
         at_least_1("embedding", self.embedding)
-        if self.eta * problem.n_classes <= 1:
-            raise ValueError(
-                f"eta={self.eta} is no more than chance with {problem.n_classes} classes: nothing would tell the "
-                "classes apart"
-            )
+        above_chance("eta", self.eta, problem.n_classes)
         settings: dict[str, Any] = {"alpha": float(self.alpha), "eta": float(self.eta)}
         return AnnotMix(problem, **settings, embedding=int(self.embedding))

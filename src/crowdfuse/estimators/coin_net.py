@@ -13,7 +13,7 @@ from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.coin_net import COINNet
-from crowdfuse.recipes import at_least_0, probability
+from crowdfuse.recipes import above_chance, at_least_0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -65,12 +65,7 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         if not self.outlier_weight:
             raise ValueError("outlier_weight=0 makes every item an outlier, and nothing is learned: give more than 0")
         at_least_0("volume_weight", self.volume_weight)
-        probability("start", self.start)
-        if self.start * problem.n_classes <= 1:
-            raise ValueError(
-                f"start={self.start} is no more than chance with {problem.n_classes} classes: nothing would tell "
-                "the classes apart"
-            )
+        above_chance("start", self.start, problem.n_classes)
         return COINNet(problem, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
-from crowdfuse.recipes import at_least_0, probability
+from crowdfuse.recipes import above_chance, at_least_0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -58,10 +58,5 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     def _build(self, problem: Problem) -> Method:
         one_of("regularizer", self.regularizer, ("f", "w"))
         at_least_0("volume_weight", self.volume_weight)
-        probability("start", self.start)
-        if self.start * problem.n_classes <= 1:
-            raise ValueError(
-                f"start={self.start} is no more than chance with {problem.n_classes} classes: nothing would tell "
-                "the classes apart"
-            )
+        above_chance("start", self.start, problem.n_classes)
         return GeoCrowdNet(problem, regularizer=self.regularizer, volume_weight=self.volume_weight, start=self.start)

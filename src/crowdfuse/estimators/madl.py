@@ -14,7 +14,7 @@ from crowdfuse.choices import one_of
 from crowdfuse.classifier import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.madl import MaDL
-from crowdfuse.recipes import at_least_0, at_least_1, probability
+from crowdfuse.recipes import above_chance, at_least_0, at_least_1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,17 +72,12 @@ class MaDLClassifier(CrowdClassifier):
     def _build(self, problem: Problem) -> Method:
         one_of("confusions", self.confusions, ("isotropic", "diagonal", "full"))
         one_of("weights", self.weights, ("density", "uniform"))
-        probability("eta", self.eta)
         at_least_1("embedding", self.embedding)
         for name in ("gamma_shape", "gamma_rate"):
             at_least_0(name, getattr(self, name))
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        if self.eta * problem.n_classes <= 1:
-            raise ValueError(
-                f"eta={self.eta} is no more than chance with {problem.n_classes} classes: nothing would tell the "
-                "classes apart"
-            )
+        above_chance("eta", self.eta, problem.n_classes)
         return MaDL(
             problem,
             confusions=self.confusions,

@@ -9,7 +9,7 @@ from crowdfuse.classifier import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.trace_reg import TraceReg
-from crowdfuse.recipes import at_least_0, probability
+from crowdfuse.recipes import above_chance, at_least_0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -56,10 +56,5 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     def _build(self, problem: Problem) -> Method:
         at_least_0("trace_weight", self.trace_weight)
         if self.start is not None:
-            probability("start", self.start)
-            if self.start * problem.n_classes <= 1:
-                raise ValueError(
-                    f"start={self.start} is no more than chance with {problem.n_classes} classes: nothing would tell "
-                    "the classes apart"
-                )
+            above_chance("start", self.start, problem.n_classes)
         return TraceReg(problem, trace_weight=self.trace_weight, start=self.start)
