@@ -63,6 +63,20 @@ def test_a_share_of_the_gold_judges_where_all_gold_items_are_labelled(crowd: Pat
     assert rows["true-label"]["fused labels right"] is None
 
 
+def test_methods_that_cannot_learn_from_such_labels_are_left_out(crowd: Path) -> None:
+    of_one = [line for line in Path("labels.csv").read_text().splitlines() if ",bob," not in line and ",gu" not in line]
+    Path("labels.csv").write_text("\n".join(of_one) + "\n")
+    result = compare("--gold", "others.csv", "--methods", "majority-vote,max-mig,coin-net", "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    assert [row["method"] for row in numbers()["methods"]] == ["majority-vote"]
+    for said in ("max-mig is left out: max-mig learns from", "coin-net is left out: coin-net finds outliers"):
+        assert said in result.output
+    result = compare("--gold", "others.csv", "--methods", "max-mig", "--seeds", "0", "--out", "none")
+    assert result.exit_code == 2
+    assert "nothing is left to compare: max-mig learns from" in " ".join(result.output.split())
+    assert not Path("none").exists()
+
+
 def test_what_judges_trains_nothing(crowd: Path) -> None:
     """Labels of the judging items may say anything: no method's score depends on them."""
     compare("--gold", "labelled.csv", "--methods", "majority-vote", "--seeds", "0", "--out", "first")
