@@ -20,6 +20,7 @@ from crowdfuse.experiments.protocols import chosen, critical_difference, gains, 
 from crowdfuse.experiments.spaces import COMMON, drawn, space_of
 from crowdfuse.experiments.store import Record, Run
 from crowdfuse.registry import ESTIMATORS, estimator_class
+from crowdfuse.report.fair import costs
 
 N, K = 150, 3
 
@@ -100,6 +101,7 @@ def test_a_run_says_all_figures(small: None) -> None:
     assert result["crowd score"] < 0
     assert 0 < result["log loss"] < 2
     assert 0 <= result["calibration error"] < 0.5
+    assert 4_000 < result["bytes of a step"] < 200_000  # 128 hidden units on 4 inputs, 32 items
     assert 0.6 < result["fused labels right"] <= 1
     assert 0.3 < result["suspicion"] <= 1  # a quarter of two thirds is wrong
     bound = FairWork(None)(cells(KINDS, 1, ["uniform"], ["true-label"])[0].run, Path())
@@ -173,6 +175,16 @@ def test_gains_are_paired() -> None:
     assert (round(mean, 6), round(low, 6), round(high, 6), arenas) == (2.0, 2.0, 2.0, 2)
 
 
+def test_costs_are_times_the_reference() -> None:
+    made = {
+        (row, arena, seed): Record({}, {"seconds of training": times * (1 + seed)}, 1.0)
+        for arena, factor in (("one", 2.0), ("two", 4.0))
+        for row, times in (("majority-vote", 1.0), ("a", factor))
+        for seed in (0, 1)
+    }
+    assert costs(made, "seconds of training") == {"majority-vote": 1.0, "a": 3.0}
+
+
 # ---- the command -------------------------------------------------------------------------------
 
 
@@ -181,7 +193,15 @@ def test_the_command_makes_tables_and_goes_on(small: None, tmp_path: Path) -> No
     command = ["reproduce", "crowds", *asked, "--out", str(tmp_path / "fair")]
     shown = CliRunner().invoke(app, [*command, "--json", str(tmp_path / "figures.json")], env={"COLUMNS": "300"})
     assert shown.exit_code == 0, shown.output
-    for said in ("## Defaults", "## Tuned by crowd labels", "## Tuned by gold", "LabelMe", "| trace-reg |", "ceiling"):
+    for said in (
+        "## Defaults",
+        "## Tuned by crowd labels",
+        "## Tuned by gold",
+        "LabelMe",
+        "| trace-reg |",
+        "ceiling",
+        "memory over",
+    ):
         assert said in shown.output
     numbers = json.loads((tmp_path / "figures.json").read_text())
     assert set(numbers["defaults"]["accuracy"]) == set(CROWDS)

@@ -28,6 +28,7 @@ from crowdfuse.datasets.sentiment import load_sentiment
 from crowdfuse.experiments import crowds
 from crowdfuse.experiments.grid import Cell, Row
 from crowdfuse.experiments.kinds import KindsWork, weakness
+from crowdfuse.experiments.memory import bytes_to_train
 from crowdfuse.experiments.spaces import drawn
 from crowdfuse.experiments.store import Run, key_of
 from crowdfuse.experiments.tables import BOUND
@@ -35,7 +36,8 @@ from crowdfuse.registry import ESTIMATORS, estimator_class
 
 KEPT_OUT = 0.2  # of the items to train on
 BINS = 15
-NETWORK: dict[str, Any] = crowds.NETWORK | {"batch_size": 256, "epochs": 15}
+NETWORK: dict[str, Any] = crowds.NETWORK | {"batch_size": 256, "epochs": 12}
+COUNTED_EPOCHS = 12  # of one batch, to count memory: enough for every phase of every method
 LEFT_OUT = ("single-annotator",)  # one row an annotator: no method to recommend
 ROWS = {method: Row(method) for method in ESTIMATORS if method not in LEFT_OUT}
 ROWS["majority-vote-hard"] = Row("majority-vote", {"vote": "hard"})
@@ -54,7 +56,7 @@ class Arena:
 
 
 def _mnist(title: str, note: str, annotators: dict[str, Any], task: str = "digits") -> Arena:
-    data = {"name": "mnist", "train": 10_000, "task": task}
+    data = {"name": "mnist", "train": 10_000, "pixels": 14, "task": task}
     return Arena(title, data, note, annotators, {"standardize": False})  # pixels come normalised
 
 
@@ -79,7 +81,7 @@ CROWDS = {
         {"name": "sentiment", "words": 1_000},
         "tf-idf of 1,000 words and pairs; a fifth of the sentences, drawn by the seed, judges",
         None,
-        {"batch_size": 64, "epochs": 20, "standardize": False},
+        {"batch_size": 128, "epochs": 15, "standardize": False},
     ),
     "cifar10n": Arena(
         "CIFAR-10N",
@@ -163,7 +165,8 @@ class FairWork:
             work = KindsWork(self.folder)
             parts = work.load(run)
             made = work.annotators(run, parts)
-            return Crowd(parts.X.values, made.annotations, parts.y, parts.X_test.values, parts.y_test)
+            X, X_test = (coarser(part.values, data["pixels"]) for part in (parts.X, parts.X_test))
+            return Crowd(X, made.annotations, parts.y, X_test, parts.y_test)
         if data["name"] == "sentiment":
             return load_sentiment(self.folder).split(run["seed"], words=data["words"])
         if data["name"] == "labelme":
@@ -185,6 +188,7 @@ class FairWork:
             warnings.simplefilter("ignore")  # what the labels cannot decide is not asked here
             return {
                 "seconds of training": round(seconds, 2),
+                "bytes of a step": _bytes_of_a_step(run, crowd, train),
                 **_by_crowd(classifier, crowd, judges),
                 "gold score": classifier.score(crowd.X[judges], crowd.y[judges]),
                 **_by_gold(classifier.predict_proba(crowd.X_test), classifier.classes_, crowd.y_test),
@@ -197,6 +201,24 @@ def split(crowd: Crowd, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
     shuffled = np.random.default_rng([seed, 7]).permutation(len(crowd.X))
     count = round(KEPT_OUT * len(shuffled))
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
+
+
+def coarser(images: NDArray[Any], pixels: int) -> NDArray[np.float32]:
+    """Square images (N, ...) as rows of means over squares, so many a side: a fourth of the work at half the side.
+
+    >>> coarser(np.arange(16.0).reshape(1, 4, 4), 2).tolist()
+    [[2.5, 4.5, 10.5, 12.5]]
+    """
+    side = round(float(np.prod(images.shape[1:])) ** 0.5)
+    squares = images.reshape(len(images), pixels, side // pixels, pixels, side // pixels)
+    return np.asarray(squares.mean((2, 4)).reshape(len(images), -1), np.float32)
+
+
+def _bytes_of_a_step(run: Run, crowd: Crowd, rows: NDArray[np.int64]) -> int:
+    """What training on one batch holds at most, through all phases of the method."""
+    classifier = _classifier(run, crowd).set_params(epochs=COUNTED_EPOCHS)
+    few = rows[: classifier.batch_size]
+    return bytes_to_train(lambda: classifier.fit(crowd.X[few], _learned_from(run, crowd, few)).method_)
 
 
 def _classifier(run: Run, crowd: Crowd) -> CrowdClassifier:

@@ -25,6 +25,7 @@ METRICS = {
     "fused labels right": ("fused labels right (%)", 100.0, "{:.1f}"),
     "suspicion": ("average precision of suspicion (%)", 100.0, "{:.1f}"),
 }
+COSTS = {"seconds of training": "time", "bytes of a step": "memory"}  # over those of the reference
 RULES = (
     "The same labels, split, network, optimiser, schedule, batch and number of epochs for all at a seed. Gold judges "
     f"on test items. {KEPT_OUT:.0%} of the training items are kept out of training in every protocol: *tuned by crowd "
@@ -65,7 +66,7 @@ def figures(kept: Kept) -> dict[str, Any]:
             "ranks": ranked[protocol]._asdict() if protocol in ranked else None,
             f"minus {REFERENCE}": gains(runs, REFERENCE),
             **{name: figures_of(runs, name) for name in METRICS},
-            "seconds": figures_of(runs, "seconds of training"),
+            **{name: figures_of(runs, name) for name in COSTS},
         }
         for protocol, runs in kept.items()
     }
@@ -156,27 +157,38 @@ def _tuning(kept: Kept) -> str:
 
 
 def _others(runs: Mapping[Place, Record]) -> str:
-    """Means over arenas of the other figures, and the time of training over that of the reference."""
+    """Means over arenas of the other figures, and what training costs beside the reference."""
     rows = dict.fromkeys(row for row, _, _ in runs)
-    seconds = figures_of(runs, "seconds of training")
     by_metric = {name: figures_of(runs, name) for name in METRICS}
+    of_cost = [costs(runs, name) for name in COSTS]
     shown = []
     for row in rows:
         line = [row]
         for name, (_, scale, form) in METRICS.items():
             means = [np.mean(list(of[row].values())) for of in by_metric[name].values() if row in of]
             line.append(form.format(scale * float(np.mean(means))) if means else "")
-        ratios = [
-            np.median([of[row][seed] / of[REFERENCE][seed] for seed in shared])
-            for of in seconds.values()
-            if row in of and REFERENCE in of and (shared := set(of[row]) & set(of[REFERENCE]))
-        ]
-        line.append(f"{float(np.mean(ratios)):.2f}" if ratios else "")
+        line += [f"{found[row]:.2f}" if row in found else "" for found in of_cost]
         shown.append(line)
-    header = ["method", *(title for title, _, _ in METRICS.values()), f"time over {REFERENCE}"]
-    return "Means over arenas. Suspicion is one minus the fused label's share of the class said.\n\n" + markdown_table(
-        header, shown
-    )
+    titles = [f"{title} over {REFERENCE}" for title in COSTS.values()]
+    header = ["method", *(title for title, _, _ in METRICS.values()), *titles]
+    return (
+        "Means over arenas. Suspicion is one minus the fused label's share of the class said. Time is the processor's, "
+        "of training; memory is what a step holds for the way back, with parameters, gradients and Adam's means, "
+        f"counted. Soft vote is plain training, so both are over {REFERENCE}'s.\n\n"
+    ) + markdown_table(header, shown)
+
+
+def costs(runs: Mapping[Place, Record], name: str) -> dict[str, float]:
+    """How many times the reference's a figure is, by row: medians over seeds, means over arenas."""
+    figures = figures_of(runs, name)
+    ratios: dict[str, list[float]] = {}
+    for of in figures.values():
+        for row, by_seed in of.items():
+            shared = set(by_seed) & set(of.get(REFERENCE, {}))
+            if shared:
+                middle = float(np.median([by_seed[seed] / of[REFERENCE][seed] for seed in shared]))
+                ratios.setdefault(row, []).append(middle)
+    return {row: float(np.mean(found)) for row, found in ratios.items()}
 
 
 def _spaces(kept: Kept) -> str:

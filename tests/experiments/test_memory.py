@@ -1,0 +1,50 @@
+"""What training holds: counted right, given back, shared tensors once."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from crowdfuse.experiments.memory import OF_ADAM, bytes_to_train, counting
+
+
+def test_a_linear_layer_keeps_its_input_and_not_its_weights() -> None:
+    layer, x = nn.Linear(8, 3), torch.ones(100, 8)
+    with counting() as held:
+        loss = layer(x).sum()
+        assert held.now == 100 * 8 * 4
+        loss.backward()
+        del loss
+    assert (held.now, held.most) == (0, 100 * 8 * 4)
+
+
+def test_what_is_kept_twice_counts_once() -> None:
+    x = torch.ones(50, requires_grad=True)
+    with counting() as held:
+        y = x.exp()
+        (y.sin().sum() + y.cos().sum()).backward()
+    assert held.most == 50 * 4  # exp keeps y, sin and cos keep it too
+
+
+def test_gradients_stay_as_they_are() -> None:
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(16, 4)
+    net(x).square().sum().backward()
+    plain = [parameter.grad.clone() for parameter in net.parameters() if parameter.grad is not None]
+    net.zero_grad()
+    with counting():
+        net(x).square().sum().backward()
+    for before, parameter in zip(plain, net.parameters(), strict=True):
+        assert parameter.grad is not None
+        assert torch.equal(before, parameter.grad)
+
+
+def test_the_most_of_several_steps_is_that_of_the_largest() -> None:
+    layer = nn.Linear(8, 3)
+
+    def fit() -> nn.Module:
+        for size in (10, 100, 20):
+            layer(torch.ones(size, 8)).sum().backward()
+        return layer
+
+    assert bytes_to_train(fit) == 100 * 8 * 4 + OF_ADAM * (8 * 3 + 3) * 4
