@@ -23,6 +23,7 @@ from crowdfuse.functional import (
     penalty_form,
     permutation_basis,
     posterior,
+    said_log_likelihood,
     scatter_sum,
     segment_softmax,
     vote_shares,
@@ -187,6 +188,31 @@ def test_gradients_through_the_evidence_by_gradcheck() -> None:
 
     inputs = [drawn_matrices(case).requires_grad_(), case.class_logits.requires_grad_()]
     assert torch.autograd.gradcheck(loss, inputs)
+
+
+@given(st.integers(1, 6), st.integers(2, 5), st.integers(1, 3), st.integers(0, 2**20))
+@settings(max_examples=30, deadline=None)
+def test_what_is_said_is_a_mixture_written_out(n_rows: int, n_classes: int, n_said: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n_rows, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
+    matrices = torch.randn(n_rows, n_classes, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
+    labels = torch.randint(n_classes, (n_rows, n_said), generator=generator)
+    found = said_log_likelihood(logits, matrices, labels)
+    f, A = logits.softmax(1), matrices.softmax(2)
+    for i in range(n_rows):
+        for s in range(n_said):
+            torch.testing.assert_close(found[i, s], (f[i] @ A[i])[labels[i, s]].log())
+    assert torch.autograd.gradcheck(lambda c, m: said_log_likelihood(c, m, labels), (logits, matrices))
+
+
+def test_what_is_said_survives_extreme_logits() -> None:
+    logits = torch.tensor([[300.0, 0.0]]).requires_grad_()
+    matrices = torch.tensor([[[300.0, 0.0], [0.0, 300.0]]]).requires_grad_()
+    found = said_log_likelihood(logits, matrices, torch.tensor([[1]]))
+    torch.testing.assert_close(found, torch.tensor([[math.log(2) - 300]]))
+    found.sum().backward()
+    assert logits.grad is not None
+    torch.testing.assert_close(logits.grad, torch.tensor([[-0.5, 0.5]]))
 
 
 def test_segment_softmax_survives_extreme_scores() -> None:

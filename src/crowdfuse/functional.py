@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -172,6 +172,40 @@ def mixture_log_likelihood(
     if not len(likely) or likely.detach().min() > 1e-20:
         return likely.log()
     return (log_f.index_select(0, item) + columns.index_select(0, column)).logsumexp(1)
+
+
+def said_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
+    """`log sum_k f(k) A[k, y]` of S labels y of each row, (L, S), where each row has a matrix of its own.
+
+    `f` is the softmax of `class_logits` (L, K), `A` that of `matrix_logits` (L, K, K) over what is said, `labels`
+    (L, S). In logs, and of the matrices only what was said is summed. The gradient is written out: with
+    `q(k) = f(k) A[k, y] / p(y)` it is `q - f` for the classes, `q(k) ([c = y] - A[k, c])` for the matrices.
+
+    >>> f, A = torch.tensor([[0.5, 0.5]]), torch.tensor([[[0.9, 0.1], [0.4, 0.6]]])
+    >>> said_log_likelihood(f.log(), A.log(), torch.tensor([[0, 1]])).exp()
+    tensor([[0.6500, 0.3500]])
+    """
+    found: Tensor = _SaidLogLikelihood.apply(class_logits, matrix_logits, labels)  # type: ignore[no-untyped-call]  # torch has no types here
+    return found
+
+
+class _SaidLogLikelihood(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
+        log_f, log_A = class_logits.log_softmax(1), matrix_logits.log_softmax(2)
+        places = labels[:, None].expand(-1, log_f.shape[1], -1)  # (L, K, S)
+        joint = log_f[:, :, None] + log_A.gather(2, places)
+        log_p = joint.logsumexp(1)
+        ctx.save_for_backward(log_f, log_A, places, joint, log_p)
+        return log_p
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        log_f, log_A, places, joint, log_p = ctx.saved_tensors
+        q = (joint - log_p[:, None]).exp() * gradient[:, None]
+        of_class = q.sum(2)
+        of_matrix = (log_A.exp() * -of_class[:, :, None]).scatter_add_(2, places, q)
+        return of_class - log_f.exp() * gradient.sum(1, keepdim=True), of_matrix, None
 
 
 def class_scores(said: Tensor, *, above_chance: bool) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributions import Beta
 
 from crowdfuse.batches import Batch
-from crowdfuse.functional import mixture_log_likelihood, scatter_sum
+from crowdfuse.functional import mixture_log_likelihood, said_log_likelihood, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding
@@ -42,6 +42,8 @@ class AnnotMix(GlobalConfusions):
     def __init__(self, problem: Problem, *, alpha: float, eta: float, embedding: int) -> None:
         super().__init__(problem)
         self.alpha = alpha
+        if alpha:
+            self.shares = Beta(alpha, alpha, validate_args=False)
         self.embed = AnnotatorEmbedding(problem.n_annotators, embedding)
         self.confuse = nn.Linear(embedding, problem.n_classes**2)
         right = math.log(eta / (1 - eta) * (problem.n_classes - 1))
@@ -54,26 +56,32 @@ class AnnotMix(GlobalConfusions):
             return super().loss(batch)
         x = self.standardize(self.augment(batch.x))
         known = batch.gold >= 0
-        crowd, certain = batch.of(~known), batch.of(known)
+        if not known.any():
+            return self._mixed_loss(x, batch, x[:0], None)
+        return self._mixed_loss(x[~known], batch.of(~known), x[known], batch.of(known))
+
+    def _mixed_loss(self, x: Tensor, crowd: Batch, x_certain: Tensor, certain: Batch | None) -> Loss:
         n_pairs = len(crowd.item)
-        share = Beta(self.alpha, self.alpha).sample((n_pairs,)).to(x)
+        share = self.shares.sample((n_pairs,)).to(x)
         other = torch.randperm(n_pairs, device=x.device)
-        of_pairs = x[~known][crowd.item]
-        h = self.trunk(torch.cat([_mix(share, of_pairs, other), x[known]]))
-        losses = self._mixed_losses(h[:n_pairs], crowd, share, other)
+        mixed = _mix(share, x.index_select(0, crowd.item), x.index_select(0, crowd.item[other]))
+        h = self.trunk(mixed if certain is None else torch.cat([mixed, x_certain]))
+        total = self._mixed_losses(h[:n_pairs], crowd, share, other).sum()
         weight = (crowd.weight * (torch.bincount(crowd.item, minlength=crowd.n_items) > 0)).sum()
+        if certain is None:
+            return Loss(total, weight)
         of_gold = certain.weight * self.gold_losses(h[n_pairs:], certain)
-        return Loss(losses.sum() + of_gold.sum(), weight + certain.weight.sum())
+        return Loss(total + of_gold.sum(), weight + certain.weight.sum())
 
     def _mixed_losses(self, h: Tensor, batch: Batch, share: Tensor, other: Tensor) -> Tensor:
         """The losses of features h (L, D) of mixed pairs, (L,): item weights included."""
-        log_f = self.class_logits(h).log_softmax(1)
-        log_A = self._log_matrices(_mix(share, self.embed(batch.annotator), other))
-        log_p = (log_f[:, :, None] + log_A).logsumexp(1)
-        of_label = log_p.gather(1, batch.label[:, None])[:, 0]
-        of_other = log_p.gather(1, batch.label[other][:, None])[:, 0]
+        e = self.embed(batch.annotator)
+        matrices = self.confuse(_mix(share, e, e.index_select(0, other))).view(-1, self.n_classes, self.n_classes)
+        labels = torch.stack([batch.label, batch.label[other]], 1)
+        log_p = said_log_likelihood(self.class_logits(h), matrices, labels)
         weight = batch.weight[batch.item]
-        return -(share * weight * of_label + (1 - share) * weight[other] * of_other)
+        counts = torch.stack([share * weight, (1 - share) * weight[other]], 1)
+        return -(counts * log_p).sum(1)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         """Without mixing."""
@@ -100,7 +108,6 @@ class AnnotMix(GlobalConfusions):
         return self.class_logits(features).log_softmax(1)
 
 
-def _mix(share: Tensor, values: Tensor, other: Tensor) -> Tensor:
-    """`m v + (1 - m) v'` of each pair, (L, ...), with `share` m (L,), `values` v (L, ...) and v' those of `other`."""
-    m = share.view(-1, *[1] * (values.ndim - 1))
-    return m * values + (1 - m) * values[other]
+def _mix(share: Tensor, values: Tensor, others: Tensor) -> Tensor:
+    """`m v + (1 - m) v'` of each pair, (L, ...), with `share` m (L,), `values` v and `others` v', (L, ...) each."""
+    return torch.lerp(others, values, share.view(-1, *[1] * (values.ndim - 1)))
