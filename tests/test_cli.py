@@ -17,10 +17,22 @@ from typer.testing import CliRunner
 
 from crowdfuse import load
 from crowdfuse.cli import app
+from crowdfuse.registry import DEFAULT_METHOD
 from tests import exports
 
 N = 30
-COMMANDS = (["aggregate"], ["demo"], ["embed"], ["fit"], ["predict"], ["report"], ["reproduce", "twomoon"], ["review"])
+FUSION = ("--method", "fusion")
+COMMANDS = (
+    ["aggregate"],
+    ["demo"],
+    ["embed"],
+    ["fit"],
+    ["methods"],
+    ["predict"],
+    ["report"],
+    ["reproduce", "twomoon"],
+    ["review"],
+)
 
 
 def run(*arguments: Any) -> Any:
@@ -132,13 +144,24 @@ def test_an_export_trains_and_its_ground_truth_judges(crowd: Crowd) -> None:
     assert f"note: 1 of {len(crowd.triples) + 1} answers could not be used and was left out" in output
     assert "% of 9 items" in output
     from_table = ok(*crowd.fit("--test", crowd.gold("gold.csv", slice(9)), "--force"))
-    assert output[output.index("fusion: ") :] == from_table[from_table.index("fusion: ") :]
+    assert output[output.index("gated: ") :] == from_table[from_table.index("gated: ") :]
 
 
 def test_a_format_that_is_none(crowd: Crowd) -> None:
     result = run(*crowd.fit("--format", "label_studio"))
     assert "--format must be one of auto, table, wide, label-studio, argilla, prodigy" in said(result)
     assert "--on-bad must be one of error, drop, got 'skip'" in said(run(*crowd.fit("--on-bad", "skip")))
+
+
+# ---- which method ---
+
+
+def test_without_a_method_it_says_which_it_takes_and_why(crowd: Crowd) -> None:
+    output = ok(*crowd.fit())
+    assert f"method: {DEFAULT_METHOD}, as none was given: of " in output
+    assert "best mean rank" in output
+    assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
+    assert "as none was given" not in ok(*crowd.fit(*FUSION, "--force"))
 
 
 # ---- fit and predict -------------------------------------------------------------------------------
@@ -170,7 +193,7 @@ def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> 
     log = [json.loads(line) for line in (crowd.out / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2]
     summary = json.loads((crowd.out / "summary.json").read_text())
-    assert summary["method"] == "fusion"
+    assert summary["method"] == DEFAULT_METHOD
     assert summary["classes"] == ["Zoë's dog", "cat"]
     assert load(crowd.out / "model").classes_.tolist() == ["Zoë's dog", "cat"]
 
@@ -218,7 +241,7 @@ def test_true_label_trains_on_gold(crowd: Crowd) -> None:
 
 def test_settings_reach_the_classifier(crowd: Crowd) -> None:
     options = ["--batch-size", 8, "--backbone", "identity", "--seed", 5, "--device", "cpu"]
-    more = ["--set", "penalty=0.5", "--set", "hidden=[6]", "--set", "weights=uniform", "--set", "n-bases=1"]
+    more = [*FUSION, "--set", "penalty=0.5", "--set", "hidden=[6]", "--set", "weights=uniform", "--set", "n-bases=1"]
     ok(*crowd.fit(*options, *more))
     found = load(crowd.out / "model").get_params()
     expected = {"batch_size": 8, "backbone": "identity", "random_state": 5, "device": "cpu", "epochs": 2}
@@ -449,7 +472,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "inputs of an unknown kind": (lambda c: c.fit(inputs=write_rows(c.folder / "f.txt", "", [])), ("f.txt", ".npz")),
     "unknown method": (lambda c: c.fit("--method", "fusoin"), ("'fusoin'", "did you mean 'fusion'", "true-label")),
     "unknown setting": (
-        lambda c: c.fit("--set", "penlty=1"),
+        lambda c: c.fit(*FUSION, "--set", "penlty=1"),
         ("--set penlty", "fusion has no such setting", "penalty"),
     ),
     "a setting without a value": (lambda c: c.fit("--set", "penalty"), ("--set takes name=value, got 'penalty'",)),
@@ -473,8 +496,14 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: c.fit("--set", "learning_rate=-1"),
         ("learning_rate must be a number of at least 0, got -1",),
     ),
-    'penalty="x"': (lambda c: c.fit("--set", 'penalty="x"'), ("--set penalty: a number was expected, got 'x'",)),
-    "penalty=-1": (lambda c: c.fit("--set", "penalty=-1"), ("penalty must be a number of at least 0, got -1",)),
+    'penalty="x"': (
+        lambda c: c.fit(*FUSION, "--set", 'penalty="x"'),
+        ("--set penalty: a number was expected",),
+    ),
+    "penalty=-1": (
+        lambda c: c.fit(*FUSION, "--set", "penalty=-1"),
+        ("penalty must be a number of at least 0",),
+    ),
     "weight_decay=-1": (lambda c: c.fit("--set", "weight_decay=-1"), ("weight_decay", "-1")),
     "dropout=2": (lambda c: c.fit("--set", "dropout=2"), ("dropout", "2")),
     "hidden=[-1]": (lambda c: c.fit("--set", "hidden=[-1]"), ("widths of hidden layers", "got -1")),
@@ -557,7 +586,7 @@ def test_bad_input_is_refused_before_anything_is_written(crowd: Crowd, case: str
 def test_an_existing_run_is_replaced_by_force_alone(crowd: Crowd) -> None:
     ok(*crowd.fit())
     refused(crowd, crowd.fit("--seed", 1), f"{crowd.out} exists already", "--force")
-    refused(crowd, crowd.fit("--force", "--set", "penalty=-1"), "penalty must be a number of at least 0")
+    refused(crowd, crowd.fit("--force", *FUSION, "--set", "penalty=-1"), "penalty must be a number of at least 0")
     refused(crowd, crowd.fit("--force", labels=crowd.folder / "no.csv"), "no such file")
     before = (crowd.out / "model" / "weights.safetensors").read_bytes()
     ok(*crowd.fit("--seed", 1, "--force"))

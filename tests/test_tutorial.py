@@ -65,7 +65,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if command == "crowdfuse review run/":  # a person's part
             settled = settle_two(Path("run"))
             continue
-        result = run(command + (" --epochs 1" if command.startswith("crowdfuse fit") else ""))
+        result = run(command + (" --epochs 2" if command.startswith("crowdfuse fit") else ""))
         assert result.exit_code == 0, f"{command}: {result.output}"
     assert read_labels(Path("reviewed.csv")) == settled
     assert settled.items() <= read_labels(Path("run-2/review_items.csv")).items()

@@ -80,6 +80,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     method_name: ClassVar[str]
     assumes: ClassVar[str]
     """What the method takes for granted about annotators, in a sentence for people who choose."""
+    needs: ClassVar[str] = ""
+    """What data must have for the method to learn from it, beside items with labels; empty if nothing."""
     paper_settings: ClassVar[dict[str, Any]] = {}
     """What the paper's experiments set otherwise than the defaults here, apart from network and optimiser."""
     search_space: ClassVar[SearchSpace] = {}

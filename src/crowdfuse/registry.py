@@ -34,6 +34,10 @@ ESTIMATORS = {
     "true-label": "TrueLabelClassifier",
 }
 
+DEFAULT_METHOD = "gated"
+"""What `crowdfuse fit` takes: the all-rounder of the stored comparisons (`crowdfuse methods`), of methods that take any
+labels. A test asks the evidence."""
+
 
 def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassifier]:
     """The estimator class of a method's name; `others` are further names that could have been said in its place."""

@@ -101,7 +101,8 @@ def _agreement(item: IntArray, label: IntArray, per_item: IntArray, n_classes: i
     same = count * (count - 1.0)
     by_class = np.bincount(cell % n_classes, weights=count, minlength=n_classes)
     total = by_class.sum()
-    observed = 1 - float((same / (per_item[cell // n_classes] - 1)).sum()) / total
+    by_size = np.bincount(per_item[cell // n_classes], weights=same)  # whole numbers, in any order of items
+    observed = 1 - float((by_size[2:] / np.arange(1, len(by_size) - 1)).sum()) / total
     expected = 1 - float((by_class * (by_class - 1)).sum()) / (total * (total - 1))
     alpha = 1 - observed / expected if expected > 0 else float("nan")
     return float(same.sum()) / pairs, alpha

@@ -33,7 +33,7 @@ def image_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on images, one of which was deleted since."""
     crowd = Crowd(tmp_path_factory.mktemp("images"), n=30)
     folder = crowd.images()
-    run = crowd.fit(folder, settings={"epochs": 1})
+    run = crowd.fit(folder, settings={"epochs": 2})
     report = report_run(run, n_items=30)
     gone = report.facts["disputed"]["items"][0]["item"]
     (folder / f"{gone}.png").unlink()

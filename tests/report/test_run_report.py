@@ -34,7 +34,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Crowd:
 def run(crowd: Crowd, tmp_path: Path) -> Path:
     """A run of its own for each test, trained in a moment."""
     own = Crowd(tmp_path)
-    return own.fit(own.features(), settings={"epochs": 1})
+    return own.fit(own.features(), settings={"epochs": 2})
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +244,7 @@ def test_annotators_never_seen_are_said_and_shown(recwarn: pytest.WarningsRecord
 
 def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
-    run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), settings={"epochs": 1})
+    run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), settings={"epochs": 2})
     page = report_run(run).to_html()
     assert "All gold here was seen in training" in page
     assert "too kind to the model" in page
@@ -254,10 +254,10 @@ def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
 def test_what_gold_has_settled_is_not_in_dispute(tmp_path: Path, gone: tuple[str, ...]) -> None:
     crowd = Crowd(tmp_path)
     features = crowd.features()
-    before = report_run(crowd.fit(features, "before", settings={"epochs": 1}), n_items=30).facts
+    before = report_run(crowd.fit(features, "before", settings={"epochs": 2}), n_items=30).facts
     settled = {item["item"]: item["votes"][-1][0] for item in before["disputed"]["items"][:10]}  # as the fewest say
     gold = crowd.write("settled.csv", ("item", "label"), settled.items())
-    run = crowd.fit(features, gold=str(gold), settings={"epochs": 1})
+    run = crowd.fit(features, gold=str(gold), settings={"epochs": 2})
     for name in gone:
         (tmp_path / name).unlink()
     facts = report_run(run, n_items=200).facts
@@ -307,7 +307,7 @@ def test_the_runs_own_files_are_never_overwritten(run: Path) -> None:
 def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
     test, trained = crowd.gold("test.csv", slice(20)), crowd.gold("gold.csv", slice(20, 40))
-    run = crowd.fit(crowd.features(), test=str(test), gold=str(trained), settings={"epochs": 1})
+    run = crowd.fit(crowd.features(), test=str(test), gold=str(trained), settings={"epochs": 2})
     facts = report_run(run).facts
     assert {known["gold"]: (known["items"], known["fair"]) for known in facts["accuracy"]} == {
         "test": (20, True),
@@ -324,7 +324,7 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
 
 def test_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = Crowd(tmp_path)
-    run = crowd.fit(crowd.features(), test=str(crowd.gold("test.csv", slice(20))), settings={"epochs": 1})
+    run = crowd.fit(crowd.features(), test=str(crowd.gold("test.csv", slice(20))), settings={"epochs": 2})
     settings = run / "settings.json"
     settings.write_text(settings.read_text().replace(f"{tmp_path}{os.sep}", ""))  # as if fitted from there
     (tmp_path / "elsewhere").mkdir()
@@ -372,7 +372,7 @@ def test_without_inputs_the_rest_is_shown(run: Path) -> None:
 def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path, n=24)
     folder = crowd.images()
-    run = crowd.fit(folder, settings={"epochs": 1})
+    run = crowd.fit(folder, settings={"epochs": 2})
     report = report_run(run)
     assert all("image" in picture for picture in report.pictures.values())
     row = report.facts["disputed"]["items"][0]["row"]

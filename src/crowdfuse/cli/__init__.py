@@ -13,6 +13,7 @@ from crowdfuse.cli.demo import demo
 from crowdfuse.cli.embed import embed
 from crowdfuse.cli.fair import mnist_kinds
 from crowdfuse.cli.fit import fit, predict
+from crowdfuse.cli.methods import methods
 from crowdfuse.cli.report import report
 from crowdfuse.cli.reproduce import GRIDS, grid_command, twomoon
 from crowdfuse.cli.review import review
@@ -45,6 +46,7 @@ app.command(epilog="Example: crowdfuse embed images/ --backbone mynets:resnet50 
 app.command(
     epilog="Example: crowdfuse compare labels.csv --inputs features.npz --gold gold.csv --on-missing drop --jobs 2"
 )(compare)
+app.command(epilog="Example: crowdfuse methods   |   crowdfuse methods gated madl --json methods.json")(methods)
 app.command(epilog="Example: crowdfuse aggregate labels.csv --method dawid-skene --out consensus.csv --gold gold.csv")(
     aggregate
 )

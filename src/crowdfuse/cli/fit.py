@@ -35,7 +35,7 @@ from crowdfuse.cli.shell import (
 )
 from crowdfuse.ids import few
 from crowdfuse.processes import in_step, is_first
-from crowdfuse.registry import ESTIMATORS
+from crowdfuse.registry import DEFAULT_METHOD, ESTIMATORS
 
 
 @friendly
@@ -47,7 +47,13 @@ def fit(
     ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="The run folder to make.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; nothing else is needed.")] = None,
-    method: Annotated[str, typer.Option(help=f"One of: {', '.join(ESTIMATORS)}.")] = "fusion",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Not given, {DEFAULT_METHOD}, the best all-rounder: crowdfuse methods says why. "
+            f"One of: {', '.join(ESTIMATORS)}."
+        ),
+    ] = None,
     validation: Annotated[Path | None, typer.Option(help="Gold (item, label) that chooses the epoch.")] = None,
     test: Annotated[Path | None, typer.Option(help="Gold (item, label) that the trained model is scored on.")] = None,
     gold: Annotated[Path | None, typer.Option(help="Gold to train on; true-label needs it.")] = None,
@@ -107,7 +113,7 @@ def fit(
         job = runs.Job(
             labels=str(labels),
             inputs=str(inputs),
-            method=method,
+            method=method or DEFAULT_METHOD,
             settings=parse_settings(
                 {name: value for name, value in chosen.items() if value is not None}, settings or []
             ),
@@ -124,7 +130,17 @@ def fit(
             image_size=image_size,
             threads=threads,
         )
+    if method is None and is_first():
+        _say_default()
     _report(runs.start(job, folder, force=force, verbose=verbose), folder, json_file)
+
+
+def _say_default() -> None:
+    """Which method is used where none was asked for, and why."""
+    from crowdfuse.experiments.evidence import load_evidence, why
+
+    reason = why(load_evidence(), DEFAULT_METHOD)
+    typer.echo(f"method: {DEFAULT_METHOD}, as none was given: {reason} (crowdfuse methods)", err=True)
 
 
 def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:

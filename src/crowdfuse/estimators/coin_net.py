@@ -54,6 +54,7 @@ class COINNetClassifier(GlobalConfusionsClassifier):
     assumes: ClassVar[str] = (
         "confusions are the same on every item but for a few items, on which annotators err together"
     )
+    needs: ClassVar[str] = "an item with two labels"
     search_space: ClassVar[SearchSpace] = {"outlier_weight": (0.5, 2.0), "volume_weight": (0.001, 0.1)}
 
     outlier_weight: float = 1.0

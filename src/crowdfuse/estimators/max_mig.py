@@ -44,6 +44,7 @@ class MaxMIGClassifier(CrowdClassifier):
     assumes: ClassVar[str] = (
         "given the class, items and labels have nothing to do with each other; annotators may copy one another"
     )
+    needs: ClassVar[str] = "two annotators"
     search_space: ClassVar[SearchSpace] = {"prior": ["votes", "uniform"]}
     paper_settings: ClassVar[dict[str, Any]] = {"prior": "uniform"}
 

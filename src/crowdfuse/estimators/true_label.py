@@ -22,7 +22,8 @@ class TrueLabelClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "true-label"
-    assumes: ClassVar[str] = "gold for every item: the upper bound"
+    assumes: ClassVar[str] = "nothing of annotators: it is the upper bound"
+    needs: ClassVar[str] = "gold for every item that is trained on"
     trains_on_labels: ClassVar[bool] = False
 
     def _build(self, problem: Problem) -> Method:

@@ -139,6 +139,33 @@ def critical_difference(n_methods: int, n_arenas: int) -> float:
     return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_arenas)))
 
 
+def leaders(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[str, list[str]]:
+    """By arena, the row that is best in the mean, and after it those that it is not surely ahead of: on the same seeds
+    the 95 % interval of the difference holds 0. The upper bound is left out.
+
+    >>> leaders({"one": {"a": {0: 0.9, 1: 0.8}, "b": {0: 0.89, 1: 0.81}, "c": {0: 0.5, 1: 0.4}}})
+    {'one': ['a', 'b']}
+    """
+    found = {}
+    for arena, of in by_arena.items():
+        order = sorted((row for row in of if row != BOUND), key=lambda row: -float(np.mean(list(of[row].values()))))
+        if order:
+            found[arena] = [row for row in order if row == order[0] or not _surely_ahead(of[order[0]], of[row])]
+    return found
+
+
+def _surely_ahead(one: Mapping[int, float], other: Mapping[int, float]) -> bool:
+    differences = [one[seed] - other[seed] for seed in set(one) & set(other)]
+    if len(differences) < 2:
+        return float(np.mean(list(one.values()))) > float(np.mean(list(other.values())))
+    return float(np.mean(differences)) > half_width(differences)
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of the 95 % t-interval of a mean."""
+    return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
 def gains(
     kept: Mapping[Place, Record], reference: str, metric: str = "accuracy"
 ) -> dict[str, tuple[float, float, float, int]]:
@@ -154,6 +181,6 @@ def gains(
         ]
         if row in (reference, BOUND) or len(means) < 2:
             continue
-        half = float(stats.t.ppf(0.975, len(means) - 1) * np.std(means, ddof=1) / math.sqrt(len(means)))
+        half = half_width(means)
         found[row] = (float(np.mean(means)), float(np.mean(means)) - half, float(np.mean(means)) + half, len(means))
     return found

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from crowdfuse import plots
+from crowdfuse.experiments.evidence import QUALITIES
 from crowdfuse.experiments.fair import KEPT_OUT, NETWORK, Arena, DrawnCell
-from crowdfuse.experiments.protocols import Place, Ranks, chosen, figures_of, gains, ranks
+from crowdfuse.experiments.protocols import Place, Ranks, chosen, figures_of, gains, leaders, ranks
 from crowdfuse.experiments.spaces import COMMON
 from crowdfuse.experiments.store import Record
 from crowdfuse.experiments.tables import BOUND
@@ -25,6 +26,7 @@ METRICS = {
     "fused labels right": ("fused labels right (%)", 100.0, "{:.1f}"),
     "suspicion": ("average precision of suspicion (%)", 100.0, "{:.1f}"),
 }
+ASCENDING = ("log loss", "calibration error")  # the less, the better
 COSTS = {"seconds of training": "time", "bytes of a step": "memory"}  # over those of the reference
 RULES = (
     "The same labels, split, network, optimiser, schedule, batch and number of epochs for all at a seed. Gold judges "
@@ -41,7 +43,7 @@ def write_fair_report(
 ) -> dict[str, Any]:
     """`table.md`, `table.json` and the ranks as a figure, beside the store; returns the numbers."""
     kept = chosen(cells, records)
-    numbers = {"command": command, **figures(kept)}
+    numbers = {"command": command, **figures(kept), "digest": digest(arenas, kept, command)}
     write_text(folder / "table.md", markdown(arenas, kept, command))
     write_json(folder / "table.json", numbers)
     for protocol, found in all_ranks(kept).items():
@@ -70,6 +72,29 @@ def figures(kept: Kept) -> dict[str, Any]:
         }
         for protocol, runs in kept.items()
     }
+
+
+def digest(arenas: Mapping[str, Arena], kept: Kept, command: str) -> dict[str, Any]:
+    """What there is to know of each method in few numbers: what `crowdfuse methods` shows of stored results."""
+    found: dict[str, Any] = {"command": command}
+    for protocol, runs in kept.items():
+        by_arena = figures_of(runs, "accuracy")
+        ranked = {name: ranks(figures_of(runs, name), ascending=name in ASCENDING) for name in QUALITIES}
+        found[protocol] = {
+            "rank": {
+                name: {row: round(rank, 2) for row, rank in of.mean.items()}
+                for name, of in ranked.items()
+                if of is not None
+            },
+            "accuracy": {
+                arenas[name].title: {row: round(float(np.mean(list(seeds.values()))), 4) for row, seeds in of.items()}
+                for name, of in by_arena.items()
+            },
+            "leaders": {arenas[name].title: rows for name, rows in leaders(by_arena).items()},
+        }
+    for name, title in COSTS.items():
+        found[title] = {row: round(times, 2) for row, times in costs(kept["defaults"], name).items()}
+    return found
 
 
 def markdown(arenas: Mapping[str, Arena], kept: Kept, command: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from crowdfuse.choices import nearest
 from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.registry import estimator_class
+from crowdfuse.registry import DEFAULT_METHOD, estimator_class
 
 # settings of a classifier that a run decides, and what to say instead
 RUN_DECIDES = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
@@ -23,7 +23,7 @@ class Job:
 
     labels: str
     inputs: str
-    method: str = "fusion"
+    method: str = DEFAULT_METHOD
     settings: dict[str, Any] = field(default_factory=dict)
     validation: str | None = None
     test: str | None = None

@@ -1,0 +1,39 @@
+"""`crowdfuse methods`: what each method assumes and costs, and where it won."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crowdfuse.cli.shell import Force, Json, friendly, refuse_json
+from crowdfuse.registry import ESTIMATORS
+
+
+@friendly
+def methods(
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"Methods; not given, all: {', '.join(ESTIMATORS)}.")
+    ] = None,
+    page: Annotated[
+        bool, typer.Option("--page", help="Print the page of the docs, as Markdown, on all methods.")
+    ] = False,
+    json_file: Json = None,
+    force: Force = False,
+) -> None:
+    """Which method? What each assumes, needs and costs, and where it won, from stored results."""
+    from crowdfuse.experiments.evidence import load_evidence
+    from crowdfuse.files import write_json
+    from crowdfuse.registry import estimator_class
+    from crowdfuse.report import methods as report
+
+    refuse_json(json_file, force)
+    if page and names:
+        raise ValueError(f"--page is about all methods; leave out {', '.join(names)}")
+    for name in names or ():
+        estimator_class(name)
+    evidence = load_evidence()
+    facts = report.method_facts(evidence, list(dict.fromkeys(names or ())))
+    typer.echo(report.page(evidence) if page else report.text(facts, evidence))
+    if json_file is not None:
+        write_json(json_file, facts)

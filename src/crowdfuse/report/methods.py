@@ -1,0 +1,161 @@
+"""Which method? What each assumes, needs and costs, and where it won, from stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crowdfuse.experiments.evidence import DEFAULTS, GROUPS, QUALITIES, TUNED, Evidence, ahead, mean_ranks, where, why
+from crowdfuse.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
+from crowdfuse.report.markdown import table as markdown_table
+
+PROTOCOLS = (DEFAULTS, TUNED)
+
+
+def method_facts(evidence: Evidence, methods: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """One entry a method, the best mean rank at defaults first, those without a rank last."""
+    ranks = {protocol: mean_ranks(evidence, protocol) for protocol in PROTOCOLS}
+    by_quality = {
+        protocol: {title: mean_ranks(evidence, protocol, [quality]) for quality, title in QUALITIES.items()}
+        for protocol in PROTOCOLS
+    }
+    facts = []
+    for method in methods or ESTIMATORS:
+        kind = estimator_class(method)
+        won = {protocol: where(evidence, protocol, method) for protocol in PROTOCOLS}
+        ranked = [protocol for protocol in PROTOCOLS if method in ranks[protocol]]
+        facts.append(
+            {
+                "method": method,
+                "estimator": kind.__name__,
+                "default": method == DEFAULT_METHOD,
+                "assumes": kind.assumes,
+                "needs": kind.needs,
+                "times plain": _times(evidence, "time", method),
+                "memory times plain": _times(evidence, "memory", method),
+                "mean rank": {protocol: ranks[protocol][method] for protocol in ranked},
+                "rank by quality": {
+                    protocol: {title: of[method] for title, of in by_quality[protocol].items()} for protocol in ranked
+                },
+                "first in accuracy": {protocol: first for protocol, (first, _) in won.items()},
+                "level with the first": {protocol: level for protocol, (_, level) in won.items()},
+            }
+        )
+    return sorted(facts, key=lambda fact: fact["mean rank"].get(DEFAULTS, float("inf")))
+
+
+def _times(evidence: Evidence, cost: str, method: str) -> float | None:
+    """The mean over groups of how many times soft vote's a cost is."""
+    found = [group[cost][method] for group in evidence.values() if method in group[cost]]
+    return round(sum(found) / len(found), 2) if found else None
+
+
+def text(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
+    """For a terminal."""
+    parts = []
+    for fact in facts:
+        lines = [f"{fact['method']}  ({fact['estimator']}){'  the default' if fact['default'] else ''}"]
+        lines.append(f"  assumes  {fact['assumes']}")
+        if fact["needs"]:
+            lines.append(f"  needs    {fact['needs']}")
+        lines.append(f"  costs    {_costs(fact)}")
+        lines += [f"  ranks    {protocol}: {_ranks(fact, protocol)}" for protocol in fact["mean rank"]]
+        lines += [f"  won      {said}" for said in _won(fact)]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + (
+        f"\n\nWithout --method, crowdfuse fit takes {DEFAULT_METHOD}: {why(evidence, DEFAULT_METHOD)}. "
+        f"{ahead(evidence, DEFAULT_METHOD)}\n"
+        "Ranks: 1 is the best. Costs: over plain training with the same network. Won: in accuracy.\n"
+        "On your own data: crowdfuse compare."
+    )
+
+
+def _costs(fact: dict[str, Any]) -> str:
+    if fact["times plain"] is None:
+        return "not measured here"
+    return f"{fact['times plain']:.1f} times the time of plain training, {fact['memory times plain']:.1f} its memory"
+
+
+def _ranks(fact: dict[str, Any], protocol: str) -> str:
+    each = [f"{title} {rank:.1f}" for title, rank in fact["rank by quality"][protocol].items()]
+    return f"{fact['mean rank'][protocol]:.1f} ({', '.join(each)})"
+
+
+def _won(fact: dict[str, Any]) -> list[str]:
+    """Where it is first in accuracy, or level with the first, by protocol; nothing where it was not compared."""
+    found = []
+    for protocol in fact["mean rank"]:
+        first, level = fact["first in accuracy"][protocol], fact["level with the first"][protocol]
+        said = [f"first on {', '.join(first)}"] if first else []
+        said += [f"level with the first on {', '.join(level)}"] if level else []
+        found.append(f"{protocol}: {'; '.join(said) or 'nowhere'}")
+    return found
+
+
+def page(evidence: Evidence) -> str:
+    """The page of the docs, as Markdown."""
+    facts = method_facts(evidence)
+    commands = "\n".join(group["command"] for group in evidence.values())
+    rows = [
+        [
+            f"{fact['method']} (the default)" if fact["default"] else fact["method"],
+            fact["assumes"] + (f"; needs {fact['needs']}" if fact["needs"] else ""),
+            "" if fact["times plain"] is None else f"{fact['times plain']:.1f}, {fact['memory times plain']:.1f}",
+            "; ".join(_won(fact)),
+        ]
+        for fact in facts
+    ]
+    header = ["method", "what it assumes", "time, memory", "where it won"]
+    parts = [
+        "# Which method?",
+        f"`crowdfuse fit` without `--method` takes **{DEFAULT_METHOD}**: {why(evidence, DEFAULT_METHOD)}. "
+        f"{ahead(evidence, DEFAULT_METHOD)} That is an average: look for the kind of mistakes that your annotators "
+        "make, and ask your own data with `crowdfuse compare`, which needs no gold.",
+        "All that is said here is drawn from stored results, made by",
+        f"```\n{commands}\n```",
+        "under the same rules for all: the same labels, split, network, optimiser, schedule, batch and epochs at a "
+        "seed, five seeds. [Kinds of wrong labels](results/mnist-kinds/table.md) and [real "
+        "crowds](results/crowds-tuned/table.md) have everything, also what was tuned, and tuning by gold as a ceiling. "
+        "`crowdfuse methods` says the same in a terminal, `crowdfuse methods --json methods.json` as data.",
+        markdown_table(header, rows),
+        "Time and memory are times those of plain training (soft vote) with the same network. A method won where its "
+        "accuracy is first in the mean, or where the first is not surely ahead of it (95 %, paired over seeds).",
+        f"## Ranks\n\nMean ranks, 1 is the best of {len(mean_ranks(evidence))}. The two groups of arenas count the "
+        "same, and so do five qualities: accuracy, log loss and calibration of the classifier, accuracy of the fused "
+        "labels, and the average precision with which they tell wrong labels from right ones. Ranks hide how much "
+        "lies between two: the accuracies are below.",
+        *(_rank_table(facts, protocol) for protocol in PROTOCOLS),
+        *(_accuracies(evidence, name) for name in evidence),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rank_table(facts: Sequence[dict[str, Any]], protocol: str) -> str:
+    ranked = sorted((fact for fact in facts if protocol in fact["mean rank"]), key=lambda f: f["mean rank"][protocol])
+    rows = [
+        [
+            fact["method"],
+            *(f"{rank:.1f}" for rank in (fact["mean rank"][protocol], *fact["rank by quality"][protocol].values())),
+        ]
+        for fact in ranked
+    ]
+    return f"### {protocol.capitalize()}\n\n" + markdown_table(["method", "mean", *QUALITIES.values()], rows)
+
+
+def _accuracies(evidence: Evidence, name: str) -> str:
+    """Test accuracy of a group at defaults, best rank first."""
+    of = evidence[name][DEFAULTS]
+    rows = sorted(
+        dict.fromkeys(row for arena in of["accuracy"].values() for row in arena),
+        key=lambda row: of["rank"]["accuracy"].get(row, 99),
+    )
+    shown = []
+    for row in rows:
+        line = [row]
+        for arena, figures in of["accuracy"].items():
+            said = f"{100 * figures[row]:.1f}" if row in figures else ""
+            line.append(f"**{said}**" if row == of["leaders"][arena][0] else said)
+        shown.append(line)
+    return f"## {GROUPS[name][0].upper()}{GROUPS[name][1:]}, defaults\n\nTest accuracy (%).\n\n" + markdown_table(
+        ["method", *of["accuracy"]], shown
+    )
