@@ -105,6 +105,8 @@ def until(page: Page, expression: str) -> None:
 
 def picture(page: Page, name: str, first: str, last: str | None = None) -> None:
     """From the top of one element to the bottom of another, in few colours: small files."""
+    page.locator(first).first.scroll_into_view_if_needed()  # what is out of sight is not drawn
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     start, end = (page.locator(selector).first.bounding_box() for selector in (first, last or first))
     assert start is not None
     assert end is not None
