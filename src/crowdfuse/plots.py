@@ -271,7 +271,7 @@ def differences(panels: Mapping[str, Mapping[str, tuple[float, float, float]]], 
 def critical_difference(
     mean: Mapping[str, float], interval: Mapping[str, tuple[float, float]], critical: float, title: str
 ) -> Figure:
-    """Mean ranks, best first, each with its interval; beside them, lines join methods that do not differ."""
+    """Mean ranks, best first, each with its interval; beside them, lines join methods not shown to differ."""
     names = sorted(mean, key=lambda name: mean[name])
     place = np.arange(len(names))[::-1]
     figure = Figure(figsize=(7.5, 0.32 * len(names) + 1.6), layout="constrained")
@@ -288,7 +288,7 @@ def critical_difference(
             ax.vlines(beyond, place[reached] - 0.15, place[i] + 0.15, color=ORANGE, linewidth=4)
             beyond += 0.35
             last = reached
-    ax.set_xlabel(f"mean rank, 1 is best; 95 % interval. Orange joins what does not differ (less than {critical:.1f})")
+    ax.set_xlabel(f"mean rank, 1 is best; 95 % interval. Orange: not shown to differ (less than {critical:.1f})")
     ax.set_title(title, loc="left")
     _bare(ax)
     return figure

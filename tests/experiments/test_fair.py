@@ -48,10 +48,38 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_method_is_in_and_the_bound_is_not_tuned() -> None:
     grid = cells(KINDS, 3, seeds=(0, 1))
     assert {cell.run["method"] for cell in grid} == set(ESTIMATORS) - {"single-annotator"}
-    assert len(grid) == len(KINDS) * 2 * (3 * (len(ROWS) - 1) + 1)
-    assert {cell.draw for cell in grid if cell.row == "true-label"} == {0}
+    assert len(grid) == len(KINDS) * 2 * (4 * (len(ROWS) - 1) + 1)
+    assert {(cell.draw, cell.holds_out) for cell in grid if cell.row == "true-label"} == {(0, False)}
     at_defaults = [cell.draw == 0 for cell in grid]
     assert at_defaults.index(False) == sum(at_defaults)  # first all methods as they come, then what tunes them
+
+
+def test_all_choose_their_epoch_alike_in_one_protocol() -> None:
+    grid = cells(KINDS, 1, ["uniform"])
+    held_out = {cell.row: cell.run for cell in grid if cell.holds_out}
+    assert set(held_out) == set(ROWS) - {"true-label"}
+    assert {row for row, run in held_out.items() if "validation" not in run} == {"gated"}  # it does so by itself
+    (as_it_comes,) = (cell.run for cell in grid if cell.row == "gated" and not cell.holds_out)
+    assert held_out["gated"] == as_it_comes  # so that it is run once
+
+
+def test_gold_changes_nothing_but_what_gold_judges(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cells(KINDS, 1, ["uniform"], ["trace-reg"])[0].run
+    result = FairWork(None)(run, Path())
+    honest = small_crowd(0)
+    other = dataclasses.replace(honest, y=(honest.y + 1) % K, y_test=(honest.y_test + 1) % K)
+    monkeypatch.setattr(FairWork, "_load", lambda _, run: other)
+    without = FairWork(None)(run, Path())
+    for name in ("crowd score", "objections", "bytes of a step"):
+        assert without[name] == result[name]
+    assert without["gold score"] < 0.5 < result["gold score"]
+    assert without["accuracy"] < 0.5 < result["accuracy"]
+
+
+def test_a_run_that_diverges_is_a_result(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cells(KINDS, 1, ["uniform"], ["majority-vote"])[0].run
+    run["settings"] = run["settings"] | {"optimizer": "sgd", "learning_rate": 1e30}
+    assert "diverged" in FairWork(None)(run, Path())["diverged"]
 
 
 def test_all_methods_share_what_is_common_and_seeds_differ() -> None:
@@ -112,11 +140,11 @@ def test_a_run_says_all_figures(small: None) -> None:
 
 
 def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[DrawnCell], list[Record]]:
-    """A grid of one arena and seed, with these results by row and draw."""
+    """A grid of one arena and seed, with these results by row and draw; draw -1 is that with held-out labels."""
     made, found = [], []
     for (row, draw), result in figures.items():
         run: Run = {"method": row, "draw": draw}
-        made.append(DrawnCell(row, "uniform", 0, run, draw=draw))
+        made.append(DrawnCell(row, "uniform", 0, run, draw=max(0, draw), holds_out=draw < 0))
         if result:
             found.append(Record(run, {"objections": [], **result}, 1.0))
     return made, found
@@ -129,11 +157,18 @@ def test_each_protocol_keeps_its_own_choice() -> None:
             ("a", 1): {"accuracy": 0.6, "crowd score": -0.5, "gold score": 0.6},
             ("a", 2): {"accuracy": 0.7, "crowd score": -0.8, "gold score": 0.9},
             ("a", 3): {"accuracy": 0.1, "crowd score": -0.1, "gold score": 0.1, "objections": ["collapsed"]},
+            ("a", 4): {"diverged": "the loss is nan"},
+            ("a", -1): {"accuracy": 0.9, "crowd score": -0.01, "gold score": 0.99},
         }
     )
     kept = chosen(made, found)
     accuracy = {protocol: runs["a", "uniform", 0].result["accuracy"] for protocol, runs in kept.items()}
-    assert accuracy == {"defaults": 0.5, "tuned by crowd labels": 0.6, "tuned by gold": 0.7}
+    assert accuracy == {
+        "defaults": 0.5,
+        "epoch by held-out labels": 0.9,
+        "tuned by crowd labels": 0.6,
+        "tuned by gold": 0.7,
+    }
 
 
 def test_tuning_counts_only_when_all_draws_have_run() -> None:
@@ -158,10 +193,24 @@ def test_ranks_of_a_known_order() -> None:
     assert found is not None
     assert found.mean == {"good": 1.0, "bad": 2.5, "same": 2.5}
     assert found.interval["good"] == (1.0, 1.0)
+    backwards = ranks(by_arena, ascending=True)
+    assert backwards is not None
+    assert backwards.mean == {"good": 3.0, "bad": 1.5, "same": 1.5}
     assert (found.arenas, found.seeds) == (3, 2)
     assert found.critical == critical_difference(3, 3)
     assert ranks({"one": {"good": {0: 1.0}}}) is None
     assert ranks({"one": {"good": {0: 1.0}, "bad": {1: 1.0}}}) is None  # nothing in common
+
+
+def test_intervals_of_ranks_are_students_over_arenas() -> None:
+    by_arena = {f"arena {i}": {"a": {0: 1.0}, "b": {0: 2.0 if i == 0 else 0.0}} for i in range(4)}
+    found = ranks(by_arena)  # a has the ranks 2, 1, 1, 1: mean 1.25, standard error 0.25
+    assert found is not None
+    assert found.mean == {"a": 1.25, "b": 1.75}
+    assert found.interval["b"] == pytest.approx((1.0, 2.0))  # 1.75 - 3.182 * 0.25 = 0.95 and 2.55, cut at both ends
+    wide = ranks({"one": {"a": {0: 1.0, 1: 0.0}, "b": {0: 0.0, 1: 1.0}}})
+    assert wide is not None
+    assert wide.interval["a"] == (1.0, 2.0)
 
 
 def test_gains_are_paired() -> None:
@@ -208,7 +257,7 @@ def test_the_command_makes_tables_and_goes_on(small: None, tmp_path: Path) -> No
     assert set(numbers["defaults"]["ranks"]["mean"]) == {"majority-vote", "trace-reg"}
     assert (tmp_path / "fair" / "ranks-defaults.png").stat().st_size > 5_000
     lines = (tmp_path / "fair" / "runs.jsonl").read_text().count("\n")
-    assert lines == 3 * 2 * (2 * 2 + 1)
+    assert lines == 3 * 2 * (2 * 2 + 1 + 2)  # draws, the bound, and held-out labels
     again = CliRunner().invoke(app, [*command, "--show"], env={"COLUMNS": "300"})
     assert again.stdout == shown.stdout
     assert (tmp_path / "fair" / "runs.jsonl").read_text().count("\n") == lines

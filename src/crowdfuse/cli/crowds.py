@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -45,16 +46,20 @@ def crowds(
         int | None,
         typer.Option(
             help="Instead, the three sets with inputs by the same rules as mnist-kinds, seeds 0 to 4: so many settings "
-            "of each method, its defaults the first, chosen by crowd labels, and by gold as a ceiling.",
+            "of each method, its defaults the first, chosen by crowd labels, and by gold.",
             min=1,
         ),
     ] = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
     data: Data = None,
-    folder: Annotated[Path, typer.Option("--out", help="The folder of the store, the table and the figure.")] = Path(
-        "crowds"
-    ),
+    given_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="The folder of the store, the table and the figure; not given, crowds, and crowds-tuned with --tune.",
+        ),
+    ] = None,
     plan: Plan = False,
     show: Show = False,
     json_file: Json = None,
@@ -64,6 +69,7 @@ def crowds(
     """Beyond the paper: real crowds. LabelMe, Sentiment Polarity and CIFAR-10N by every method on the same small
     network, and six crowds of labels alone (bluebird, dog, rte, web, product, zencrowd) by every aggregation. Gold
     judges, and chooses nothing. Finished runs are kept, and not made again."""
+    folder = given_folder or Path("crowds" if tune is None else "crowds-tuned")
     if tune is not None:
         if epochs is not None:
             raise ValueError("--epochs is not for --tune: all methods have the same budget there")
@@ -97,7 +103,7 @@ def crowds(
     tables = crowd_tables(asked, finished.records)
     if tables:
         options = {"--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
-        given = [f"{option} {value}" for option, value in options.items() if value is not None]
+        given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
         command = " ".join(["crowdfuse reproduce", NAME, *given])
         figures = write_crowds_report(tables, folder, command)
         typer.echo(markdown(tables, command))

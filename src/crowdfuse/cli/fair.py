@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,8 @@ def mnist_kinds(
     quiet: Quiet = False,
 ) -> None:
     """Beyond the paper: every method on kinds of wrong labels, by the same rules. 10,000 images of MNIST, a small
-    network, five seeds; with --tune also tuned by crowd labels alone, and by gold as a ceiling. Finished runs are
+    network, five seeds; also with the epoch chosen by held-out labels, and with --tune tuned by crowd labels alone, and
+    by gold. Finished runs are
     kept, and not made again."""
     run_fair(
         "mnist-kinds", tune, values, methods, seeds, jobs, cluster, data, folder, plan, show, json_file, force, quiet
@@ -103,7 +105,7 @@ def run_fair(
         finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=group, quiet=quiet)
     if finished.records:
         options = {"--tune": draws, "--values": values, "--methods": methods, "--seeds": seeds}
-        given = [f"{option} {value}" for option, value in options.items() if value is not None]
+        given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
         command = " ".join(["crowdfuse reproduce", group, *given])
         figures = write_fair_report(arenas, asked, finished.records, folder, command)
         typer.echo(markdown(arenas, chosen(asked, finished.records), command))

@@ -6,25 +6,26 @@ It is the digests of `crowdfuse reproduce mnist-kinds --tune` and `crowds --tune
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
 GROUPS = {"mnist-kinds": "kinds of wrong labels on MNIST", "crowds": "real crowds"}
-DEFAULTS, TUNED = "defaults", "tuned by crowd labels"
+DEFAULTS, HELD_OUT = "defaults", "epoch by held-out labels"
+TUNED, BY_GOLD = "tuned by crowd labels", "tuned by gold"
 QUALITIES = {
     "accuracy": "accuracy",
     "log loss": "log loss",
     "calibration error": "calibration",
     "fused labels right": "fused labels",
-    "suspicion": "suspicion",
+    "suspicion": "finding wrong labels",
 }
 """What a run gives people, by the name of its figure: predictions, probabilities, labels, and what to look at again."""
 FILE = "evidence.json"
 
 Evidence = dict[str, dict[str, Any]]
-"""By group: the command; by protocol mean ranks by quality and row, accuracies by arena and row, and leaders; time and
-memory by row."""
+"""By group: the command; by protocol mean ranks by quality and row, over how many arenas and at least how many seeds,
+accuracies by arena and row, and leaders; time and memory by row."""
 
 
 def load_evidence() -> Evidence:
@@ -33,23 +34,40 @@ def load_evidence() -> Evidence:
     return found
 
 
-def mean_ranks(evidence: Evidence, protocol: str = DEFAULTS, qualities: Iterable[str] = QUALITIES) -> dict[str, float]:
-    """The mean rank of each row that is ranked everywhere: groups count the same, and so do qualities.
+def mean_ranks(
+    evidence: Evidence,
+    protocol: str = DEFAULTS,
+    qualities: Iterable[str] = QUALITIES,
+    weights: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """The mean rank of each row that is ranked everywhere: qualities count the same, and so do groups, but for weights.
 
     >>> one, other = {"accuracy": {"x": 1.0, "y": 2.0}}, {"accuracy": {"x": 4.0}}
-    >>> mean_ranks({"a": {"defaults": {"rank": one}}, "b": {"defaults": {"rank": other}}}, qualities=["accuracy"])
-    {'x': 2.5}
+    >>> found = {"a": {"defaults": {"rank": one}}, "b": {"defaults": {"rank": other}}}
+    >>> mean_ranks(found, qualities=["accuracy"]), mean_ranks(found, qualities=["accuracy"], weights={"a": 3, "b": 1})
+    ({'x': 2.5}, {'x': 1.75})
     """
-    by_group = [group.get(protocol, {}).get("rank", {}) for group in evidence.values()]
-    ranks = [of.get(quality, {}) for of in by_group for quality in qualities]
-    shared = [row for row in ranks[0] if all(row in of for of in ranks)]
-    return {row: sum(of[row] for of in ranks) / len(ranks) for row in shared}
+    qualities = list(qualities)
+    shares = weights or dict.fromkeys(evidence, 1.0)
+    ranks = [
+        (shares[name], group.get(protocol, {}).get("rank", {}).get(quality, {}))
+        for name, group in evidence.items()
+        for quality in qualities
+    ]
+    total = sum(share for share, _ in ranks)
+    shared = [row for row in ranks[0][1] if all(row in of for _, of in ranks)]
+    return {row: sum(share * of[row] for share, of in ranks) / total for row in shared}
 
 
 def all_rounder(evidence: Evidence, candidates: Iterable[str]) -> str:
     """The candidate with the best mean rank at its defaults, over all qualities."""
     ranks = mean_ranks(evidence)
-    return min((row for row in candidates if row in ranks), key=lambda row: ranks[row])
+    return first_of({row: ranks[row] for row in candidates if row in ranks})
+
+
+def first_of(ranks: Mapping[str, float]) -> str:
+    """The row with the best rank."""
+    return min(ranks, key=lambda row: ranks[row])
 
 
 def where(evidence: Evidence, protocol: str, row: str) -> tuple[list[str], list[str]]:
@@ -67,22 +85,30 @@ def where(evidence: Evidence, protocol: str, row: str) -> tuple[list[str], list[
 
 
 def why(evidence: Evidence, method: str) -> str:
-    """Why a method is the default, in a sentence."""
+    """Where a method stands at its defaults, in a sentence."""
     ranks = mean_ranks(evidence)
+    place = sum(rank < ranks[method] for rank in ranks.values()) + 1
     *most, last = QUALITIES.values()
-    arenas = [f"{len(group[DEFAULTS]['accuracy'])} {GROUPS[name]}" for name, group in evidence.items()]
+    arenas = [f"{group[DEFAULTS]['arenas']} {GROUPS[name]}" for name, group in evidence.items()]
+    stands = "the best mean rank" if place == 1 else f"mean rank number {place}"
     return (
-        f"of {len(ranks)} compared as they come it has the best mean rank, {ranks[method]:.1f}, over "
-        f"{', '.join(most)} and {last}, on {' and '.join(arenas)}"
+        f"of {len(ranks)} compared at their own defaults it has {stands}, {ranks[method]:.1f}, over {', '.join(most)} "
+        f"and {last}, on {' and '.join(arenas)}"
     )
 
 
-def ahead(evidence: Evidence, method: str) -> str:
-    """Who is ahead of a method in one quality alone, in a sentence; empty if nobody is."""
-    found = []
-    for quality, title in QUALITIES.items():
-        ranks = mean_ranks(evidence, qualities=[quality])
-        best = min(ranks, key=lambda row: ranks[row])
-        if best != method:
-            found.append(f"in {title} {best} ({ranks[best]:.1f} against {ranks[method]:.1f})")
-    return f"Ahead of it {', '.join(found)}." if found else ""
+def otherwise(evidence: Evidence, method: str) -> str:
+    """Who would be first if something else counted, in a sentence; empty if it is always this method."""
+    by_arena = {name: float(group[DEFAULTS]["arenas"]) for name, group in evidence.items()}
+    counted = {
+        "with every arena counted the same": mean_ranks(evidence, weights=by_arena),
+        "with every method choosing its epoch by held-out labels": mean_ranks(evidence, HELD_OUT),
+        "tuned by crowd labels": mean_ranks(evidence, TUNED),
+        **{f"in {title} alone": mean_ranks(evidence, qualities=[quality]) for quality, title in QUALITIES.items()},
+    }
+    found = [
+        f"{how} {first} ({ranks[first]:.1f} against {ranks[method]:.1f})"
+        for how, ranks in counted.items()
+        if method in ranks and ranks[first := first_of(ranks)] < ranks[method]
+    ]
+    return f"It is an average: {', '.join(found)} would be first." if found else ""

@@ -1,7 +1,9 @@
 """All methods by the same rules: on the same labels, split, network, optimiser and budget, as they come and tuned.
 
 A fifth of the training items is kept out. Their labels say how good settings are by the crowd alone, and their gold,
-beside that, how good they would have been with gold: so one run serves all protocols, and nothing is trained twice.
+beside that, how good they would have been with gold: so one run serves all ways to tune, and nothing is trained twice.
+Gated chooses its epoch by labels that it holds out, the others keep the last; so that this is not what it is ahead by,
+all are also run at their defaults with that choice.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from crowdfuse.experiments.spaces import drawn
 from crowdfuse.experiments.store import Run, key_of
 from crowdfuse.experiments.tables import BOUND
 from crowdfuse.registry import ESTIMATORS, estimator_class
+from crowdfuse.training import DivergedError
 
 KEPT_OUT = 0.2  # of the items to train on
 BINS = 15
@@ -84,9 +87,9 @@ CROWDS = {
         {"batch_size": 128, "epochs": 15, "standardize": False},
     ),
     "cifar10n": Arena(
-        "CIFAR-10N",
+        "CIFAR-10N (null control)",
         {"name": "cifar10n", "train": 10_000},
-        "frozen features of 10,000 images; its columns are slots, not people: a null control",
+        "frozen features of 10,000 images; its columns are slots, not people, so that there is nobody to know",
         None,
         {"dropout": 0.5},
     ),
@@ -99,11 +102,14 @@ class DrawnCell(Cell):
     """A run of the grid, and which draw of the settings it tries."""
 
     draw: int = 0
+    holds_out: bool = False
+    """Whether it is the run at defaults whose epoch is chosen by held-out labels."""
 
     @property
     def name(self) -> str:
         """For people: what is being run."""
-        return f"{super().name}, {'defaults' if self.draw == 0 else f'draw {self.draw}'}"
+        what = "defaults" if self.draw == 0 else f"draw {self.draw}"
+        return f"{super().name}, {what}{', epoch by held-out labels' if self.holds_out else ''}"
 
 
 def cells(
@@ -113,27 +119,38 @@ def cells(
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (0,),
 ) -> list[DrawnCell]:
-    """The grid: defaults everywhere first, then the draws, seed by seed. The upper bound is not tuned."""
+    """The grid: defaults everywhere first, then defaults with held-out labels, then the draws, seed by seed. The upper
+    bound is run once a seed."""
     chosen = [one_of("--values", value, arenas) for value in values or arenas]
     rows = [one_of("--methods", method, ROWS) for method in methods or ROWS]
-    stretches = [(seeds, range(1)), *(((seed,), range(1, draws)) for seed in seeds)]
-    found = []
-    for of_seeds, numbers in stretches:
-        for seed in of_seeds:
-            for value in chosen:
-                for row in rows:
-                    found += [
-                        DrawnCell(row, value, seed, _run(arenas[value], ROWS[row], seed, draw), draw=draw)
-                        for draw in numbers
-                        if draw == 0 or row != BOUND
-                    ]
-    return found
+    stretches = [
+        (seeds, range(1), False),
+        (seeds, range(1), True),
+        *(((seed,), range(1, draws), False) for seed in seeds),
+    ]
+    return [
+        DrawnCell(row, value, seed, _run(arenas[value], ROWS[row], seed, draw, holds_out), False, draw, holds_out)
+        for of_seeds, numbers, holds_out in stretches
+        for seed in of_seeds
+        for value in chosen
+        for row in rows
+        for draw in numbers
+        if row != BOUND or (draw == 0 and not holds_out)
+    ]
 
 
-def _run(arena: Arena, row: Row, seed: int, draw: int) -> Run:
+def _run(arena: Arena, row: Row, seed: int, draw: int, holds_out: bool) -> Run:
     settings = NETWORK | arena.training | drawn(row.method, draw, seed) | row.settings
     run: Run = {"data": arena.data, "method": row.method, "settings": settings, "seed": seed}
-    return run if arena.annotators is None else run | {"annotators": arena.annotators}
+    if arena.annotators is not None:
+        run["annotators"] = arena.annotators
+    if holds_out and not _holds_out_anyway(row.method):
+        run["validation"] = "annotations"
+    return run
+
+
+def _holds_out_anyway(method: str) -> bool:
+    return "hold_out" in estimator_class(method)._get_param_names()
 
 
 @dataclass(frozen=True)
@@ -180,7 +197,10 @@ class FairWork:
         train, judges = split(crowd, run["seed"])
         classifier = _classifier(run, crowd)
         began = time.process_time()
-        classifier.fit(crowd.X[train], _learned_from(run, crowd, train))
+        try:
+            classifier.fit(crowd.X[train], _learned_from(run, crowd, train), validation=run.get("validation"))
+        except DivergedError as error:  # a result like others: these settings are not to be chosen
+            return {"diverged": str(error)}
         seconds = time.process_time() - began
         if classifier.interrupted_:
             raise KeyboardInterrupt

@@ -1,6 +1,5 @@
-"""From runs with drawn settings to three protocols: as methods come, tuned by crowd labels, and tuned by gold.
-
-All three see the same runs. The third needs what people do not have, and is there as a ceiling.
+"""From runs with drawn settings to protocols: as methods come, with the epoch chosen by held-out labels, tuned by crowd
+labels, and tuned by gold. The last needs what people do not have, and tells what gold would have chosen.
 """
 
 from __future__ import annotations
@@ -13,62 +12,54 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from crowdfuse.experiments.evidence import BY_GOLD, DEFAULTS, HELD_OUT, TUNED
 from crowdfuse.experiments.fair import DrawnCell
 from crowdfuse.experiments.store import Record, key_of
 from crowdfuse.experiments.tables import BOUND
 
-DRAWS = 2_000
+CLOSE = 0.01  # of accuracy: who is further behind the first is not called level with it
 Place = tuple[str, str, int]
 """Row, arena and seed."""
 
 
-class Tried(NamedTuple):
-    """One draw that has run."""
-
-    draw: int
-    record: Record
-
-
-def _by_crowd(tried: Tried) -> tuple[bool, float]:
+def _by_crowd(record: Record) -> tuple[bool, float]:
     """Guards first, then the likelihood of labels of items that were not trained on."""
-    return not tried.record.result["objections"], tried.record.result["crowd score"]
+    return not record.result["objections"], record.result["crowd score"]
 
 
-def _by_gold(tried: Tried) -> float:
-    score: float = tried.record.result["gold score"]
+def _by_gold(record: Record) -> float:
+    score: float = record.result["gold score"]
     return score
 
 
-CHOICES: dict[str, Callable[[Tried], Any]] = {
-    "defaults": lambda tried: -tried.draw,
-    "tuned by crowd labels": _by_crowd,
-    "tuned by gold": _by_gold,
-}
+CHOICES: dict[str, Callable[[Record], Any]] = {TUNED: _by_crowd, BY_GOLD: _by_gold}
 
 
 def chosen(cells: Sequence[DrawnCell], records: Sequence[Record]) -> dict[str, dict[Place, Record]]:
-    """The run that each protocol keeps, by protocol and place. Tuning counts where all draws have run; the upper
-    bound is never tuned, and is the same in all."""
+    """The run that each protocol keeps, by protocol and place. Tuning counts where all draws have run, and takes none
+    that diverged; the upper bound is run once, and is the same in all."""
     by_key = {key_of(record.run): record for record in records}
-    tried: dict[Place, list[Tried]] = {}
-    asked: dict[Place, int] = {}
+    found: dict[str, dict[Place, Record]] = {DEFAULTS: {}, HELD_OUT: {}}
+    draws: dict[Place, list[Record | None]] = {}
     for cell in cells:
         place = (cell.row, cell.value, cell.seed)
-        asked[place] = asked.get(place, 0) + 1
         record = by_key.get(key_of(cell.run))
-        if record is not None:
-            tried.setdefault(place, []).append(Tried(cell.draw, record))
-    has_draws = any(count > 1 for count in asked.values())
-    found: dict[str, dict[Place, Record]] = {}
-    for protocol, score in CHOICES.items():
-        if protocol != "defaults" and not has_draws:
+        if not cell.holds_out:
+            draws.setdefault(place, []).append(record)
+        if record is None or "diverged" in record.result:
             continue
-        found[protocol] = {
-            place: max(of, key=score).record
-            for place, of in tried.items()
-            if (protocol == "defaults" and of[0].draw == 0) or len(of) == asked[place]
-        }
-    return {protocol: kept for protocol, kept in found.items() if kept}
+        if cell.draw == 0 and not cell.holds_out:
+            found[DEFAULTS][place] = record
+        if cell.holds_out or cell.row == BOUND:
+            found[HELD_OUT][place] = record
+    if any(len(of) > 1 for of in draws.values()):
+        for protocol, score in CHOICES.items():
+            found[protocol] = {}
+            for place, of in draws.items():
+                usable = [record for record in of if record is not None and "diverged" not in record.result]
+                if usable and None not in of:
+                    found[protocol][place] = max(usable, key=score)
+    return {protocol: kept for protocol, kept in found.items() if any(row != BOUND for row, _, _ in kept)}
 
 
 def figures_of(kept: Mapping[Place, Record], metric: str) -> dict[str, dict[str, dict[int, float]]]:
@@ -94,39 +85,28 @@ class Ranks(NamedTuple):
 def ranks(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]], *, ascending: bool = False) -> Ranks | None:
     """Ranks over the arenas and seeds that all methods have; None for fewer than two methods, or nothing in common.
 
-    In each arena and seed methods are ranked, equal ones sharing the mean of their places. The interval draws arenas
-    and seeds anew, 2,000 times.
+    In each arena and seed methods are ranked, equal ones sharing the mean of their places. The interval is Student's
+    over the arenas' means, or over seeds where there is one arena, and ends at the first and the last rank.
     """
     rows = sorted({row for arena in by_arena.values() for row in arena} - {BOUND})
-    blocks = {}
-    for arena, of in by_arena.items():
+    blocks = []
+    for of in by_arena.values():
         seeds = sorted(set.intersection(*(set(of.get(row, {})) for row in rows))) if rows else []
         if seeds:
             values = np.array([[of[row][seed] for row in rows] for seed in seeds])
-            blocks[arena] = stats.rankdata(values if ascending else -values, axis=1)
+            blocks.append(stats.rankdata(values if ascending else -values, axis=1))
     if len(rows) < 2 or not blocks:
         return None
-    by_block = [block.mean(0) for block in blocks.values()]
-    mean = np.mean(by_block, axis=0)
-    drawn = _drawn(list(blocks.values()))
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    samples = blocks[0] if len(blocks) == 1 else np.array([block.mean(0) for block in blocks])
+    mean = samples.mean(0)
+    half = [half_width(samples[:, i]) if len(samples) > 1 else len(rows) for i in range(len(rows))]
     return Ranks(
         {row: float(mean[i]) for i, row in enumerate(rows)},
-        {row: (float(low[i]), float(high[i])) for i, row in enumerate(rows)},
+        {row: (max(1.0, mean[i] - half[i]), min(float(len(rows)), mean[i] + half[i])) for i, row in enumerate(rows)},
         critical_difference(len(rows), len(blocks)),
         len(blocks),
-        min(len(block) for block in blocks.values()),
+        min(len(block) for block in blocks),
     )
-
-
-def _drawn(blocks: list[NDArray[Any]]) -> NDArray[Any]:
-    """Mean ranks with arenas, and seeds within them, drawn anew, (draws, rows)."""
-    generator = np.random.default_rng(0)
-    found = np.empty((DRAWS, blocks[0].shape[1]))
-    for i in range(DRAWS):
-        picked = [blocks[j] for j in generator.integers(len(blocks), size=len(blocks))]
-        found[i] = np.mean([block[generator.integers(len(block), size=len(block))].mean(0) for block in picked], axis=0)
-    return found
 
 
 def critical_difference(n_methods: int, n_arenas: int) -> float:
@@ -140,28 +120,27 @@ def critical_difference(n_methods: int, n_arenas: int) -> float:
 
 
 def leaders(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[str, list[str]]:
-    """By arena, the row that is best in the mean, and after it those that it is not surely ahead of: on the same seeds
-    the 95 % interval of the difference holds 0. The upper bound is left out.
+    """By arena, the row that is best in the mean, and after it those that are level: less than a point behind, and not
+    surely, as on the same seeds the 95 % interval of the difference holds 0. The upper bound is left out.
 
-    >>> leaders({"one": {"a": {0: 0.9, 1: 0.8}, "b": {0: 0.89, 1: 0.81}, "c": {0: 0.5, 1: 0.4}}})
+    >>> leaders({"one": {"a": {0: 0.9, 1: 0.8}, "b": {0: 0.89, 1: 0.805}, "c": {0: 0.5, 1: 0.4}}})
     {'one': ['a', 'b']}
     """
     found = {}
     for arena, of in by_arena.items():
         order = sorted((row for row in of if row != BOUND), key=lambda row: -float(np.mean(list(of[row].values()))))
         if order:
-            found[arena] = [row for row in order if row == order[0] or not _surely_ahead(of[order[0]], of[row])]
+            found[arena] = [row for row in order if row == order[0] or _is_level(of[order[0]], of[row])]
     return found
 
 
-def _surely_ahead(one: Mapping[int, float], other: Mapping[int, float]) -> bool:
-    differences = [one[seed] - other[seed] for seed in set(one) & set(other)]
-    if len(differences) < 2:
-        return float(np.mean(list(one.values()))) > float(np.mean(list(other.values())))
-    return float(np.mean(differences)) > half_width(differences)
+def _is_level(first: Mapping[int, float], other: Mapping[int, float]) -> bool:
+    """With fewer than two seeds in common nobody is."""
+    behind = [first[seed] - other[seed] for seed in set(first) & set(other)]
+    return len(behind) > 1 and float(np.mean(behind)) < min(CLOSE, half_width(behind))
 
 
-def half_width(values: Sequence[float]) -> float:
+def half_width(values: Sequence[float] | NDArray[Any]) -> float:
     """Half of the 95 % t-interval of a mean."""
     return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
 
