@@ -127,9 +127,9 @@ def page(evidence: Evidence) -> str:
         "All that is said here is drawn from stored results, made by",
         f"```\n{commands}\n```",
         f"under the same rules for all, with a small network and a short training, over at least {seeds} seeds. [Kinds "
-        "of wrong labels](results/mnist-kinds/table.md) and [real crowds](results/crowds-tuned/table.md) have the rules, "
-        "what is not fair about them (gated was settled on some of these data sets), what was tuned, and tuning by gold. "
-        "With more data and larger networks the order can be another: [uniform](results/uniform/table.md) has some of "
+        "of wrong labels](results/mnist-kinds/table.md) and [real crowds](results/crowds-tuned/table.md) have the "
+        "rules, what is not fair about them (gated was settled on some of these data sets), what was tuned, and tuning "
+        "by gold. With more data and larger networks the order can be another: [uniform](results/uniform/table.md) has some of "
         "the methods on all of MNIST with LeNet. `crowdfuse methods` says the same as this page in a terminal, `crowdfuse methods --json methods.json` as data.",
         markdown_table(header, rows),
         "Time and memory are times those of plain training (soft vote) with the same network. First is the best mean "
