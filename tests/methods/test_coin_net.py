@@ -84,7 +84,21 @@ def test_labels_that_are_next_to_impossible_stay_finite() -> None:
 def method(shape: tuple[int, int, int], weight: float = 0.8) -> COINNet:
     made = COINNet(problem(*shape[1:]), outlier_weight=weight, volume_weight=0.7, start=0.8).double()
     torch.nn.init.normal_(made.confusion_logits)
+    made.phase = 1  # with outliers
     return made
+
+
+def test_there_are_no_outliers_before_the_network_knows_anything() -> None:
+    made = method(SHAPES[0])
+    batch = crowd(SHAPES[0])[0].batch(np.arange(SHAPES[0][0]))
+    likely = torch.full((len(batch.item),), 1e-6, dtype=torch.float64).log()
+    with_terms = made.item_losses(likely, batch)
+    made.phase = 0
+    plain = made.item_losses(likely, batch)
+    assert (with_terms[plain > 0] < plain[plain > 0]).all()
+    torch.testing.assert_close(plain.sum(), -likely.sum())
+    assert [(phase.name, phase.epochs) for phase in made.phases(20)] == [("matrices", 6), ("outliers", 14)]
+    assert [(phase.name, phase.epochs) for phase in made.phases(1)] == [("matrices", 1)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -115,9 +129,10 @@ def test_loss_is_its_definition_written_out(shape: tuple[int, int, int]) -> None
 def test_no_outliers_at_any_price_is_geo_crowd_net() -> None:
     X, truth = blobs(300, 0.3, seed=0)
     Y = ask(truth, one_coin(0.8, 0.7, 0.6), missing=0.2, seed=1)
-    dear = COINNetClassifier(epochs=3, outlier_weight=100.0).fit(X, Y)
+    same: dict[str, Any] = {"epochs": 3, "schedule": "constant"}  # other schedules begin anew with each phase
+    dear = COINNetClassifier(**same, outlier_weight=100.0).fit(X, Y)
     np.testing.assert_allclose(
-        dear.predict_proba(X), GeoCrowdNetClassifier(epochs=3).fit(X, Y).predict_proba(X), atol=1e-5
+        dear.predict_proba(X), GeoCrowdNetClassifier(**same).fit(X, Y).predict_proba(X), atol=1e-5
     )
     assert not np.nan_to_num(dear.outliers(X, Y)).any()
 

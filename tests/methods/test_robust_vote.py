@@ -59,15 +59,31 @@ def test_a_label_that_is_all_but_impossible_costs_little_and_pulls_at_nothing() 
 @pytest.mark.parametrize("seed", range(5))
 def test_votes_and_ties_are_those_of_the_hard_vote(seed: int) -> None:
     given = replace(problem(), seed=seed)
-    hard, robust = MajorityVote(given, vote="hard", loss_scale="plain"), RobustVote(given, q=0.7)
+    hard, robust = MajorityVote(given, vote="hard", loss_scale="plain"), RobustVote(given, q=0.7, vote="hard")
     hard.prepare(crowd())
     robust.prepare(crowd())
     assert torch.equal(hard.winner, robust.winner)
 
 
+def test_the_soft_loss_is_the_mean_over_an_items_labels() -> None:
+    data = crowd()
+    method = RobustVote(problem(), q=0.7, vote="soft")
+    method.prepare(data)
+    total, weight = method.loss(data.batch(np.array([4, 0, 2, 1, 3])))
+    f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(5)))).softmax(1)
+    expected, counted = torch.tensor(0.0), 0.0
+    for n in range(5):
+        said = data.annotations.label[data.annotations.indptr[n] : data.annotations.indptr[n + 1]]
+        if len(said):
+            expected = expected + float(WEIGHT[n]) * ((1 - f[n, said] ** 0.7) / 0.7).mean()
+            counted += float(WEIGHT[n])
+    torch.testing.assert_close(total, expected)
+    assert weight == counted
+
+
 def test_the_loss_of_a_batch_is_written_out_with_gold_by_cross_entropy() -> None:
     data = crowd((-1, -1, 2, 0, -1))
-    method = RobustVote(problem(), q=0.7)
+    method = RobustVote(problem(), q=0.7, vote="hard")
     method.prepare(data)
     total, weight = method.loss(data.batch(np.array([4, 0, 2, 1, 3])))
     f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(5)))).softmax(1)

@@ -20,8 +20,9 @@ class AnnotMixClassifier(GlobalConfusionsClassifier):
 
     Parameters
     ----------
-    alpha : how strongly pairs are mixed: shares come from Beta(alpha, alpha). At 1, as here and in the authors' code,
-        all shares are alike; towards 0 most pairs are nearly left alone, and 0 mixes nothing
+    alpha : how strongly pairs are mixed: shares come from Beta(alpha, alpha). At 1, as here and in the authors' own
+        code (scikit-activeml has 0.5), all shares are alike; towards 0 most pairs are nearly left alone, and 0 mixes
+        nothing
     eta : how often annotators are taken to be right before anything is learned; more than chance
     embedding : how many numbers describe an annotator
 

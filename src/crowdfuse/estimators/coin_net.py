@@ -28,7 +28,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         chance; more finds fewer outliers
     volume_weight : how strongly the class probabilities are spread, so that they and the matrices are the only ones
         that explain the labels; see `GeoCrowdNetClassifier`
-    start : how often annotators are taken to be right before anything is learned
+    start : how often annotators are taken to be right before anything is learned; None: e / (e + K - 1), as in the
+        authors' code
 
     The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
     its labels, so items with more labels count more.
@@ -55,18 +56,24 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         "confusions are the same on every item but for a few items, on which annotators err together"
     )
     needs: ClassVar[str] = "an item with two labels"
-    search_space: ClassVar[SearchSpace] = {"outlier_weight": (0.5, 2.0), "volume_weight": (0.001, 0.1)}
+    paper_settings: ClassVar[dict[str, Any]] = {"start": None}
+    search_space: ClassVar[SearchSpace] = {
+        "outlier_weight": (0.8, 3.0),
+        "volume_weight": (0.001, 0.5),
+        "start": [None, 0.75],
+    }
 
     outlier_weight: float = 1.0
     volume_weight: float = 0.01
-    start: float = 0.75
+    start: float | None = 0.75
 
     def _build(self, problem: Problem) -> Method:
         at_least_0("outlier_weight", self.outlier_weight)
         if not self.outlier_weight:
             raise ValueError("outlier_weight=0 makes every item an outlier, and nothing is learned: give more than 0")
         at_least_0("volume_weight", self.volume_weight)
-        above_chance("start", self.start, problem.n_classes)
+        if self.start is not None:
+            above_chance("start", self.start, problem.n_classes)
         return COINNet(problem, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from crowdfuse.choices import one_of
 from crowdfuse.classifier import SearchSpace
@@ -22,7 +22,8 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     regularizer : whose volume is made large. "f": the class probabilities', for items that are certain of their class
         and annotators who are not; "w": the matrices', for items that are uncertain and annotators who know each class
     volume_weight : how strongly; 0 leaves the likelihood of the labels alone
-    start : how often annotators are taken to be right before anything is learned
+    start : how often annotators are taken to be right before anything is learned; None: e / (e + K - 1), as in the
+        authors' code
 
     The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
     its labels, so items with more labels count more. The volume is that of a batch: `batch_size` must be well above
@@ -49,14 +50,20 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     assumes: ClassVar[str] = (
         "confusions are the same on every item; some items are certainly of each class, or each class has experts"
     )
-    search_space: ClassVar[SearchSpace] = {"regularizer": ["f", "w"], "volume_weight": (0.001, 0.1)}
+    paper_settings: ClassVar[dict[str, Any]] = {"start": None}
+    search_space: ClassVar[SearchSpace] = {
+        "regularizer": ["f", "w"],
+        "volume_weight": (0.001, 0.5),
+        "start": [None, 0.75],
+    }
 
     regularizer: Literal["f", "w"] = "f"
     volume_weight: float = 0.01
-    start: float = 0.75
+    start: float | None = 0.75
 
     def _build(self, problem: Problem) -> Method:
         one_of("regularizer", self.regularizer, ("f", "w"))
         at_least_0("volume_weight", self.volume_weight)
-        above_chance("start", self.start, problem.n_classes)
+        if self.start is not None:
+            above_chance("start", self.start, problem.n_classes)
         return GeoCrowdNet(problem, regularizer=self.regularizer, volume_weight=self.volume_weight, start=self.start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -23,9 +23,9 @@ class MaDLClassifier(CrowdClassifier):
 
     Parameters
     ----------
-    confusions : what is learned for each item and annotator. "isotropic": how likely the annotator is right, the wrong
-        classes being alike; "diagonal": that for each class; "full": a whole confusion matrix, as in the authors' code,
-        which leaves so much open that the classes are sometimes not found
+    confusions : what is learned for each item and annotator. "isotropic", our default: how likely the annotator is
+        right, the wrong classes being alike; "diagonal": that for each class; "full": a whole confusion matrix, as in
+        the authors' code, which leaves so much open that the classes are sometimes not found
     weights : "density": in the loss an annotator counts the less, the more others there are like it, so that copies do
         not outvote the rest; "uniform": all count the same
     eta : how often annotators are taken to be right before anything is learned; more than chance
@@ -60,6 +60,7 @@ class MaDLClassifier(CrowdClassifier):
     assumes: ClassVar[str] = (
         "how an annotator confuses classes depends on the item; annotators who are alike count less each"
     )
+    paper_settings: ClassVar[dict[str, Any]] = {"confusions": "full"}
     search_space: ClassVar[SearchSpace] = {"confusions": ["isotropic", "diagonal", "full"]}
 
     confusions: Literal["isotropic", "diagonal", "full"] = "isotropic"

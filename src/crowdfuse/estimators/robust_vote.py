@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from crowdfuse.choices import one_of
 from crowdfuse.classifier import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.robust_vote import RobustVote
@@ -13,7 +14,7 @@ from crowdfuse.methods.robust_vote import RobustVote
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RobustVoteClassifier(CrowdClassifier):
-    """The hard majority vote, trained with generalised cross-entropy (Zhang and Sabuncu, 2018).
+    """The majority vote, trained with generalised cross-entropy (Zhang and Sabuncu, 2018).
 
     Wrong votes are learned by heart less than with cross-entropy. All annotators count the same, ties are broken from
     the seed, and items with gold have cross-entropy.
@@ -22,6 +23,7 @@ class RobustVoteClassifier(CrowdClassifier):
     ----------
     q : how far the vote is distrusted: towards 0 the loss is cross-entropy, at 1 it is 1 - p, which hardly minds wrong
         votes and learns slowly, the more so with many classes; 0.7 in the paper
+    vote : "hard": on the winner of the vote; "soft": on all labels of an item, which count the same
 
     The other parameters are those of every classifier here: see `CrowdClassifier`.
 
@@ -36,13 +38,15 @@ class RobustVoteClassifier(CrowdClassifier):
 
     method_name: ClassVar[str] = "robust-vote"
     assumes: ClassVar[str] = "the vote is mostly right, and its mistakes are what the network finds hardest to learn"
-    search_space: ClassVar[SearchSpace] = {"q": (0.3, 0.9)}
+    search_space: ClassVar[SearchSpace] = {"q": (0.3, 0.9), "vote": ["hard", "soft"]}
 
     q: float = 0.7
+    vote: Literal["soft", "hard"] = "hard"
 
     def _build(self, problem: Problem) -> Method:
         _check_q(self.q)
-        return RobustVote(problem, q=float(self.q))
+        one_of("vote", self.vote, ("soft", "hard"))
+        return RobustVote(problem, q=float(self.q), vote=self.vote)
 
 
 def _check_q(q: object) -> None:

@@ -35,8 +35,10 @@ class AnnotMix(GlobalConfusions):
     pair, not once an item: with three labels an item a step takes three times as long. No two pairs share a mixed
     input, so that this is the least there is. With alpha 0 nothing is mixed, and the backbone runs once an item.
 
-    Decided here: a label counts as much as its own item, in its own pair and in the pair that it is mixed into; gold
-    items are certain and not mixed. The figures are no calibrated likelihood, as mixing makes them cautious.
+    The matrices are those of scikit-activeml's version, which has the same authors; their own code lets them depend on
+    the item too. Decided here: e starts at 0; a label counts as much as its own item, in its own pair and in the pair
+    that it is mixed into; gold items are certain and not mixed. The figures are no calibrated likelihood, as mixing
+    makes them cautious.
     """
 
     def __init__(self, problem: Problem, *, alpha: float, eta: float, embedding: int) -> None:

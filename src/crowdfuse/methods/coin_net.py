@@ -15,12 +15,13 @@ from torch import Tensor
 
 from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import posterior, scatter_sum
-from crowdfuse.methods.base import Problem
+from crowdfuse.methods.base import Phase, Problem
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 
 POWER = 0.4  # p, as in the paper's code: a little of an outlier term costs nearly as much as a lot
 EPSILON = 1e-10
 ROUNDS = 20
+WITHOUT = 0.3  # of the epochs: a network that knows nothing yet finds outliers everywhere
 
 
 class COINNet(GeoCrowdNet):
@@ -35,17 +36,24 @@ class COINNet(GeoCrowdNet):
     The paper has a term e_nr for every class, with `f_n A_r + e_nr` a distribution, and the norm of all terms of an
     item. All that the likelihood sees of a term is what it adds to the label, d_nr, between 0 and 1 - q_nr; the rest is
     taken from other classes, and the norm of e_nr is d_nr but for a factor between 1 and sqrt(2), which the weight
-    absorbs. The powers of M_n stand for the paper's means over labels and over items.
+    absorbs. The powers of M_n are there so that an item with more labels is no outlier sooner. In the authors' code the
+    terms of an item cost 0.01 M_n (sum_r |e_nr|^2)^(p/2) beside a sum over labels, about 1/200 of ours with ten classes
+    and three labels: theirs start at 0 and grow by small steps, while the network learns, and never come near the
+    least.
 
     The terms of an item depend on those of no other. So they are not learned step by step and stored: the best ones
     follow from network, matrices and labels (`outlier_terms`), and the loss is what is left with these. Nothing is kept
     for rows, a step costs what its labels do, and any items can be asked for their terms at any time. Gold items
     have terms for what the matrices say of the class that is known.
+
+    The best terms for a network that knows nothing yet make outliers of whole classes, which then are never learned. So
+    there are none in the first 30 % of the epochs, as there are hardly any in the authors' code at first. (That share
+    is the first that was tried, after test accuracy had been seen to fall without it.)
     """
 
     usual: Tensor
 
-    def __init__(self, problem: Problem, *, outlier_weight: float, volume_weight: float, start: float) -> None:
+    def __init__(self, problem: Problem, *, outlier_weight: float, volume_weight: float, start: float | None) -> None:
         super().__init__(problem, regularizer="f", volume_weight=volume_weight, start=start)
         self.cost = outlier_weight * math.log(problem.n_classes)
         self.register_buffer("usual", torch.ones(()))
@@ -64,7 +72,16 @@ class COINNet(GeoCrowdNet):
             "take a method that needs no overlap, such as trace-reg, gated or majority-vote"
         )
 
+    def phases(self, epochs: int) -> list[Phase]:
+        """First the matrices alone."""
+        without = max(1, round(WITHOUT * epochs))
+        if without >= epochs:
+            return [Phase("matrices", epochs)]
+        return [Phase("matrices", without, chosen="never"), Phase("outliers", epochs - without)]
+
     def item_losses(self, log_likelihood: Tensor, batch: Batch) -> Tensor:
+        if self.phase == 0:
+            return super().item_losses(log_likelihood, batch)
         return outlier_losses(log_likelihood, batch.item, batch.n_items, self.cost, self.usual)
 
     def outliers(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ class CoNAL(Method):
 
     f_n are the class probabilities, G is the common matrix, W_r the annotator's, and `w_nr = sigmoid(u_r . v_n)` how
     much of the label is common: u_r and v_n, of length 1, describe annotator and item, v_n by a linear layer on the
-    item's features. So w_nr lies between 0.27 and 0.73: neither matrix is ever out of play. All matrices start at
-    twice the identity.
+    item's features (in the authors' code by layers of its own on the input). So w_nr lies between 0.27 and 0.73:
+    neither matrix is ever out of play. All matrices start at twice the identity.
 
     Row k of a matrix is read as P(said | true = k) by its softmax. Since only `w G + (1 - w) W_r` is seen in a label,
     the matrices are told apart by what annotators have in common, and by the pull on `|G - W_r|`, the length of all K^2

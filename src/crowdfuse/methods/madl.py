@@ -39,10 +39,11 @@ class MaDL(Method):
 
     As in the authors' code, weights have no gradient to the embeddings and performance has none to the backbone: both
     look on. Otherwise decided here: annotators have no features but who they are, so e_r is a row of a table, which
-    starts at 0, all annotators alike and of weight 1. `hidden` has layer norm where theirs has batch norm, which one
-    label alone would break; without either, annotators fall where the ReLU is 0 on every item, and stay there. Of more
-    than 100 annotators, weights are among those in the batch: the kernel is over these, U x U numbers for U annotators.
-    Items with gold teach the class, and the performance network by each label, unweighted.
+    starts at 0, all annotators alike and of weight 1. The outer product is of e_r and u_n, theirs of their sum with
+    itself. `hidden` has layer norm where theirs has batch norm, which one label alone would break; without either,
+    annotators fall where the ReLU is 0 on every item, and stay there. Of more than 100 annotators, weights are among
+    those in the batch: the kernel is over these, U x U numbers for U annotators. Items with gold teach the class, and
+    the performance network by each label, unweighted.
 
     Where matrices are of each item, rows of classes that it is not of are learned from nothing, and with "full" so many
     matrices explain the labels that the network may be any of them.

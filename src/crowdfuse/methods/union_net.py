@@ -37,8 +37,8 @@ class UnionNet(GlobalConfusions):
     In the paper S_n is everybody. Here it is who labelled the item, so that a step costs what its labels cost, with
     thousands of annotators too; where everybody labels everything the two are the same. Every annotator in a union says
     one thing, so all have the same share of it, whoever they are: the model is as right with labels missing as without.
-    Code that is public divides the loss of "b" by the number of labels of an item, and starts 0.00001 off the identity;
-    here, as in "a", each label counts the same.
+    Code that is public divides the loss of "b" by the number of labels of an item, and starts 0.00001 off the identity,
+    on some data sets at counted matrices; here, as in "a", each label counts the same.
 
     Within the union, an annotator says y of class k with `A_r[k, y] = softmax(W_r[k])[y]`: its confusion matrix.
     """

@@ -129,17 +129,18 @@ def page(evidence: Evidence) -> str:
         f"under the same rules for all, with a small network and a short training, over at least {seeds} seeds. [Kinds "
         "of wrong labels](results/mnist-kinds/table.md) and [real crowds](results/crowds-tuned/table.md) have the "
         "rules, what is not fair about them (gated was settled on some of these data sets), what was tuned, and tuning "
-        "by gold. With more data and larger networks the order can be another: [uniform](results/uniform/table.md) has some of "
-        "the methods on all of MNIST with LeNet. `crowdfuse methods` says the same as this page in a terminal, `crowdfuse methods --json methods.json` as data.",
+        "by gold. With more data and larger networks the order can be another: [uniform](results/uniform/table.md) has "
+        "some of the methods on all of MNIST with LeNet. `crowdfuse methods` says the same as this page in a terminal, "
+        "`crowdfuse methods --json methods.json` as data.",
         markdown_table(header, rows),
         "Time and memory are times those of plain training (soft vote) with the same network. First is the best mean "
         "over seeds; close is less than a point behind it, and not surely (95 %, paired over seeds).",
         f"## Ranks\n\nMean ranks, 1 is the best of {len(mean_ranks(evidence))}. The two groups of arenas count the "
         "same, and so do five qualities: accuracy, log loss and calibration of the classifier, accuracy of the fused "
-        "labels, and the average precision with which these tell wrong labels from right ones. That all five count, and "
-        "not accuracy alone, was settled after a first part of the table had been seen. Ranks hide how much lies between "
-        "two: the accuracies are below. *Epoch by held-out labels* gives all methods the choice that gated makes by "
-        "itself.",
+        "labels, and the average precision with which these tell wrong labels from right ones. That all five count, "
+        "and not accuracy alone, was settled after a first part of the table had been seen. Ranks hide how much lies "
+        "between two: the accuracies are below. *Epoch by held-out labels* gives all methods the choice that gated "
+        "makes by itself.",
         *(_rank_table(evidence, protocol) for protocol in PROTOCOLS),
         *(_accuracies(evidence, name) for name in evidence),
     ]
