@@ -1,0 +1,178 @@
+"""Which method: what is shipped is what was stored, and the default is what it says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from crowdfuse.cli import app
+from crowdfuse.experiments.evidence import (
+    DEFAULTS,
+    HELD_OUT,
+    QUALITIES,
+    TUNED,
+    Evidence,
+    all_rounder,
+    load_evidence,
+    mean_ranks,
+    otherwise,
+    where,
+    why,
+)
+from crowdfuse.experiments.protocols import leaders
+from crowdfuse.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
+from crowdfuse.report.methods import method_facts, page
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def made_up() -> Evidence:
+    """Two groups of one arena: a is first in accuracy on one, b everywhere else."""
+    rank = {quality: {"a": 2.0, "b": 1.0} for quality in QUALITIES}
+    groups = {}
+    for name, first in (("mnist-kinds", ["a", "b"]), ("crowds", ["b"])):
+        of_accuracy = {row: float(1 + (row != first[0])) for row in ("a", "b")}
+        protocol = {
+            "rank": rank | {"accuracy": of_accuracy},
+            "accuracy": {name: {"a": 0.9, "b": 0.8}},
+            "leaders": {name: first},
+            "arenas": 1,
+            "seeds": 5,
+        }
+        groups[name] = {"command": "", DEFAULTS: protocol, TUNED: {}, "time": {"a": 2.0}, "memory": {"a": 3.0}}
+    return groups
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments], env={"COLUMNS": "300"})
+
+
+def evidence_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("evidence_script", DOCS / "evidence.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---- how it is counted ---------------------------------------------------------------------------
+
+
+def test_groups_and_qualities_count_the_same() -> None:
+    found = made_up()
+    assert mean_ranks(found, qualities=["accuracy"]) == {"a": 1.5, "b": 1.5}
+    assert mean_ranks(found)["a"] == pytest.approx((4 * 2 + 1.5) / 5)
+    assert all_rounder(found, ["a", "b"]) == "b"
+    assert all_rounder(found, ["a", "never compared"]) == "a"
+    assert where(found, DEFAULTS, "a") == (["mnist-kinds"], [])
+    assert where(found, DEFAULTS, "b") == (["crowds"], ["mnist-kinds"])
+
+
+def test_who_would_be_first_otherwise_is_said() -> None:
+    found = made_up()
+    assert otherwise(found, "b") == ""  # a tie in accuracy is nobody's lead
+    for group in found.values():
+        group[DEFAULTS]["rank"]["suspicion"] = {"a": 1.0, "b": 2.0}
+    assert otherwise(found, "b") == (
+        "It is an average: in finding wrong labels alone a (1.0 against 2.0) would be first."
+    )
+    found["crowds"][DEFAULTS]["arenas"] = 9  # where accuracy speaks for b
+    assert "with every arena counted the same b" in otherwise(found, "a")
+
+
+def test_why_says_best_of_the_best_alone() -> None:
+    assert "it has the best mean rank, 1.1," in why(made_up(), "b")
+    assert "it has mean rank number 2, 1.9," in why(made_up(), "a")
+
+
+def test_leaders_are_those_that_the_first_is_not_surely_ahead_of() -> None:
+    generator = np.random.default_rng(0)
+    noise = generator.normal(size=5)
+    by_seed = {
+        "best": {seed: 0.9 + 0.01 * noise[seed] for seed in range(5)},
+        "close": {seed: 0.899 + 0.01 * noise[-seed] for seed in range(5)},
+        "surely behind": {seed: 0.895 + 0.01 * noise[seed] for seed in range(5)},  # always by as much
+        "far, if not surely": {seed: 0.5 + 0.3 * seed * (seed < 2) for seed in range(5)},
+        "true-label": dict.fromkeys(range(5), 1.0),
+    }
+    assert leaders({"one": by_seed}) == {"one": ["best", "close"]}
+    assert leaders({"one": {"true-label": {0: 1.0}}}) == {}
+    assert leaders({"one": {"a": {0: 0.5}, "b": {0: 0.6}}}) == {"one": ["b"]}  # one seed tells no interval
+
+
+# ---- what is shipped ------------------------------------------------------------------------------
+
+
+def test_the_default_is_the_all_rounder_of_methods_that_take_any_labels() -> None:
+    anywhere = [method for method in ESTIMATORS if not estimator_class(method).needs]
+    assert all_rounder(load_evidence(), anywhere) == DEFAULT_METHOD
+
+
+def test_every_method_was_compared_in_both_protocols() -> None:
+    for protocol in (DEFAULTS, HELD_OUT, TUNED):
+        assert set(mean_ranks(load_evidence(), protocol)) >= set(ESTIMATORS) - {"single-annotator", "true-label"}
+
+
+def test_what_is_shipped_is_what_was_stored() -> None:
+    assert evidence_script().from_tables() == load_evidence()
+    assert page(load_evidence()) == (DOCS / "methods.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("group", "folder"), [("mnist-kinds", "mnist-kinds"), ("crowds", "crowds-tuned")])
+def test_stored_tables_are_made_of_stored_runs(group: str, folder: str, tmp_path: Path) -> None:
+    stored = DOCS / "results" / folder
+    shutil.copy(stored / "runs.jsonl", tmp_path)
+    _, _, _, *options = shlex.split(load_evidence()[group]["command"])
+    shown = run("reproduce", group, *options, "--out", str(tmp_path), "--show")
+    assert shown.exit_code == 0, shown.output
+    for name in ("table.json", "table.md"):
+        assert (tmp_path / name).read_text() == (stored / name).read_text()
+
+
+def test_methods_that_cannot_learn_from_all_data_say_what_they_need() -> None:
+    assert {method for method in ESTIMATORS if estimator_class(method).needs} == {"max-mig", "coin-net", "true-label"}
+
+
+# ---- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_says_all_of_every_method(tmp_path: Path) -> None:
+    shown = run("methods", "--json", str(tmp_path / "methods.json"))
+    assert shown.exit_code == 0, shown.output
+    for method in ESTIMATORS:
+        assert f"\n{method}  (" in f"\n{shown.stdout}"
+        assert estimator_class(method).assumes in shown.stdout
+    assert f"Without --method, crowdfuse fit takes {DEFAULT_METHOD}: " in shown.stdout
+    facts = json.loads((tmp_path / "methods.json").read_text())
+    assert {fact["method"] for fact in facts} == set(ESTIMATORS)
+    assert [fact["method"] for fact in facts if fact["default"]] == [DEFAULT_METHOD]
+    assert run("methods", "--json", str(tmp_path / "methods.json")).exit_code == 2  # not overwritten
+
+
+def test_methods_can_be_named_and_the_best_comes_first() -> None:
+    shown = run("methods", "majority-vote", "gated", "gated")
+    assert shown.stdout.count("assumes") == 2
+    ranks = mean_ranks(load_evidence())
+    first = min(("gated", "majority-vote"), key=lambda row: ranks[row])
+    assert shown.stdout.startswith(first)
+    order = [fact["method"] for fact in method_facts(load_evidence(), ["true-label", "robust-vote", "gated"])]
+    assert order == ["gated", "robust-vote", "true-label"]  # without a rank last
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["gatd"], "did you mean 'gated'?"), (["--page", "gated"], "leave out gated")],
+)
+def test_what_cannot_be_is_refused(arguments: list[str], said: str) -> None:
+    shown = run("methods", *arguments)
+    assert shown.exit_code == 2
+    assert said in shown.output
