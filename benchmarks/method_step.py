@@ -6,7 +6,8 @@
 A ResNet-18 at CIFAR-100's size (32 x 32 images, 100 classes, 150 permutations), or the paper's LeNet at MNIST's (28 x
 28 images, 10 classes, 20 permutations): batch 128, 3 annotators, one thread. Time is the processor's, methods by turns,
 the median over rounds; memory is the peak of a fresh process over what it held before the first step. "plain" is
-PyTorch alone: the network and its class head, cross-entropy on gold. The gated method's step is that of its last phase.
+PyTorch alone: the network and its class head, cross-entropy on gold. The steps of gated and COINNet are those of their
+last phases.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import torch
 from torch import nn
 
 from crowdfuse import Annotations
+from crowdfuse.methods.coin_net import COINNet
 from crowdfuse.methods.gated import Gated
 from crowdfuse.nets.lenet import LeNet
 from crowdfuse.nets.mlp import mlp
@@ -70,6 +72,8 @@ def make_step(kind: str, batch: int, network: str) -> Callable[[], float]:
     if isinstance(method, Gated):
         method.phase = 2
         method.started.fill_(True)
+    if isinstance(method, COINNet):
+        method.phase = 1
     rows = data.batch(np.arange(batch))
 
     def loss() -> torch.Tensor:
