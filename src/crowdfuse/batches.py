@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +16,8 @@ from torch import Tensor
 
 from crowdfuse.annotations import Annotations, ranges
 from crowdfuse.inputs import Inputs
+
+TOGETHER = 16  # batches whose labels are looked up in one go
 
 
 class Batch(NamedTuple):
@@ -60,20 +65,32 @@ class TrainingData:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def batch(self, rows: NDArray[Any], x: NDArray[np.float32] | None = None) -> Batch:
-        """The rows asked for, with all their labels; `x` are their inputs, where they have been fetched already."""
-        ann = self.annotations
+    def batch(self, rows: NDArray[np.int64]) -> Batch:
+        """The rows asked for, with all their labels."""
+        return next(self.stream([rows]))
+
+    def stream(self, batches: Sequence[NDArray[np.int64]]) -> Generator[Batch, None, None]:
+        """The rows of each batch, in turn, with all their labels. Whoever stops before the last one closes it.
+
+        Labels of some batches are looked up in one go: of small batches one by one, that would be work to speak of.
+        """
+        runs = (self._rest(batches[start : start + TOGETHER]) for start in range(0, len(batches), TOGETHER))
+        with closing(self.inputs.stream(batches)) as inputs:
+            for x, rest in zip(inputs, chain.from_iterable(runs), strict=True):
+                yield Batch(torch.from_numpy(x), *rest)
+
+    def _rest(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, ...]]:
+        """All of each batch but its inputs."""
+        ann, rows = self.annotations, np.concatenate(batches)
         counts = ann.indptr[rows + 1] - ann.indptr[rows]
         labels = ranges(ann.indptr[rows], counts)
-        return Batch(
-            x=torch.from_numpy(self.inputs.rows(rows) if x is None else x),
-            row=torch.from_numpy(rows),
-            weight=torch.from_numpy(self.weight[rows]),
-            gold=torch.from_numpy(self.gold[rows]),
-            item=torch.from_numpy(np.repeat(np.arange(len(rows)), counts)),
-            annotator=torch.from_numpy(ann.annotator[labels].astype(np.int64)),
-            label=torch.from_numpy(ann.label[labels].astype(np.int64)),
-        )
+        n_rows = [len(batch) for batch in batches]
+        n_labels = np.diff(np.append(0, counts.cumsum())[np.append(0, np.cumsum(n_rows))]).tolist()
+        item = np.repeat(ranges(np.zeros(len(batches), np.int64), np.array(n_rows)), counts)
+        of_rows = rows, self.weight[rows], self.gold[rows]
+        of_labels = item, ann.annotator[labels].astype(np.int64), ann.label[labels].astype(np.int64)
+        columns = [(column, n_rows) for column in of_rows] + [(column, n_labels) for column in of_labels]
+        return zip(*(torch.from_numpy(column).split(sizes) for column, sizes in columns), strict=True)
 
     def fingerprint(self) -> dict[str, str]:
         """A hash of the inputs and one of everything said about them, to know the data again."""

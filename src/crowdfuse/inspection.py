@@ -267,10 +267,8 @@ class Inspection:
         """All rows with their labels, in order, and their features; all strangers are one annotator, the average."""
         n_rows = len(inputs)
         data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
-        blocks = in_blocks(n_rows, self.batch_size)
-        with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
-            for rows, x in zip(blocks, stream, strict=True):
-                batch = data.batch(rows, x)
+        with torch.inference_mode(), closing(data.stream(in_blocks(n_rows, self.batch_size))) as stream:
+            for batch in stream:
                 batch = batch._replace(annotator=batch.annotator.clamp(max=len(self.annotators_)))
                 yield batch, self.method_.features(batch.x)
 

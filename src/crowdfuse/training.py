@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData, fingerprint
+from crowdfuse.batches import Batch, TrainingData, fingerprint
 from crowdfuse.checkpoints import Checkpoint, TrainingState, copy_weights, find_checkpoint, save_checkpoint
 from crowdfuse.held_out import HeldOut, Verdict
 from crowdfuse.inputs import Inputs
@@ -205,7 +205,9 @@ class _Loop:
         self.fabric = fabric
         self.work = work
         self.method, self.data, self.recipe = work.method, work.data, work.recipe
-        synchronize_batch_norm(self.method, fabric.device, fabric.world_size)
+        # asked for in every step, and Fabric looks for them anew each time
+        self.device, self.rank, self.world_size = fabric.device, fabric.global_rank, fabric.world_size
+        synchronize_batch_norm(self.method, self.device, self.world_size)
         self.rows = _rows(self.method, self.data)
         self.n_batches = len(_cut(self.rows, self.recipe.batch_size))
         self.phases = self.method.phases(self.recipe.epochs)
@@ -217,7 +219,7 @@ class _Loop:
         self.state = found.state if found else TrainingState()
         self.method.phase = self.state.phase
         self._set_up()
-        if fabric.world_size > 1:
+        if self.world_size > 1:
             share(self.method.state_dict().values())  # a user's own backbone may have started elsewhere in each
         if found:
             found.restore(self.method, self.optimizer)
@@ -235,7 +237,7 @@ class _Loop:
         self.watcher.phase(self.phase.name)
         interrupted = False
         # dropout draws from torch's own generators: give them back as they were
-        generators = torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else [])
+        generators = torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else [])
         with generators, self._beside_others():
             try:
                 while state.epoch < n_epochs:
@@ -254,7 +256,7 @@ class _Loop:
     @contextmanager
     def _beside_others(self) -> Iterator[None]:
         """Where there are other processes, Ctrl-C in any of them ends all at the same step."""
-        if self.fabric.world_size == 1:
+        if self.world_size == 1:
             yield
         else:
             with on_ctrl_c(self._ask_to_stop):
@@ -306,29 +308,29 @@ class _Loop:
         state, recipe = self.state, self.recipe
         order = np.random.default_rng([recipe.seed, state.epoch]).permutation(self.rows)
         batches = _cut(order, recipe.batch_size)[state.batch :]
-        own = [_part(batch, self.fabric.global_rank, self.fabric.world_size) for batch in batches]
+        own = [_part(batch, self.rank, self.world_size) for batch in batches]
         self.method.train()
         for name, part in self.method.named_children():
             part.train(_is_trained(name, self.phase))
-        with closing(self.data.inputs.stream([rows for rows, _ in own])) as inputs:
-            for (rows, counts), x in zip(own, inputs, strict=True):
-                self._step(rows, x, counts)
+        with closing(self.data.stream([rows for rows, _ in own])) as stream:
+            for batch, (_, counts) in zip(stream, own, strict=True):
+                self._step(batch, counts)
                 if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
                     self._save()
         self._end_epoch(time.monotonic() - began)
         self.watcher.epoch(state.history[-1])
         self._save()
 
-    def _step(self, rows: NDArray[np.int64], x: NDArray[np.float32], counts: bool) -> None:
-        """One step, on this process's rows of the batch and their inputs; whether they count is as in `_part`."""
+    def _step(self, batch: Batch, counts: bool) -> None:
+        """One step, on this process's part of the batch; whether it counts is as in `_part`."""
         fabric, state, recipe = self.fabric, self.state, self.recipe
         step = state.epoch * self.n_batches + state.batch
-        _seed(fabric.device, _step_seed(recipe.seed, step, fabric.global_rank))
+        _seed(self.device, _step_seed(recipe.seed, step, self.rank))
         first = (self.ends[state.phase] - self.phase.epochs) * self.n_batches
         progress = (step - first) / (self.phase.epochs * self.n_batches)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * recipe.factor(progress)
-        batch = self.data.batch(rows, x).to(fabric.device)
+        batch = batch.to(self.device)
         batch = batch._replace(x=batch.x.to(self.parameters[0].dtype))
         if recipe.channels_last and batch.x.ndim == 4:
             batch = batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
@@ -346,7 +348,7 @@ class _Loop:
         self.optimizer.zero_grad()
         if count:  # a batch in which nothing counts teaches nothing
             fabric.backward(total * (1 / count))
-            if fabric.world_size > 1:
+            if self.world_size > 1:
                 sum_gradients(self.parameters)
             if not isinstance(recipe.optimizer, str):
                 _make_dense(self.parameters)
@@ -403,10 +405,10 @@ class _Loop:
         if rows is None:
             return predict_logits_together(self.method, self.data.inputs, self.fabric, self.recipe.batch_size, ask)
         inputs = self.data.inputs.take(rows)
-        return predict_logits(self.method, inputs, self.fabric.device, self.recipe.batch_size, ask)
+        return predict_logits(self.method, inputs, self.device, self.recipe.batch_size, ask)
 
     def _sum_over_processes(self, figures: Tensor) -> Tensor:
-        if self.fabric.world_size == 1:
+        if self.world_size == 1:
             return figures
         asked = figures.new_tensor([float(self.stop)])
         summed: Tensor = self.fabric.all_reduce(torch.cat([figures, asked]), reduce_op="sum")  # type: ignore[assignment]
@@ -448,13 +450,11 @@ class _Loop:
         validation = self.work.validation
         assert validation is not None
         assert isinstance(validation.truth, HeldOut)
-        return answers(
-            self.method, validation.inputs, validation.truth, ask, self.fabric.device, self.recipe.batch_size
-        )
+        return answers(self.method, validation.inputs, validation.truth, ask, self.device, self.recipe.batch_size)
 
     def _share_buffers(self) -> None:
         """Those of the first process for all: without GPUs, batch norm's running statistics are each process's own."""
-        if self.fabric.world_size > 1:
+        if self.world_size > 1:
             share(self.method.buffers())
 
     def _save(self) -> None:
