@@ -23,7 +23,10 @@ OF_ONE = [kind for kind in ALL if kind.method_name not in OF_SEVERAL]
 def expected_failures(estimator: CrowdClassifier) -> dict[str, str]:
     """The checks of scikit-learn that do not fit, each with the reason."""
     batches = "the rows of a mini-batch depend on how many rows there are; full batches are tested in test_training.py"
+    digits = "in float32 the seventh digit depends on the rows beside; six digits are tested in test_estimators.py"
     return {
+        "check_methods_subset_invariance": digits,
+        "check_methods_sample_order_invariance": digits,
         "check_sample_weight_equivalence_on_dense_data": batches,
         "check_sample_weight_equivalence_on_sparse_data": batches,
         "check_supervised_y_2d": "a 2-D y is one column an annotator, not a column vector by mistake",

@@ -73,6 +73,17 @@ def test_learns_and_speaks_names(kind: type[CrowdClassifier], crowd: Any) -> Non
 
 
 @pytest.mark.parametrize("kind", ALL)
+def test_a_row_gets_the_same_alone_among_others_and_in_another_order(kind: type[CrowdClassifier], crowd: Any) -> None:
+    X = crowd[0]
+    clf = fitted(kind, crowd)
+    together = clf.predict_proba(X)
+    alone = np.concatenate([clf.predict_proba(X[row : row + 1]) for row in range(20)])
+    np.testing.assert_allclose(alone, together[:20], rtol=0, atol=1e-6)
+    order = np.random.default_rng(0).permutation(len(X))
+    np.testing.assert_allclose(clf.predict_proba(X[order]), together[order], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ALL)
 def test_looks_inside_in_the_right_shapes(kind: type[CrowdClassifier], crowd: Any) -> None:
     X, _, ann = crowd
     clf = fitted(kind, crowd)
