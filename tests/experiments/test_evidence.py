@@ -145,12 +145,16 @@ def test_methods_that_cannot_learn_from_all_data_say_what_they_need() -> None:
 # ---- the command -----------------------------------------------------------------------------------
 
 
-def test_the_command_says_all_of_every_method(tmp_path: Path) -> None:
+def test_the_command_says_something_of_every_method(tmp_path: Path) -> None:
     shown = run("methods", "--json", str(tmp_path / "methods.json"))
     assert shown.exit_code == 0, shown.output
+    said = shown.stdout.splitlines()
+    ranks = mean_ranks(load_evidence())
     for method in ESTIMATORS:
-        assert f"\n{method}  (" in f"\n{shown.stdout}"
-        assert estimator_class(method).assumes in shown.stdout
+        (at,) = [i for i, line in enumerate(said) if line.split()[:1] == [method]]
+        assert (f" {ranks[method]:.1f} " in said[at]) if method in ranks else (len(said[at]) < 60)
+        assert estimator_class(method).assumes in said[at + 1]
+        assert estimator_class(method).needs in said[at + 1]
     assert f"Without --method, crowdfuse fit takes {DEFAULT_METHOD}: " in shown.stdout
     facts = json.loads((tmp_path / "methods.json").read_text())
     assert {fact["method"] for fact in facts} == set(ESTIMATORS)
@@ -160,7 +164,8 @@ def test_the_command_says_all_of_every_method(tmp_path: Path) -> None:
 
 def test_methods_can_be_named_and_the_best_comes_first() -> None:
     shown = run("methods", "majority-vote", "gated", "gated")
-    assert shown.stdout.count("assumes") == 2
+    for said in ("assumes", "defaults: ", "tuned by crowd labels: "):
+        assert shown.stdout.count(said) == (2 if said == "assumes" else 4)  # ranks, and where it is first
     ranks = mean_ranks(load_evidence())
     first = min(("gated", "majority-vote"), key=lambda row: ranks[row])
     assert shown.stdout.startswith(first)

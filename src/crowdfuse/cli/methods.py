@@ -13,7 +13,8 @@ from crowdfuse.registry import ESTIMATORS
 @friendly
 def methods(
     names: Annotated[
-        list[str] | None, typer.Argument(help=f"Methods; not given, all: {', '.join(ESTIMATORS)}.")
+        list[str] | None,
+        typer.Argument(help=f"Methods to say all of; not given, a little of each: {', '.join(ESTIMATORS)}."),
     ] = None,
     page: Annotated[
         bool, typer.Option("--page", help="Print the page of the docs, as Markdown, on all methods.")
@@ -34,6 +35,9 @@ def methods(
         estimator_class(name)
     evidence = load_evidence()
     facts = report.method_facts(evidence, list(dict.fromkeys(names or ())))
-    typer.echo(report.page(evidence) if page else report.text(facts, evidence))
+    if page:
+        typer.echo(report.page(evidence))
+    else:
+        typer.echo((report.details if names else report.overview)(facts, evidence))
     if json_file is not None:
         write_json(json_file, facts)

@@ -61,8 +61,46 @@ def _times(evidence: Evidence, cost: str, method: str) -> float | None:
     return round(sum(found) / len(found), 2) if found else None
 
 
-def text(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
-    """For a terminal."""
+def overview(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
+    """All methods on a screen of a terminal: two lines each, at defaults."""
+    width = max(len(fact["method"]) for fact in facts)
+    lines = [f"{'':{width}}  rank  in accuracy  time  memory"]
+    for fact in facts:
+        rank, in_accuracy = (
+            f"{of:.1f}" if of else "" for of in (fact["mean rank"].get(DEFAULTS), _accuracy_rank(fact, DEFAULTS))
+        )
+        time, memory = (f"{fact[name]:.1f}" if fact[name] else "" for name in ("times plain", "memory times plain"))
+        first = fact["first in accuracy"][DEFAULTS]
+        said = ["the default"] if fact["default"] else []
+        said += [f"first on {', '.join(first)}"] if first else []
+        figures = f"{fact['method']:{width}}  {rank:>4}  {in_accuracy:>11}  {time:>4}  {memory:>6}  {'; '.join(said)}"
+        lines += [figures.rstrip(), f"    {fact['assumes']}{_needs(fact)}"]
+    return "\n".join(lines) + (
+        f"\n\n{_default(evidence)}\n"
+        "Ranks: 1 is the best, at defaults. Time and memory: over plain training with the same network. First: in "
+        "accuracy.\n"
+        "More on some: crowdfuse methods gated max-mig. On your own data: crowdfuse compare."
+    )
+
+
+def _accuracy_rank(fact: dict[str, Any], protocol: str) -> float | None:
+    rank: float | None = fact["rank by quality"].get(protocol, {}).get(QUALITIES["accuracy"])
+    return rank
+
+
+def _needs(fact: dict[str, Any]) -> str:
+    return f"; needs {fact['needs']}" if fact["needs"] else ""
+
+
+def _default(evidence: Evidence) -> str:
+    return (
+        f"Without --method, crowdfuse fit takes {DEFAULT_METHOD}: {why(evidence, DEFAULT_METHOD)}. "
+        f"{otherwise(evidence, DEFAULT_METHOD)}"
+    )
+
+
+def details(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
+    """All that is known of some methods, for a terminal."""
     parts = []
     for fact in facts:
         lines = [f"{fact['method']}  ({fact['estimator']}){'  the default' if fact['default'] else ''}"]
@@ -74,8 +112,7 @@ def text(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
         lines += [f"  first    {said}" for said in _won(fact)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + (
-        f"\n\nWithout --method, crowdfuse fit takes {DEFAULT_METHOD}: {why(evidence, DEFAULT_METHOD)}. "
-        f"{otherwise(evidence, DEFAULT_METHOD)}\n"
+        f"\n\n{_default(evidence)}\n"
         "Ranks: 1 is the best. Costs: over plain training with the same network. First: in accuracy; close: less than "
         "a point behind, and not surely.\n"
         "On your own data: crowdfuse compare."
@@ -111,7 +148,7 @@ def page(evidence: Evidence) -> str:
     rows = [
         [
             f"{fact['method']} (the default)" if fact["default"] else fact["method"],
-            fact["assumes"] + (f"; needs {fact['needs']}" if fact["needs"] else ""),
+            fact["assumes"] + _needs(fact),
             "" if fact["times plain"] is None else f"{fact['times plain']:.1f}, {fact['memory times plain']:.1f}",
             "; ".join(_won(fact)),
         ]
@@ -130,7 +167,7 @@ def page(evidence: Evidence) -> str:
         "of wrong labels](results/mnist-kinds/table.md) and [real crowds](results/crowds-tuned/table.md) have the "
         "rules, what is not fair about them (gated was settled on some of these data sets), what was tuned, and tuning "
         "by gold. With more data and larger networks the order can be another: [uniform](results/uniform/table.md) has "
-        "some of the methods on all of MNIST with LeNet. `crowdfuse methods` says the same as this page in a terminal, "
+        "some of the methods on all of MNIST with LeNet. `crowdfuse methods` says the most of this page in a terminal, "
         "`crowdfuse methods --json methods.json` as data.",
         markdown_table(header, rows),
         "Time and memory are times those of plain training (soft vote) with the same network. First is the best mean "
