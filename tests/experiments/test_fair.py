@@ -263,6 +263,18 @@ def test_the_command_makes_tables_and_goes_on(small: None, tmp_path: Path) -> No
     assert (tmp_path / "fair" / "runs.jsonl").read_text().count("\n") == lines
 
 
+def test_a_plan_of_thousands_of_runs_names_the_first(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(
+        app, ["reproduce", "mnist-kinds", "--tune", "10", "--plan", "--out", str(tmp_path / "new")]
+    )
+    assert shown.exit_code == 0, shown.output
+    first, *named, last = shown.output.splitlines()
+    assert "7480 to make" in first
+    assert len(named) == 100
+    assert named[0] == "  fusion, uniform, seed 0, defaults"
+    assert last == "  and 7380 more"
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -54,6 +54,7 @@ Cluster = Annotated[
 ]
 Plan = Annotated[bool, typer.Option("--plan", help="Only say which runs would be made.")]
 Show = Annotated[bool, typer.Option("--show", help="Make no runs: the table of what is finished.")]
+MOST_NAMED = 100  # runs of a plan
 
 
 def open_store(folder: Path) -> Store:
@@ -102,8 +103,10 @@ def say_plan(title: str, store: Store, cells: Sequence[Cell]) -> None:
     left = missing(store, cells)
     done = len({key_of(cell.run) for cell in cells}) - len(left)
     typer.echo(f"{title}: {done} runs are finished, {len(left)} to make")
-    for cell in left:
+    for cell in left[:MOST_NAMED]:
         typer.echo(f"  {cell.name}")
+    if len(left) > MOST_NAMED:
+        typer.echo(f"  and {len(left) - MOST_NAMED} more")
 
 
 def run_cells(
