@@ -35,6 +35,11 @@ class Batch(NamedTuple):
     def n_items(self) -> int:
         return len(self.row)
 
+    @property
+    def labelled_weight(self) -> Tensor:
+        """Sample weights (B,), 0 where an item has no label."""
+        return self.weight * (torch.bincount(self.item, minlength=self.n_items) > 0)
+
     def of(self, chosen: Tensor) -> Batch:
         """The items where `chosen` (B,) is true, with their labels."""
         place = chosen.cumsum(0) - 1

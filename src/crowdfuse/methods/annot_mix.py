@@ -69,7 +69,7 @@ class AnnotMix(GlobalConfusions):
         mixed = _mix(share, x.index_select(0, crowd.item), x.index_select(0, crowd.item[other]))
         h = self.trunk(mixed if certain is None else torch.cat([mixed, x_certain]))
         total = self._mixed_losses(h[:n_pairs], crowd, share, other).sum()
-        weight = (crowd.weight * (torch.bincount(crowd.item, minlength=crowd.n_items) > 0)).sum()
+        weight = crowd.labelled_weight.sum()
         if certain is None:
             return Loss(total, weight)
         of_gold = certain.weight * self.gold_losses(h[n_pairs:], certain)
@@ -90,7 +90,7 @@ class AnnotMix(GlobalConfusions):
         log_f = self.class_logits(h).log_softmax(1)
         those, place = present(batch.annotator, self.n_annotators)
         losses = -mixture_log_likelihood(log_f, self.log_confusions(those), batch.item, place, batch.label)
-        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
+        weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:

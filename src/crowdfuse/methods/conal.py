@@ -56,7 +56,7 @@ class CoNAL(Method):
         logits = self._said_logits(self.class_logits(h).softmax(1), h, W, place, batch)
         apart = (self.common - W).flatten(1).norm(dim=1)[place]
         losses = cross_entropy(logits, batch.label, reduction="none") - self.separation * apart
-        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
+        weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:

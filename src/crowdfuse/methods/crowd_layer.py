@@ -58,7 +58,7 @@ class CrowdLayer(GlobalConfusions):
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         logits = self.said_logits(self.class_logits(h).softmax(1), batch.item, batch.annotator)
         losses = cross_entropy(logits, batch.label, reduction="none")
-        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
+        weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def said_logits(self, f: Tensor, item: Tensor, annotator: Tensor) -> Tensor:

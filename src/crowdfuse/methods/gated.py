@@ -209,7 +209,7 @@ class Gated(Method):
         return super().loss(batch)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
+        weight = batch.labelled_weight
         if self.phase == 0:
             losses = self._saying(h, batch)
         elif self.by_vote:

@@ -56,7 +56,7 @@ class GeoCrowdNet(GlobalConfusions):
         those, place = present(batch.annotator, self.n_annotators)
         log_A = self.log_confusions(those)
         losses = self.item_losses(mixture_log_likelihood(log_f, log_A, batch.item, place, batch.label), batch)
-        weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
+        weight = batch.labelled_weight
         if self.regularizer == "f":
             volume = log_volume(log_f.exp(), weight)
         else:

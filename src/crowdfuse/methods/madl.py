@@ -91,7 +91,7 @@ class MaDL(Method):
         losses = -(log_f[batch.item] + evidence).logsumexp(1)
         if self.by_density:
             losses = self._weights(batch.annotator) * losses - self._log_prior()
-        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
+        weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:

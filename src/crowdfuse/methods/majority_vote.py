@@ -41,5 +41,5 @@ class MajorityVote(Method):
             losses = kl_divergence(shares, logits.log_softmax(1))
         else:
             losses = cross_entropy(logits, self.winner.to(batch.row.device)[batch.row], reduction="none")
-        weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
+        weight = batch.labelled_weight
         return Loss(self.scale * (weight * losses).sum(), weight.sum())

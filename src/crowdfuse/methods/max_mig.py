@@ -81,7 +81,7 @@ class MaxMIG(Method):
         self.started.fill_(True)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
+        weight = batch.labelled_weight
         log_g = self._log_aggregated(batch.item, batch.annotator, batch.label, batch.n_items)
         log_ratio = self.class_logits(h).log_softmax(1) - self.prior.log()
         gain = information_gain(log_ratio, log_g, weight)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import torch
 from scipy import sparse
 from torch import Tensor
 
@@ -63,5 +62,5 @@ class MBEM(CountedConfusions):
             if self.phase == 0
             else self.fused(h, batch.item, batch.annotator, batch.label)
         )
-        weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
+        weight = batch.labelled_weight
         return Loss(-(weight[:, None] * q * log_f).sum(), weight.sum())

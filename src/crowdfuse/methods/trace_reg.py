@@ -43,7 +43,7 @@ class TraceReg(GlobalConfusions):
         log_A = self.log_confusions(those)
         losses = -mixture_log_likelihood(log_f, log_A, batch.item, place, batch.label)
         traces = log_A.diagonal(dim1=1, dim2=2).exp().sum(1)[place]
-        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
+        weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * (losses + self.trace_weight * traces)).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:

@@ -52,5 +52,5 @@ class TwoStage(CountedConfusions):
             losses = kl_divergence(target.to(logits.dtype), logits.log_softmax(1))
         else:
             losses = cross_entropy(logits, target, reduction="none")
-        weight = batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)
+        weight = batch.labelled_weight
         return Loss((weight * losses).sum(), weight.sum())

@@ -51,7 +51,7 @@ class UnionNet(GlobalConfusions):
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         log_f = self.class_logits(h).log_softmax(1)
         losses = self._of_outputs(log_f.exp(), batch) if self.variant == "a" else self._of_rows(log_f, batch)
-        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
+        weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:

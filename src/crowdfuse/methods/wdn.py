@@ -75,7 +75,7 @@ class WDN(Method):
                 self.weights.copy_(torch.from_numpy(start))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        weight = (batch.weight * (torch.bincount(batch.item, minlength=batch.n_items) > 0)).sum()
+        weight = batch.labelled_weight.sum()
         if self.phase == 0:
             return Loss((batch.weight * self._of_networks(h, batch)).sum(), weight)
         shares = vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)
