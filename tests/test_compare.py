@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,16 @@ def test_without_gold_it_says_what_it_cannot_tell(crowd: Path) -> None:
     assert "this cannot tell who is right" in result.output
     assert "How often two methods predict the same" in result.output
     assert numbers()["metric"] == "likelihood of held-out labels"
+
+
+def test_a_choice_says_how_sure_it_is(crowd: Path) -> None:
+    alone = compare("--methods", "majority-vote", "--seeds", "0", "--out", "alone").output
+    assert "Only majority-vote was compared: there is nothing to choose from." in " ".join(alone.split())
+    assert "choose **" not in alone
+    one_seed = compare("--methods", "trace-reg,majority-vote", "--seeds", "0", "--out", "two").output  # no interval
+    assert re.search(
+        r"choose \*\*\S+\*\*, though not surely before (trace-reg|majority-vote)\.", " ".join(one_seed.split())
+    )
 
 
 def test_changed_labels_are_other_runs(crowd: Path) -> None:

@@ -230,6 +230,12 @@ def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, An
         assert float(row["mean_weight"]) == pytest.approx(column.sum() / len(own), abs=1e-4)
 
 
+def test_annotators_who_all_count_the_same_have_no_weight(crowd: dict[str, Any], tmp_path: Path) -> None:
+    """By itself that would be the mean of one over how many labels their items have."""
+    start(job(crowd, method="crowd-layer", settings={"epochs": 2}), tmp_path / "run", force=False, verbose=0)
+    assert {row["mean_weight"] for row in read_rows(tmp_path / "run" / "annotators.csv")} == {""}
+
+
 def test_reviews_hold_every_label_once_the_worst_first(crowd: dict[str, Any], tmp_path: Path) -> None:
     asked = job(crowd, settings={"epochs": 10, "batch_size": 16, "random_state": 0})
     start(asked, tmp_path / "run", force=False, verbose=0)

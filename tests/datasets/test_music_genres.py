@@ -92,7 +92,11 @@ def replacing(name: str, old: str, new: str) -> Callable[[Path], None]:
         ),
         (
             replacing("test", "feature1", "loudness"),
-            r"test.csv, line 1: its 2 features \('feature0', 'loudness'\) are not",
+            r"test.csv, line 1: its 2 features are not the 2 of .*; feature 2 is 'loudness', and 'feature1' there",
+        ),
+        (
+            lambda place: (place / "music_genre_mturk.csv").write_text(""),
+            r"mturk.csv is empty; it needs the columns id, ",
         ),
         (replacing("test", "class", "genre"), r"test.csv, line 1: needs the columns id, class; class not among"),
         (

@@ -150,6 +150,12 @@ def test_a_plan_names_method_set_and_seed(data: Path) -> None:
     assert "holds no finished run" in reproduce(data, "--show").output
 
 
+def test_a_method_that_is_compared_elsewhere_is_said(data: Path) -> None:
+    result = reproduce(data, "--values", "labelme", "--methods", "madl")
+    assert result.exit_code == 2
+    assert "madl is compared by crowdfuse reproduce crowds --tune 1" in " ".join(result.output.split())
+
+
 def test_a_set_that_is_not_there_is_said_before_any_work(data: Path) -> None:
     (data / "cifar10n" / "labels.npz").unlink()
     result = reproduce(data, "--values", "dog,cifar10n")

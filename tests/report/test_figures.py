@@ -143,7 +143,7 @@ def test_the_map_shows_where_an_annotator_is_weak(measure: str) -> None:
     if measure == "weight":
         trusted = np.where((look.ann.annotator == 1) & (X[look.ann.item, 0] > 0), 0.1, 0.9)
         total = np.bincount(look.ann.item, trusted)[look.ann.item]
-        look = replace(look, weights=(trusted / total).astype(np.float32))
+        look = replace(look, weights=(trusted / total).astype(np.float32), weights_vary=True)
     where = map_items(look, np.unique(look.ann.item))
     assert where is not None
     facts = map_facts(look, where)

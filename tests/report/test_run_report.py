@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from crowdfuse import Annotations, FusionClassifier, GatedClassifier, MajorityVoteClassifier
 from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.cli import app
+from crowdfuse.registry import estimator_class
 from crowdfuse.report.pictures import file_of
 from crowdfuse.report.run_report import Report
 from crowdfuse.runs.reporting import report_run
@@ -205,6 +206,16 @@ def test_every_method_has_a_report(kind: type[CrowdClassifier]) -> None:
     assert "In short" in report.to_html()
     assert "## The annotators" in report.to_markdown()
     json.loads(report.to_json())
+
+
+@pytest.mark.parametrize(("method", "measure"), [("gated", "weight"), ("max-mig", "agreement"), ("conal", "agreement")])
+def test_who_has_the_same_weight_everywhere_is_weak_by_agreement(method: str, measure: str) -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(120, 2))
+    Y = np.array([np.where(generator.random(120) < right, X[:, 0] > 0, X[:, 1] > 0) for right in (0.9, 0.7, 0.5)]).T
+    Y = np.where(generator.random(Y.shape) < 0.3, -1, Y)  # so that weights beside the others' differ from item to item
+    report = estimator_class(method)(epochs=10, batch_size=16).fit(X, Y).report(X, Y)
+    assert {detail["map"]["measure"] for detail in report.facts["details"]} == {measure}
 
 
 @pytest.mark.parametrize("shape", [(1,), (6, 6), (3, 6, 6), (2, 6, 6), "sparse"])

@@ -24,7 +24,6 @@ from crowdfuse.cli.grids import (
     say_plan,
 )
 from crowdfuse.cli.shell import Data, Force, Json, Quiet, friendly, integers, names, refuse_json
-from crowdfuse.registry import ESTIMATORS
 
 
 @friendly
@@ -33,8 +32,9 @@ def crowds(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Methods, separated by commas; not given, all that are for a set. With inputs: "
-            f"{', '.join(ESTIMATORS)}, majority-vote-hard; of labels alone: {', '.join(AGGREGATORS)}."
+            help="Methods, separated by commas; not given, all that are for a set; --plan shows them. With inputs: "
+            "those of the paper, gated and two-stage, and with --tune all others too; of labels alone: "
+            f"{', '.join(AGGREGATORS)}."
         ),
     ] = None,
     seeds: Annotated[
@@ -66,9 +66,10 @@ def crowds(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Beyond the paper: real crowds. LabelMe, Sentiment Polarity and CIFAR-10N by every method on the same small
-    network, and six crowds of labels alone (bluebird, dog, rte, web, product, zencrowd) by every aggregation. Gold
-    judges, and chooses nothing. Finished runs are kept, and not made again."""
+    """Beyond the paper: real crowds. LabelMe, Sentiment Polarity and CIFAR-10N by the paper's methods, gated and
+    two-stage on the same small network, with --tune by every method; and six crowds of labels alone (bluebird, dog,
+    rte, web, product, zencrowd) by every aggregation. Gold judges, and chooses nothing. Finished runs are kept, and not
+    made again."""
     folder = given_folder or Path("crowds" if tune is None else "crowds-tuned")
     if tune is not None:
         if epochs is not None:

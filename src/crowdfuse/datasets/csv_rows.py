@@ -20,6 +20,8 @@ def read_rows(lines: Iterable[str], where: str, needed: Sequence[str]) -> tuple[
     """
     reader = csv.reader(lines)
     header = next(reader, [])
+    if not header:
+        raise ValueError(f"{where} is empty; it needs the columns {', '.join(needed)}")
     lacking = [name for name in needed if name not in header]
     if lacking:
         raise ValueError(

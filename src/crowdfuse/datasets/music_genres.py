@@ -6,6 +6,7 @@ A song is 124 numbers that Marsyas measured; the genres are those of GTZAN.
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.csv_rows import read_rows
 from crowdfuse.datasets.place import data_folder, refuse_missing
-from crowdfuse.ids import few
 
 FOLDER = "music_genre_classification"  # as in the authors' archive
 GOLD, LABELS, TEST = "music_genre_gold.csv", "music_genre_mturk.csv", "music_genre_test.csv"
@@ -49,9 +49,11 @@ def load_music_genres(folder: Path | None = None) -> Crowd:
     refuse_missing(place, (GOLD, LABELS, TEST), "music genres", PUBLISHED)
     train, test = _read_songs(place / GOLD), _read_songs(place / TEST)
     if train.features != test.features:
+        both = zip_longest(test.features, train.features, fillvalue="nothing")
+        column, (own, other) = next((i, pair) for i, pair in enumerate(both, 1) if pair[0] != pair[1])
         raise ValueError(
-            f"{place / TEST}, line 1: its {len(test.features)} features ({few(test.features, 2)}) are not the "
-            f"{len(train.features)} of {GOLD} ({few(train.features, 2)})"
+            f"{place / TEST}, line 1: its {len(test.features)} features are not the {len(train.features)} of {GOLD}; "
+            f"feature {column} is {own!r}, and {other!r} there"
         )
     ann = _read_labels(place / LABELS, train.ids).align(train.ids)
     return Crowd(train.X, ann, train.y, test.X, test.y, class_names=GENRES)

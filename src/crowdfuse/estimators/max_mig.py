@@ -52,4 +52,6 @@ class MaxMIGClassifier(CrowdClassifier):
 
     def _build(self, problem: Problem) -> Method:
         one_of("prior", self.prior, ("votes", "uniform"))
+        if self.batch_size == 1:
+            raise ValueError("batch_size=1 teaches max-mig nothing: it tells the items of a batch apart; take 64 or so")
         return MaxMIG(problem, prior=self.prior)

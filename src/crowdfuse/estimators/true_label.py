@@ -22,7 +22,7 @@ class TrueLabelClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "true-label"
-    assumes: ClassVar[str] = "nothing of annotators: it is the upper bound"
+    assumes: ClassVar[str] = "nothing of annotators: it is told the truth"
     needs: ClassVar[str] = "gold for every item that is trained on"
     trains_on_labels: ClassVar[bool] = False
 

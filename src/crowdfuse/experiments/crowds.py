@@ -1,4 +1,4 @@
-"""Real crowds: every method on people's labels, the same small network for all, nothing chosen by gold."""
+"""Real crowds: methods on people's labels, the same small network for all, nothing chosen by gold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crowdfuse.experiments.grid import Cell, Row
 from crowdfuse.experiments.right_items import pack
 from crowdfuse.experiments.some_gold import some_gold
 from crowdfuse.experiments.store import Run
-from crowdfuse.registry import estimator_class
+from crowdfuse.registry import ESTIMATORS, estimator_class
 
 NAME = "crowds"
 ACCURACY, FOREIGN = "accuracy", "foreign accuracy"
@@ -116,6 +116,8 @@ def cells(
     """
     known = list(dict.fromkeys(name for one in SETS.values() for name in one.methods))
     for method in methods:
+        if method in ESTIMATORS and method not in known:
+            raise ValueError(f"--methods: {method} is compared by crowdfuse reproduce crowds --tune 1, or more than 1")
         one_of("--methods", method, known)
     found = []
     for value in values or SETS:

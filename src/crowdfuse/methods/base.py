@@ -198,7 +198,7 @@ class Method(nn.Module, ABC):
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Confusion matrices (L, K, K), axes (true, said)."""
-        raise TypeError(f"{type(self).__name__} has no confusion matrices; FusionClassifier does")
+        raise TypeError(f"{type(self).__name__} has no confusion matrices; GatedClassifier and others do")
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """What the labels of each item amount to, (B, K); rows of items without labels are 0."""

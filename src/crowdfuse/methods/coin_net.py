@@ -68,8 +68,8 @@ class COINNet(GeoCrowdNet):
         if ((np.diff(data.annotations.indptr) > 1) & (data.weight > 0)).any():
             return None
         return (
-            "coin-net finds outliers by what several annotators say of one item, and no item has two labels: "
-            "take a method that needs no overlap, such as trace-reg, gated or majority-vote"
+            "coin-net finds outliers by what several annotators say of one item, and no item has two labels to train "
+            "on: take a method that needs no overlap, such as trace-reg, gated or majority-vote"
         )
 
     def phases(self, epochs: int) -> list[Phase]:

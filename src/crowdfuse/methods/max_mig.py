@@ -57,8 +57,8 @@ class MaxMIG(Method):
         if n_annotators > 1 or self.started:  # one that knows others can go on with one of them
             return None
         return (
-            "max-mig learns from what annotators and items tell of each other, and only one annotator has labels: "
-            "take a method that believes it, such as majority-vote, or one that learns where it errs, such as gated"
+            "max-mig learns from what annotators and items tell of each other, and the labels to train on are all by "
+            "one annotator: take a method that believes it, such as majority-vote or robust-vote"
         )
 
     def prepare(self, data: TrainingData) -> None:

@@ -41,7 +41,7 @@ def own_labels(look: Look, annotators: IntArray) -> dict[int, IntArray]:
 
 def detail_facts(look: Look, own: dict[int, IntArray], where: ItemMap | None) -> list[dict[str, Any]]:
     """What is shown of each annotator that has labels in `own`."""
-    relative = look.relative_weights()
+    relative = look.relative_weights() if look.weights_vary else None
     return [
         {
             "annotator": plain(look.ann.annotators[r]),

@@ -90,7 +90,7 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
         *(4 + i for i, _ in enumerate(EXTRAS) if any(row[4 + i] != "-" for row in rows)),
         len(header) - 1,
     ]
-    luck = f". By these figures, choose **{cell(top)}**."
+    luck = f". {_choice(top, {row: one for row, one in differences.items() if row not in objections(table)})}"
     if "accuracy" in metric:
         error = standard_error(table.entries[top, ""].mean, judged)
         luck = f", which alone gives an accuracy a standard error of {error:.1f} points."
@@ -107,6 +107,15 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
         pairs = [[one, other, f"{100 * share:.1f}"] for (one, other, share) in same]
         sections += ["## How often two methods predict the same (%)", markdown_table(["method", "and", "same"], pairs)]
     return "\n\n".join(sections) + "\n"
+
+
+def _choice(top: str, differences: dict[str, Paired]) -> str:
+    """Which method labels speak for, and how surely: from the differences of the best to each of the others."""
+    if not differences:
+        return f"Only {cell(top)} was compared: there is nothing to choose from."
+    close = [row for row, one in differences.items() if one.low is None or one.low <= 0]
+    said = f"By these figures, choose **{cell(top)}**"
+    return f"{said}, though not surely before {', '.join(map(cell, close))}." if close else f"{said}."
 
 
 def difference(paired: Paired) -> str:

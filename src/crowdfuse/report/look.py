@@ -22,6 +22,7 @@ from crowdfuse.quality import Quality, quality
 FloatArray = NDArray[np.float64]
 
 SAME = 1e-3  # probabilities that are the same on another machine
+SOME = 20  # items, to see whether weights are the same on all
 
 
 class Model(NamedTuple):
@@ -48,6 +49,7 @@ class Look:
     found: Quality  # what labels and predictions amount to together
     certain: NDArray[np.bool_]  # (N,): where gold was trained on, and stands for the fused label and the consensus
     weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label, NaN without inputs
+    weights_vary: bool = False  # whether an annotator has another weight on one item than on another
     model: Model | None  # None where there are labels alone
 
     @property
@@ -59,11 +61,13 @@ class Look:
 
         None where all always count as much.
         """
-        if self.weights is None:
-            return None
-        count = self.labels_per_item[self.ann.item]
-        relative: FloatArray = self.weights.astype(np.float64) * count
-        return relative if (np.abs(relative - 1) > 1e-3).any() else None
+        return None if self.weights is None else relative_weights(self.weights, self.ann)
+
+
+def relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArray | None:
+    """Weights of labels (L,) times the number of labels of the item; None where that is always 1."""
+    relative: FloatArray = weights.astype(np.float64) * np.diff(ann.indptr)[ann.item]
+    return relative if (np.abs(relative - 1) > 1e-3).any() else None
 
 
 def look_at(
@@ -103,6 +107,7 @@ def look_at(
         ),
         certain=_is_certain(certain, ann),
         weights=torch.cat(weights).numpy(),
+        weights_vary=_vary(classifier.annotator_weights(inputs.take(np.arange(min(SOME, len(inputs)))))),
         model=Model(classifier, inputs, np.arange(len(inputs))),
     )
 
@@ -154,7 +159,7 @@ def with_some_inputs(look: Look, classifier: CrowdClassifier, inputs: Inputs, po
     weights = np.full(look.ann.n_labels, np.nan, np.float32)
     weights[np.isin(look.ann.item, rows)] = part.weights
     weights[position[look.ann.item] < 0] = np.nan
-    return replace(look, weights=weights, model=Model(classifier, inputs, position))
+    return replace(look, weights=weights, weights_vary=part.weights_vary, model=Model(classifier, inputs, position))
 
 
 def look_at_aggregate(ann: Annotations, fused: Aggregate) -> Look:
@@ -172,6 +177,11 @@ def look_at_aggregate(ann: Annotations, fused: Aggregate) -> Look:
         weights=None,
         model=None,
     )
+
+
+def _vary(weights: NDArray[np.float32]) -> bool:
+    """Whether weights (N, R) differ from item to item."""
+    return bool(np.ptp(weights, axis=0).max() > SAME)
 
 
 def _named(codes: IntArray | None, classes: NDArray[Any]) -> list[Any] | None:

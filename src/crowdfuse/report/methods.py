@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 from crowdfuse.experiments.evidence import (
@@ -17,6 +18,10 @@ from crowdfuse.experiments.evidence import (
     where,
     why,
 )
+from crowdfuse.experiments.fair import GROUPS as ARENAS
+from crowdfuse.experiments.protocols import critical_difference
+from crowdfuse.experiments.tables import BOUND
+from crowdfuse.ids import counted
 from crowdfuse.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
 from crowdfuse.report.markdown import table as markdown_table
 
@@ -79,7 +84,9 @@ def overview(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
         f"\n\n{_default(evidence)}\n"
         "Ranks: 1 is the best, at defaults. Time and memory: over plain training with the same network. First: in "
         "accuracy.\n"
-        "More on some: crowdfuse methods gated max-mig. On your own data: crowdfuse compare."
+        f"{_doubt(evidence)}\n"
+        "What uniform, any, looks ... are: crowdfuse methods --page. More on some: crowdfuse methods gated max-mig. On "
+        "your own data: crowdfuse compare."
     )
 
 
@@ -90,6 +97,29 @@ def _accuracy_rank(fact: dict[str, Any], protocol: str) -> float | None:
 
 def _needs(fact: dict[str, Any]) -> str:
     return f"; needs {fact['needs']}" if fact["needs"] else ""
+
+
+def _doubt(evidence: Evidence) -> str:
+    """How many pairs of methods are shown to differ in accuracy, by the ranks."""
+    said = []
+    for name, group in evidence.items():
+        ranks = group[DEFAULTS]["rank"]["accuracy"]
+        apart = critical_difference(len(ranks), group[DEFAULTS]["arenas"])
+        pairs = list(combinations(ranks.values(), 2))
+        differ = sum(abs(one - other) >= apart for one, other in pairs)
+        said.append(f"{differ} of {len(pairs)} pairs on {GROUPS[name]}")
+    return (
+        "Ranks over so few arenas say little of two methods: those in accuracy are shown to differ (5 %, Nemenyi) for "
+        f"{', '.join(said)}."
+    )
+
+
+def _above_the_bound(evidence: Evidence) -> str:
+    """Where methods are above the one that is told the truth."""
+    accuracy = {arena: of for group in evidence.values() for arena, of in group[DEFAULTS]["accuracy"].items()}
+    counts = {arena: sum(value > of[BOUND] for value in of.values()) for arena, of in accuracy.items() if BOUND in of}
+    said = [f"{counted(count, 'method')} on {arena}" for arena, count in counts.items() if count]
+    return f"{BOUND} is no upper bound everywhere: above it are {', '.join(said)}." if said else ""
 
 
 def _default(evidence: Evidence) -> str:
@@ -115,7 +145,8 @@ def details(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
         f"\n\n{_default(evidence)}\n"
         "Ranks: 1 is the best. Costs: over plain training with the same network. First: in accuracy; close: less than "
         "a point behind, and not surely.\n"
-        "On your own data: crowdfuse compare."
+        f"{_doubt(evidence)}\n"
+        "What uniform, any, looks ... are: crowdfuse methods --page. On your own data: crowdfuse compare."
     )
 
 
@@ -171,13 +202,16 @@ def page(evidence: Evidence) -> str:
         "`crowdfuse methods --json methods.json` as data.",
         markdown_table(header, rows),
         "Time and memory are times those of plain training (soft vote) with the same network. First is the best mean "
-        "over seeds; close is less than a point behind it, and not surely (95 %, paired over seeds).",
+        "over seeds; close is less than a point behind it, and not surely (95 %, paired over seeds). "
+        f"{_above_the_bound(evidence)}",
+        "What the arenas are:",
+        "\n".join(f"- *{arena.title}*: {arena.note}" for arenas in ARENAS.values() for arena in arenas.values()),
         f"## Ranks\n\nMean ranks, 1 is the best of {len(mean_ranks(evidence))}. The two groups of arenas count the "
         "same, and so do five qualities: accuracy, log loss and calibration of the classifier, accuracy of the fused "
         "labels, and the average precision with which these tell wrong labels from right ones. That all five count, "
         "and not accuracy alone, was settled after a first part of the table had been seen. Ranks hide how much lies "
-        "between two: the accuracies are below. *Epoch by held-out labels* gives all methods the choice that gated "
-        "makes by itself.",
+        f"between two: the accuracies are below. {_doubt(evidence)} *Epoch by held-out labels* gives all methods the "
+        "choice that gated makes by itself.",
         *(_rank_table(evidence, protocol) for protocol in PROTOCOLS),
         *(_accuracies(evidence, name) for name in evidence),
     ]

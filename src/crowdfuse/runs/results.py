@@ -13,6 +13,7 @@ from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.files import strict, write_json, write_table, write_text
 from crowdfuse.ids import find
 from crowdfuse.quality import Quality, quality
+from crowdfuse.report.look import relative_weights
 from crowdfuse.runs.material import Material
 
 SUMMARY_FILE, INTERRUPTED_FILE = "summary.json", "interrupted.json"
@@ -89,13 +90,10 @@ def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDA
             average: NDArray[np.float64] = total / np.bincount(ann.annotator[judged], minlength=ann.n_annotators)
         return average
 
-    figures = np.column_stack(
-        [
-            classifier.annotator_reliability(X, ann),
-            mean(ann.label == fused),
-            mean(classifier.annotator_weights(X, ann, sparse=True).data),
-        ]
-    )
+    weights = classifier.annotator_weights(X, ann, sparse=True).data
+    if relative_weights(weights, ann) is None:  # all count the same: what is left is how many labels items have
+        weights = np.full(ann.n_labels, np.nan)
+    figures = np.column_stack([classifier.annotator_reliability(X, ann), mean(ann.label == fused), mean(weights)])
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
     order = np.argsort(-np.nan_to_num(figures[:, 0], nan=-1), kind="stable")
     write_table(
