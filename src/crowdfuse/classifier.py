@@ -30,7 +30,7 @@ from crowdfuse.inspection import Inspection
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.nets import Backbone, make_augmentation, make_trunk
 from crowdfuse.nets.standardize import Standardize
-from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule, at_least_1, widths
+from crowdfuse.recipes import OptimizerFactory, Recipe, Schedule, at_least_1, below_1, widths
 from crowdfuse.training import Checkpointing, Trained, Validation, check_trainable, train
 
 SearchSpace = dict[str, list[Any] | tuple[float, float]]
@@ -335,6 +335,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
     def _problem(self, seed: int) -> Problem:
         """Build backbone and sizes from `input_shape_`, `classes_` and `annotators_`."""
+        below_1("dropout", self.dropout)
         trunk = make_trunk(self.backbone, self.input_shape_, widths("hidden", self.hidden), self.dropout)
         scaled = trunk.is_ours if self.standardize is None else self.standardize
         return Problem(

@@ -19,10 +19,10 @@ from crowdfuse.ids import counted, few, plural
 from crowdfuse.image_files import ImageFiles, find_unreadable
 from crowdfuse.io.images import find_images, image_names
 from crowdfuse.progress import grid_progress, say
+from crowdfuse.recipes import DEVICES
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1: what most published weights expect
 IMAGENET_STD = (0.229, 0.224, 0.225)
-DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 class Embedded(NamedTuple):

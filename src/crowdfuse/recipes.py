@@ -12,13 +12,14 @@ import numpy as np
 from torch import nn
 from torch.optim import Optimizer
 
-from crowdfuse.choices import nearest
+from crowdfuse.choices import nearest, one_of
 from crowdfuse.lazy_optimizers import LazyAdam, LazyAdamW, LazySGD
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 Schedule = Callable[[float], float]
 
 OPTIMIZERS = ("adamw", "adam", "sgd")
+DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def _one_cycle(progress: float) -> float:
@@ -67,6 +68,12 @@ def above_chance(name: str, value: float, n_classes: int) -> None:
         )
 
 
+def below_1(name: str, value: object) -> None:
+    """Refuse what does not lie between 0 and 1, or is 1."""
+    if not isinstance(value, Real) or not 0 <= float(value) < 1:
+        raise ValueError(f"{name} must be a share of at least 0 and below 1, got {value!r}")
+
+
 def widths(name: str, value: Any) -> tuple[int, ...]:
     """Widths of hidden layers as a tuple of integers."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
@@ -96,6 +103,7 @@ class Recipe:
     seed: int
 
     def __post_init__(self) -> None:
+        one_of("device", self.device, DEVICES)
         for name in ("batch_size", "epochs", "devices"):
             at_least_1(name, getattr(self, name))
         for name in ("learning_rate", "momentum", "weight_decay"):
