@@ -57,7 +57,7 @@ def session(pid: int) -> int | None:
 
 
 def test_ray_interrupted_and_continued_gives_what_the_pool_gives(tmp_path: Path, files: list[str]) -> None:
-    few = [*files, "--epochs", "300", "--seeds", "0,1", "--jobs", "2"]  # long enough to be stopped in the middle
+    few = [*files, "--epochs", "100", "--seeds", "0,1", "--jobs", "2"]  # long enough to be stopped in the middle
     pool = start(tmp_path, [*few, "--out", "pool"])
     assert pool.communicate()[0]
     store = tmp_path / "ray" / "runs.jsonl"
