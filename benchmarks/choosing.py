@@ -31,7 +31,7 @@ from sklearn.datasets import load_digits
 from crowdfuse import Annotations, label_likelihood
 from crowdfuse.datasets.labelme import FILE, load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
-from crowdfuse.registry import estimator_class
+from crowdfuse.estimators.registry import estimator_class
 
 METHODS = ("majority-vote", "trace-reg", "fusion", "two-stage", "gated")
 ALL = ("majority-vote", "trace-reg", "mbem", "wdn", "fusion", "two-stage", "gated")

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from crowdfuse.registry import estimator_class
+from crowdfuse.estimators.registry import estimator_class
 
 SKILLS = np.array([0.9, 0.85, 0.8, 0.75])
 ROWS = (

@@ -28,7 +28,7 @@ def measure(method: str, n_annotators: int, n_labels: int, heads: str | None) ->
     import torch
 
     from crowdfuse import Annotations
-    from crowdfuse.registry import estimator_class
+    from crowdfuse.estimators.registry import estimator_class
 
     torch.set_num_threads(1)
     generator = np.random.default_rng(0)

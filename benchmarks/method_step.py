@@ -28,12 +28,12 @@ import torch
 from torch import nn
 
 from crowdfuse import Annotations
+from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.methods.coin_net import COINNet
 from crowdfuse.methods.gated import Gated
 from crowdfuse.nets.lenet import LeNet
 from crowdfuse.nets.mlp import mlp
 from crowdfuse.nets.resnet import ResNet18
-from crowdfuse.registry import ESTIMATORS, estimator_class
 
 METHODS = (*(method for method in ESTIMATORS if method != "single-annotator"), "fusion, separate heads")
 N_ANNOTATORS = 3

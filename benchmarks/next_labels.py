@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from crowdfuse import Annotations, Quality, next_labels, quality
+from crowdfuse import Annotations, Quality, label_quality
 from crowdfuse.io.labels import read_gold
+from crowdfuse.quality import next_labels
 
 FOLDERS = {"LabelMe": "labelme", "dog": "labels_only/dog", "web": "labels_only/web", "rte": "labels_only/rte"}
 
@@ -56,7 +57,7 @@ def some(ann: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
 
 
 def look(ann: Annotations) -> Quality:
-    return quality(ann, np.full((ann.n_items, ann.n_classes), 1 / ann.n_classes))
+    return label_quality(ann, np.full((ann.n_items, ann.n_classes), 1 / ann.n_classes))
 
 
 def replay(ann: Annotations, gold: NDArray[np.int64], buyer: str, seed: int) -> list[float]:

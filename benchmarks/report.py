@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from crowdfuse import Annotations
-from crowdfuse.registry import estimator_class
+from crowdfuse.estimators.registry import estimator_class
 
 N_FEATURES, N_CLASSES = 32, 10
 SORT = """() => {

@@ -40,7 +40,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from crowdfuse import Annotations, quality
+from crowdfuse import Annotations, label_quality
 from crowdfuse.aggregation import majority_vote
 
 VERSION = "2.9.0"
@@ -195,7 +195,7 @@ def main() -> None:
         python = given.cleanlab_python or environment(folder)
         for crowd in crowds:
             probabilities = [out_of_fold(crowd, seed) for seed in seeds]
-            note(crowd, {"quality": [precision(crowd, quality(crowd.ann, p).suspicion) for p in probabilities]})
+            note(crowd, {"quality": [precision(crowd, label_quality(crowd.ann, p).suspicion) for p in probabilities]})
             note(crowd, with_cleanlab(crowd, probabilities, python))
     if not given.no_fitted:
         for crowd in crowds:

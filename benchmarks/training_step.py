@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from crowdfuse import Annotations
-from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.estimators import FusionClassifier, MajorityVoteClassifier, TrueLabelClassifier
+from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.nets.lenet import LeNet
 from crowdfuse.nets.mlp import mlp
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from crowdfuse.experiments import evidence
-from crowdfuse.files import write_json, write_text
-from crowdfuse.report.methods import page
+from crowdfuse.experiments.methods_page import page
+from crowdfuse.io.files import write_json, write_text
 
 HERE = Path(__file__).parent
 TABLES = {"mnist-kinds": "mnist-kinds", "crowds": "crowds-tuned"}

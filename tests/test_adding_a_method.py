@@ -31,7 +31,7 @@ ESTIMATOR = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.methods.toy import Toy
 
 

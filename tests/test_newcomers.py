@@ -20,8 +20,8 @@ from crowdfuse import (
     TrueLabelClassifier,
     load,
 )
-from crowdfuse.classifier import CrowdClassifier
-from tests.estimator_list import ALL
+from crowdfuse.estimators.base import CrowdClassifier
+from tests.estimators.estimator_list import ALL
 
 NAMES = np.array(["ann", "bob", "cy", "dee"])
 OF_CROWDS = [kind for kind in ALL if kind not in (TrueLabelClassifier, SingleAnnotatorClassifier)]

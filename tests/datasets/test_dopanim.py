@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from crowdfuse.datasets.dopanim import ANIMALS, load_dopanim
-from crowdfuse.image_files import ImageFiles
+from crowdfuse.io.image_files import ImageFiles
 
 TASKS = {
     "301": ("train", "Jaguar"),

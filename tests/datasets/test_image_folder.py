@@ -13,7 +13,7 @@ from PIL import Image
 
 from crowdfuse.datasets import image_folder
 from crowdfuse.datasets.image_folder import ImageFolder, read_image_folder, split, weakness_distances
-from crowdfuse.image_files import ImageFiles
+from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.synthesis import weakness_annotators
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from crowdfuse.datasets.labelme import SCENES, load_labelme_images
 from crowdfuse.estimators import MajorityVoteClassifier
-from crowdfuse.image_files import ImageFiles
+from crowdfuse.io.image_files import ImageFiles
 
 TRAIN = ["mountain_n295039.jpg", "street_urb506.jpg", "coast_art487.jpg"]
 TEST = ["forest_cdmc12.jpg", "tallbuilding_a487085.jpg"]

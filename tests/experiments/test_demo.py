@@ -8,7 +8,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from crowdfuse.experiments.demo import make_annotators, run_demo
-from crowdfuse.report.demo import write_demo_report
+from crowdfuse.experiments.demo_report import write_demo_report
 
 
 def test_the_demo_shows_what_it_says(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from crowdfuse.cli import app
+from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
 from crowdfuse.experiments.evidence import (
     DEFAULTS,
     HELD_OUT,
@@ -27,9 +28,8 @@ from crowdfuse.experiments.evidence import (
     where,
     why,
 )
+from crowdfuse.experiments.methods_page import method_facts, page
 from crowdfuse.experiments.protocols import leaders
-from crowdfuse.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
-from crowdfuse.report.methods import method_facts, page
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -17,7 +17,7 @@ from crowdfuse.experiments import kinds
 from crowdfuse.experiments.right_items import pack, right_items
 from crowdfuse.experiments.some_gold import some_gold
 from crowdfuse.experiments.work import Parts
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
 
 N_TRAIN = 400
 

@@ -15,7 +15,7 @@ from crowdfuse.datasets import mnist as dataset
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments import mnist
 from crowdfuse.experiments.work import believes_the_right
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
 from crowdfuse.synthesis import MadeUp, habit_annotators, weakness_annotators
 from crowdfuse.synthesis.wrong import KINDS
 

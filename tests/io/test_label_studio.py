@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.exports import CROWD, annotation, choice, label_studio_min, said, task, write
 
 from crowdfuse import Annotations
 from crowdfuse.io.label_studio import label_studio_gold
 from crowdfuse.io.labels import read_gold
 from crowdfuse.io.tables import TableError
+from tests.exports import CROWD, annotation, choice, label_studio_min, said, task, write
 
 
 def complaint(path: Path, **options: Any) -> str:

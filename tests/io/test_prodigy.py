@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.exports import prodigy_task, said, write
 
 from crowdfuse import Annotations
 from crowdfuse.io.tables import TableError
+from tests.exports import prodigy_task, said, write
 
 
 def complaint(path: Path, **options: Any) -> str:

@@ -12,10 +12,10 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.exports import CROWD, FORMS, Crowd, annotation, argilla2, choice, label_studio, prodigy, said, task, write
 
 from crowdfuse import Annotations
 from crowdfuse.io.tables import TableError
+from tests.exports import CROWD, FORMS, Crowd, annotation, argilla2, choice, label_studio, prodigy, said, task, write
 
 NAMES = ["a", "b c", "10", "9", "007", "é,x", '"', "x\ny"]
 crowds = st.dictionaries(

@@ -9,12 +9,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tests.exports import CROWD, said, wide_table
 
 from crowdfuse import Annotations
 from crowdfuse.io.hugging_face import with_class_names
 from crowdfuse.io.labels import read_gold
 from crowdfuse.io.tables import TableError
+from tests.exports import CROWD, said, wide_table
 
 
 def write(folder: Path, text: str) -> Path:

@@ -11,11 +11,11 @@ from torch import nn
 from torch.distributions import Beta
 
 from crowdfuse import AnnotMixClassifier, MajorityVoteClassifier
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.annot_mix import AnnotMix
 from crowdfuse.methods.base import Problem
+from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets import Trunk, make_trunk
 from crowdfuse.nets.rows import FEW
 

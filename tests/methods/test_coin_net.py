@@ -17,7 +17,7 @@ from crowdfuse.methods import coin_net
 from crowdfuse.methods.coin_net import EPSILON, POWER, COINNet, outlier_losses, outlier_terms
 from tests.methods.test_known_answers import ask, blobs, one_coin
 from tests.methods.uneven import SHAPES, crowd, problem
-from tests.test_training import SETTINGS, assert_resumes
+from tests.training.test_loop import SETTINGS, assert_resumes
 
 NONE = torch.tensor(1.0)
 

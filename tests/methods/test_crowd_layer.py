@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from crowdfuse import CrowdLayerClassifier, MajorityVoteClassifier
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.base import Problem
 from crowdfuse.methods.crowd_layer import CrowdLayer, times_matrices
+from crowdfuse.methods.data import TrainingData
 from tests.methods.test_known_answers import FAST, K, ask, blobs, one_coin
 from tests.methods.test_methods import problem
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdfuse import GatedClassifier
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
-from crowdfuse.held_out import Verdict
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.held_out import Verdict
 from crowdfuse.methods import gated
 from crowdfuse.methods.base import Problem
+from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.gated import Gated
 from crowdfuse.methods.wrong_labels import AnnotatorWrong, BasisWrong, SharedWrong, UniformWrong, WrongLabels
 from crowdfuse.nets import make_trunk

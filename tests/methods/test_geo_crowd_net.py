@@ -17,7 +17,7 @@ from crowdfuse import Annotations, GeoCrowdNetClassifier
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet, log_volume
 from tests.methods.test_known_answers import ask, blobs, one_coin
 from tests.methods.uneven import SHAPES, crowd, problem
-from tests.test_training import SETTINGS, assert_resumes
+from tests.training.test_loop import SETTINGS, assert_resumes
 
 REGULARIZERS: list[Literal["f", "w"]] = ["f", "w"]
 

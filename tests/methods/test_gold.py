@@ -10,11 +10,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from crowdfuse import FusionClassifier, GatedClassifier, MBEMClassifier, TraceRegClassifier, TwoStageClassifier
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
-from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.inputs import Inputs
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.base import Method
+from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.fusion import Fusion
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.mbem import MBEM

@@ -16,9 +16,9 @@ from crowdfuse import (
     TrueLabelClassifier,
     WDNClassifier,
 )
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
-from tests.estimator_list import ALL
+from tests.estimators.estimator_list import ALL
 
 K = 4
 FAST: dict[str, Any] = {"batch_size": 256, "learning_rate": 0.01}

@@ -11,10 +11,10 @@ from scipy.stats import gamma as gamma_distribution
 from torch import Tensor, nn
 
 from crowdfuse import MaDLClassifier, MajorityVoteClassifier
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.base import Problem
+from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.madl import COMPARED, MaDL, mean_similarity
 from crowdfuse.nets import make_trunk
 from crowdfuse.nets.rows import FEW

@@ -15,7 +15,7 @@ from crowdfuse import Annotations, MajorityVoteClassifier, MaxMIGClassifier, loa
 from crowdfuse.methods.max_mig import MaxMIG, information_gain
 from tests.methods.test_known_answers import K, ask, blobs, one_coin
 from tests.methods.uneven import SHAPES, crowd, problem
-from tests.test_training import SETTINGS, assert_resumes
+from tests.training.test_loop import SETTINGS, assert_resumes
 
 
 def method(shape: tuple[int, int, int]) -> MaxMIG:

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import Batch, TrainingData
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.base import Problem
+from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.fusion import Fusion
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.mbem import MBEM

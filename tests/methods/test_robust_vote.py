@@ -11,10 +11,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from crowdfuse import MajorityVoteClassifier, RobustVoteClassifier
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
 from crowdfuse.functional import generalized_cross_entropy
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.robust_vote import RobustVote
 from tests.methods.test_methods import LABELS, problem

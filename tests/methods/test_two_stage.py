@@ -9,9 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from crowdfuse import TwoStageClassifier
 from crowdfuse.aggregation import METHODS, dawid_skene
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.two_stage import TwoStage
 from tests.methods.test_known_answers import PLANTED, ask, blobs
 from tests.methods.test_methods import problem

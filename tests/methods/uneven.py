@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.batches import TrainingData
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.base import Problem
+from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets import make_trunk
 
 SHAPES = [(7, 3, 3), (5, 1, 2), (2, 4, 6), (30, 150, 4), (1, 2, 3)]  # items, annotators, classes

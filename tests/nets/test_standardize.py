@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
 from crowdfuse.nets.standardize import Standardize
 
 

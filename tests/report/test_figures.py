@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import binomtest
 
 from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier, TraceRegClassifier, WDNClassifier
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.labels.intervals import wilson
 from crowdfuse.report.annotator_details import detail_facts, method_confusion, own_labels
 from crowdfuse.report.annotator_facts import annotator_facts, class_shares
 from crowdfuse.report.gold_facts import Gold, abstention_facts, accuracy_facts, judges, operating_point
-from crowdfuse.report.intervals import wilson
 from crowdfuse.report.item_facts import ambiguous_rows, disputed_rows, mislabelled_rows, mixed_facts, suspicious_facts
 from crowdfuse.report.item_map import COLUMNS, map_facts, map_items
 from crowdfuse.report.look import Look, look_at, look_at_labels

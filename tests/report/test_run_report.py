@@ -16,13 +16,13 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from crowdfuse import Annotations, FusionClassifier, GatedClassifier, MajorityVoteClassifier
-from crowdfuse.classifier import CrowdClassifier
 from crowdfuse.cli import app
-from crowdfuse.registry import estimator_class
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.report.pictures import file_of
 from crowdfuse.report.run_report import Report
 from crowdfuse.runs.reporting import report_run
-from tests.estimator_list import ALL
+from tests.estimators.estimator_list import ALL
 from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
 
 

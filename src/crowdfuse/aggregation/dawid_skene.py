@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalise, refuse_dense
-from crowdfuse.alignment import gold_codes
-from crowdfuse.annotations import Annotations
+from crowdfuse.labels.alignment import gold_codes
+from crowdfuse.labels.annotations import Annotations
 
 
 def dawid_skene(

@@ -7,7 +7,7 @@ import numpy as np
 from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalise
-from crowdfuse.annotations import Annotations
+from crowdfuse.labels.annotations import Annotations
 
 ASCENTS = 10  # steps uphill in one M-step: more gain little, since the next E-step moves the hill
 

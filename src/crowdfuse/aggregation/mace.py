@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalise
-from crowdfuse.annotations import Annotations
+from crowdfuse.labels.annotations import Annotations
 
 SURE = 1e-12  # no probability is lower than this, so that logarithms stay finite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import Votes
-from crowdfuse.annotations import Annotations
+from crowdfuse.labels.annotations import Annotations
 
 
 def majority_vote(ann: Annotations, *, seed: int = 0) -> Aggregate:

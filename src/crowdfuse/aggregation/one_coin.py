@@ -7,7 +7,7 @@ import numpy as np
 from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalise
-from crowdfuse.annotations import Annotations
+from crowdfuse.labels.annotations import Annotations
 
 SURE = 1e-12  # nobody is believed to be right or wrong more surely than this, so that logarithms stay finite
 

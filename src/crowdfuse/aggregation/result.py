@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.aggregation.votes import FloatArray, Votes
-from crowdfuse.ids import IntArray, counted
+from crowdfuse.labels.ids import IntArray, counted
 
 
 @dataclass(frozen=True, repr=False, eq=False)

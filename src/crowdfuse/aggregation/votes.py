@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.ids import IntArray, few
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray, few
 
 FloatArray = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import Votes
-from crowdfuse.annotations import Annotations
+from crowdfuse.labels.annotations import Annotations
 
 
 def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:

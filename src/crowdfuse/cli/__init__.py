@@ -11,8 +11,8 @@ from crowdfuse.cli.compare import compare
 from crowdfuse.cli.crowds import crowds
 from crowdfuse.cli.demo import demo
 from crowdfuse.cli.embed import embed
-from crowdfuse.cli.fair import mnist_kinds
 from crowdfuse.cli.fit import fit, predict
+from crowdfuse.cli.method_comparison import mnist_kinds
 from crowdfuse.cli.methods import methods
 from crowdfuse.cli.report import report
 from crowdfuse.cli.reproduce import GRIDS, grid_command, twomoon

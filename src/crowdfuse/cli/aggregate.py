@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdfuse.aggregation import ITERATIVE, METHODS, Aggregate
-from crowdfuse.annotations import FORMATS
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 from crowdfuse.cli.fit import parse_classes
 from crowdfuse.cli.shell import (
     AnnotatorColumn,
@@ -30,7 +29,8 @@ from crowdfuse.cli.shell import (
     refuse_json,
     refuse_same,
 )
-from crowdfuse.ids import counted, few, find
+from crowdfuse.labels.annotations import FORMATS
+from crowdfuse.labels.ids import counted, few, find
 
 if TYPE_CHECKING:
     from crowdfuse import Annotations
@@ -63,7 +63,7 @@ def aggregate(
     quiet: Quiet = False,
 ) -> None:
     """Find one label an item from the labels alone, without inputs, and the skill of each annotator."""
-    from crowdfuse.files import write_json, write_table
+    from crowdfuse.io.files import write_json, write_table
     from crowdfuse.io.labels import Reading, read_labels
 
     one_of("--method", method, METHODS)
@@ -129,7 +129,7 @@ def aggregate(
 
 
 def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force: bool) -> None:
-    from crowdfuse.files import refuse_existing
+    from crowdfuse.io.files import refuse_existing
 
     for output in outputs:
         if output is not None:
@@ -169,7 +169,7 @@ def read_truth(
 
 
 def _run(method: str, ann: Annotations, iterations: int | None, seed: int, quiet: bool) -> Aggregate:
-    from crowdfuse.progress import grid_progress
+    from crowdfuse.training.progress import grid_progress
 
     if method not in ITERATIVE:
         return METHODS[method](ann, seed=seed)

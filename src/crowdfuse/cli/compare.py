@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfuse.annotations import FORMATS
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 from crowdfuse.cli.fit import parse_classes, parse_settings
 from crowdfuse.cli.grids import (
     Cluster,
@@ -44,6 +43,7 @@ from crowdfuse.cli.shell import (
     refuse_json,
     refuse_same,
 )
+from crowdfuse.labels.annotations import FORMATS
 
 
 @friendly
@@ -86,9 +86,9 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Compare methods on your own labels and inputs. Gold only judges (and trains true-label, the upper bound)."""
+    from crowdfuse.experiments.comparison_tables import markdown, write_comparison
     from crowdfuse.experiments.tables import make_table
-    from crowdfuse.files import write_json
-    from crowdfuse.report.comparison import markdown, write_comparison
+    from crowdfuse.io.files import write_json
     from crowdfuse.runs import Job
     from crowdfuse.runs.comparison import fitting_methods, make_comparison
 

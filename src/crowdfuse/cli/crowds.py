@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from crowdfuse.aggregation import METHODS as AGGREGATORS
-from crowdfuse.cli.fair import SEEDS, run_fair
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -23,6 +22,7 @@ from crowdfuse.cli.grids import (
     run_cells,
     say_plan,
 )
+from crowdfuse.cli.method_comparison import SEEDS, run_fair
 from crowdfuse.cli.shell import Data, Force, Json, Quiet, friendly, integers, names, refuse_json
 
 
@@ -80,8 +80,8 @@ def crowds(
         )  # fmt: skip
         return
     from crowdfuse.experiments.crowds import NAME, CrowdsWork, cells
-    from crowdfuse.files import write_json
-    from crowdfuse.report.crowds import crowd_tables, markdown, write_crowds_report
+    from crowdfuse.experiments.crowds_tables import crowd_tables, markdown, write_crowds_report
+    from crowdfuse.io.files import write_json
 
     asked = cells(
         names(values, "--values") if values else (),

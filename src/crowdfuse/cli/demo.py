@@ -24,8 +24,8 @@ def demo(
 ) -> None:
     """Everything on built-in data: scikit-learn's digits, five made-up annotators, a third of the labels missing."""
     from crowdfuse.experiments.demo import run_demo
-    from crowdfuse.files import write_json
-    from crowdfuse.report.demo import write_demo_report
+    from crowdfuse.experiments.demo_report import write_demo_report
+    from crowdfuse.io.files import write_json
 
     use_threads(threads)
     refuse_outputs(folder, "report.md", json_file, force)

@@ -10,7 +10,7 @@ import typer
 
 from crowdfuse.cli.fit import parse_pairs
 from crowdfuse.cli.shell import Force, Quiet, Threads, friendly, numbers, use_threads
-from crowdfuse.ids import few, plural
+from crowdfuse.labels.ids import few, plural
 
 
 @friendly
@@ -56,8 +56,8 @@ def embed(
     given = parse_pairs(arguments or [], "--with")
     settings = {"mean": numbers(mean, "--mean"), "std": numbers(std, "--std")}
 
-    from crowdfuse import embedding
     from crowdfuse.nets.outside import load_backbone
+    from crowdfuse.runs import embedding
 
     use_threads(threads)
     made = embedding.embed(

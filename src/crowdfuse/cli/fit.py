@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfuse.annotations import FORMATS
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 from crowdfuse.cli.shell import (
     AnnotatorColumn,
     Classes,
@@ -33,9 +32,10 @@ from crowdfuse.cli.shell import (
     refuse_same,
     use_threads,
 )
-from crowdfuse.ids import few
-from crowdfuse.processes import in_step, is_first
-from crowdfuse.registry import DEFAULT_METHOD, ESTIMATORS
+from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS
+from crowdfuse.labels.annotations import FORMATS
+from crowdfuse.labels.ids import few
+from crowdfuse.training.processes import in_step, is_first
 
 
 @friendly
@@ -145,7 +145,7 @@ def _say_default() -> None:
 
 def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
     """Say how a run went; one that Ctrl-C ended leaves with the exit code of that. One process speaks for all."""
-    from crowdfuse.files import write_json
+    from crowdfuse.io.files import write_json
 
     if not is_first():
         return
@@ -206,7 +206,7 @@ def parse_classes(text: str) -> list[Any]:
     """Names separated by commas; all integers are integers, as they are in a table."""
     import numpy as np
 
-    from crowdfuse.ids import from_text, refuse_repeats
+    from crowdfuse.labels.ids import from_text, refuse_repeats
 
     names = [part.strip() for part in text.split(",")]
     if not all(names):

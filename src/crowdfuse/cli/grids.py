@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crowdfuse.cli.shell import refuse_same
-from crowdfuse.registry import ESTIMATORS
+from crowdfuse.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from crowdfuse.experiments.grid import Cell
@@ -60,7 +60,7 @@ MOST_NAMED = 100  # runs of a plan
 def open_store(folder: Path) -> Store:
     """The store in a folder of ours, or in a new one; what it holds of other versions is said."""
     from crowdfuse.experiments.store import Store
-    from crowdfuse.files import refuse_foreign
+    from crowdfuse.io.files import refuse_foreign
 
     refuse_foreign(folder, STORE)
     store = Store(folder / STORE)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from crowdfuse.cli.shell import Force, Json, friendly, refuse_json
-from crowdfuse.registry import ESTIMATORS
+from crowdfuse.estimators.registry import ESTIMATORS
 
 
 @friendly
@@ -23,10 +23,10 @@ def methods(
     force: Force = False,
 ) -> None:
     """Which method? What each assumes, needs and costs, and where it won, from stored results."""
+    from crowdfuse.estimators.registry import estimator_class
+    from crowdfuse.experiments import methods_page as report
     from crowdfuse.experiments.evidence import load_evidence
-    from crowdfuse.files import write_json
-    from crowdfuse.registry import estimator_class
-    from crowdfuse.report import methods as report
+    from crowdfuse.io.files import write_json
 
     refuse_json(json_file, force)
     if page and names:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdfuse.aggregation import METHODS
-from crowdfuse.annotations import FORMATS
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 from crowdfuse.cli.aggregate import read_truth
 from crowdfuse.cli.fit import parse_classes
 from crowdfuse.cli.shell import (
@@ -30,7 +29,8 @@ from crowdfuse.cli.shell import (
     refuse_same,
     use_threads,
 )
-from crowdfuse.ids import counted
+from crowdfuse.labels.annotations import FORMATS
+from crowdfuse.labels.ids import counted
 
 if TYPE_CHECKING:
     from crowdfuse.io.labels import Reading
@@ -76,7 +76,7 @@ def report(
     Of a file of labels it shows the same, as far as it can be told without inputs and a model. How labels are read,
     --method and what follows it, goes with such a file; a run knows how it read its own.
     """
-    from crowdfuse.files import write_text
+    from crowdfuse.io.files import write_text
     from crowdfuse.report.run_report import faces, refuse_overwriting
 
     if not run.exists():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -37,7 +37,7 @@ from crowdfuse.cli.shell import (
     refuse_outputs,
     use_threads,
 )
-from crowdfuse.ids import counted, few
+from crowdfuse.labels.ids import counted, few
 
 if TYPE_CHECKING:
     from crowdfuse.datasets.two_moons import Split
@@ -121,9 +121,9 @@ def grid_command(name: str) -> Callable[..., None]:
         quiet: Quiet = False,
     ) -> None:
         from crowdfuse.experiments.catalog import find_experiment, has_gpu, size_of
+        from crowdfuse.experiments.grid_tables import markdown, write_grid_report
         from crowdfuse.experiments.tables import make_table
-        from crowdfuse.files import write_json
-        from crowdfuse.report.grid import markdown, write_grid_report
+        from crowdfuse.io.files import write_json
 
         experiment = find_experiment(name, scale)
         size = size_of(name, experiment)
@@ -227,9 +227,9 @@ def twomoon(
     quiet: Quiet = False,
 ) -> None:
     """Two moons: both annotators alone, their fusion, and what the penalty and the basis do."""
-    from crowdfuse.experiments.twomoon import run_all
-    from crowdfuse.files import write_json
-    from crowdfuse.report.twomoon import markdown, write_twomoon_report
+    from crowdfuse.experiments.two_moons import run_all
+    from crowdfuse.experiments.two_moons_tables import markdown, write_twomoon_report
+    from crowdfuse.io.files import write_json
 
     chosen = cast("Split", one_of("--split", split, ("text", "code")))
     use_threads(threads)

@@ -48,7 +48,7 @@ def review(
 
 
 def _export(run: Path, out: Path, force: bool) -> None:
-    from crowdfuse.files import refuse_existing, write_text
+    from crowdfuse.io.files import refuse_existing, write_text
     from crowdfuse.review.desk import gold_csv, read_gold_rows
     from crowdfuse.runs import DECISIONS_FILE
 

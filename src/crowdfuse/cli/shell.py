@@ -9,7 +9,7 @@ from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
-from crowdfuse.processes import is_for_others
+from crowdfuse.training.processes import is_for_others
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +65,7 @@ def use_threads(count: int) -> None:
 
 def refuse_outputs(folder: Path, marker: str, json_file: Path | None, force: bool) -> None:
     """What could not be written in the end is refused before any work."""
-    from crowdfuse.files import refuse_existing, refuse_foreign
+    from crowdfuse.io.files import refuse_existing, refuse_foreign
 
     refuse_existing(folder, force=force)
     refuse_foreign(folder, marker)
@@ -80,7 +80,7 @@ def refuse_same(output: Path | None, given: Path | None) -> None:
 
 def refuse_json(path: Path | None, force: bool) -> None:
     """A file of figures that exists is not overwritten, unless the user says so."""
-    from crowdfuse.files import refuse_existing
+    from crowdfuse.io.files import refuse_existing
 
     if path is not None:
         if path.is_dir():

@@ -64,7 +64,7 @@ def synthesize(
     force: Force = False,
 ) -> None:
     """Make up annotators for a known data set, by the paper's rules and others, and write who said what."""
-    from crowdfuse.files import write_json
+    from crowdfuse.io.files import write_json
     from crowdfuse.synthesis.write import write_labels
 
     refuse_json(json_file, force)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.place import ENVIRONMENT, data_folder
 from crowdfuse.datasets.plain_pickle import read_plain_pickle

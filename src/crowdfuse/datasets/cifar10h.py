@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.cifar import CifarData, load_cifar
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.csv_rows import read_rows, whole_number
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.label_only import LabelOnly
 from crowdfuse.datasets.place import ENVIRONMENT, data_folder
+from crowdfuse.labels.annotations import Annotations
 
 FOLDERS = ("cifar10h", "cifar-10h/data")  # ours, and a clone of the authors' repository
 FILE, ARCHIVE = "cifar10h-raw.csv", "cifar10h-raw.zip"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.place import data_folder
+from crowdfuse.labels.annotations import Annotations
 
 FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("answers", "y_train", "y_test")}
 SLOTS = ["slot-1", "slot-2", "slot-3"]

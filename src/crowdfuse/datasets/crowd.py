@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
+from crowdfuse.labels.annotations import Annotations
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from crowdfuse.ids import few
+from crowdfuse.labels.ids import few
 
 Rows = Iterator[tuple[int, list[str]]]
 

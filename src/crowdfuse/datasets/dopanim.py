@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.place import data_folder, refuse_missing, refuse_missing_images
-from crowdfuse.ids import few
-from crowdfuse.image_files import ImageFiles
+from crowdfuse.io.image_files import ImageFiles
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import few
 
 TASKS, LABELS = "task_data.json", "annotation_data.json"
 PARTS = ("train", "valid", "test")

@@ -9,7 +9,7 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
-from crowdfuse.files import replacing
+from crowdfuse.io.files import replacing
 
 TIMEOUT = 30  # seconds without a byte
 

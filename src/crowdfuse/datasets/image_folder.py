@@ -18,11 +18,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.choices import one_of
-from crowdfuse.files import replacing
-from crowdfuse.ids import counted, few
-from crowdfuse.image_files import ImageFiles, find_unreadable
+from crowdfuse.checks.choices import one_of
+from crowdfuse.io.files import replacing
+from crowdfuse.io.image_files import ImageFiles, find_unreadable
 from crowdfuse.io.images import IMAGE_ENDINGS
+from crowdfuse.labels.ids import counted, few
 
 PARTS = ("train", "val")
 SHARES = (25, 1, 1)  # training, validation, test: the paper's

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.place import data_folder
-from crowdfuse.ids import IntArray, few, find
 from crowdfuse.io.labels import read_gold
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray, few, find
 
 NAMES = ("bluebird", "dog", "rte", "web", "product", "zencrowd")
 

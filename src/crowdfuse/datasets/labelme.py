@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.csv_rows import whole_number
 from crowdfuse.datasets.place import data_folder, refuse_missing, refuse_missing_images
-from crowdfuse.image_files import ImageFiles
+from crowdfuse.io.image_files import ImageFiles
+from crowdfuse.labels.annotations import Annotations
 
 FILE = "labelme_vgg_avg.npz"
 FOLDER, ANSWERS = "LabelMe", "answers.txt"  # as in the authors' archive

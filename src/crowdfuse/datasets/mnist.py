@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.idx import read_idx
 from crowdfuse.datasets.place import ENVIRONMENT, data_folder

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.csv_rows import read_rows
 from crowdfuse.datasets.place import data_folder, refuse_missing
+from crowdfuse.labels.annotations import Annotations
 
 FOLDER = "music_genre_classification"  # as in the authors' archive
 GOLD, LABELS, TEST = "music_genre_gold.csv", "music_genre_mturk.csv", "music_genre_test.csv"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from crowdfuse.ids import plural
+from crowdfuse.labels.ids import plural
 
 ENVIRONMENT = "CROWDFUSE_DATA"
 

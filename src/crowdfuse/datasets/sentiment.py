@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.place import data_folder
-from crowdfuse.ids import counted, few, find
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import counted, few, find
 
 LABELS, LABELLED, FOREIGN = "labels.csv", "train_text.csv", "test_text.csv"
 WORDS = 5_000  # at most so many columns

@@ -1,22 +1,58 @@
-"""What people import: one scikit-learn classifier a method, thin. The verbs are in `CrowdClassifier`."""
+"""One scikit-learn classifier per method. Each is imported on first use, so that its names cost no import of torch."""
 
 from __future__ import annotations
 
-from crowdfuse.estimators.annot_mix import AnnotMixClassifier as AnnotMixClassifier
-from crowdfuse.estimators.coin_net import COINNetClassifier as COINNetClassifier
-from crowdfuse.estimators.conal import CoNALClassifier as CoNALClassifier
-from crowdfuse.estimators.crowd_layer import CrowdLayerClassifier as CrowdLayerClassifier
-from crowdfuse.estimators.fusion import FusionClassifier as FusionClassifier
-from crowdfuse.estimators.gated import GatedClassifier as GatedClassifier
-from crowdfuse.estimators.geo_crowd_net import GeoCrowdNetClassifier as GeoCrowdNetClassifier
-from crowdfuse.estimators.madl import MaDLClassifier as MaDLClassifier
-from crowdfuse.estimators.majority_vote import MajorityVoteClassifier as MajorityVoteClassifier
-from crowdfuse.estimators.max_mig import MaxMIGClassifier as MaxMIGClassifier
-from crowdfuse.estimators.mbem import MBEMClassifier as MBEMClassifier
-from crowdfuse.estimators.robust_vote import RobustVoteClassifier as RobustVoteClassifier
-from crowdfuse.estimators.single_annotator import SingleAnnotatorClassifier as SingleAnnotatorClassifier
-from crowdfuse.estimators.trace_reg import TraceRegClassifier as TraceRegClassifier
-from crowdfuse.estimators.true_label import TrueLabelClassifier as TrueLabelClassifier
-from crowdfuse.estimators.two_stage import TwoStageClassifier as TwoStageClassifier
-from crowdfuse.estimators.union_net import UnionNetClassifier as UnionNetClassifier
-from crowdfuse.estimators.wdn import WDNClassifier as WDNClassifier
+from typing import TYPE_CHECKING, Any
+
+from crowdfuse.estimators.registry import import_estimator
+
+if TYPE_CHECKING:
+    from crowdfuse.estimators.annot_mix import AnnotMixClassifier
+    from crowdfuse.estimators.base import CrowdClassifier
+    from crowdfuse.estimators.coin_net import COINNetClassifier
+    from crowdfuse.estimators.conal import CoNALClassifier
+    from crowdfuse.estimators.crowd_layer import CrowdLayerClassifier
+    from crowdfuse.estimators.fusion import FusionClassifier
+    from crowdfuse.estimators.gated import GatedClassifier
+    from crowdfuse.estimators.geo_crowd_net import GeoCrowdNetClassifier
+    from crowdfuse.estimators.madl import MaDLClassifier
+    from crowdfuse.estimators.majority_vote import MajorityVoteClassifier
+    from crowdfuse.estimators.max_mig import MaxMIGClassifier
+    from crowdfuse.estimators.mbem import MBEMClassifier
+    from crowdfuse.estimators.robust_vote import RobustVoteClassifier
+    from crowdfuse.estimators.single_annotator import SingleAnnotatorClassifier
+    from crowdfuse.estimators.trace_reg import TraceRegClassifier
+    from crowdfuse.estimators.true_label import TrueLabelClassifier
+    from crowdfuse.estimators.two_stage import TwoStageClassifier
+    from crowdfuse.estimators.union_net import UnionNetClassifier
+    from crowdfuse.estimators.wdn import WDNClassifier
+
+__all__ = [
+    "AnnotMixClassifier",
+    "COINNetClassifier",
+    "CoNALClassifier",
+    "CrowdClassifier",
+    "CrowdLayerClassifier",
+    "FusionClassifier",
+    "GatedClassifier",
+    "GeoCrowdNetClassifier",
+    "MBEMClassifier",
+    "MaDLClassifier",
+    "MajorityVoteClassifier",
+    "MaxMIGClassifier",
+    "RobustVoteClassifier",
+    "SingleAnnotatorClassifier",
+    "TraceRegClassifier",
+    "TrueLabelClassifier",
+    "TwoStageClassifier",
+    "UnionNetClassifier",
+    "WDNClassifier",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return import_estimator(name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

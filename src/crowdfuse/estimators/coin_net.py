@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.alignment import align
-from crowdfuse.classifier import SearchSpace
+from crowdfuse.checks.numbers import above_chance, at_least_0
+from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
+from crowdfuse.labels.alignment import align
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.coin_net import COINNet
-from crowdfuse.recipes import above_chance, at_least_0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from crowdfuse.classifier import CrowdClassifier, SearchSpace
+from crowdfuse.checks.numbers import at_least_0, at_least_1
+from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.conal import CoNAL
-from crowdfuse.recipes import at_least_0, at_least_1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

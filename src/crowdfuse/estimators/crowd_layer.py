@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import SearchSpace
+from crowdfuse.checks.choices import one_of
+from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.crowd_layer import CrowdLayer, Layer

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier, SearchSpace
+from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.numbers import at_least_0, at_least_1, widths
+from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
 from crowdfuse.nets.rows import FEW
-from crowdfuse.progress import say
-from crowdfuse.recipes import at_least_0, at_least_1, widths
+from crowdfuse.training.progress import say
 
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 

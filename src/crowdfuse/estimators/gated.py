@@ -11,16 +11,16 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.batches import TrainingData
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier, SearchSpace
-from crowdfuse.diagnostics import NO_LABELS, diagnose
+from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.numbers import at_least_1
+from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.gated import Gated
 from crowdfuse.methods.gold_reading import FEWEST
 from crowdfuse.methods.wrong_labels import AnnotatorWrong, BasisWrong, SharedWrong, UniformWrong, WrongLabels
-from crowdfuse.recipes import at_least_1
-from crowdfuse.training import Validation
+from crowdfuse.quality.diagnostics import NO_LABELS, diagnose
+from crowdfuse.training.loop import Validation
 
 SHARED_LIMIT = 1_000  # annotators: with 203, on Sentiment Polarity, shared heads were a point better than embedded
 LOOKED_AT = 20_000  # items, when a fit looks back

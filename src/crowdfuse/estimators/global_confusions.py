@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.methods.global_confusions import GlobalConfusions
 
 

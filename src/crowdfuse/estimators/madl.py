@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier, SearchSpace
+from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.numbers import above_chance, at_least_0, at_least_1
+from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.madl import MaDL
-from crowdfuse.recipes import above_chance, at_least_0, at_least_1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.checks.choices import one_of
+from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.majority_vote import MajorityVote
 

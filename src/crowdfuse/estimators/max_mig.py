@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier, SearchSpace
+from crowdfuse.checks.choices import one_of
+from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.max_mig import MaxMIG
 

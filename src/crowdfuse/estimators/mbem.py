@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import SearchSpace
+from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.numbers import at_least_1
+from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.mbem import MBEM
-from crowdfuse.recipes import at_least_1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

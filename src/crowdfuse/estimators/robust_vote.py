@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar, Literal
 
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier, SearchSpace
+from crowdfuse.checks.choices import one_of
+from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.robust_vote import RobustVote
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.ids import few, find, tidy
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import few, find, tidy
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.single_annotator import SingleAnnotator
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from crowdfuse.classifier import SearchSpace
+from crowdfuse.checks.numbers import above_chance, at_least_0
+from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.trace_reg import TraceReg
-from crowdfuse.recipes import above_chance, at_least_0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

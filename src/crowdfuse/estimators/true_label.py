@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.true_label import TrueLabel
 

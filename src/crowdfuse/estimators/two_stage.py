@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from crowdfuse.aggregation import METHODS
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import SearchSpace
+from crowdfuse.checks.choices import one_of
+from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.two_stage import TwoStage

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier, SearchSpace
+from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.numbers import at_least_1
+from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.wdn import WDN
-from crowdfuse.recipes import at_least_1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

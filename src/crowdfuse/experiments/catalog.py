@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 from crowdfuse.experiments import cifar, imagenet, kinds, mnist, networks
 from crowdfuse.experiments.grid import Experiment
 

@@ -23,7 +23,7 @@ from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, WorkerCras
 from crowdfuse.datasets.place import ENVIRONMENT
 from crowdfuse.experiments.runner import Outcomes, Where, Work, checkpoint_of, do_run
 from crowdfuse.experiments.store import MADE_BY, Record, Run
-from crowdfuse.pools import ctrl_c_waits
+from crowdfuse.io.interrupts import ctrl_c_waits
 
 RETRIES = 3  # of a run whose worker, or whose machine, died
 MEGABYTE = 2**20

@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.aggregation import METHODS as AGGREGATORS
-from crowdfuse.annotations import Annotations
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.checks.choices import one_of
 from crowdfuse.datasets import label_only
 from crowdfuse.datasets.cifar10n import SLOTS, load_cifar10n
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments.grid import Cell, Row
 from crowdfuse.experiments.right_items import pack
 from crowdfuse.experiments.some_gold import some_gold
 from crowdfuse.experiments.store import Run
-from crowdfuse.registry import ESTIMATORS, estimator_class
+from crowdfuse.labels.annotations import Annotations
 
 NAME = "crowds"
 ACCURACY, FOREIGN = "accuracy", "foreign accuracy"

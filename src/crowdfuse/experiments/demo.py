@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from crowdfuse.estimators import FusionClassifier, MajorityVoteClassifier, TrueLabelClassifier
-from crowdfuse.summary import Summary
+from crowdfuse.labels.summary import Summary
 from crowdfuse.synthesis import MadeUp, weakness_annotators
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve")

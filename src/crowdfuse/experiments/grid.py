@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
+from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.experiments.paper import paper_table
 from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork
-from crowdfuse.registry import estimator_class
 
 Value = float | str
 """A value of a grid's knob: a number, or the name of a protocol."""

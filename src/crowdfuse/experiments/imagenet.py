@@ -18,10 +18,10 @@ from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Scale
 from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork, Parts, weakness_rows
-from crowdfuse.ids import few, find
-from crowdfuse.image_files import ImageFiles
-from crowdfuse.inputs import Inputs
 from crowdfuse.io.features import read_features
+from crowdfuse.io.image_files import ImageFiles
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.ids import few, find
 
 SIZE = 224
 CANDIDATES = 256  # for weakness images; decoded at once, 154 MB

@@ -21,7 +21,7 @@ from crowdfuse.experiments.right_items import pack
 from crowdfuse.experiments.some_gold import some_gold
 from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork, Parts, cut, make_classifier
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
 from crowdfuse.synthesis.write import PAPER_WEAKNESS
 
 RECIPE: dict[str, Any] = {

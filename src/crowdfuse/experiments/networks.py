@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 from crowdfuse.datasets.cifar import CifarData, load_cifar
 from crowdfuse.datasets.cifar_features import CifarFeatures, load_cifar_features
 from crowdfuse.estimators import TrueLabelClassifier
+from crowdfuse.estimators.persistence import WEIGHTS_FILE, load, model_folder
 from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Scale
 from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork, Parts, cut
-from crowdfuse.files import sha256
-from crowdfuse.importing import import_named
-from crowdfuse.persistence import WEIGHTS_FILE, load, model_folder
+from crowdfuse.io.files import sha256
+from crowdfuse.nets.importing import import_named
 from crowdfuse.synthesis import MadeUp, network_annotators
 
 N_ITEMS = 20_000

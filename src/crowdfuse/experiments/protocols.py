@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from crowdfuse.experiments.evidence import BY_GOLD, DEFAULTS, HELD_OUT, TUNED
-from crowdfuse.experiments.fair import DrawnCell
+from crowdfuse.experiments.method_comparison import DrawnCell
 from crowdfuse.experiments.store import Record, key_of
 from crowdfuse.experiments.tables import BOUND
 

@@ -17,7 +17,7 @@ import torch
 
 from crowdfuse.experiments.store import MADE_BY, Record, Run, Store, key_of
 from crowdfuse.experiments.watching import GridWatcher
-from crowdfuse.pools import ctrl_c_waits, follow_parent
+from crowdfuse.io.interrupts import ctrl_c_waits, follow_parent
 
 
 class Work(Protocol):

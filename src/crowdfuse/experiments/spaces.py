@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.classifier import SearchSpace
-from crowdfuse.registry import estimator_class
+from crowdfuse.estimators.base import SearchSpace
+from crowdfuse.estimators.registry import estimator_class
 
 COMMON: SearchSpace = {
     "learning_rate": (5e-4, 1e-2),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdfuse import __version__
-from crowdfuse.files import strict
+from crowdfuse.io.files import strict
 
 Run = dict[str, Any]
 """What defines a run, as JSON holds it: data, annotators, method, settings, seed."""

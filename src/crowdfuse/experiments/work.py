@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.choices import one_of
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.checks.choices import one_of
 from crowdfuse.datasets.cifar import CifarData
 from crowdfuse.datasets.cifar_features import CifarFeatures
 from crowdfuse.datasets.mnist import ImageData
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.experiments.store import Run, key_of
-from crowdfuse.ids import IntArray
-from crowdfuse.image_files import ImageFiles
-from crowdfuse.inputs import Inputs
-from crowdfuse.registry import estimator_class
+from crowdfuse.io.image_files import ImageFiles
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray
 from crowdfuse.synthesis import MadeUp, habit_annotators, hammer_spammer_annotators, weakness_annotators
 from crowdfuse.synthesis.write import RULES
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from crowdfuse.ids import few
 from crowdfuse.io.exports import Found, Records, choose_question, field, keys
+from crowdfuse.labels.ids import few
 
 EXPECTED = (
     "Argilla: records with 'responses' or '<question>.responses', with questions of 'user_id' and 'value', "

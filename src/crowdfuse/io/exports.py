@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crowdfuse.ids import EXACT_FLOAT, few
 from crowdfuse.io.bad_rows import SHOWN, settle_bad
 from crowdfuse.io.tables import TableError
+from crowdfuse.labels.ids import EXACT_FLOAT, few
 
 JSON_ENDINGS = {".json", ".jsonl", ".ndjson"}
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
-from crowdfuse.ids import as_text, few, find, refuse_repeats, tidy
-from crowdfuse.inputs import Inputs, check_inputs
 from crowdfuse.io.images import GREY, find_images, image_names, not_readable, open_upright
+from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.io.tables import TABLE_ENDINGS, USUAL_NAMES, TableError, TableFile, choose_columns, encode
+from crowdfuse.labels.ids import as_text, few, find, refuse_repeats, tidy
 
 NOT_FEATURES = {*USUAL_NAMES["annotator"], *USUAL_NAMES["label"], "gold", "class", "target"}
 AS_IS = 96  # images of one size up to this many pixels a side are taken as they are

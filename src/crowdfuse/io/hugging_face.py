@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crowdfuse.ids import few
 from crowdfuse.io.tables import TableError
+from crowdfuse.labels.ids import few
 
 
 def is_dataset(table: Any) -> bool:

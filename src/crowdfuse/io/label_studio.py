@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.ids import few
 from crowdfuse.io.exports import Found, Records, as_name, choose_question, field, keys, read_json
 from crowdfuse.io.tables import TableError
+from crowdfuse.labels.ids import few
 
 EXPECTED = (
     "Label Studio: tasks with 'id', 'data' and 'annotations', or (JSON_MIN) records with 'annotator' and "

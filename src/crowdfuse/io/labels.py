@@ -14,9 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import FORMATS, Annotations, Format, OnBad, OnConflict, not_a_class
-from crowdfuse.choices import one_of
-from crowdfuse.ids import IntArray, few, find, from_text, note_alike, refuse_repeats, sort_names, tidy
+from crowdfuse.checks.choices import one_of
 from crowdfuse.io.bad_rows import SHOWN, settle_bad
 from crowdfuse.io.encoding import Dealt, are_many, bytes_to_pass, deal, encode_dealt
 from crowdfuse.io.exports import JSON_ENDINGS, Records, read_json
@@ -36,7 +34,9 @@ from crowdfuse.io.tables import (
     usual_columns,
 )
 from crowdfuse.io.wide import is_wide, read_wide
-from crowdfuse.triples import ConflictError, sort_triples
+from crowdfuse.labels.annotations import FORMATS, Annotations, Format, OnBad, OnConflict, not_a_class
+from crowdfuse.labels.ids import IntArray, few, find, from_text, note_alike, refuse_repeats, sort_names, tidy
+from crowdfuse.labels.triples import ConflictError, sort_triples
 
 SAMPLE = 100  # rows that tell whether a table holds the records of an export
 LARGE = 1 << 24  # bytes from which on it pays to read a text file block by block

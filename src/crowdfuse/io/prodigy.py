@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from crowdfuse.ids import few
 from crowdfuse.io.exports import Found, Records, choose_question, field, keys
+from crowdfuse.labels.ids import few
 
 EXPECTED = "Prodigy: records with 'answer' (accept, reject or ignore) and '_input_hash' or '_annotator_id'"
 ANSWERS = ("accept", "reject", "ignore")

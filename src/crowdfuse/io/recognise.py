@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from crowdfuse.ids import counted
 from crowdfuse.io import argilla, label_studio, prodigy
 from crowdfuse.io.exports import Found, Records, keys
 from crowdfuse.io.tables import TableError
+from crowdfuse.labels.ids import counted
 
 READERS: dict[str, Callable[[Records, str | None, str | None], Found]] = {
     "label-studio": label_studio.read,

@@ -18,8 +18,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from crowdfuse.ids import EXACT_FLOAT, WHOLE, few, integers
 from crowdfuse.io.encoding import encode_values
+from crowdfuse.labels.ids import EXACT_FLOAT, WHOLE, few, integers
 
 T = TypeVar("T")
 

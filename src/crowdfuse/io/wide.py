@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crowdfuse.ids import as_text, find, from_text
 from crowdfuse.io.tables import TableError, choose_columns, encode
+from crowdfuse.labels.ids import as_text, find, from_text
 
 
 class WideLabels(NamedTuple):

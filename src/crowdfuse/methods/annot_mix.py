@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Beta
 
-from crowdfuse.batches import Batch
 from crowdfuse.functional import mixture_log_likelihood, said_log_likelihood, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding
 from crowdfuse.nets.rows import present

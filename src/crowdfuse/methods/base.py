@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import scatter_sum, segment_softmax
-from crowdfuse.held_out import Verdict
+from crowdfuse.labels.held_out import Verdict
+from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.nets import Trunk
 from crowdfuse.nets.mlp import mlp
 from crowdfuse.nets.rows import PerAnnotator

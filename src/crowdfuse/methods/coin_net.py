@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import posterior, scatter_sum
 from crowdfuse.methods.base import Phase, Problem
+from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 
 POWER = 0.4  # p, as in the paper's code: a little of an outlier term costs nearly as much as a lot

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from crowdfuse.batches import Batch
 from crowdfuse.functional import scatter_sum
 from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.nets.rows import add_rows, present, take_rows
 

@@ -14,7 +14,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.batches import Batch
 from crowdfuse.functional import (
     basis_penalty,
     dense_confusions,
@@ -26,6 +25,7 @@ from crowdfuse.functional import (
     segment_softmax,
 )
 from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead, SeparateHeads
 
 Heads = Callable[[int, tuple[int, ...], int, int], nn.Module]

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid, normalize, one_hot
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import class_scores, posterior, scatter_sum
 from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.gold_reading import FEWEST, read_gold
 from crowdfuse.methods.wrong_labels import WrongLabels
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.batches import Batch
 from crowdfuse.functional import mixture_log_likelihood, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.nets.rows import present, take_rows, with_average
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, one_hot
 
-from crowdfuse.batches import Batch
 from crowdfuse.functional import posterior, scatter_sum
 from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding
 from crowdfuse.nets.rows import present
 

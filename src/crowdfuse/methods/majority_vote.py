@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import kl_divergence
 from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.data import Batch, TrainingData
 
 
 class MajorityVote(Method):

@@ -14,9 +14,9 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import scatter_sum
 from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.global_confusions import SMOOTHING
 from crowdfuse.nets.rows import take_rows, with_average
 

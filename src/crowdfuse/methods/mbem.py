@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import vote_shares
 from crowdfuse.methods.base import Judge, Loss, Phase, Predict, Problem
+from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.global_confusions import CountedConfusions
 
 

@@ -15,9 +15,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from crowdfuse.batches import Batch
 from crowdfuse.functional import generalized_cross_entropy, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.data import Batch
 from crowdfuse.methods.majority_vote import MajorityVote
 
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.data import Batch, TrainingData
 
 
 class SingleAnnotator(Method):

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.methods.base import Loss, Method
+from crowdfuse.methods.data import Batch, TrainingData
 
 
 class TrueLabel(Method):

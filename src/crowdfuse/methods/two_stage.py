@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from crowdfuse.aggregation import METHODS
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import kl_divergence
 from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.global_confusions import CountedConfusions
 
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from crowdfuse.batches import Batch
 from crowdfuse.functional import label_evidence, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.crowd_layer import times_matrices
+from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.nets.rows import add_rows, present, take_rows
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from crowdfuse.batches import Batch, TrainingData
 from crowdfuse.functional import kl_divergence, scatter_sum, vote_shares
 from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.nets.annotator_heads import AnnotatorHead
 from crowdfuse.nets.mlp import dense_layers
 from crowdfuse.nets.rows import add_rows

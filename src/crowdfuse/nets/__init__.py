@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.choices import nearest, one_of
+from crowdfuse.checks.choices import nearest, one_of
 from crowdfuse.nets.augment import CropAndFlip, RandomResizedCropAndFlip
 from crowdfuse.nets.lenet import LeNet
 from crowdfuse.nets.mlp import dense_layers

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from crowdfuse.importing import error_in_words, import_named
+from crowdfuse.nets.importing import error_in_words, import_named
 
 EXPORTED = ".pt2"
 PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".joblib")

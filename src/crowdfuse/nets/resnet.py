@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
-from crowdfuse.choices import one_of
+from crowdfuse.checks.choices import one_of
 
 Stem = Literal["small", "large"]
 

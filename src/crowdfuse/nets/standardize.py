@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.inputs import Inputs
 
 SAMPLE = 4096  # rows that are looked at where each has to be read and decoded first
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.ids import IntArray
+from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.item_map import COLUMNS, ItemMap
 from crowdfuse.report.look import FloatArray, Look
 from crowdfuse.report.names import plain

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from crowdfuse.ids import IntArray
+from crowdfuse.labels.ids import IntArray
+from crowdfuse.labels.intervals import share, wilson
 from crowdfuse.report.contradictions import contradictions
-from crowdfuse.report.intervals import share, wilson
 from crowdfuse.report.look import FloatArray, Look
 from crowdfuse.report.names import plain
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.ids import IntArray
-from crowdfuse.report.intervals import wilson
+from crowdfuse.labels.ids import IntArray
+from crowdfuse.labels.intervals import wilson
 from crowdfuse.report.look import FloatArray, Look
 from crowdfuse.report.names import plain
 

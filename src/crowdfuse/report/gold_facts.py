@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.ids import IntArray
-from crowdfuse.report.intervals import share, wilson
+from crowdfuse.labels.ids import IntArray
+from crowdfuse.labels.intervals import share, wilson
 from crowdfuse.report.look import Look
 from crowdfuse.report.names import plain
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from crowdfuse.ids import IntArray
+from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.look import Look
 from crowdfuse.report.names import plain
 

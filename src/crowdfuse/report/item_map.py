@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from sklearn.decomposition import PCA
 
-from crowdfuse.ids import IntArray
+from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.look import FloatArray, Look, Model
 from crowdfuse.report.names import plain
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crowdfuse.aggregation import METHODS
-from crowdfuse.alignment import annotations_of, gold_codes
-from crowdfuse.choices import one_of
-from crowdfuse.ids import counted
+from crowdfuse.checks.choices import one_of
+from crowdfuse.labels.alignment import annotations_of, gold_codes
+from crowdfuse.labels.ids import counted
 from crowdfuse.report.gold_facts import Gold
 from crowdfuse.report.look import look_at_aggregate
 from crowdfuse.report.run_report import Report, check_settings, make_report

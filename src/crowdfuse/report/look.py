@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from crowdfuse.aggregation import Aggregate
-from crowdfuse.alignment import align
-from crowdfuse.annotations import Annotations
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.functional import segment_softmax
-from crowdfuse.ids import IntArray
-from crowdfuse.inputs import Inputs
-from crowdfuse.quality import Quality, quality
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.alignment import align
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray
+from crowdfuse.quality.label_quality import Quality, label_quality
 
 FloatArray = NDArray[np.float64]
 
@@ -102,7 +102,7 @@ def look_at(
         sure=probabilities[np.arange(len(predicted)), predicted],
         fused=np.where(known, soft.argmax(1), -1),
         fused_sure=np.where(known, soft.max(1), np.nan).astype(np.float64),
-        found=quality(
+        found=label_quality(
             ann, probabilities, classes=classifier.classes_, gold=_named(certain, ann.classes), out_of_fold=False
         ),
         certain=_is_certain(certain, ann),
@@ -126,7 +126,7 @@ def look_at_labels(
     What is not given is the consensus of the labels.
     """
     K = ann.n_classes
-    found = quality(ann, np.full((ann.n_items, K), 1 / K), items=ann.items, gold=_named(certain, ann.classes))
+    found = label_quality(ann, np.full((ann.n_items, K), 1 / K), items=ann.items, gold=_named(certain, ann.classes))
     known = np.diff(ann.indptr) > 0
     best, confidence = np.where(known, found.best, -1), np.where(known, found.confidence, np.nan).astype(np.float64)
     return Look(

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from crowdfuse.ids import IntArray
-from crowdfuse.image_files import ImageFiles
-from crowdfuse.inputs import Inputs
+from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import IMAGE_ENDINGS, open_upright
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.names import plain
 
 SIDES = (96, 64, 48, 32)  # pixels: the largest at which all pictures together are not too much

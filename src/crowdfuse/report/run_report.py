@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crowdfuse import __version__
-from crowdfuse.alignment import gold_codes
-from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.files import strict, write_text
-from crowdfuse.ids import IntArray, counted, few, find, tidy
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.io.files import strict, write_text
+from crowdfuse.labels.alignment import gold_codes
+from crowdfuse.labels.ids import IntArray, counted, few, find, tidy
 from crowdfuse.report.annotator_details import chosen_annotators, detail_facts, own_labels
 from crowdfuse.report.annotator_facts import annotator_facts
 from crowdfuse.report.gold_facts import (

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import Loaded, read_features, read_image
 from crowdfuse.io.images import find_images, image_names, not_readable, open_upright
 from crowdfuse.io.labels import column_beside
-from crowdfuse.persistence import load
 from crowdfuse.review.folder import RunFolder
 from crowdfuse.runs.job import find_given
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.files import sha256
-from crowdfuse.ids import as_text, find
+from crowdfuse.estimators.persistence import SETTINGS_FILE as MODEL_FILE
+from crowdfuse.io.files import sha256
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
-from crowdfuse.persistence import SETTINGS_FILE as MODEL_FILE
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import as_text, find
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
 from crowdfuse.runs.job import Job, find_given
 from crowdfuse.runs.material import READ_AS

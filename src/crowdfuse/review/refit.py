@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from crowdfuse import runs
-from crowdfuse.files import sha256, write_text
-from crowdfuse.ids import as_text
+from crowdfuse.io.files import sha256, write_text
 from crowdfuse.io.labels import column_beside, read_gold
+from crowdfuse.labels.ids import as_text
 from crowdfuse.review.changes import what_changed
 from crowdfuse.review.desk import gold_csv, read_gold_rows
 from crowdfuse.review.folder import RunFolder

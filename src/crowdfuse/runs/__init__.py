@@ -16,9 +16,10 @@ import torch
 from sklearn.base import clone
 
 from crowdfuse import __version__
-from crowdfuse.checkpoints import FILE_NAME as CHECKPOINT_FILE
-from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.files import (
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.persistence import load
+from crowdfuse.io.features import read_features
+from crowdfuse.io.files import (
     new_folder,
     refuse_existing,
     refuse_foreign,
@@ -27,12 +28,11 @@ from crowdfuse.files import (
     write_json,
     write_table,
 )
-from crowdfuse.io.features import read_features
-from crowdfuse.persistence import load
-from crowdfuse.processes import EverywhereError, gather, in_step, is_first
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_inputs, read_material
 from crowdfuse.runs.results import SUMMARY_FILE, write_results
+from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
+from crowdfuse.training.processes import EverywhereError, gather, in_step, is_first
 
 __all__ = ["Job", "is_finished", "predict_file", "read_job", "rehearse", "resume", "start"]
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.choosing import label_likelihood
-from crowdfuse.classifier import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import Run
-from crowdfuse.files import sha256
-from crowdfuse.ids import counted, find
-from crowdfuse.registry import ESTIMATORS, estimator_class
+from crowdfuse.io.files import sha256
+from crowdfuse.labels.ids import counted, find
+from crowdfuse.quality.choosing import label_likelihood
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_material
-from crowdfuse.training import UnfitDataError
+from crowdfuse.training.loop import UnfitDataError
 
 FEW_ANNOTATORS = 5  # up to here each is also tried alone
 ENOUGH = 100  # items to judge by

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.choices import nearest
-from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.registry import DEFAULT_METHOD, estimator_class
+from crowdfuse.checks.choices import nearest
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
 
 # settings of a classifier that a run decides, and what to say instead
 RUN_DECIDES = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}

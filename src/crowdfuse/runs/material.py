@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.ids import as_text, few, find, plural
 from crowdfuse.io.features import Loaded, read_features
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import as_text, few, find, plural
 from crowdfuse.runs.job import Job
 
 READ_AS = ("classes", "on_conflict", "format", "question", "on_bad")  # what a job says of its labels

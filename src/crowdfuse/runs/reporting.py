@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.files import sha256
-from crowdfuse.ids import IntArray, counted, few, find, from_text
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import Loaded, read_features
+from crowdfuse.io.files import sha256
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
-from crowdfuse.persistence import load
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray, counted, few, find, from_text
 from crowdfuse.report.gold_facts import Gold
 from crowdfuse.report.look import Look, look_at, look_at_labels, with_some_inputs
 from crowdfuse.report.names import plain

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.classifier import CrowdClassifier
-from crowdfuse.files import strict, write_json, write_table, write_text
-from crowdfuse.ids import find
-from crowdfuse.quality import Quality, quality
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.io.files import strict, write_json, write_table, write_text
+from crowdfuse.labels.ids import find
+from crowdfuse.quality.label_quality import Quality, label_quality
 from crowdfuse.report.look import relative_weights
 from crowdfuse.runs.material import Material
 
@@ -48,7 +48,7 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
     )
     _write_annotators(classifier, material, best, out / "annotators.csv")
     gold = material.gold_by_row()
-    _write_reviews(quality(ann, probabilities, classes=classifier.classes_, gold=gold, out_of_fold=False), out)
+    _write_reviews(label_quality(ann, probabilities, classes=classifier.classes_, gold=gold, out_of_fold=False), out)
     write_text(out / "log.jsonl", "".join(json.dumps(strict(record)) + "\n" for record in classifier.history_))
     summary: dict[str, Any] = {
         "method": classifier.method_name,

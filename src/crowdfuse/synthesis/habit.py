@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.ids import IntArray, few
+from crowdfuse.labels.ids import IntArray, few
 from crowdfuse.synthesis.looks import as_rows, class_means, distances_to
 from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, class_positions, true_classes
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.ids import IntArray
+from crowdfuse.labels.ids import IntArray
 
 BLOCK = 1 << 18  # values of X worked on at a time: 2 MB of float64, which the cache holds
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.annotations import Annotations
-from crowdfuse.ids import IntArray, few, find, tidy, unique_sorted
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray, few, find, tidy, unique_sorted
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.annotations import not_a_class
-from crowdfuse.ids import IntArray, few, find, refuse_repeats, tidy
+from crowdfuse.labels.annotations import not_a_class
+from crowdfuse.labels.ids import IntArray, few, find, refuse_repeats, tidy
 from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, true_classes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.annotations import Annotations
+from crowdfuse.labels.annotations import Annotations
 
 
 def two_moon_annotators(X: NDArray[np.float64]) -> Annotations:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.choices import one_of
-from crowdfuse.ids import IntArray, few
+from crowdfuse.checks.choices import one_of
+from crowdfuse.labels.ids import IntArray, few
 from crowdfuse.synthesis.looks import as_rows, blocks, distances_to
 from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, true_classes
 from crowdfuse.synthesis.wrong import KINDS, Wrong, confusable_classes, shifts, wrong_labels

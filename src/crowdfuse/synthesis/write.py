@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.choices import one_of
-from crowdfuse.files import refuse_existing, write_table
+from crowdfuse.checks.choices import one_of
+from crowdfuse.io.files import refuse_existing, write_table
 from crowdfuse.synthesis.habit import habit_annotators
 from crowdfuse.synthesis.hammer_spammer import By, hammer_spammer_annotators
 from crowdfuse.synthesis.made_up import MadeUp, check_missing

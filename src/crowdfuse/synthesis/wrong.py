@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.ids import IntArray, few
+from crowdfuse.labels.ids import IntArray, few
 from crowdfuse.synthesis.looks import as_rows, nearest_classes
 from crowdfuse.synthesis.made_up import class_positions
 

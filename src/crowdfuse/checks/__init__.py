@@ -1,0 +1,1 @@
+"""Checks of settings and names, with messages that say what was expected."""

@@ -1,0 +1,117 @@
+"""`crowdfuse reproduce mnist-kinds`, and `crowds --tune`: every method by the same rules, as it comes and tuned."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfuse.cli.grids import (
+    Cluster,
+    Jobs,
+    Plan,
+    Show,
+    finished_before,
+    leave,
+    missing,
+    open_store,
+    refuse_own,
+    run_cells,
+    say_plan,
+)
+from crowdfuse.cli.shell import Data, Force, Json, Quiet, friendly, integers, names, refuse_json
+
+SEEDS = "0,1,2,3,4"
+
+
+@friendly
+def mnist_kinds(
+    tune: Annotated[
+        int, typer.Option(help="Settings to try of each method, its defaults the first: 1 tunes nothing.", min=1)
+    ] = 1,
+    values: Annotated[
+        str | None,
+        typer.Option(
+            help="Arenas, separated by commas; not given, all: uniform, any, looks, shift, neighbour, copy, "
+            "hammer-spammer, two classes."
+        ),
+    ] = None,
+    methods: Annotated[str | None, typer.Option(help="Methods, separated by commas; not given, all.")] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas: annotators, split, draws, training.")] = SEEDS,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    data: Data = None,
+    folder: Annotated[Path, typer.Option("--out", help="The folder of the store, the table and the figures.")] = Path(
+        "mnist-kinds"
+    ),
+    plan: Plan = False,
+    show: Show = False,
+    json_file: Json = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Beyond the paper: every method on kinds of wrong labels, by the same rules. 10,000 images of MNIST, a small
+    network, five seeds; also with the epoch chosen by held-out labels, and with --tune tuned by crowd labels alone, and
+    by gold. Finished runs are
+    kept, and not made again."""
+    run_fair(
+        "mnist-kinds", tune, values, methods, seeds, jobs, cluster, data, folder, plan, show, json_file, force, quiet
+    )
+
+
+def run_fair(
+    group: str,
+    draws: int,
+    values: str | None,
+    methods: str | None,
+    seeds: str,
+    jobs: int | None,
+    cluster: str | None,
+    data: Path | None,
+    folder: Path,
+    plan: bool,
+    show: bool,
+    json_file: Path | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Run what is missing of a group of arenas, and show the tables as far as they are there."""
+    from crowdfuse.experiments.method_comparison import GROUPS, FairWork, cells
+    from crowdfuse.experiments.method_comparison_tables import markdown, write_fair_report
+    from crowdfuse.experiments.protocols import chosen
+    from crowdfuse.io.files import write_json
+
+    arenas = GROUPS[group]
+    asked = cells(
+        arenas,
+        draws,
+        names(values, "--values") if values else (),
+        names(methods, "--methods") if methods else (),
+        integers(seeds, "--seeds"),
+    )
+    refuse_json(json_file, force)
+    refuse_own(json_file, folder)
+    store = open_store(folder)
+    if plan:
+        say_plan("All methods by the same rules", store, asked)
+        return
+    if show:
+        finished = finished_before(store, asked)
+    else:
+        work = FairWork(data)
+        work.check([cell.run for cell in missing(store, asked)])
+        finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=group, quiet=quiet)
+    if finished.records:
+        options = {"--tune": draws, "--values": values, "--methods": methods, "--seeds": seeds}
+        given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
+        command = " ".join(["crowdfuse reproduce", group, *given])
+        figures = write_fair_report(arenas, asked, finished.records, folder, command)
+        typer.echo(markdown(arenas, chosen(asked, finished.records), command))
+        if json_file is not None:
+            write_json(json_file, figures)
+        typer.echo(f"tables and figures: {folder}")
+    elif show:
+        typer.echo(f"{folder} holds no finished run of this grid")
+    leave(finished)

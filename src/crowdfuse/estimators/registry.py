@@ -1,0 +1,57 @@
+"""The name of each method on the command line, and the estimator class behind it. A new method is one line here.
+
+This module does not import torch: the command line lists the methods without loading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from crowdfuse.checks.choices import nearest
+
+if TYPE_CHECKING:
+    from crowdfuse.estimators.base import CrowdClassifier
+
+ESTIMATORS = {
+    "fusion": "FusionClassifier",
+    "gated": "GatedClassifier",
+    "majority-vote": "MajorityVoteClassifier",
+    "single-annotator": "SingleAnnotatorClassifier",
+    "trace-reg": "TraceRegClassifier",
+    "mbem": "MBEMClassifier",
+    "wdn": "WDNClassifier",
+    "two-stage": "TwoStageClassifier",
+    "crowd-layer": "CrowdLayerClassifier",
+    "conal": "CoNALClassifier",
+    "union-net": "UnionNetClassifier",
+    "geo-crowd-net": "GeoCrowdNetClassifier",
+    "coin-net": "COINNetClassifier",
+    "max-mig": "MaxMIGClassifier",
+    "madl": "MaDLClassifier",
+    "annot-mix": "AnnotMixClassifier",
+    "robust-vote": "RobustVoteClassifier",
+    "true-label": "TrueLabelClassifier",
+}
+
+DEFAULT_METHOD = "gated"
+"""What `crowdfuse fit` takes: the all-rounder of the stored comparisons (`crowdfuse methods`), of methods that take any
+labels. A test asks the evidence."""
+
+
+def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassifier]:
+    """The estimator class of a method; `others` are further names that the user could have meant."""
+    if method not in ESTIMATORS:
+        known = [*ESTIMATORS, *others]
+        raise ValueError(f"unknown method {method!r}{nearest(method, known)} The methods are {', '.join(known)}")
+    return import_estimator(ESTIMATORS[method])
+
+
+def import_estimator(class_name: str) -> type[CrowdClassifier]:
+    """The class of this name, from `crowdfuse.estimators.<method>`: trace-reg is in `trace_reg.py`."""
+    modules = {name: method.replace("-", "_") for method, name in ESTIMATORS.items()} | {"CrowdClassifier": "base"}
+    if class_name not in modules:
+        raise AttributeError(f"module 'crowdfuse.estimators' has no attribute {class_name!r}")
+    found: type[CrowdClassifier] = getattr(import_module(f"crowdfuse.estimators.{modules[class_name]}"), class_name)
+    return found

@@ -1,0 +1,275 @@
+"""A grid's results as a folder: the table beside the paper's, numbers, and the paper's two plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfuse.experiments.comparison_tables import difference
+from crowdfuse.experiments.grid import Experiment
+from crowdfuse.experiments.tables import Entry, Table
+from crowdfuse.io.files import write_json, write_text
+from crowdfuse.report import plots
+from crowdfuse.report.markdown import table as markdown_table
+
+FAR = 3.0  # points from the paper's number that the text must speak of
+WIDE = 8  # values that fit beside each other
+
+
+def write_grid_report(experiment: Experiment, table: Table, folder: Path, command: str) -> dict[str, Any]:
+    """`table.md`, `table.json` and figures beside the store; returns the numbers."""
+    numbers = figures(experiment, table)
+    write_text(folder / "table.md", markdown(experiment, table, command))
+    write_json(folder / "table.json", {"command": command, **numbers})
+    draw(experiment, table, folder)
+    return numbers
+
+
+def figures(experiment: Experiment, table: Table) -> dict[str, Any]:
+    """All numbers of a table, as JSON holds them."""
+    return {
+        "experiment": experiment.name,
+        "knob": experiment.knob,
+        "table": [entry.figures() for entry in table.entries.values()],
+        "paired differences": [one.figures() for one in table.paired(experiment.leader)],
+        "share of right labels": _shares(table),
+        "auroc": _aurocs(experiment, table),
+    }
+
+
+def markdown(experiment: Experiment, table: Table, command: str) -> str:
+    """The whole report as text."""
+    length, is_trial = _length(experiment, table)
+    sections = [
+        f"# {experiment.title}",
+        f"Made by `{command}`.",
+        f"Test accuracy in %; ± is the standard deviation over seeds, where there are several. "
+        f"{length} {experiment.scale.protocol}",
+        _accuracy(experiment, table),
+    ]
+    if experiment.paper:
+        far = _far(table) if experiment.scale.is_papers_recipe and not is_trial else []
+        sections += ["## Ranks, ours and the paper's", _ranks(experiment, table), *far]
+    sections += _differences(experiment, table)
+    shares = _shares(table)
+    if shares:
+        header = [experiment.knob, *(f"annotator-{r + 1}" for r in range(max(map(len, shares.values()))))]
+        rows = [[value, *(f"{100 * share:.1f}" for share in of)] for value, of in shares.items()]
+        rows = [row + ["-"] * (len(header) - len(row)) for row in rows]
+        sections += ["## Share of right labels (%)", markdown_table(header, rows)]
+    sections += _beliefs(experiment, table)
+    sections += _gates(experiment, table)
+    return "\n\n".join(sections) + "\n"
+
+
+def _length(experiment: Experiment, table: Table) -> tuple[str, bool]:
+    """How long and on how much was trained, and whether that was a trial: the paper's numbers are of the whole."""
+    runs = [record.run for record in table.records.values()]
+    epochs = sorted({run["settings"]["epochs"] for run in runs})
+    items = sorted({str(run["data"]["train"]) for run in runs})
+    own, all_items = experiment.scale.recipe["epochs"], str(experiment.scale.data["train"])
+    shorter = "" if epochs == [own] else f" (the experiment's own is {own})"
+    fewer = "" if items == [all_items] else f" Trained on {', '.join(items)} items: a trial."
+    return f"Epochs: {', '.join(map(str, epochs))}{shorter}.{fewer}", bool(shorter or fewer)
+
+
+def accuracy_rows(experiment: Experiment, table: Table) -> list[list[str]]:
+    """A row a method: ours and the paper's at every value, and the mean over all values."""
+    return [
+        [
+            row,
+            *(_cell(table.entries.get((row, value)), experiment.paper) for value in table.values),
+            _mean(experiment, table, row),
+        ]
+        for row in table.rows
+    ]
+
+
+def _accuracy(experiment: Experiment, table: Table) -> str:
+    beside = " (paper)" if experiment.paper else ""
+    over = f"mean of {len(experiment.values)}"
+    header = [f"method{beside}", *(f"{experiment.knob} {value}" for value in table.values), over]
+    rows = accuracy_rows(experiment, table)
+    if len(table.values) <= WIDE:
+        return markdown_table(header, rows)
+    turned = list(zip([experiment.knob, *table.values, over], *rows, strict=True))
+    return markdown_table(list(turned[0]), [list(row) for row in turned[1:]])
+
+
+def _cell(entry: Entry | None, paper: str | None) -> str:
+    if entry is None:
+        return "-"
+    spread = "" if entry.spread is None else f" ± {entry.spread:.1f}"
+    beside = "" if paper is None else f" ({'-' if entry.paper is None else f'{entry.paper:.1f}'})"
+    return f"{entry.mean:.1f}{spread}{beside}"
+
+
+def _mean(experiment: Experiment, table: Table, row: str) -> str:
+    """Over the experiment's own values, once all are there."""
+    own = [value if isinstance(value, str) else f"{value:g}" for value in experiment.values]
+    entries = [table.entries[row, value] for value in own if (row, value) in table.entries]
+    if len(entries) < len(own):
+        return "-"
+    theirs = [entry.paper for entry in entries if entry.paper is not None]
+    beside = f" ({np.mean(theirs):.1f})" if len(theirs) == len(own) else ""
+    return f"{np.mean([entry.mean for entry in entries]):.1f}{beside}"
+
+
+def _ranks(experiment: Experiment, table: Table) -> str:
+    ranked = {row for (row, _), entry in table.entries.items() if entry.rank is not None}
+    rows = [
+        [row, *(_rank(table.entries.get((row, value))) for value in table.values)]
+        for row in table.rows
+        if row in ranked
+    ]
+    return markdown_table(["method", *(f"{experiment.knob} {value}" for value in table.values)], rows)
+
+
+def _rank(entry: Entry | None) -> str:
+    if entry is None:
+        return "-"
+    return f"{entry.rank} ({'-' if entry.paper_rank is None else entry.paper_rank})"
+
+
+def _far(table: Table) -> list[str]:
+    """Where we differ from the paper by more than a few points."""
+    compared = [entry for entry in table.entries.values() if entry.paper is not None]
+    far = [e for e in compared if e.paper is not None and abs(e.mean - e.paper) > FAR]
+    if not far:
+        return [f"No cell differs from the paper's by more than {FAR:.0f} points."] if compared else []
+    rows = [[e.row, e.value, f"{e.mean:.1f}", f"{e.paper:.1f}", f"{e.mean - (e.paper or 0):+.1f}"] for e in far]
+    return [
+        f"## More than {FAR:.0f} points from the paper",
+        markdown_table(["method", "value", "ours", "paper", "difference"], rows),
+    ]
+
+
+def _differences(experiment: Experiment, table: Table) -> list[str]:
+    leader = experiment.leader
+    paired = table.paired(leader) if leader in table.rows else []
+    if not paired:
+        return []
+    rows = [
+        [one.than, one.pairs, f"{one.mean:+.2f}", "-" if one.low is None else f"{one.low:+.2f} to {one.high:+.2f}"]
+        for one in paired
+    ]
+    by_item = any(one.over == "seeds and items" for one in paired)
+    how = (
+        "95 % bootstrap interval over seeds and test items, values together."
+        if by_item
+        else "95 % t-interval over all pairs, values and seeds together. Pairs of one seed at several values are not "
+        "independent: the interval is rather too small."
+    )
+    sections = [
+        f"## {leader.capitalize()} minus each method, in points",
+        f"Paired: the same noise, split, network and seed; {how}",
+        markdown_table([f"{leader} minus", "pairs", "mean", "interval"], rows),
+    ]
+    if by_item and len(table.values) > 1:
+        at = {value: {one.than: difference(one) for one in table.paired(leader, value)} for value in table.values}
+        others = [one.than for one in paired]
+        by_value = [[value, *(at[value].get(than, "-") for than in others)] for value in table.values]
+        sections += [markdown_table([experiment.knob, *(f"{leader} minus {than}" for than in others)], by_value)]
+    return sections
+
+
+def _gates(experiment: Experiment, table: Table) -> list[str]:
+    """How far gates were from the shares of right labels, and whether the result warned of them."""
+    rows = []
+    for (row, value), entry in table.entries.items():
+        found = [table.records.get((row, value, seed)) for seed in entry.by_seed]  # none of a row that sums up others
+        results = [record.result for record in found if record is not None and "gate error" in record.result]
+        if len(results) < len(found):
+            continue
+        errors = [result["gate error"] for result in results]
+        warned = sum(not result["diagnostics"]["gates_can_be_trusted"] for result in results)
+        balanced = np.mean([result["balanced accuracy"] for result in results])
+        worst = f"{min(entry.by_seed.values()):.2f}"
+        share = f"{100 * np.mean([result['share of items with nobody right'] for result in results]):.1f}"
+        told = f"{np.mean(errors):.3f} ({max(errors):.3f})"
+        rows.append([value, row, worst, f"{100 * balanced:.1f}", told, f"{warned} of {len(results)}", share])
+    if not rows:
+        return []
+    header = [experiment.knob, "method", "worst seed (%)", "balanced accuracy (%)", "gate error (worst)", "warned"]
+    return [
+        "## Gates",
+        "Gate error: how far gates are from the shares of right labels, over ten bins, the mean over annotators and "
+        "seeds. Warned: runs whose diagnostics say that gates cannot be trusted.",
+        markdown_table([*header, "items with nobody right (%)"], rows),
+    ]
+
+
+def _shares(table: Table) -> dict[str, list[float]]:
+    """The share of right labels of each annotator by value, mean over the seeds; none where rows have their own."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for (_, value, seed), record in table.records.items():
+        if "share of right labels" in record.result:
+            share = record.result["share of right labels"]
+            if found.setdefault(value, {}).setdefault(seed, share) != share:
+                return {}
+    return {value: np.mean(list(found[value].values()), axis=0).tolist() for value in table.values if value in found}
+
+
+def _aurocs(experiment: Experiment, table: Table) -> dict[str, dict[str, list[list[float]]]]:
+    """By value: AUROC of weights and diagonals against being right, a list a seed, a figure an annotator."""
+    found: dict[str, dict[str, list[list[float]]]] = {}
+    for value in table.values:
+        for seed in table.seeds:
+            record = table.records.get((experiment.leader, value, seed))
+            for kind in ("weights", "diagonals"):
+                if record is not None and f"auroc of {kind}" in record.result:
+                    found.setdefault(value, {}).setdefault(kind, []).append(record.result[f"auroc of {kind}"])
+    return found
+
+
+def _beliefs(experiment: Experiment, table: Table) -> list[str]:
+    aurocs = _aurocs(experiment, table)
+    if not aurocs:
+        return []
+    rows = [
+        [value, kind, len(seeds), " / ".join(f"{figure:.3f}" for figure in np.mean(seeds, axis=0))]
+        for value, kinds in aurocs.items()
+        for kind, seeds in kinds.items()
+    ]
+    return [
+        "## Does fusion know where an annotator is right?",
+        "AUROC over the training items of an annotator's weight, and of the diagonal entry P[said, said] of its "
+        "matrix, against being right on the item; 0.5 is chance. Mean over seeds, an annotator after the other.",
+        markdown_table([experiment.knob, "of", "seeds", "AUROC"], rows),
+    ]
+
+
+def draw(experiment: Experiment, table: Table, folder: Path) -> None:
+    """Accuracy over the knob, and validation accuracy over epochs at its first value, first seed."""
+    if len(table.values) > 1 and not any(isinstance(value, str) for value in experiment.values):
+        series = {row: _series(table, row) for row in table.rows}
+        plots.save(
+            plots.accuracy_over(
+                experiment.knob,
+                series,
+                experiment.title,
+                is_logarithmic=experiment.is_logarithmic,
+                papers_best=experiment.papers_best,
+            ),
+            folder / "accuracy.png",
+        )
+    if not table.records:
+        return
+    value, seed = table.values[0], table.seeds[0]
+    curves = {
+        row: [100 * float(epoch["validation"]) for epoch in record.result["history"]]
+        for (row, v, s), record in table.records.items()
+        if v == value and s == seed and all("validation" in epoch for epoch in record.result["history"])
+    }
+    if curves:
+        title = f"{experiment.title}: {experiment.knob} {value}, seed {seed}"
+        plots.save(plots.validation_curves(curves, title), folder / "epochs.png")
+
+
+def _series(table: Table, row: str) -> Sequence[tuple[float, float, float | None, float | None]]:
+    """Value, mean, spread and the paper's number."""
+    entries = [table.entries[row, value] for value in table.values if (row, value) in table.entries]
+    return [(float(entry.value), entry.mean, entry.spread, entry.paper) for entry in entries]

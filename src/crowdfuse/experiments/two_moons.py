@@ -1,0 +1,152 @@
+"""The paper's two moons: what two half-blind annotators, and their fusion, teach a small network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.datasets.two_moons import Split, TwoMoons, two_moons
+from crowdfuse.estimators import FusionClassifier, SingleAnnotatorClassifier
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.synthesis import two_moon_annotators
+from crowdfuse.training.progress import grid_progress
+
+PAPER = {"annotator-1": 66.51, "annotator-2": 83.67, "fusion": 86.70}  # one run each
+
+# full-batch SGD, no dropout in the annotators' heads, the last step kept
+RECIPE: dict[str, Any] = {
+    "backbone": "identity",
+    "hidden": (64, 32),
+    "dropout": 0.05,
+    "standardize": False,
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "epochs": 400,
+}
+FUSION: dict[str, Any] = {"n_bases": 2, "annotator_hidden": (32, 16), "loss_scale": "paper"}
+
+VARIANTS: dict[str, Callable[..., CrowdClassifier]] = {
+    "annotator-1": lambda **recipe: SingleAnnotatorClassifier(annotator="annotator-1", **recipe),
+    "annotator-2": lambda **recipe: SingleAnnotatorClassifier(annotator="annotator-2", **recipe),
+    "fusion": lambda **recipe: FusionClassifier(**FUSION, penalty=1.0, **recipe),
+    "fusion, lambda 0": lambda **recipe: FusionClassifier(**FUSION, penalty=0.0, **recipe),
+    "fusion, full": lambda **recipe: FusionClassifier(**FUSION, penalty=1.0, confusions="full", **recipe),
+    "fusion, full, lambda 0": lambda **recipe: FusionClassifier(**FUSION, penalty=0.0, confusions="full", **recipe),
+}
+
+
+@dataclass
+class Run:
+    """One variant trained on one seed."""
+
+    variant: str
+    seed: int
+    figures: dict[str, Any]
+    classifier: CrowdClassifier
+    data: TwoMoons
+
+
+def region(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
+    """Where exactly one annotator is right: A and D annotator 1, B and C annotator 2; "" elsewhere.
+
+    A is the left end of the upper moon, B its right half, C the left half of the lower moon, D its right end.
+    """
+    said = two_moon_annotators(X).to_matrix()
+    first, second = (said == y[:, None]).T
+    upper = y == 0
+    names = np.full(len(y), "", dtype="<U1")
+    names[first & ~second & upper] = "A"
+    names[~first & second & upper] = "B"
+    names[~first & second & ~upper] = "C"
+    names[first & ~second & ~upper] = "D"
+    return names
+
+
+def run(variant: str, seed: int, split: Split = "text", epochs: int = 400, n_points: int = 20_000) -> Run:
+    """Train one variant and measure it on the test points."""
+    data = two_moons(seed, n_points, split)
+    recipe = RECIPE | {"epochs": epochs, "batch_size": len(data.X_train), "random_state": seed}
+    classifier = VARIANTS[variant](**recipe).fit(data.X_train, two_moon_annotators(data.X_train))
+    return Run(variant, seed, _measure(classifier, data), classifier, data)
+
+
+def _measure(classifier: CrowdClassifier, data: TwoMoons) -> dict[str, Any]:
+    X, y = data.X_test, data.y_test
+    predicted = classifier.predict(X)
+    figures: dict[str, Any] = {
+        "accuracy": 100 * float((predicted == y).mean()),
+        "predicted as class 1": 100 * float(predicted.mean()),
+        "final loss": classifier.history_[-1]["loss"],
+    }
+    if isinstance(classifier, FusionClassifier):
+        ann = two_moon_annotators(X)
+        weight = classifier.annotator_weights(X)[:, 0]
+        diagonals = said_diagonals(classifier, X, ann)
+        where = region(X, y)
+        figures["mean diagonal"] = float(diagonals.mean())
+        figures["regions"] = {
+            name: {
+                "points": int((where == name).sum()),
+                "weight of annotator 1": float(weight[where == name].mean()),
+                "diagonal of annotator 1": float(diagonals[where == name, 0].mean()),
+                "diagonal of annotator 2": float(diagonals[where == name, 1].mean()),
+            }
+            for name in "ABCD"
+        }
+    return figures
+
+
+def said_diagonals(classifier: CrowdClassifier, X: NDArray[np.float64], ann: Annotations) -> NDArray[np.float64]:
+    """The diagonal entry of what each annotator says, (N, 2): how likely the label is right, to the model."""
+    matrices = classifier.confusion_matrices(X)
+    said = ann.to_matrix()
+    return np.stack([matrices[np.arange(len(X)), r, said[:, r], said[:, r]] for r in range(2)], axis=1)
+
+
+def summarise(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """A row a variant: mean, spread (standard deviation over seeds), range, and the paper's figure."""
+    by_variant: dict[str, list[float]] = {}
+    for one in runs:
+        by_variant.setdefault(one.variant, []).append(one.figures["accuracy"])
+    return [
+        {
+            "variant": variant,
+            "runs": len(values),
+            "mean": float(np.mean(values)),
+            "spread": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+            "least": min(values),
+            "most": max(values),
+            "paper": PAPER.get(variant),
+        }
+        for variant, values in by_variant.items()
+    ]
+
+
+def fusion_wins(runs: Iterable[Run]) -> tuple[int, int]:
+    """On how many seeds fusion is above both annotators, and of how many."""
+    by_seed: dict[int, dict[str, float]] = {}
+    for one in runs:
+        by_seed.setdefault(one.seed, {})[one.variant] = one.figures["accuracy"]
+    wins = [found["fusion"] > max(found["annotator-1"], found["annotator-2"]) for found in by_seed.values()]
+    return sum(wins), len(wins)
+
+
+def run_all(seeds: list[int], split: Split, epochs: int, verbose: int, n_points: int = 20_000) -> list[Run]:
+    """Every variant on every seed."""
+    runs: list[Run] = []
+    with grid_progress(verbose) as progress:
+        task = progress.add_task("two moons", total=len(seeds) * len(VARIANTS))
+        for seed in seeds:
+            for variant in VARIANTS:
+                progress.update(task, description=f"two moons, seed {seed}, {variant}")
+                runs.append(run(variant, seed, split, epochs, n_points))
+                progress.advance(task)
+    return runs

@@ -1,0 +1,9 @@
+"""Label quality, choosing between models without gold labels, whom to ask next, and diagnostics."""
+
+from __future__ import annotations
+
+from crowdfuse.quality.choosing import label_likelihood, label_score
+from crowdfuse.quality.label_quality import Quality, label_quality
+from crowdfuse.quality.next_labels import next_labels
+
+__all__ = ["Quality", "label_likelihood", "label_quality", "label_score", "next_labels"]

@@ -1,0 +1,1 @@
+"""The only training loop: batches, recipes, optimizers, checkpoints, several processes, prediction, progress."""

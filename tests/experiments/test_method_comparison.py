@@ -1,0 +1,290 @@
+"""All methods by the same rules: the grid, one run's figures, the protocols, ranks, and the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
+from crowdfuse.experiments import method_comparison as fair
+from crowdfuse.experiments.method_comparison import CROWDS, KINDS, ROWS, DrawnCell, FairWork, cells, split
+from crowdfuse.experiments.method_comparison_tables import costs
+from crowdfuse.experiments.protocols import chosen, critical_difference, gains, ranks
+from crowdfuse.experiments.spaces import COMMON, drawn, space_of
+from crowdfuse.experiments.store import Record, Run
+from crowdfuse.labels.annotations import Annotations
+
+N, K = 150, 3
+
+
+def small_crowd(seed: int) -> Crowd:
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(2 * N, 4)).astype(np.float32)
+    y = X[:, :K].argmax(1)
+    said = np.where(generator.random((N, 4)) < 0.75, y[:N, None], generator.integers(0, K, (N, 4)))
+    return Crowd(X[:N], Annotations.from_matrix(said), y[:N], X[N:], y[N:])
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small data in place of every arena's, and few epochs."""
+    monkeypatch.setattr(FairWork, "_load", lambda _, run: small_crowd(run["seed"]))
+    monkeypatch.setattr(fair, "NETWORK", fair.NETWORK | {"epochs": 4, "batch_size": 32})
+    short = {name: dataclasses.replace(arena, training={}) for name, arena in CROWDS.items()}
+    monkeypatch.setitem(fair.GROUPS, "crowds", short)
+
+
+# ---- what is run -------------------------------------------------------------------------------
+
+
+def test_every_method_is_in_and_the_bound_is_not_tuned() -> None:
+    grid = cells(KINDS, 3, seeds=(0, 1))
+    assert {cell.run["method"] for cell in grid} == set(ESTIMATORS) - {"single-annotator"}
+    assert len(grid) == len(KINDS) * 2 * (4 * (len(ROWS) - 1) + 1)
+    assert {(cell.draw, cell.holds_out) for cell in grid if cell.row == "true-label"} == {(0, False)}
+    at_defaults = [cell.draw == 0 for cell in grid]
+    assert at_defaults.index(False) == sum(at_defaults)  # first all methods as they come, then what tunes them
+
+
+def test_all_choose_their_epoch_alike_in_one_protocol() -> None:
+    grid = cells(KINDS, 1, ["uniform"])
+    held_out = {cell.row: cell.run for cell in grid if cell.holds_out}
+    assert set(held_out) == set(ROWS) - {"true-label"}
+    assert {row for row, run in held_out.items() if "validation" not in run} == {"gated"}  # it does so by itself
+    (as_it_comes,) = (cell.run for cell in grid if cell.row == "gated" and not cell.holds_out)
+    assert held_out["gated"] == as_it_comes  # so that it is run once
+
+
+def test_gold_changes_nothing_but_what_gold_judges(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cells(KINDS, 1, ["uniform"], ["trace-reg"])[0].run
+    result = FairWork(None)(run, Path())
+    honest = small_crowd(0)
+    other = dataclasses.replace(honest, y=(honest.y + 1) % K, y_test=(honest.y_test + 1) % K)
+    monkeypatch.setattr(FairWork, "_load", lambda _, run: other)
+    without = FairWork(None)(run, Path())
+    for name in ("crowd score", "objections", "bytes of a step"):
+        assert without[name] == result[name]
+    assert without["gold score"] < 0.5 < result["gold score"]
+    assert without["accuracy"] < 0.5 < result["accuracy"]
+
+
+def test_a_run_that_diverges_is_a_result(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cells(KINDS, 1, ["uniform"], ["majority-vote"])[0].run
+    run["settings"] = run["settings"] | {"optimizer": "sgd", "learning_rate": 1e30}
+    assert "diverged" in FairWork(None)(run, Path())["diverged"]
+
+
+def test_all_methods_share_what_is_common_and_seeds_differ() -> None:
+    for draw in (1, 2):
+        for seed in (0, 1):
+            of = {method: drawn(method, draw, seed) for method in ESTIMATORS}
+            assert len({tuple(settings[name] for name in COMMON) for settings in of.values()}) == 1
+    assert drawn("fusion", 1, 0) != drawn("fusion", 1, 1) != drawn("fusion", 2, 1)
+    assert drawn("fusion", 1, 0) == drawn("fusion", 1, 0)
+
+
+@pytest.mark.parametrize("method", ESTIMATORS)
+def test_spaces_are_of_settings_that_are_there(method: str) -> None:
+    kind = estimator_class(method)
+    for name, values in space_of(method).items():
+        assert name in kind._get_param_names()
+        assert isinstance(values, list) or 0 < values[0] < values[1]
+    for draw in range(1, 30):
+        for name, value in drawn(method, draw, seed=0).items():
+            values = space_of(method)[name]
+            assert value in values if isinstance(values, list) else values[0] <= value <= values[1]
+
+
+def test_items_kept_out_are_not_trained_on(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    kind = estimator_class("majority-vote")
+    fit = kind.fit
+
+    def noting(self: Any, X: Any, y: Any, **given: Any) -> Any:
+        seen.append((X, y))
+        return fit(self, X, y, **given)
+
+    monkeypatch.setattr(kind, "fit", noting)
+    crowd = small_crowd(0)
+    train, judges = split(crowd, 0)
+    assert not set(train) & set(judges)
+    assert sorted([*train, *judges]) == list(range(N))
+    FairWork(None)(cells(KINDS, 1, ["uniform"], ["majority-vote"])[0].run, Path())
+    np.testing.assert_array_equal(seen[0][0], crowd.X[train])
+    np.testing.assert_array_equal(seen[0][1].label, crowd.annotations[train].label)
+
+
+def test_a_run_says_all_figures(small: None) -> None:
+    result = FairWork(None)(cells(KINDS, 1, ["uniform"], ["trace-reg"])[0].run, Path())
+    assert 0.5 < result["accuracy"] <= 1
+    assert 0.5 < result["gold score"] <= 1
+    assert result["crowd score"] < 0
+    assert 0 < result["log loss"] < 2
+    assert 0 <= result["calibration error"] < 0.5
+    assert 4_000 < result["bytes of a step"] < 200_000  # 128 hidden units on 4 inputs, 32 items
+    assert 0.6 < result["fused labels right"] <= 1
+    assert 0.3 < result["suspicion"] <= 1  # a quarter of two thirds is wrong
+    bound = FairWork(None)(cells(KINDS, 1, ["uniform"], ["true-label"])[0].run, Path())
+    assert "suspicion" not in bound
+
+
+# ---- what is kept ------------------------------------------------------------------------------
+
+
+def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[DrawnCell], list[Record]]:
+    """A grid of one arena and seed, with these results by row and draw; draw -1 is that with held-out labels."""
+    made, found = [], []
+    for (row, draw), result in figures.items():
+        run: Run = {"method": row, "draw": draw}
+        made.append(DrawnCell(row, "uniform", 0, run, draw=max(0, draw), holds_out=draw < 0))
+        if result:
+            found.append(Record(run, {"objections": [], **result}, 1.0))
+    return made, found
+
+
+def test_each_protocol_keeps_its_own_choice() -> None:
+    made, found = records(
+        {
+            ("a", 0): {"accuracy": 0.5, "crowd score": -1.0, "gold score": 0.5},
+            ("a", 1): {"accuracy": 0.6, "crowd score": -0.5, "gold score": 0.6},
+            ("a", 2): {"accuracy": 0.7, "crowd score": -0.8, "gold score": 0.9},
+            ("a", 3): {"accuracy": 0.1, "crowd score": -0.1, "gold score": 0.1, "objections": ["collapsed"]},
+            ("a", 4): {"diverged": "the loss is nan"},
+            ("a", -1): {"accuracy": 0.9, "crowd score": -0.01, "gold score": 0.99},
+        }
+    )
+    kept = chosen(made, found)
+    accuracy = {protocol: runs["a", "uniform", 0].result["accuracy"] for protocol, runs in kept.items()}
+    assert accuracy == {
+        "defaults": 0.5,
+        "epoch by held-out labels": 0.9,
+        "tuned by crowd labels": 0.6,
+        "tuned by gold": 0.7,
+    }
+
+
+def test_tuning_counts_only_when_all_draws_have_run() -> None:
+    one = {"accuracy": 0.5, "crowd score": -1.0, "gold score": 0.5}
+    made, found = records({("a", 0): one, ("a", 1): {}, ("b", 0): {}, ("b", 1): one, ("c", 0): one, ("c", 1): one})
+    kept = chosen(made, found)
+    assert {row for row, _, _ in kept["defaults"]} == {"a", "c"}
+    assert {row for row, _, _ in kept["tuned by crowd labels"]} == {"c"}
+
+
+def test_ranks_of_a_known_order() -> None:
+    by_arena = {
+        name: {
+            "good": {0: 0.9, 1: 0.8},
+            "bad": {0: 0.5, 1: 0.4},
+            "same": {0: 0.5, 1: 0.4},
+            "true-label": {0: 1.0, 1: 1.0},
+        }
+        for name in ("one", "two", "three")
+    }
+    found = ranks(by_arena)
+    assert found is not None
+    assert found.mean == {"good": 1.0, "bad": 2.5, "same": 2.5}
+    assert found.interval["good"] == (1.0, 1.0)
+    backwards = ranks(by_arena, ascending=True)
+    assert backwards is not None
+    assert backwards.mean == {"good": 3.0, "bad": 1.5, "same": 1.5}
+    assert (found.arenas, found.seeds) == (3, 2)
+    assert found.critical == critical_difference(3, 3)
+    assert ranks({"one": {"good": {0: 1.0}}}) is None
+    assert ranks({"one": {"good": {0: 1.0}, "bad": {1: 1.0}}}) is None  # nothing in common
+
+
+def test_intervals_of_ranks_are_students_over_arenas() -> None:
+    by_arena = {f"arena {i}": {"a": {0: 1.0}, "b": {0: 2.0 if i == 0 else 0.0}} for i in range(4)}
+    found = ranks(by_arena)  # a has the ranks 2, 1, 1, 1: mean 1.25, standard error 0.25
+    assert found is not None
+    assert found.mean == {"a": 1.25, "b": 1.75}
+    assert found.interval["b"] == pytest.approx((1.0, 2.0))  # 1.75 - 3.182 * 0.25 = 0.95 and 2.55, cut at both ends
+    wide = ranks({"one": {"a": {0: 1.0, 1: 0.0}, "b": {0: 0.0, 1: 1.0}}})
+    assert wide is not None
+    assert wide.interval["a"] == (1.0, 2.0)
+
+
+def test_gains_are_paired() -> None:
+    made = {
+        (row, arena, seed): Record({}, {"accuracy": base + 0.1 * seed + (0.02 if row == "a" else 0)}, 1.0)
+        for arena, base in (("one", 0.1), ("two", 0.7))
+        for seed in (0, 1)
+        for row in ("a", "majority-vote")
+    }
+    mean, low, high, arenas = gains(made, "majority-vote")["a"]
+    assert (round(mean, 6), round(low, 6), round(high, 6), arenas) == (2.0, 2.0, 2.0, 2)
+
+
+def test_costs_are_times_the_reference() -> None:
+    made = {
+        (row, arena, seed): Record({}, {"seconds of training": times * (1 + seed)}, 1.0)
+        for arena, factor in (("one", 2.0), ("two", 4.0))
+        for row, times in (("majority-vote", 1.0), ("a", factor))
+        for seed in (0, 1)
+    }
+    assert costs(made, "seconds of training") == {"majority-vote": 1.0, "a": 3.0}
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_makes_tables_and_goes_on(small: None, tmp_path: Path) -> None:
+    asked = ["--tune", "2", "--methods", "majority-vote,trace-reg,true-label", "--seeds", "0,1"]
+    command = ["reproduce", "crowds", *asked, "--out", str(tmp_path / "fair")]
+    shown = CliRunner().invoke(app, [*command, "--json", str(tmp_path / "figures.json")], env={"COLUMNS": "300"})
+    assert shown.exit_code == 0, shown.output
+    for said in (
+        "## Defaults",
+        "## Tuned by crowd labels",
+        "## Tuned by gold",
+        "LabelMe",
+        "| trace-reg |",
+        "ceiling",
+        "memory over",
+    ):
+        assert said in shown.output
+    numbers = json.loads((tmp_path / "figures.json").read_text())
+    assert set(numbers["defaults"]["accuracy"]) == set(CROWDS)
+    assert set(numbers["defaults"]["ranks"]["mean"]) == {"majority-vote", "trace-reg"}
+    assert (tmp_path / "fair" / "ranks-defaults.png").stat().st_size > 5_000
+    lines = (tmp_path / "fair" / "runs.jsonl").read_text().count("\n")
+    assert lines == 3 * 2 * (2 * 2 + 1 + 2)  # draws, the bound, and held-out labels
+    again = CliRunner().invoke(app, [*command, "--show"], env={"COLUMNS": "300"})
+    assert again.stdout == shown.stdout
+    assert (tmp_path / "fair" / "runs.jsonl").read_text().count("\n") == lines
+
+
+def test_a_plan_of_thousands_of_runs_names_the_first(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(
+        app, ["reproduce", "mnist-kinds", "--tune", "10", "--plan", "--out", str(tmp_path / "new")]
+    )
+    assert shown.exit_code == 0, shown.output
+    first, *named, last = shown.output.splitlines()
+    assert "7480 to make" in first
+    assert len(named) == 100
+    assert named[0] == "  fusion, uniform, seed 0, defaults"
+    assert last == "  and 7380 more"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["crowds", "--tune", "2", "--epochs", "3"], "--epochs is not for --tune"),
+        (["mnist-kinds", "--values", "unifrom"], "uniform"),
+        (["mnist-kinds", "--methods", "fusoin"], "fusion"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: list[str], said: str, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["reproduce", *options, "--out", str(tmp_path / "fair")])
+    assert shown.exit_code == 2
+    assert said in shown.output
+    assert not (tmp_path / "fair").exists()

@@ -1,0 +1,319 @@
+"""Labels kept out of training: which ones, what they say of a classifier, and what speaks against one all the same."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from crowdfuse import Annotations, GatedClassifier, SingleAnnotatorClassifier, TrueLabelClassifier
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.labels import held_out
+from crowdfuse.labels.held_out import HeldOut, Verdict, hold_out_labels, objections
+from crowdfuse.report.html import _training
+from tests.estimators.estimator_list import ALL, quick
+
+
+def crowd(n_items: int = 60, n_annotators: int = 4, n_classes: int = 3, missing: float = 0.4, seed: int = 0) -> Any:
+    """Truth, and annotators who are right on half to nine tenths of their items."""
+    generator = np.random.default_rng(seed)
+    truth = generator.integers(0, n_classes, n_items)
+    right = generator.random((n_items, n_annotators)) < np.linspace(0.5, 0.9, n_annotators)
+    Y = np.where(right, truth[:, None], generator.integers(0, n_classes, (n_items, n_annotators)))
+    Y[generator.random(Y.shape) < missing] = -1
+    return truth, Annotations.from_matrix(Y, classes=range(n_classes))
+
+
+def triples(ann: Annotations, rows: NDArray[Any] | None = None) -> set[tuple[int, int, int]]:
+    items = ann.item if rows is None else rows[ann.item]
+    return set(zip(items.tolist(), ann.annotator.tolist(), ann.label.tolist(), strict=True))
+
+
+# ---- which labels --------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n_items=st.integers(1, 40),
+    n_annotators=st.integers(1, 5),
+    missing=st.sampled_from([0.0, 0.3, 0.7]),
+    unusable=st.sampled_from([0.0, 0.5]),
+    seed=st.integers(0, 5),
+)
+def test_one_label_each_of_items_that_keep_another(
+    n_items: int, n_annotators: int, missing: float, unusable: float, seed: int
+) -> None:
+    _, ann = crowd(n_items, n_annotators, missing=missing, seed=seed)
+    usable = np.random.default_rng(seed).random(n_items) >= unusable
+    kept, held = hold_out_labels(ann, usable, seed)
+    several = (np.diff(ann.indptr) > 1) & usable
+    if not several.any():
+        assert held is None
+        assert triples(kept) == triples(ann)
+        return
+    assert held is not None
+    out = set(zip(held.rows[held.item].tolist(), held.annotator.tolist(), held.label.tolist(), strict=True))
+    assert len(out) == len(held.label) == min(several.sum(), max(1, round(0.1 * ann.n_labels)))
+    assert len(set(held.rows.tolist())) == len(held.rows) == len(held.label)  # no item twice
+    assert several[held.rows].all()
+    assert triples(kept) | out == triples(ann)
+    assert not triples(kept) & out
+    assert (np.diff(kept.indptr)[np.diff(ann.indptr) > 0] > 0).all()
+    assert triples(held.kept, held.rows) == {triple for triple in triples(kept) if triple[0] in held.rows}
+    again = hold_out_labels(ann, usable, seed)[1]
+    assert again is not None
+    assert again.fingerprint() == held.fingerprint()
+
+
+def test_another_seed_holds_out_other_labels_and_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, ann = crowd(400)
+    first, other = (hold_out_labels(ann, np.ones(400, bool), seed)[1] for seed in (0, 1))
+    assert first is not None
+    assert other is not None
+    assert first.fingerprint() != other.fingerprint()
+    monkeypatch.setattr(held_out, "MOST", 7)
+    few = hold_out_labels(ann, np.ones(400, bool), 0)[1]
+    assert few is not None
+    assert len(few.label) == 7
+
+
+def test_nothing_is_held_out_where_nothing_can_be() -> None:
+    alone = Annotations.from_matrix([[0, -1], [-1, 1]])
+    assert hold_out_labels(alone, np.ones(2, bool), 0)[1] is None
+    two = Annotations.from_matrix([[0, 1], [-1, 1]])
+    assert hold_out_labels(two, np.array([False, True]), 0)[1] is None
+    nothing = Annotations.from_matrix([[-1, -1]], classes=[0, 1])
+    assert hold_out_labels(nothing, np.ones(1, bool), 0)[1] is None
+
+
+# ---- what they say -------------------------------------------------------------------------------
+
+
+def judged_by_loops(held: HeldOut, logits: NDArray[Any]) -> list[float]:
+    """The likelihood of each held-out label by expectation and maximisation over the kept ones, in plain loops."""
+    M, K = logits.shape
+    f = [[math.exp(v - max(row)) for v in row] for row in logits.tolist()]
+    f = [[v / sum(row) for v in row] for row in f]
+    labels = list(zip(held.kept.item.tolist(), held.kept.annotator.tolist(), held.kept.label.tolist(), strict=True))
+    R = held.kept.n_annotators
+    a = [0.7] * R
+    W = [[0.0 if k == y else 1 / (K - 1) for y in range(K)] for k in range(K)]
+
+    def given(r: int, k: int, y: int) -> float:
+        return a[r] if k == y else (1 - a[r]) * W[k][y]
+
+    for _ in range(8):
+        right, counts = [0.0] * R, [0] * R
+        said = [[1.0] * K for _ in range(K)]
+        for n, r, y in labels:
+            q = [f[n][k] * given(r, k, y) for k in range(K)]
+            q = [v / sum(q) for v in q]
+            right[r] += q[y]
+            counts[r] += 1
+            for k in range(K):
+                said[k][y] += q[k]
+        usual = sum(right) / sum(counts)
+        a = [min(max((right[r] + 5 * usual) / (counts[r] + 5), 1e-3), 1 - 1e-3) for r in range(R)]
+        W = [[0.0 if k == y else said[k][y] / (sum(said[k]) - said[k][k]) for y in range(K)] for k in range(K)]
+    assert len(held.rows) == M
+    return [
+        math.log(sum(f[n][k] * given(r, k, y) for k in range(K)))
+        for n, r, y in zip(held.item.tolist(), held.annotator.tolist(), held.label.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("n_classes", "n_annotators"), [(2, 2), (3, 4), (6, 3)])
+def test_the_verdict_is_that_of_plain_loops(n_classes: int, n_annotators: int) -> None:
+    _, ann = crowd(200, n_annotators, n_classes)
+    held = hold_out_labels(ann, np.ones(200, bool), 0)[1]
+    assert held is not None
+    logits = 2 * np.random.default_rng(1).normal(size=(len(held.rows), n_classes))
+    np.testing.assert_allclose(held.judge(logits).values, judged_by_loops(held, logits), rtol=1e-9)
+    moved = held.judge(logits.astype(np.float32) + 50)  # logits say nothing but for their differences
+    np.testing.assert_allclose(moved.values, held.judge(logits).values, rtol=1e-4)
+
+
+def test_sure_and_wrong_is_finite() -> None:
+    truth, ann = crowd(200)
+    held = hold_out_labels(ann, np.ones(200, bool), 0)[1]
+    assert held is not None
+    wrong = 1e4 * np.eye(3)[(truth[held.rows] + 1) % 3]
+    assert np.isfinite(held.judge(wrong).values).all()
+
+
+def test_the_better_classifier_makes_held_out_labels_likelier() -> None:
+    truth, ann = crowd(2000, missing=0.2)
+    held = hold_out_labels(ann, np.ones(2000, bool), 0)[1]
+    assert held is not None
+    generator = np.random.default_rng(0)
+    verdicts = []
+    for accuracy in (1.0, 0.9, 0.7, 0.5):
+        right = generator.random(len(held.rows)) < accuracy
+        classes = np.where(right, truth[held.rows], generator.integers(0, 3, len(held.rows)))
+        verdicts.append(held.judge(3 * np.eye(3)[classes]))
+    assert all(better.beats(worse) for better, worse in pairwise(verdicts))
+    assert not any(worse.beats(better) for better, worse in pairwise(verdicts))
+
+
+def test_who_knows_the_kept_labels_by_heart_pays_for_it() -> None:
+    """The vote of the kept labels, taken for certain, agrees with them best and is no better for it."""
+    truth, ann = crowd(2000, missing=0.2)
+    held = hold_out_labels(ann, np.ones(2000, bool), 0)[1]
+    assert held is not None
+    by_heart = held.judge(5 * np.eye(3)[np.nan_to_num(held.kept.vote_shares()).argmax(1)])
+    knowing = held.judge(5 * np.eye(3)[truth[held.rows]])
+    assert knowing.beats(by_heart)
+
+
+# ---- which of two --------------------------------------------------------------------------------
+
+
+def test_beats_is_paired() -> None:
+    """Labels differ much in how likely they are, two classifiers little: what counts is the difference."""
+    spread = np.random.default_rng(0).normal(scale=5, size=1000)
+    old = Verdict(spread, ())
+    assert Verdict(spread + 0.01, ()).beats(old)
+    assert not old.beats(Verdict(spread + 0.01, ()))
+    noisy = Verdict(spread + 0.01 + np.tile([1, -1], 500), ())
+    assert not noisy.beats(old)  # within a standard error
+    assert not old.beats(old)
+    assert not old.beats(noisy)
+    assert Verdict(np.array([-1.0]), ()).beats(Verdict(np.array([-1.5]), ()))
+
+
+def test_objections_come_first() -> None:
+    likely, unlikely = np.zeros(5), np.full(5, -3.0)
+    assert Verdict(unlikely, ()).beats(Verdict(likely, ("but",)))
+    assert not Verdict(likely, ("but",)).beats(Verdict(unlikely, ()))
+    assert Verdict(likely, ("but", "and")).beats(Verdict(unlikely, ("but",)))  # both are suspect: the likelier
+    assert not Verdict(unlikely, ("but",)).beats(Verdict(likely, ("but", "and")))
+
+
+# ---- guards --------------------------------------------------------------------------------------
+
+
+def test_the_truth_meets_no_objection() -> None:
+    for n_classes in (2, 3, 6):
+        truth, ann = crowd(600, n_classes=n_classes)
+        assert objections(truth, ann) == ()
+
+
+def test_no_better_than_chance() -> None:
+    truth, ann = crowd(600)
+    found = objections((truth + 1) % 3, ann)
+    assert any("no better than chance" in text for text in found)
+    alike = Annotations.from_matrix(np.tile([[0, 1, 2]], (30, 1)))  # each label as often as chance has it
+    assert "annotators would be right on 33 % of their labels, no better than chance" in objections(
+        np.zeros(30, int), alike
+    )
+
+
+def test_of_one_mind() -> None:
+    """Annotators who agree on half the items, and there a classifier says something else; right on all the others."""
+    together = np.column_stack([np.arange(100) % 5] * 2)
+    alone = np.column_stack([np.arange(300) % 5, np.full(300, -1)])
+    ann = Annotations.from_matrix(np.concatenate([together, alone]))
+    predicted = np.concatenate([(np.arange(100) + 1) % 5, np.arange(300) % 5])
+    assert objections(predicted, ann) == (
+        "where annotators are of one mind it agrees with them on 0 % of the items alone",
+    )
+    predicted[:51] = np.arange(51) % 5
+    assert objections(predicted, ann) == ()
+
+
+def test_a_class_that_is_lost() -> None:
+    truth, ann = crowd(600, n_classes=5, missing=0.1)
+    predicted = np.where(truth == 3, 2, truth)
+    found = objections(predicted, ann)
+    assert found == ("it never sees 3, which annotators name",)
+    found = objections(np.where(truth > 0, 1, 0), ann)
+    assert found[-1] == "it never sees 2, 3, 4, which annotators name"
+    rare = Annotations.from_matrix(np.array([[1]] + [[0]] * 50))  # one label of fifty may be a slip
+    assert objections(np.zeros(51, int), rare) == ()
+
+
+def test_edges() -> None:
+    nothing = Annotations.from_matrix([[-1, -1]] * 3, classes=["a", "b"])
+    assert objections(np.zeros(3, int), nothing) == ()
+    one_class = Annotations.from_matrix([["a", "a"]] * 30, classes=["a", "b"])
+    assert objections(np.zeros(30, int), one_class) == ()
+    assert len(objections(np.ones(30, int), one_class)) == 3  # against all annotators, of one mind, and never sees a
+    unlabelled = Annotations.from_matrix([[0, 0], [1, 1], [-1, -1]])  # the last item has no label
+    assert objections(np.array([0, 1, 1]), unlabelled) == ()
+
+
+# ---- for every classifier ------------------------------------------------------------------------
+
+
+def labelled(seed: int = 0) -> Any:
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(200, 4))
+    truth = X[:, :3].argmax(1)
+    right = generator.random((200, 3)) < [0.9, 0.8, 0.6]
+    Y = np.where(right, truth[:, None], generator.integers(0, 3, (200, 3)))
+    Y[generator.random(Y.shape) < 0.2] = -1
+    return X, truth, Y
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_classifier_can_be_chosen_by_annotations(kind: type[CrowdClassifier]) -> None:
+    X, truth, Y = labelled()
+    if kind is SingleAnnotatorClassifier:
+        with pytest.raises(ValueError, match=r"no item has two: give a share of the items, such as validation=0\.1"):
+            quick(kind, annotator=0).fit(X, Y, validation="annotations")
+        return
+    given = {"gold": truth} if kind is TrueLabelClassifier else {}
+    clf = quick(kind, epochs=8).fit(X, Y, validation="annotations", **given)
+    assert clf.best_epoch_ is not None
+    assert clf.uses_gold_ == ("training" if given else "nothing")
+    assert clf.score(X, truth) > 0.7
+    figures = [record["held-out log-likelihood"] for record in clf.history_]
+    assert np.isfinite(figures).all()
+    assert max(figures) < 0
+    assert not any("validation" in record for record in clf.history_)  # that is an accuracy
+
+
+def test_true_labels_alone_have_nobody_to_choose() -> None:
+    X, truth, _ = labelled()
+    with pytest.raises(ValueError, match="no item has two"):
+        quick(TrueLabelClassifier).fit(X, truth, validation="annotations")
+
+
+@pytest.mark.parametrize("name", ["annotation", "gold", ""])
+def test_what_validation_can_be_called_is_said(name: str) -> None:
+    X, _, Y = labelled()
+    with pytest.raises(ValueError, match="annotations"):
+        quick(GatedClassifier).fit(X, Y, validation=name)
+
+
+def test_held_out_labels_do_not_train() -> None:
+    X, _, Y = labelled()
+    ann = Annotations.from_matrix(Y)
+    held = hold_out_labels(ann, np.ones(200, bool), 0)[1]
+    assert held is not None
+    changed = Y.copy()
+    changed[held.rows, held.annotator] = (held.label + 1) % 3
+    fits = [quick(GatedClassifier, epochs=4).fit(X, labels) for labels in (Y, changed)]
+    losses = [[record["loss"] for record in clf.history_] for clf in fits]
+    assert losses[0][0] == losses[1][0]  # later the start that they chose may be another
+    assert fits[0].history_[0]["held-out log-likelihood"] != fits[1].history_[0]["held-out log-likelihood"]
+
+
+def test_the_likelihood_of_labels_is_not_shown_as_an_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
+    X, truth, Y = labelled()
+    clf = quick(GatedClassifier, epochs=3, verbose=1).fit(X, Y)
+    shown = capsys.readouterr().err
+    assert "held-out log-likelihood -" in shown
+    assert "validation" not in shown
+    drawn = dict(_training(clf.history_))
+    assert "Held-out labels" in drawn
+    assert "Validation accuracy" not in drawn
+    by_gold = quick(GatedClassifier, epochs=3).fit(X, Y, validation=(X, truth))
+    assert "Validation accuracy" in dict(_training(by_gold.history_))
+    assert by_gold.uses_gold_ == "choosing the epoch"

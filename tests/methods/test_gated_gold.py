@@ -1,0 +1,195 @@
+"""The gated classifier where labels cannot decide: gold overrules them, and without it two classes go by the vote."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from crowdfuse import GatedClassifier, MajorityVoteClassifier
+from crowdfuse.methods import gated
+from crowdfuse.methods.gold_reading import read_gold
+from tests.training.test_loop import assert_resumes
+
+SETTINGS: dict[str, Any] = {"epochs": 24, "batch_size": 32, "random_state": 0}
+
+
+def contradicting(n: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Two classes; each of three annotators says the opposite on another half of the items, or more."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, 3)).astype(np.float32)
+    truth = (X[:, 0] > 0).astype(int)
+    wrong = np.stack([X[:, 1] > 0.3, X[:, 2] > -0.6, X[:, 1] + X[:, 2] < 0.5], axis=1)
+    return X, truth, np.where(wrong, 1 - truth[:, None], truth[:, None])
+
+
+def renamed() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Everybody calls classes by the next one's name on most items: labels alone prefer the wrong names."""
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(1500, 3)).astype(np.float32)
+    truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
+    shifted = np.where((X[:, 2] > -0.5)[:, None], ((truth + 1) % 4)[:, None], truth[:, None])
+    return X, truth, np.where(generator.random((1500, 3)) < 0.1, generator.integers(0, 4, (1500, 3)), shifted)
+
+
+def some(truth: NDArray[Any], count: int) -> NDArray[np.float64]:
+    gold = np.full(len(truth), np.nan)
+    gold[:count] = truth[:count]
+    return gold
+
+
+def test_two_classes_without_gold_go_by_the_vote_and_say_so() -> None:
+    X, truth, Y = contradicting(1200)
+    clf = GatedClassifier(**SETTINGS).fit(X, Y)
+    vote = MajorityVoteClassifier(**SETTINGS).fit(X, Y)
+    assert clf.diagnostics_["decided_by"] == "vote"
+    assert any("goes by the vote" in message for message in clf.diagnostics_["messages"])
+    assert np.mean(clf.predict(X) == vote.predict(X)) > 0.85
+    assert clf.score(X, truth) > vote.score(X, truth) - 0.05
+
+
+def divided_by_shifts(n: int, wrong: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Four classes; on items of its own, up to so far out, each of three annotators says another class, always so."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(n, 5)).astype(np.float32)
+    truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
+    said = [np.where(X[:, 2 + r] < wrong, (truth + 1 + r) % 4, truth) for r in range(3)]
+    return X, truth, np.stack(said, axis=1)
+
+
+def test_more_classes_go_by_the_vote_where_most_sure_annotators_contradict_each_other() -> None:
+    X, truth, Y = divided_by_shifts(1500, wrong=0.1)
+    clf = GatedClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y)
+    vote = MajorityVoteClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y)
+    assert clf.diagnostics_["decided_by"] == "vote"
+    assert any("goes by the vote" in message for message in clf.diagnostics_["messages"])
+    assert clf.score(X, truth) > vote.score(X, truth) - 0.05
+    X, truth, Y = divided_by_shifts(1500, wrong=-1.0)
+    assert GatedClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y).diagnostics_["decided_by"] == "labels"
+    told = GatedClassifier(**SETTINGS, learning_rate=0.01).fit(
+        *divided_by_shifts(1500, wrong=0.1)[::2], gold=some(truth, 100)
+    )
+    assert told.diagnostics_["decided_by"] == "gold"
+
+
+@pytest.mark.parametrize(
+    ("named", "share"),
+    [
+        ([[0, 0, 0], [1, 1, 1], [2, 2, 2]], 0.0),
+        ([[0, 0, 1], [1, 1, 2], [2, 2, 0]], 0.0),  # the third has names of its own
+        ([[0, 0, 0], [1, 2, 3], [2, 0, 1]], 2 / 3),
+        ([[-1, -1, -1], [-1, -1, 0], [0, -1, -1]], 0.0),
+    ],
+)
+def test_sure_pairs_of_two_minds_are_counted(named: list[list[int]], share: float) -> None:
+    assert gated.divided(np.array(named), np.ones(3)) == pytest.approx(share)
+
+
+def test_a_few_gold_items_tell_who_is_right_where() -> None:
+    X, truth, Y = contradicting(1200)
+    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=some(truth, 50))
+    assert clf.diagnostics_["decided_by"] == "gold"
+    assert clf.score(X[50:], truth[50:]) > 0.93
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gates = clf.annotator_accuracy(X)
+    assert np.mean((gates > 0.5) == (truth[:, None] == Y)) > 0.85
+
+
+def test_gold_overrules_what_everybody_says_and_watches_the_likelihood() -> None:
+    X, truth, noisy = renamed()
+    alone = GatedClassifier(**SETTINGS).fit(X, noisy)
+    told = GatedClassifier(**SETTINGS).fit(X, noisy, gold=some(truth, 200))
+    assert alone.score(X[200:], truth[200:]) < 0.5
+    assert told.score(X[200:], truth[200:]) > 0.85
+    refused = [epoch for epoch in told.history_ if "gold that was kept out" in str(epoch.get("objections"))]
+    assert refused
+    assert told.history_[(told.best_epoch_ or 0) - 1] not in refused
+
+
+@pytest.mark.parametrize("hold_out", [True, False])
+def test_gold_is_heard_with_and_without_held_out_labels(hold_out: bool) -> None:
+    X, truth, Y = contradicting(800, seed=2)
+    clf = GatedClassifier(**SETTINGS, hold_out=hold_out).fit(X, Y, gold=some(truth, 60))
+    assert clf.score(X[60:], truth[60:]) > 0.9
+    assert bool(clf.method_.settled) is not hold_out
+
+
+def test_gold_that_lacks_a_class_does_not_decide() -> None:
+    """It could not name that class, however right it is about the others."""
+    X, truth, Y = renamed()
+    gold = some(truth, 200)
+    assert GatedClassifier(**SETTINGS).fit(X, Y, gold=gold).diagnostics_["decided_by"] == "gold"
+    gold[gold == 3] = np.nan
+    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=gold)
+    assert clf.diagnostics_["decided_by"] == "labels and gold"
+    assert np.mean(clf.predict(X) == 3) > 0.1
+
+
+def test_gold_that_agrees_with_the_labels_changes_nothing_about_the_start() -> None:
+    X, truth, _ = contradicting(600)
+    right = np.random.default_rng(3).random((600, 3)) < 0.9
+    clf = GatedClassifier(**SETTINGS).fit(X, np.where(right, truth[:, None], 1 - truth[:, None]), gold=some(truth, 50))
+    assert clf.diagnostics_["decided_by"] == "labels and gold"
+    assert clf.score(X, truth) > 0.95
+
+
+def test_one_who_is_always_wrong_is_not_a_contradiction() -> None:
+    X, truth, _ = contradicting(600)
+    right = np.random.default_rng(3).random((600, 5)) < np.array([0.95, 0.9, 0.9, 0.9, 0.03])
+    clf = GatedClassifier(**SETTINGS).fit(X, np.where(right, truth[:, None], 1 - truth[:, None]))
+    assert clf.diagnostics_["decided_by"] == "labels"
+    assert clf.score(X, truth) > 0.95
+
+
+@pytest.mark.parametrize("gold", [None, 40])
+@pytest.mark.parametrize("stop_after", [6, 7, 13, 18])
+def test_what_was_decided_survives_a_stop(
+    gold: int | None, stop_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, truth, Y = contradicting(400, seed=4)
+    monkeypatch.setattr(gated, "CONTESTED", -1.0)  # nobody is sure of anything after one epoch
+    make = partial(GatedClassifier, epochs=4, batch_size=64, learning_rate=0.02, random_state=1)
+    given: dict[str, Any] = {} if gold is None else {"gold": some(truth, gold)}
+    whole = make().fit(X, Y, **given)
+    assert whole.diagnostics_["decided_by"] == ("vote" if gold is None else "gold")
+    assert_resumes(make, (X, truth, Y), tmp_path, monkeypatch, stop_after, None, **given)
+
+
+def test_a_training_that_goes_on_decides_anew() -> None:
+    X, truth, Y = contradicting(600)
+    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=some(truth, 50))
+    assert clf.diagnostics_["decided_by"] == "gold"
+    assert clf.partial_fit(X, Y).diagnostics_["decided_by"] != "gold"
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_gold_reading_is_a_logistic_regression(n_classes: int) -> None:
+    generator = np.random.default_rng(n_classes)
+    described = generator.normal(size=(400, 6)).astype(np.float32)
+    gold = (described @ generator.normal(size=(6, n_classes))).argmax(1)
+    told = read_gold(described[:150], gold[:150], np.zeros(150, np.int64), n_classes)
+    assert told is not None
+    found = told(torch.from_numpy(described[150:])).argmax(1).numpy()
+    assert np.mean(found == gold[150:]) > 0.85
+    assert abs(told.right.mean() - np.mean(found == gold[150:])) < 0.12  # cross-validation foresees that
+
+
+def test_gold_reading_never_names_a_class_it_has_not_seen() -> None:
+    described = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    gold = np.where(described[:, 0] > 0, 3, 1)
+    told = read_gold(described, gold, np.zeros(60, np.int64), 5)
+    assert told is not None
+    assert set(told(torch.from_numpy(described)).argmax(1).tolist()) == {1, 3}
+
+
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_too_little_gold_is_left_alone(count: int) -> None:
+    described = np.ones((count, 3), np.float32)
+    assert read_gold(described, np.arange(count) % 2, np.ones(count, np.int64), 2) is None

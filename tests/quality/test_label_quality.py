@@ -1,0 +1,323 @@
+"""`quality`: the posterior by brute force, known answers, what must not matter, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from crowdfuse import Annotations, MajorityVoteClassifier, Quality, TrueLabelClassifier, label_quality
+
+MODULE = sys.modules["crowdfuse.quality.label_quality"]
+
+
+def make_crowd(seed: int = 0, N: int = 400, K: int = 3, share: float = 0.6) -> dict[str, Any]:
+    """Four annotators, the last of whom says anything, and a classifier that is right on most items."""
+    generator = np.random.default_rng(seed)
+    gold = generator.integers(0, K, N)
+    said = np.stack(
+        [np.where(generator.random(N) < skill, gold, generator.integers(0, K, N)) for skill in (0.9, 0.8, 0.6, 0.0)],
+        axis=1,
+    )
+    said[generator.random(said.shape) > share] = -1
+    scores = generator.normal(size=(N, K)) + 2 * np.eye(K)[gold]
+    probs = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    return {"gold": gold, "said": said, "probs": probs, "ann": Annotations.from_matrix(said, classes=range(K))}
+
+
+def posterior_by_hand(found: Quality, probs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The formula of the docstring with the parameters that were found, label by label."""
+    assert found.confusions is not None
+    floor, K = MODULE.FLOOR, len(found.classes)
+    ann = found.annotations
+    soft = np.empty((len(probs), K))
+    for n, row in enumerate(probs):
+        for k in range(K):
+            p = row[k] * (1 - floor) + floor / K
+            soft[n, k] = p ** float(found.parameters["sharpness"]) * np.exp(found.parameters["class_bias"][k])
+            for place in range(ann.indptr[n], ann.indptr[n + 1]):
+                soft[n, k] *= found.confusions[ann.annotator[place], k, ann.label[place]]
+        soft[n] /= soft[n].sum()
+    return soft
+
+
+@pytest.fixture(scope="module")
+def crowd() -> dict[str, Any]:
+    return make_crowd()
+
+
+def test_soft_labels_are_the_posterior_that_the_docstring_states(
+    crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MODULE, "MOVED", 1e-6)  # the parameters are those of one step later: let them settle
+    monkeypatch.setattr(MODULE, "N_ITER", 2000)
+    found = label_quality(crowd["ann"], crowd["probs"])
+    assert found.converged
+    by_hand = posterior_by_hand(found, crowd["probs"])
+    np.testing.assert_allclose(found.soft_labels, by_hand, atol=1e-4)
+    ann = found.annotations
+    np.testing.assert_allclose(found.suspicion, 1 - by_hand[ann.item, ann.label], atol=1e-4)
+
+
+def test_confusions_are_shrunk_counts(crowd: dict[str, Any]) -> None:
+    found = label_quality(crowd["ann"], crowd["probs"])
+    assert found.confusions is not None
+    K, soft, said = 3, found.soft_labels.astype(float), crowd["said"]
+    counts = np.zeros((4, K, K))
+    for n, r in zip(*np.nonzero(said >= 0), strict=True):
+        counts[r, :, said[n, r]] += soft[n]
+    right = counts.trace(axis1=1, axis2=2)
+    n_labels = (said >= 0).sum(0)
+    everyone = (right.sum() / n_labels.sum() + 0.5 * 0.9) / 1.5
+    accuracy = (right + 10 * everyone) / (n_labels + 10)
+    wrong = (counts.sum(0) + 1) * (1 - np.eye(K))
+    wrong /= wrong.sum(1, keepdims=True)
+    for r in range(4):
+        prior = accuracy[r] * np.eye(K) + (1 - accuracy[r]) * wrong
+        expected = (counts[r] + 10 * prior) / (counts[r].sum(1, keepdims=True) + 10)
+        np.testing.assert_allclose(found.confusions[r], expected, atol=1e-5)
+    np.testing.assert_allclose(found.confusions.sum(2), 1)
+    np.testing.assert_allclose(found.annotator_skill, right / n_labels, atol=1e-5)
+
+
+def test_it_finds_wrong_labels_and_bad_annotators(crowd: dict[str, Any]) -> None:
+    found = label_quality(crowd["ann"], crowd["probs"])
+    ann, gold = found.annotations, crowd["gold"]
+    wrong = ann.label != gold[ann.item]
+    suspected = np.argsort(-found.suspicion)[:150]
+    assert wrong[suspected].mean() > 0.95 > 2 * wrong.mean()
+    truth = [float((~wrong)[ann.annotator == r].mean()) for r in range(4)]
+    np.testing.assert_allclose(found.annotator_skill, truth, atol=0.06)
+    alone = (crowd["probs"].argmax(1) == gold).mean()
+    assert (found.best == gold).mean() > alone + 0.03
+    # calibrated: of the labels that are suspected by about s, a share of about s is wrong
+    assert abs(float(found.suspicion.mean() - wrong.mean())) < 0.03
+
+
+def test_the_sharpness_undoes_a_temperature(crowd: dict[str, Any]) -> None:
+    honest = label_quality(crowd["ann"], crowd["probs"])
+    dull = crowd["probs"] ** 0.4
+    found = label_quality(crowd["ann"], dull / dull.sum(1, keepdims=True))
+    ratio = float(found.parameters["sharpness"] / honest.parameters["sharpness"])
+    assert ratio == pytest.approx(1 / 0.4, rel=0.05)
+    np.testing.assert_allclose(found.suspicion, honest.suspicion, atol=0.03)
+
+
+def test_a_classifier_that_learned_the_labels_is_not_sharpened(crowd: dict[str, Any]) -> None:
+    dull = crowd["probs"] ** 0.4
+    found = label_quality(crowd["ann"], dull / dull.sum(1, keepdims=True), out_of_fold=False)
+    assert float(found.parameters["sharpness"]) == 1
+
+
+def test_single_labels_and_no_classifier_are_believed() -> None:
+    generator = np.random.default_rng(3)
+    said = np.full((300, 30), -1)
+    said[np.arange(300), generator.integers(0, 30, 300)] = generator.choice(4, 300, p=[0.4, 0.3, 0.2, 0.1])
+    found = label_quality(Annotations.from_matrix(said), np.full((300, 4), 0.25))
+    assert (found.best == said.max(1)).all()
+
+
+def test_an_item_without_labels_gets_the_calibrated_classifier(crowd: dict[str, Any]) -> None:
+    found = label_quality(crowd["ann"], crowd["probs"])
+    empty = np.flatnonzero(found.labels_per_item == 0)
+    assert len(empty)
+    sharper = np.log(crowd["probs"][empty] * 0.999 + 0.001 / 3) * float(found.parameters["sharpness"])
+    expected = np.exp(sharper + found.parameters["class_bias"])
+    np.testing.assert_allclose(found.soft_labels[empty], expected / expected.sum(1, keepdims=True), atol=1e-5)
+    assert not set(found.review_items()["item"].to_pylist()) & set(empty.tolist())
+
+
+def test_gold_is_certain_and_shows_whom_to_believe() -> None:
+    generator = np.random.default_rng(0)
+    gold = generator.integers(0, 2, 300)
+    said = np.where(generator.random((300, 3)) < [0.1, 0.1, 0.95], gold[:, None], 1 - gold[:, None])
+    said[0] = -1
+    ann, unsure = Annotations.from_matrix(said), np.full((300, 2), 0.5)
+    some = np.where(np.arange(300) < 60, gold, np.nan)
+    misled, found = label_quality(ann, unsure), label_quality(ann, unsure, gold=some)
+    assert (misled.labels[60:] == gold[60:]).mean() < 0.2  # two who are mostly wrong outvote one who is mostly right
+    assert (found.labels[60:] == gold[60:]).mean() > 0.9
+    assert found.labels[:60].tolist() == gold[:60].tolist()  # the first has no labels
+    assert (found.confidence[:60] == 1).all()
+    of_gold = ann.item < 60
+    np.testing.assert_array_equal(found.suspicion[of_gold], (ann.label != gold[ann.item])[of_gold])
+    nothing = label_quality(ann, unsure, gold=[None] * 300)
+    np.testing.assert_array_equal(nothing.suspicion, misled.suspicion)
+    with pytest.raises(ValueError, match="gold holds 7"):
+        label_quality(ann, unsure, gold=[7] * 300)
+
+
+def test_many_annotators_share_their_confusions(crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    own = label_quality(crowd["ann"], crowd["probs"])
+    monkeypatch.setattr(MODULE, "OWN_CONFUSIONS", 0)
+    shared = label_quality(crowd["ann"], crowd["probs"])
+    assert shared.confusions is None
+    np.testing.assert_allclose(shared.annotator_skill, own.annotator_skill, atol=0.05)
+    monkeypatch.setattr(MODULE, "OWN_CONFUSIONS", 1 << 28)
+    monkeypatch.setattr(MODULE, "STRENGTH", 1e9)  # no row of one's own, and accuracies all alike
+    no_own = label_quality(crowd["ann"], crowd["probs"])
+    monkeypatch.setattr(MODULE, "OWN_CONFUSIONS", 0)
+    np.testing.assert_allclose(label_quality(crowd["ann"], crowd["probs"]).suspicion, no_own.suspicion, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_order_and_names_do_not_matter(seed: int) -> None:
+    crowd = make_crowd(seed, N=80)
+    generator = np.random.default_rng(seed)
+    found = label_quality(crowd["ann"], crowd["probs"])
+    rows, people, kinds = generator.permutation(80), generator.permutation(4), generator.permutation(3)
+    said = np.where(crowd["said"] < 0, -1, np.argsort(kinds)[crowd["said"]])[np.ix_(rows, people)]
+    other = label_quality(Annotations.from_matrix(said, classes=range(3)), crowd["probs"][np.ix_(rows, kinds)])
+    np.testing.assert_allclose(other.soft_labels, found.soft_labels[np.ix_(rows, kinds)], atol=1e-4)
+    np.testing.assert_allclose(other.annotator_skill, found.annotator_skill[people], atol=1e-4)
+
+
+def test_blocks_do_not_matter(crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = label_quality(crowd["ann"], crowd["probs"])
+    monkeypatch.setattr("crowdfuse.aggregation.votes.BLOCK", 64)
+    np.testing.assert_allclose(label_quality(crowd["ann"], crowd["probs"]).suspicion, whole.suspicion, atol=1e-5)
+
+
+def test_rows_meet_items_by_id() -> None:
+    table = {"item": ["b", "a", "a", "c"], "annotator": ["x", "x", "y", "y"], "label": ["no", "yes", "yes", "no"]}
+    ann = Annotations.from_table(table)
+    probs = {"a": [0.1, 0.9], "b": [0.8, 0.2], "c": [0.7, 0.3], "d": [0.2, 0.8]}
+    order = ["d", "c", "a", "b"]
+    found = label_quality(ann, [probs[item] for item in order], items=order)
+    assert found.items.tolist() == order
+    assert found.labels.tolist() == ["yes", "no", "yes", "no"]
+    with pytest.raises(ValueError, match="items="):
+        label_quality(ann, [probs[item] for item in "abc"])
+
+
+def test_columns_meet_classes_by_name() -> None:
+    ann = Annotations.from_matrix([["cat", "cat"], ["dog", "dog"], ["cow", "dog"], ["cat", "cat"]])
+    probs = np.array([[0.1, 0.9], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
+    found = label_quality(ann, probs, classes=["dog", "cat"])  # nobody trained it on cows
+    assert found.classes.tolist() == ["dog", "cat", "cow"]
+    assert found.labels.tolist() == ["cat", "dog", "dog", "cat"]
+    assert found.review_labels()["label"][0].as_py() == "cow"
+
+
+def test_reviews_are_sorted_and_speak_names() -> None:
+    table = {
+        "item": ["a", "a", "a", "b", "b", "c"],
+        "annotator": ["ada", "bob", "cy", "ada", "cy", "bob"],
+        "label": ["cat", "cat", "dog", "dog", "dog", "cat"],
+    }
+    found = label_quality(Annotations.from_table(table), [[0.9, 0.1], [0.2, 0.8], [0.45, 0.55]], items=["a", "b", "c"])
+    labels = found.review_labels().to_pylist()
+    assert labels[0] == {
+        "item": "a", "annotator": "cy", "label": "dog", "consensus": "cat", "suspicion": found.suspicion.max(),
+    }  # fmt: skip
+    assert [row["suspicion"] for row in labels] == sorted(found.suspicion, reverse=True)
+    items = {row["item"]: row for row in found.review_items().to_pylist()}
+    assert (items["a"]["labels"], items["a"]["disagreeing"]) == ("cat x2; dog x1", "cy")
+    assert (items["b"]["labels"], items["b"]["disagreeing"], items["b"]["n_labels"]) == ("dog x2", "", 2)
+    confidence = found.review_items()["confidence"].to_pylist()
+    assert confidence == sorted(confidence) == sorted(found.confidence.tolist())
+
+
+def test_numbers_as_names_are_reviewed_too() -> None:
+    found = label_quality(Annotations.from_matrix([[3, 3, 5]], classes=[3, 5]), [[0.6, 0.4]])
+    row = found.review_items().to_pylist()[0]
+    assert (row["item"], row["consensus"], row["labels"], row["disagreeing"]) == (0, 3, "3 x2; 5 x1", "2")
+
+
+@pytest.mark.parametrize(
+    ("probs", "message"),
+    [
+        (np.full((2, 3), 1 / 3), "2 classes"),
+        (np.full(2, 0.5), "column_stack"),
+        (np.full((3, 2), 0.5), "X has 3 rows, but y has 2"),
+        ([[0.5, 0.5], [0.5, np.nan]], r"pred_probs\[1, 1\] is nan"),
+        ([[0.5, 0.5], [1.5, -0.5]], r"pred_probs\[1, 0\] is 1.5"),
+        ([[0.5, 0.5], [0.2, 0.2]], r"pred_probs\[1\] sums to 0.4"),
+        ([["a", "b"], ["c", "d"]], "array of probabilities"),
+    ],
+)
+def test_what_is_no_table_of_probabilities_is_refused(probs: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        label_quality(Annotations.from_matrix([[0, 1], [1, 1]]), probs)
+
+
+def test_what_is_no_annotations_is_refused() -> None:
+    with pytest.raises(TypeError, match="got list"):
+        label_quality([[0, 1]], [[0.5, 0.5]])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no label"):
+        label_quality(Annotations.from_matrix([[-1, -1]], classes=[0, 1]), [[0.5, 0.5]])
+
+
+def test_it_leaves_torch_unloaded() -> None:
+    code = (
+        "import sys, crowdfuse; from crowdfuse import Annotations, label_quality, next_labels; "
+        "found = label_quality(Annotations.from_matrix([[0, 1], [1, -1]]), [[.9, .1], [.2, .8]]); "
+        "next_labels(found.annotations, found, 1); print('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+# ---- from a fitted classifier -----------------------------------------------------------------------
+
+
+def fitted_crowd() -> tuple[NDArray[np.float32], NDArray[np.int64], Annotations]:
+    generator = np.random.default_rng(5)
+    X = generator.normal(size=(200, 2)).astype(np.float32)
+    gold = (X[:, 0] > 0).astype(np.int64)
+    said = np.where(generator.random((200, 3)) < [0.9, 0.8, 0.7], gold[:, None], 1 - gold[:, None])
+    said[generator.random(said.shape) < 0.4] = -1
+    return X, gold, Annotations.from_matrix(said)
+
+
+def test_a_fitted_classifier_judges_labels_in_and_out_of_sample() -> None:
+    X, gold, ann = fitted_crowd()
+    clf = MajorityVoteClassifier(epochs=3).fit(X, ann)
+    quick = clf.label_quality(X, ann)
+    expected = label_quality(ann, clf.predict_proba(X), out_of_fold=False)
+    np.testing.assert_array_equal(quick.suspicion, expected.suspicion)
+    honest = clf.label_quality(X, ann, folds=3)
+    wrong = ann.label != gold[ann.item]
+    for found in (quick, honest):
+        assert found.suspicion[wrong].mean() > found.suspicion[~wrong].mean() + 0.4
+    assert not np.array_equal(honest.suspicion, quick.suspicion)
+    np.testing.assert_array_equal(clf.label_quality(X, ann, folds=3).suspicion, honest.suspicion)
+
+
+def test_a_fitted_classifier_takes_gold_for_certain() -> None:
+    X, gold, ann = fitted_crowd()
+    clf = MajorityVoteClassifier(epochs=3).fit(X, ann)
+    some = np.where(np.arange(len(gold)) < 50, gold, np.nan)
+    for folds in (None, 2):
+        found = clf.label_quality(X, ann, gold=some, folds=folds)
+        assert found.labels[:50].tolist() == gold[:50].tolist()
+        assert (found.confidence[:50] == 1).all()
+    truth = TrueLabelClassifier(epochs=3).fit(X, ann, gold=some)
+    assert len(truth.label_quality(X, ann, gold=some, folds=2).suspicion) == ann.n_labels
+
+
+def test_labels_of_strangers_are_judged_too() -> None:
+    X, _, ann = fitted_crowd()
+    clf = MajorityVoteClassifier(epochs=1).fit(X, ann)
+    new = Annotations.from_matrix([[0, 1], [1, 1]], items=["p", "q"], annotators=["new", "newer"])
+    found = clf.label_quality(X[:2], new, items=["q", "p"])
+    assert found.items.tolist() == ["q", "p"]
+    assert found.annotators.tolist() == ["new", "newer"]
+
+
+@pytest.mark.parametrize("folds", [1, 0, True, 2.5, 1000])
+def test_folds_that_make_no_sense_are_refused(folds: Any) -> None:
+    X, _, ann = fitted_crowd()
+    clf = MajorityVoteClassifier(epochs=1).fit(X, ann)
+    with pytest.raises(ValueError, match="folds must be"):
+        clf.label_quality(X, ann, folds=folds)
+
+
+def test_a_classifier_of_gold_has_no_folds_of_labels() -> None:
+    X, gold, ann = fitted_crowd()
+    clf = TrueLabelClassifier(epochs=1).fit(X, ann, gold=gold)
+    with pytest.raises(ValueError, match="gold"):
+        clf.label_quality(X, ann, folds=2)

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+from typer.testing import CliRunner
+
+from crowdfuse.cli import app
+from crowdfuse.estimators.registry import ESTIMATORS
+
+N_LABELLED, N_ITEMS = 150, 200
+
+
+@pytest.fixture
+def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """200 items, of which 150 have labels of two good annotators and one who guesses."""
+    monkeypatch.chdir(tmp_path)
+    X, y = make_blobs(N_ITEMS, centers=3, n_features=4, random_state=0)
+    guess = np.random.default_rng(0).integers(0, 3, N_ITEMS)
+    np.save("features.npy", X)
+    said = [("ann", y), ("bob", y), ("guesser", guess)]
+    rows = [f"{i},{name},{labels[i]}\n" for i in range(N_LABELLED) for name, labels in said]
+    Path("labels.csv").write_text("item,annotator,label\n" + "".join(rows))
+    for name, items in (("labelled", range(N_LABELLED)), ("others", range(N_LABELLED, N_ITEMS))):
+        Path(f"{name}.csv").write_text("item,label\n" + "".join(f"{i},{y[i]}\n" for i in items))
+    return tmp_path
+
+
+def compare(*arguments: str) -> Any:
+    files = ("labels.csv", "--inputs", "features.npy", "--on-missing", "drop", "--epochs", "4", "--quiet")
+    return CliRunner().invoke(app, ["compare", *files, *arguments])
+
+
+def numbers(folder: str = "comparison") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(folder, "table.json").read_text())
+    return found
+
+
+def test_every_method_is_compared_on_gold_items_without_labels(crowd: Path) -> None:
+    result = compare("--gold", "others.csv", "--seeds", "0,1", "--json", "out.json")
+    assert result.exit_code == 0, result.output
+    rows = {row["method"]: row for row in numbers()["methods"]}
+    single = {f"single-annotator {name}" for name in ("ann", "bob", "guesser")}
+    assert set(rows) == ({*ESTIMATORS} - {"single-annotator", "true-label"}) | single
+    assert "true-label is left out: all gold is for judging" in result.output
+    assert rows["single-annotator guesser"]["mean"] < rows["majority-vote"]["mean"]
+    assert "judged by 50 gold items without labels; gold chooses nothing" in result.output
+    assert "only 50 items to judge by" in result.output
+    assert json.loads(Path("out.json").read_text()) == numbers()
+
+
+def test_a_share_of_the_gold_judges_where_all_gold_items_are_labelled(crowd: Path) -> None:
+    result = compare("--gold", "labelled.csv", "--methods", "majority-vote,true-label", "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    assert "judged by 45 of the gold items with labels, drawn by each seed and kept out of training" in result.output
+    assert "true-label, and nothing else, is trained on gold: on 105 items" in result.output
+    rows = {row["method"]: row for row in numbers()["methods"]}
+    assert rows["majority-vote"]["fused labels right"] > 0.9
+    assert rows["true-label"]["fused labels right"] is None
+
+
+def test_methods_that_cannot_learn_from_such_labels_are_left_out(crowd: Path) -> None:
+    of_one = [line for line in Path("labels.csv").read_text().splitlines() if ",bob," not in line and ",gu" not in line]
+    Path("labels.csv").write_text("\n".join(of_one) + "\n")
+    result = compare("--gold", "others.csv", "--methods", "majority-vote,max-mig,coin-net", "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    assert [row["method"] for row in numbers()["methods"]] == ["majority-vote"]
+    for said in ("max-mig is left out: max-mig learns from", "coin-net is left out: coin-net finds outliers"):
+        assert said in result.output
+    result = compare("--gold", "others.csv", "--methods", "max-mig", "--seeds", "0", "--out", "none")
+    assert result.exit_code == 2
+    assert "nothing is left to compare: max-mig learns from" in " ".join(result.output.split())
+    assert not Path("none").exists()
+
+
+def test_what_judges_trains_nothing(crowd: Path) -> None:
+    """Labels of the judging items may say anything: no method's score depends on them."""
+    compare("--gold", "labelled.csv", "--methods", "majority-vote", "--seeds", "0", "--out", "first")
+    from crowdfuse.runs import Job
+    from crowdfuse.runs.comparison import make_comparison
+
+    job = Job(labels="labels.csv", inputs="features.npy", gold="labelled.csv", on_missing="drop")
+    test = set(make_comparison(job, 0.3).split(0).test.tolist())
+    lines = Path("labels.csv").read_text().splitlines()
+    poisoned = [
+        line if i == 0 or int(line.split(",")[0]) not in test else line[:-1] + "0" for i, line in enumerate(lines)
+    ]
+    assert poisoned != lines
+    Path("labels.csv").write_text("\n".join(poisoned) + "\n")
+    compare("--gold", "labelled.csv", "--methods", "majority-vote", "--seeds", "0", "--out", "second")
+    predicted = [
+        json.loads(Path(name, "runs.jsonl").read_text())["result"]["predicted"] for name in ("first", "second")
+    ]
+    assert predicted[0] == predicted[1]
+
+
+def test_without_gold_it_says_what_it_cannot_tell(crowd: Path) -> None:
+    result = compare("--methods", "fusion,majority-vote", "--seeds", "0,1")
+    assert result.exit_code == 0, result.output
+    assert "likelihood of held-out labels" in result.output
+    assert "this cannot tell who is right" in result.output
+    assert "How often two methods predict the same" in result.output
+    assert numbers()["metric"] == "likelihood of held-out labels"
+
+
+def test_a_choice_says_how_sure_it_is(crowd: Path) -> None:
+    alone = compare("--methods", "majority-vote", "--seeds", "0", "--out", "alone").output
+    assert "Only majority-vote was compared: there is nothing to choose from." in " ".join(alone.split())
+    assert "choose **" not in alone
+    one_seed = compare("--methods", "trace-reg,majority-vote", "--seeds", "0", "--out", "two").output  # no interval
+    assert re.search(
+        r"choose \*\*\S+\*\*, though not surely before (trace-reg|majority-vote)\.", " ".join(one_seed.split())
+    )
+
+
+def test_changed_labels_are_other_runs(crowd: Path) -> None:
+    arguments = ("--methods", "majority-vote", "--seeds", "0")
+    compare(*arguments)
+    text = Path("labels.csv").read_text()
+    Path("labels.csv").write_text(text.replace("0,ann,", "0,cleo,", 1))
+    compare(*arguments)
+    assert len(Path("comparison/runs.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_setting_said_or_left_to_its_default_is_one_run(crowd: Path) -> None:
+    for given in ([], ["--set", "penalty=1"], ["--set", "penalty=1.0"]):
+        compare("--methods", "fusion", "--seeds", "0", *given)
+    assert len(Path("comparison/runs.jsonl").read_text().splitlines()) == 1
+
+
+def test_few_gold_items_without_labels_are_joined_by_others(crowd: Path) -> None:
+    gold = Path("labelled.csv").read_text() + Path("others.csv").read_text().splitlines()[1] + "\n"
+    Path("gold.csv").write_text(gold)
+    result = compare("--gold", "gold.csv", "--methods", "majority-vote", "--seeds", "0")
+    assert "judged by 1 gold item without labels and 45 of the gold items with labels" in result.output
+
+
+def test_an_annotator_without_a_label_to_train_on_is_left_out(crowd: Path) -> None:
+    from crowdfuse.runs import Job
+    from crowdfuse.runs.comparison import make_comparison
+
+    job = Job(labels="labels.csv", inputs="features.npy", on_missing="drop")
+    judge = make_comparison(job, 0.3).split(0).test[0]
+    with Path("labels.csv").open("a") as labels:
+        labels.write(f"{judge},rare,0\n")
+    result = compare("--methods", "majority-vote,single-annotator", "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    assert "single-annotator rare is left out: rare has no label among the items to train on" in result.output
+
+
+def test_a_wide_table_is_compared_as_the_long_one(crowd: Path) -> None:
+    asked = ("--methods", "majority-vote", "--seeds", "0", "--gold", "others.csv")
+    assert compare(*asked).exit_code == 0
+    long = numbers()
+    rows = [line.split(",") for line in Path("labels.csv").read_text().splitlines()[1:]]
+    said = {(item, name): label for item, name, label in rows}
+    wide = [",".join([str(i), *(said[str(i), name] for name in ("ann", "bob", "guesser"))]) for i in range(N_LABELLED)]
+    Path("labels.csv").write_text("\n".join(["item,ann,bob,guesser", *wide]) + "\n")
+    result = compare(*asked, "--format", "wide", "--out", "wide")
+    assert result.exit_code == 0, result.output
+    assert [row["mean"] for row in numbers("wide")["methods"]] == [row["mean"] for row in long["methods"]]
+
+
+def test_names_of_classes_do_not_become_html(crowd: Path) -> None:
+    text = Path("labels.csv").read_text()
+    Path("labels.csv").write_text(text.replace(",0\n", ",<img src=x>\n").replace(",1\n", ",<IMG src=x>\n"))
+    compare("--methods", "majority-vote", "--seeds", "0")
+    assert "differ only by case" in Path("comparison/table.md").read_text()
+    assert "<img" not in Path("comparison/table.md").read_text().lower()
+
+
+def test_many_annotators_are_not_each_tried_alone(crowd: Path) -> None:
+    rows = [f"{i},a{i % 7},{i % 3}\n" for i in range(N_LABELLED)]
+    Path("labels.csv").write_text("item,annotator,label\n" + "".join(rows))
+    result = compare("--seeds", "0", "--plan")
+    assert result.exit_code == 0, result.output
+    assert "single-annotator" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--methods", "fusoin"], "did you mean 'fusion'?"),
+        (["--set", "epocs=3"], "did you mean 'epochs'?"),
+        (["--set", "random_state=1"], "use --seeds"),
+        (["--methods", "fusion,mbem", "--set", "n_bases=3"], "mbem has no such setting"),
+        (["--set", "annotator=ann"], "single-annotator tries each annotator"),
+        (["--methods", "true-label"], "true-label trains on gold, and there is none"),
+        (["--methods", "true-label", "--gold", "others.csv"], "all of it judges"),
+        (["--json", "comparison/runs.jsonl"], "also read"),
+        (["--seeds", "99999999999999999999"], "--seeds must be from 0"),
+        (["--seeds", "a"], "--seeds must be whole numbers"),
+        (["--json", "labels.csv", "--force"], "also read"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_work(crowd: Path, arguments: list[str], said: str) -> None:
+    labels = Path("labels.csv").read_text()
+    result = compare(*arguments)
+    assert result.exit_code == 2, result.output
+    assert said in result.output
+    assert not Path("comparison").exists()
+    assert Path("labels.csv").read_text() == labels

@@ -1,0 +1,611 @@
+"""A run folder: files joined by item, results by name, and a run that is stopped at any moment ends the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from crowdfuse import load, runs
+from crowdfuse.runs import Job, resume, start
+from crowdfuse.runs.job import make_classifier
+from crowdfuse.runs.material import read_material
+from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
+
+N = 36
+NAMES = ["ada", "bob", "cy"]
+EPOCHS = 80  # long enough to be stopped on the way
+
+
+def write_rows(path: Path, header: str, rows: Any) -> str:
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return str(path)
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def make_crowd(folder: Path) -> dict[str, Any]:
+    """Features of N items, three annotators, and everybody's gold."""
+    generator = np.random.default_rng(7)
+    X = generator.normal(size=(N, 3)).astype(np.float32)
+    items = [f"i{n:02}" for n in range(N)]
+    truth = np.where(X[:, 0] > 0, "cat", "dog")
+    triples = [
+        (item, name, gold if generator.random() < skill else "dog")
+        for item, gold in zip(items, truth, strict=True)
+        for name, skill in (("ada", 0.95), ("bob", 0.8), ("cy", 0.2))
+        if name == "ada" or generator.random() < 0.7
+    ]
+    np.savez(folder / "f.npz", X=X, items=np.array(items))
+    return {
+        "X": X,
+        "items": items,
+        "truth": dict(zip(items, truth.tolist(), strict=True)),
+        "triples": triples,
+        "labels": write_rows(folder / "labels.csv", "item,annotator,label", triples),
+        "inputs": str(folder / "f.npz"),
+    }
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> dict[str, Any]:
+    return make_crowd(tmp_path)
+
+
+def job(crowd: dict[str, Any], **changed: Any) -> Job:
+    settings = {"epochs": 2, "batch_size": 16, "random_state": 0}
+    return replace(Job(labels=crowd["labels"], inputs=crowd["inputs"], settings=settings), **changed)
+
+
+def gold(crowd: dict[str, Any], tmp_path: Path, name: str, items: Any) -> str:
+    return write_rows(tmp_path / name, "item,label", [(item, crowd["truth"][item]) for item in items])
+
+
+# ---- joining ---------------------------------------------------------------------------------------
+
+
+def test_row_i_is_one_item_in_everything(crowd: dict[str, Any], tmp_path: Path) -> None:
+    order = np.random.default_rng(1).permutation(N)
+    np.savez(tmp_path / "f.npz", X=crowd["X"][order], items=np.array(crowd["items"])[order])
+    material = read_material(job(crowd))
+    assert material.items.tolist() == [crowd["items"][n] for n in order]
+    table = material.annotations.to_table()
+    found = set(zip(*(table[name].to_pylist() for name in ("item", "annotator", "label")), strict=True))
+    assert found == set(crowd["triples"])
+
+
+def test_held_out_items_are_scored_fused_and_never_trained_on(crowd: dict[str, Any], tmp_path: Path) -> None:
+    validation = gold(crowd, tmp_path, "validation.csv", crowd["items"][:5])
+    test = gold(crowd, tmp_path, "test.csv", crowd["items"][5:12])
+    asked = job(crowd, validation=validation, test=test)
+    material = read_material(asked)
+    assert np.diff(material.annotations.indptr)[:12].sum() == 0
+    assert material.labelled.n_labels == len(crowd["triples"])
+    assert any("5 labelled items with validation gold are kept out of training" in note for note in material.notes)
+    summary = start(asked, tmp_path / "run", force=False, verbose=0)
+    assert summary["test items"] == 7
+    assert summary["labelled items"] == N - 12
+    assert summary["best epoch"] in (1, 2)
+    assert summary["gold was used for"] == "choosing the epoch"
+    predicted = load(tmp_path / "run" / "model").predict(crowd["X"][5:12])
+    truth = [crowd["truth"][item] for item in crowd["items"][5:12]]
+    assert summary["test accuracy"] == np.mean(predicted == truth)
+    assert [row["item"] for row in read_rows(tmp_path / "run" / "fused.csv")] == crowd["items"]
+
+
+def test_gold_to_train_on_leaves_out_what_is_held_out(crowd: dict[str, Any], tmp_path: Path) -> None:
+    everything = gold(crowd, tmp_path, "gold.csv", crowd["items"])
+    test = gold(crowd, tmp_path, "test.csv", crowd["items"][:10])
+    material = read_material(job(crowd, method="true-label", gold=everything, test=test))
+    assert material.gold is not None
+    assert material.gold[0].tolist() == list(range(10, N))
+    assert any("10 items of the gold to train on are held out" in note for note in material.notes)
+
+
+def test_one_item_in_validation_and_test_is_said(crowd: dict[str, Any], tmp_path: Path) -> None:
+    both = {name: gold(crowd, tmp_path, f"{name}.csv", crowd["items"][:3]) for name in ("validation", "test")}
+    assert any("3 items have validation and test gold" in note for note in read_material(job(crowd, **both)).notes)
+
+
+def test_an_item_with_empty_labels_only_is_no_stranger(crowd: dict[str, Any], tmp_path: Path) -> None:
+    triples = [(item, name, "" if item == "i03" else said) for item, name, said in crowd["triples"]]
+    count = sum(item == "i03" for item, _, _ in triples)
+    material = read_material(job(crowd, labels=write_rows(tmp_path / "gaps.csv", "item,annotator,label", triples)))
+    assert any(note.startswith(f"{count} ") and "empty" in note for note in material.notes)
+    assert np.diff(material.annotations.indptr)[3] == 0
+
+
+def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it(
+    crowd: dict[str, Any], tmp_path: Path
+) -> None:
+    """Each table below has a usual name that would mislead, or lacks the name that was given."""
+    triples = [(item, "x", name, said, "?") for item, name, said in crowd["triples"]]
+    labels = write_rows(tmp_path / "odd.csv", "photo,item,annotator,said,label", triples)
+    columns = {"item": "photo", "annotator": None, "label": "said"}
+    features = [(item, "x", *x) for item, x in zip(crowd["items"], crowd["X"], strict=True)]
+    asked = job(
+        crowd, labels=labels, columns=columns, inputs=write_rows(tmp_path / "f.csv", "photo,kind,a,b,c", features)
+    )
+    with pytest.raises(ValueError, match="column 'kind' holds 'x'"):
+        read_material(asked)
+    for header in ("photo,item,label", "item,photo_by,label", "photo,label,said"):
+        swapped = {"photo": "i03", "item": "i03", "photo_by": "x", "label": "cat", "said": "cat"}
+        if "photo" in header.split(","):
+            swapped["item"] = "x"
+        if "said" in header.split(","):
+            swapped["label"] = "?"
+        test = write_rows(tmp_path / "gold.csv", header, [[swapped[name] for name in header.split(",")]])
+        material = read_material(job(crowd, labels=labels, columns=columns, test=test))
+        assert material.test is not None
+        assert material.test[0].tolist() == [3]
+        assert material.test[1].tolist() == ["cat"]
+
+
+def test_what_the_classifier_is_asked_for_is_checked_by_type() -> None:
+    def make(method: str = "fusion", /, **settings: Any) -> Any:
+        return make_classifier(Job("l", "i", method, settings), Path("out"), 0)
+
+    made = make(hidden=[8, 4], head_hidden=[], standardize=None, penalty=2, weights="uniform", backbone="mlp")
+    assert made.hidden == (8, 4)
+    assert make("single-annotator", annotator=7).annotator == 7
+    for settings in (
+        {"hidden": 64},
+        {"hidden": ["a"]},
+        {"hidden": None},
+        {"penalty": "x"},
+        {"penalty": True},
+        {"dropout": float("nan")},
+        {"epochs": 2.0},
+        {"standardize": "yes"},
+        {"weights": "mine"},
+        {"backbone": 3},
+    ):
+        with pytest.raises(ValueError, match=f"--set {next(iter(settings))}: .* was expected, got"):
+            make(**settings)
+    with pytest.raises(ValueError, match="'learned' or 'uniform' was expected, got 'mine'"):
+        make(weights="mine")
+    with pytest.raises(ValueError, match=r"a list of whole numbers such as \[64,32\] or null was expected"):
+        make(head_hidden="x")
+    for name in ("checkpoint", "verbose", "classes"):
+        with pytest.raises(ValueError, match=f"--set {name} is not for a run; use --"):
+            make("fusion", **{name: 1})
+    for seed in (-1, None, "x", 0.5):
+        with pytest.raises(ValueError, match="random_state must be a whole number of at least 0"):
+            make(random_state=seed)
+
+
+# ---- results ---------------------------------------------------------------------------------------
+
+
+def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, Any], tmp_path: Path) -> None:
+    start(job(crowd), tmp_path / "run", force=False, verbose=0)
+    model = load(tmp_path / "run" / "model")
+    material = read_material(job(crowd))
+    fused = model.fused_labels(crowd["X"], material.labelled)
+    probabilities = model.predict_proba(crowd["X"])
+    counts = np.diff(material.labelled.indptr)
+    expected = [
+        {
+            "item": item,
+            "label": model.classes_[fused[n].argmax()],
+            "confidence": f"{fused[n].max():.6f}",
+            "labels": str(counts[n]),
+            "predicted": model.classes_[probabilities[n].argmax()],
+            "predicted_confidence": f"{probabilities[n].max():.6f}",
+        }
+        for n, item in enumerate(crowd["items"])
+    ]
+    assert read_rows(tmp_path / "run" / "fused.csv") == expected
+
+    best = dict(zip(crowd["items"], model.classes_[fused.argmax(1)], strict=True))
+    weights = model.annotator_weights(crowd["X"], material.labelled)
+    reliability = dict(zip(NAMES, model.annotator_reliability(crowd["X"], material.labelled), strict=True))
+    rows = read_rows(tmp_path / "run" / "annotators.csv")
+    assert [row["annotator"] for row in rows] == sorted(reliability, key=lambda name: -reliability[name])
+    for row in rows:
+        own = [(item, said) for item, name, said in crowd["triples"] if name == row["annotator"]]
+        column = weights[:, NAMES.index(row["annotator"])]
+        assert int(row["labels"]) == len(own)
+        assert float(row["reliability"]) == pytest.approx(reliability[row["annotator"]], abs=1e-4)
+        assert float(row["agreement_with_fused"]) == pytest.approx(
+            np.mean([best[item] == said for item, said in own]), abs=1e-4
+        )
+        assert float(row["mean_weight"]) == pytest.approx(column.sum() / len(own), abs=1e-4)
+
+
+def test_annotators_who_all_count_the_same_have_no_weight(crowd: dict[str, Any], tmp_path: Path) -> None:
+    """By itself that would be the mean of one over how many labels their items have."""
+    start(job(crowd, method="crowd-layer", settings={"epochs": 2}), tmp_path / "run", force=False, verbose=0)
+    assert {row["mean_weight"] for row in read_rows(tmp_path / "run" / "annotators.csv")} == {""}
+
+
+def test_reviews_hold_every_label_once_the_worst_first(crowd: dict[str, Any], tmp_path: Path) -> None:
+    asked = job(crowd, settings={"epochs": 10, "batch_size": 16, "random_state": 0})
+    start(asked, tmp_path / "run", force=False, verbose=0)
+    labels = read_rows(tmp_path / "run" / "review_labels.csv")
+    assert list(labels[0]) == ["item", "annotator", "label", "consensus", "suspicion"]
+    triples = [(row["item"], row["annotator"], row["label"]) for row in labels]
+    assert sorted(triples) == sorted(crowd["triples"])
+    suspicion = [float(row["suspicion"]) for row in labels]
+    assert suspicion == sorted(suspicion, reverse=True)
+    found = load(tmp_path / "run" / "model").label_quality(crowd["X"], read_material(asked).labelled)
+    np.testing.assert_allclose(suspicion, np.sort(found.suspicion)[::-1], atol=1e-6)
+
+    items = read_rows(tmp_path / "run" / "review_items.csv")
+    assert list(items[0]) == ["item", "consensus", "confidence", "n_labels", "labels", "disagreeing"]
+    assert sorted(row["item"] for row in items) == crowd["items"]
+    confidence = [float(row["confidence"]) for row in items]
+    assert confidence == sorted(confidence)
+    for row in items:
+        own = {name: said for item, name, said in crowd["triples"] if item == row["item"]}
+        others = [name for name in NAMES if own.get(name, row["consensus"]) != row["consensus"]]
+        assert row["disagreeing"] == "; ".join(others)
+        assert int(row["n_labels"]) == len(own)
+
+
+def test_nobody_is_sent_to_look_at_gold_again(crowd: dict[str, Any], tmp_path: Path) -> None:
+    known = crowd["items"][:20]
+    start(job(crowd, gold=gold(crowd, tmp_path, "gold.csv", known)), tmp_path / "run", force=False, verbose=0)
+    items = {row["item"]: row for row in read_rows(tmp_path / "run" / "review_items.csv")}
+    assert [items[item]["consensus"] for item in known] == [crowd["truth"][item] for item in known]
+    assert {items[item]["confidence"] for item in known} == {"1.000000"}
+    for row in read_rows(tmp_path / "run" / "review_labels.csv"):
+        if row["item"] in known:
+            assert float(row["suspicion"]) == (row["label"] != crowd["truth"][row["item"]])
+
+
+def test_fused_labels_follow_gold_that_is_trained_on(crowd: dict[str, Any], tmp_path: Path) -> None:
+    other = {"cat": "dog", "dog": "cat"}
+    silent = crowd["items"][5]  # gold, and no labels
+    triples = [triple for triple in crowd["triples"] if triple[0] != silent]
+    write_rows(Path(crowd["labels"]), "item,annotator,label", triples)
+    told = {item: other[crowd["truth"][item]] for item in crowd["items"][:6]}  # what hardly anybody said
+    known = write_rows(tmp_path / "gold.csv", "item,label", told.items())
+    start(job(crowd, gold=known), tmp_path / "run", force=False, verbose=0)
+    rows = {row["item"]: row for row in read_rows(tmp_path / "run" / "fused.csv")}
+    assert {item: (rows[item]["label"], rows[item]["confidence"]) for item in told} == {
+        item: (label, "1.000000") for item, label in told.items()
+    }
+    assert rows[silent]["labels"] == "0"
+    model, material = load(tmp_path / "run" / "model"), read_material(job(crowd, gold=known))
+    fused = model.fused_labels(crowd["X"], material.labelled)
+    for n, item in enumerate(crowd["items"][6:], 6):
+        assert rows[item]["label"] == model.classes_[fused[n].argmax()]
+    for row in read_rows(tmp_path / "run" / "annotators.csv"):
+        own = [rows[item]["label"] == label for item, name, label in triples if name == row["annotator"]]
+        assert float(row["agreement_with_fused"]) == pytest.approx(np.mean(own), abs=1e-4)
+
+
+def test_annotators_are_judged_only_where_there_is_a_fused_label(crowd: dict[str, Any], tmp_path: Path) -> None:
+    """single-annotator knows nothing of items that its annotator left out."""
+    settings = {"epochs": 2, "annotator": "bob"}
+    start(job(crowd, method="single-annotator", settings=settings), tmp_path / "run", force=False, verbose=0)
+    said = {item: label for item, name, label in crowd["triples"] if name == "bob"}
+    fused = {row["item"]: row["label"] for row in read_rows(tmp_path / "run" / "fused.csv")}
+    assert fused == said
+    for row in read_rows(tmp_path / "run" / "annotators.csv"):
+        own = [
+            label == said[item] for item, name, label in crowd["triples"] if name == row["annotator"] and item in said
+        ]
+        assert float(row["agreement_with_fused"]) == pytest.approx(np.mean(own), abs=1e-4)
+        assert float(row["mean_weight"]) == (1 if row["annotator"] == "bob" else 0)
+
+
+@pytest.mark.parametrize("column", ["item", "image", "file"])
+def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Path, column: str) -> None:
+    generator = np.random.default_rng(0)
+    for n in range(8):
+        path = tmp_path / "images" / "sub" / f"{n}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 255, (24, 20), np.uint8)).save(path)
+    names = [f"sub/{n}" if n % 2 else f"sub/{n}.png" for n in range(8)]
+    labels = write_rows(
+        tmp_path / "l.csv", f"{column},annotator,label", [(name, "a", n % 2) for n, name in enumerate(names)]
+    )
+    asked = Job(labels, str(tmp_path / "images"), "majority-vote", {"epochs": 1})
+    start(asked, tmp_path / "run", force=False, verbose=0)
+    assert [row["item"] for row in read_rows(tmp_path / "run" / "fused.csv")] == names
+    assert load(tmp_path / "run" / "model").input_shape_ == (1, 24, 20)
+
+
+def test_one_image_by_two_names_is_refused(crowd: dict[str, Any], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "images").mkdir(exist_ok=True)
+        Image.new("L", (20, 20)).save(tmp_path / "images" / f"{name}.png")
+    rows = [("a", "x", 0), ("a.png", "y", 1), ("b", "x", 1)]
+    labels = write_rows(tmp_path / "l.csv", "item,annotator,label", rows)
+    with pytest.raises(ValueError, match=r"l\.csv calls one input by several names: 'a', 'a\.png'"):
+        read_material(Job(labels, str(tmp_path / "images")))
+    labels = write_rows(tmp_path / "l.csv", "item,annotator,label", [("a", "x", 0), ("b", "x", 1)])
+    test = write_rows(tmp_path / "g.csv", "item,label", [("a", 0), ("a.png", 1)])
+    with pytest.raises(ValueError, match=r"g\.csv calls one input by several names: 'a', 'a\.png'"):
+        read_material(Job(labels, str(tmp_path / "images"), test=test))
+
+
+# ---- stopping and going on -------------------------------------------------------------------------
+
+REVIEWS = ("review_items.csv", "review_labels.csv")
+RESULTS = ("model/weights.safetensors", "fused.csv", "annotators.csv", *REVIEWS)
+
+
+def results(run: Path) -> dict[str, bytes]:
+    return {name: (run / name).read_bytes() for name in RESULTS}
+
+
+def files(run: Path) -> list[str]:
+    return sorted(path.name for path in run.iterdir())
+
+
+FINISHED = ["annotators.csv", "fused.csv", "log.jsonl", "model", *REVIEWS, "settings.json", "summary.json"]
+
+
+@pytest.fixture(scope="module")
+def long_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    folder = tmp_path_factory.mktemp("long")
+    crowd = make_crowd(folder)
+    settings = {"epochs": EPOCHS, "batch_size": 16, "random_state": 3, "dropout": 0.2}
+    return job(crowd, settings=settings, validation=gold(crowd, folder, "validation.csv", crowd["items"][:6]))
+
+
+@pytest.fixture(scope="module")
+def expected(long_job: Job, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What the long job gives if nobody stops it."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    start(long_job, run, force=False, verbose=0)
+    assert files(run) == FINISHED
+    return results(run)
+
+
+def begin(arguments: list[str]) -> subprocess.Popen[str]:
+    """A real `crowdfuse fit`; where the tests themselves run in the background, Ctrl-C is given back its meaning."""
+    return subprocess.Popen(
+        [str(Path(sys.executable).with_name("crowdfuse")), "fit", *arguments, "--quiet"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )
+
+
+def arguments(asked: Job, out: Path) -> list[str]:
+    given = [asked.labels, "--inputs", asked.inputs, "--out", str(out), "--validation", str(asked.validation)]
+    return given + [part for name, value in asked.settings.items() for part in ("--set", f"{name}={value}")]
+
+
+def stop_when(process: subprocess.Popen[str], happened: Callable[[], bool], how: signal.Signals) -> str:
+    """Send a signal as soon as something has happened, and wait for the end; returns what was printed."""
+    deadline = time.monotonic() + 60
+    try:
+        while not happened():
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        assert process.poll() is None, "it finished before it could be stopped"
+        process.send_signal(how)
+        return process.communicate(timeout=60)[0]
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(
+    long_job: Job, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    checkpoint = run / CHECKPOINT_FILE
+
+    def changed_since(before: int) -> Callable[[], bool]:
+        return lambda: checkpoint.exists() and checkpoint.stat().st_mtime_ns != before
+
+    def written() -> int:
+        return checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+
+    # once the settings are there, before anything was learned; as soon as a state was kept; and later, twice
+    process = begin(arguments(long_job, run))
+    stop_when(process, (run / "settings.json").exists, signal.SIGKILL)
+    for _ in range(2):
+        process = begin(["--resume", str(run)])
+        stop_when(process, changed_since(written()), signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+        assert not (run / "summary.json").exists()
+    summary = resume(run, verbose=0)
+    assert results(run) == expected
+    assert summary["epochs"] == EPOCHS
+    assert files(run) == FINISHED
+
+
+def test_ctrl_c_leaves_a_model_that_works_and_a_run_that_goes_on(
+    long_job: Job, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = begin(arguments(long_job, run))
+    said = stop_when(process, (run / CHECKPOINT_FILE).exists, signal.SIGINT)
+    assert process.returncode == 130, said
+    assert f"go on with: crowdfuse fit --resume {run}" in said
+    assert "Traceback" not in said
+    assert "Warning" not in said
+    model = load(run / "model")
+    assert model.interrupted_
+    assert set(model.predict(np.load(long_job.inputs)["X"])) <= {"cat", "dog"}
+    assert json.loads((run / "interrupted.json").read_text())["interrupted"] is True
+    assert len(read_rows(run / "fused.csv")) == N
+    resume(run, verbose=0)
+    assert results(run) == expected
+    assert files(run) == FINISHED
+
+
+@pytest.mark.parametrize("step", [1, 3, 5])  # of 6, 3 an epoch: before anything was learned, within, in the second
+def test_ctrl_c_at_any_step_can_be_resumed(
+    crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    start(job(crowd), tmp_path / "whole", force=False, verbose=0)
+    zero_grad, steps = torch.optim.Optimizer.zero_grad, 0
+
+    def interrupt(self: Any, *given: Any, **named: Any) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            raise KeyboardInterrupt
+        zero_grad(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.Optimizer, "zero_grad", interrupt)
+        summary = start(job(crowd), tmp_path / "run", force=False, verbose=0)
+    assert steps == step
+    assert summary["interrupted"]
+    assert summary["epochs"] == (step - 1) // 3
+    assert load(tmp_path / "run" / "model").predict(crowd["X"]).shape == (N,)
+    resume(tmp_path / "run", verbose=0)
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+    assert files(tmp_path / "run") == FINISHED
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing catches it."""
+
+
+@pytest.mark.parametrize(
+    "moment", ["fused.csv", "annotators.csv", "review_labels.csv", "log.jsonl", "model", "summary.json", "unlink"]
+)
+def test_a_run_killed_while_it_writes_its_results_ends_the_same(
+    crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    start(job(crowd), tmp_path / "whole", force=False, verbose=0)
+    run = tmp_path / "run"
+    rename, unlink = os.replace, Path.unlink
+
+    def stop_before(self: Path, target: Path) -> Any:
+        if Path(target).name == moment:
+            raise Killed
+        return rename(self, target)
+
+    def stop_before_unlink(self: Path, missing_ok: bool = False) -> None:
+        if moment == "unlink" and self.name == CHECKPOINT_FILE:
+            raise Killed
+        unlink(self, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", stop_before)
+        patch.setattr(Path, "rename", stop_before)
+        patch.setattr(Path, "unlink", stop_before_unlink)
+        with pytest.raises(Killed):
+            start(job(crowd), run, force=False, verbose=0)
+    (run / ".model.0123abcd.tmp").mkdir()  # what kill -9 leaves
+    (run / ".fused.csv.0123abcd.tmp").write_text("half")
+    resume(run, verbose=0)
+    assert results(run) == results(tmp_path / "whole")
+    assert files(run) == FINISHED
+
+
+@pytest.fixture
+def stopped(crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that ended before it wrote any results, with a checkpoint."""
+    test = gold(crowd, tmp_path, "test.csv", crowd["items"][:4])
+
+    def stop(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "write_results", stop)
+        with pytest.raises(Killed):
+            start(job(crowd, test=test), tmp_path / "run", force=False, verbose=0)
+    assert files(tmp_path / "run") == [CHECKPOINT_FILE, "settings.json"]
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("labels.csv", lambda text: text.replace("cat", "dog", 1), "labels changed since it was started"),
+        ("labels.csv", lambda text: text + "i00,ada,bird\ni00,ada,fish\n", "labels changed since it was started"),
+        ("test.csv", lambda text: text.replace("i00", "i20"), "test changed since it was started"),
+    ],
+)
+def test_changed_tables_are_refused_by_name(stopped: Path, name: str, change: Any, words: str) -> None:
+    path = stopped.parent / name
+    path.write_text(change(path.read_text()))
+    before = files(stopped)
+    with pytest.raises(ValueError, match=words):
+        resume(stopped, verbose=0)
+    assert files(stopped) == before
+
+
+@pytest.mark.parametrize("change", ["a value", "an id", "a row less"])
+def test_changed_inputs_are_refused_by_name(stopped: Path, crowd: dict[str, Any], change: str) -> None:
+    X, items = crowd["X"].copy(), np.array(crowd["items"])
+    if change == "a value":
+        X[3, 1] += 1e-3
+    elif change == "an id":
+        items[[0, 1]] = items[[1, 0]]
+    else:
+        X, items = X[1:], items[1:]
+    np.savez(stopped.parent / "f.npz", X=X, items=items)
+    with pytest.raises(ValueError, match=r"inputs changed since it was started.*settings\.json.*start a new run"):
+        resume(stopped, verbose=0)
+
+
+def test_the_same_inputs_in_a_new_file_are_welcome(stopped: Path, crowd: dict[str, Any]) -> None:
+    np.savez_compressed(stopped.parent / "f.npz", X=crowd["X"], items=np.array(crowd["items"]), more=1)
+    assert resume(stopped, verbose=0)["epochs"] == 2
+
+
+def test_files_that_are_gone_are_named(stopped: Path) -> None:
+    (stopped.parent / "f.npz").unlink()
+    with pytest.raises(FileNotFoundError, match=r"f\.npz is not there.*resume from the same folder"):
+        resume(stopped, verbose=0)
+
+
+def test_a_changed_setting_is_refused(stopped: Path) -> None:
+    stored = json.loads((stopped / "settings.json").read_text())
+    stored["job"]["settings"]["learning_rate"] = 0.5
+    (stopped / "settings.json").write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match="learning_rate"):
+        resume(stopped, verbose=0)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"job": 3, "hashes": {}}', '{"job": {"x": 1}, "hashes": {}}'])
+def test_damaged_settings_are_named(stopped: Path, text: str) -> None:
+    (stopped / "settings.json").write_text(text)
+    with pytest.raises(ValueError, match=r"settings\.json is damaged"):
+        resume(stopped, verbose=0)
+
+
+def test_a_damaged_checkpoint_is_named(stopped: Path) -> None:
+    path = stopped / CHECKPOINT_FILE
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"checkpoint\.safetensors is damaged"):
+        resume(stopped, verbose=0)
+
+
+def test_there_is_nothing_to_resume_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no run folder, so there is nothing to resume"):
+        resume(tmp_path, verbose=0)
+
+
+def test_a_finished_run_stays_as_it_is(crowd: dict[str, Any], tmp_path: Path) -> None:
+    summary = start(job(crowd), tmp_path / "run", force=False, verbose=0)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+    Path(crowd["labels"]).unlink()  # not even looked at
+    assert resume(tmp_path / "run", verbose=0) == summary
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == before
+    shutil.copy(tmp_path / "f.npz", tmp_path / "run" / "summary.json")
+    with pytest.raises(ValueError, match=r"summary\.json is damaged"):
+        resume(tmp_path / "run", verbose=0)
