@@ -8,7 +8,7 @@ from hypothesis import given
 
 from crowdfuse import Annotations
 from crowdfuse.aggregation import METHODS, votes
-from crowdfuse.aggregation.climbing import check_settings
+from crowdfuse.aggregation.em import check_settings
 from crowdfuse.aggregation.votes import Votes
 from tests.aggregation.crowds import crowds, labels_of, planted
 

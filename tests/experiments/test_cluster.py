@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.datasets.place import ENVIRONMENT
+from crowdfuse.datasets.data_folder import ENVIRONMENT
 from crowdfuse.experiments import cluster
 from crowdfuse.experiments.cluster import Command, on_ray
 from crowdfuse.experiments.mnist import MnistWork

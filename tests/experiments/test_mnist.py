@@ -17,7 +17,7 @@ from crowdfuse.experiments import mnist
 from crowdfuse.experiments.work import believes_the_right
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.synthesis import MadeUp, habit_annotators, weakness_annotators
-from crowdfuse.synthesis.wrong import KINDS
+from crowdfuse.synthesis.wrong_label_kinds import KINDS
 
 N_TRAIN = 400
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfuse import Annotations
-from crowdfuse.io import encoding, labels, tables
+from crowdfuse.io import dictionary_encoding as encoding
+from crowdfuse.io import labels, tables
 from crowdfuse.io.labels import read_gold
 from crowdfuse.io.tables import TableError
 

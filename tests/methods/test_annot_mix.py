@@ -17,7 +17,7 @@ from crowdfuse.methods.annot_mix import AnnotMix
 from crowdfuse.methods.base import Problem
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets import Trunk, make_trunk
-from crowdfuse.nets.rows import FEW
+from crowdfuse.nets.annotator_tables import FEW
 
 
 def make(n_classes: int, n_annotators: int, alpha: float, shape: tuple[int, ...] = (4,)) -> AnnotMix:

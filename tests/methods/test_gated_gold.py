@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfuse import GatedClassifier, MajorityVoteClassifier
 from crowdfuse.methods import gated
-from crowdfuse.methods.gold_reading import read_gold
+from crowdfuse.methods.gold_classifier import read_gold
 from tests.training.test_loop import assert_resumes
 
 SETTINGS: dict[str, Any] = {"epochs": 24, "batch_size": 32, "random_state": 0}

@@ -17,7 +17,7 @@ from crowdfuse.methods.base import Problem
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.madl import COMPARED, MaDL, mean_similarity
 from crowdfuse.nets import make_trunk
-from crowdfuse.nets.rows import FEW
+from crowdfuse.nets.annotator_tables import FEW
 
 KINDS = ("isotropic", "diagonal", "full")
 

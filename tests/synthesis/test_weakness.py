@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from crowdfuse.synthesis import looks, weakness_annotators
+from crowdfuse.synthesis import distances as looks
+from crowdfuse.synthesis import weakness_annotators
 
 
 def crowd(n_items: int = 500) -> tuple[NDArray[np.float64], NDArray[Any]]:

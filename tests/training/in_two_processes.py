@@ -26,9 +26,9 @@ from crowdfuse import (
     WDNClassifier,
 )
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.nets.rows import FEW
+from crowdfuse.nets.annotator_tables import FEW
 from crowdfuse.training import loop
-from crowdfuse.training.processes import gather, in_step, rank
+from crowdfuse.training.distributed import gather, in_step, rank
 
 N_ROWS, BATCH, EPOCHS = 106, 32, 13  # 98 rows have labels: each epoch ends in a batch of two, too small to be split
 N_ANNOTATORS = FEW + 1

@@ -26,9 +26,9 @@ from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.runs import Job, resume, start
 from crowdfuse.training import loop as training
 from crowdfuse.training.checkpoints import FILE_NAME
+from crowdfuse.training.distributed import launched
 from crowdfuse.training.launching import run_in_processes, synchronize_batch_norm
 from crowdfuse.training.loop import _cut, _part
-from crowdfuse.training.processes import launched
 from tests.runs.test_runs import make_crowd as make_files
 from tests.training import in_two_processes as two
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
-from crowdfuse.nets.rows import FEW, take_rows
+from crowdfuse.nets.annotator_tables import FEW, take_rows
 from crowdfuse.training.lazy_optimizers import LazyAdam, LazyAdamW, LazySGD
 
 KINDS: list[tuple[Any, Any, dict[str, float]]] = [

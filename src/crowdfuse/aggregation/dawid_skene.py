@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
+from crowdfuse.aggregation.em import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalise, refuse_dense
 from crowdfuse.labels.alignment import gold_codes

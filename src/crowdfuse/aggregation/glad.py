@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
+from crowdfuse.aggregation.em import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalise
 from crowdfuse.labels.annotations import Annotations

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.aggregation.climbing import OnIteration, check_settings, climb
+from crowdfuse.aggregation.em import OnIteration, check_settings, climb
 from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalise
 from crowdfuse.labels.annotations import Annotations

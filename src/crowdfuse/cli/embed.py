@@ -56,7 +56,7 @@ def embed(
     given = parse_pairs(arguments or [], "--with")
     settings = {"mean": numbers(mean, "--mean"), "std": numbers(std, "--std")}
 
-    from crowdfuse.nets.outside import load_backbone
+    from crowdfuse.nets.external_backbones import load_backbone
     from crowdfuse.runs import embedding
 
     use_threads(threads)

@@ -35,7 +35,7 @@ from crowdfuse.cli.shell import (
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS
 from crowdfuse.labels.annotations import FORMATS
 from crowdfuse.labels.ids import few
-from crowdfuse.training.processes import in_step, is_first
+from crowdfuse.training.distributed import in_step, is_first
 
 
 @friendly

@@ -9,7 +9,7 @@ from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
-from crowdfuse.training.processes import is_for_others
+from crowdfuse.training.distributed import is_for_others
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -65,7 +65,7 @@ def synthesize(
 ) -> None:
     """Make up annotators for a known data set, by the paper's rules and others, and write who said what."""
     from crowdfuse.io.files import write_json
-    from crowdfuse.synthesis.write import write_labels
+    from crowdfuse.synthesis.label_files import write_labels
 
     refuse_json(json_file, force)
     for other in (out, gold):

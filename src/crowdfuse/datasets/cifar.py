@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.checks.choices import one_of
+from crowdfuse.datasets.data_folder import ENVIRONMENT, data_folder
 from crowdfuse.datasets.download import checksum, fetch
-from crowdfuse.datasets.place import ENVIRONMENT, data_folder
 from crowdfuse.datasets.plain_pickle import read_plain_pickle
 
 SHAPE = (3, 32, 32)  # red, green and blue planes, a row of `data` an image

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from crowdfuse.datasets.cifar import CifarData, load_cifar
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.csv_rows import read_rows, whole_number
+from crowdfuse.datasets.data_folder import ENVIRONMENT, data_folder
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.label_only import LabelOnly
-from crowdfuse.datasets.place import ENVIRONMENT, data_folder
 from crowdfuse.labels.annotations import Annotations
 
 FOLDERS = ("cifar10h", "cifar-10h/data")  # ours, and a clone of the authors' repository

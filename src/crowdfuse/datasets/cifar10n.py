@@ -11,7 +11,7 @@ import numpy as np
 
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import Crowd
-from crowdfuse.datasets.place import data_folder
+from crowdfuse.datasets.data_folder import data_folder
 from crowdfuse.labels.annotations import Annotations
 
 FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("answers", "y_train", "y_test")}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
-from crowdfuse.datasets.place import data_folder
+from crowdfuse.datasets.data_folder import data_folder
 
 FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("y_train", "y_test"), "distances.npz": ("distances",)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from crowdfuse.datasets.place import data_folder
+from crowdfuse.datasets.data_folder import data_folder
 from crowdfuse.io.labels import read_gold
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, few, find

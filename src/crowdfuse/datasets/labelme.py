@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.csv_rows import whole_number
-from crowdfuse.datasets.place import data_folder, refuse_missing, refuse_missing_images
+from crowdfuse.datasets.data_folder import data_folder, refuse_missing, refuse_missing_images
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.labels.annotations import Annotations
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.checks.choices import one_of
+from crowdfuse.datasets.data_folder import ENVIRONMENT, data_folder
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.idx import read_idx
-from crowdfuse.datasets.place import ENVIRONMENT, data_folder
 
 N_CLASSES = 10
 PARTS = {"train": 60_000, "t10k": 10_000}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.datasets.crowd import Crowd
 from crowdfuse.datasets.csv_rows import read_rows
-from crowdfuse.datasets.place import data_folder, refuse_missing
+from crowdfuse.datasets.data_folder import data_folder, refuse_missing
 from crowdfuse.labels.annotations import Annotations
 
 FOLDER = "music_genre_classification"  # as in the authors' archive

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.crowd import Crowd
-from crowdfuse.datasets.place import data_folder
+from crowdfuse.datasets.data_folder import data_folder
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import counted, few, find
 

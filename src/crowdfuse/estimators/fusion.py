@@ -11,7 +11,7 @@ from crowdfuse.checks.numbers import at_least_0, at_least_1, widths
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
-from crowdfuse.nets.rows import FEW
+from crowdfuse.nets.annotator_tables import FEW
 from crowdfuse.training.progress import say
 
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs

@@ -17,7 +17,7 @@ from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.gated import Gated
-from crowdfuse.methods.gold_reading import FEWEST
+from crowdfuse.methods.gold_classifier import FEWEST
 from crowdfuse.methods.wrong_labels import AnnotatorWrong, BasisWrong, SharedWrong, UniformWrong, WrongLabels
 from crowdfuse.quality.diagnostics import NO_LABELS, diagnose
 from crowdfuse.training.loop import Validation

@@ -20,7 +20,7 @@ import torch
 from ray import cloudpickle
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, WorkerCrashedError
 
-from crowdfuse.datasets.place import ENVIRONMENT
+from crowdfuse.datasets.data_folder import ENVIRONMENT
 from crowdfuse.experiments.runner import Outcomes, Where, Work, checkpoint_of, do_run
 from crowdfuse.experiments.store import MADE_BY, Record, Run
 from crowdfuse.io.interrupts import ctrl_c_waits

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.datasets.data_folder import data_folder
 from crowdfuse.datasets.image_folder import STD, ImageFolder, read_image_folder, split, weakness_distances
-from crowdfuse.datasets.place import data_folder
 from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Scale
 from crowdfuse.experiments.store import Run

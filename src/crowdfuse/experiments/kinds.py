@@ -22,7 +22,7 @@ from crowdfuse.experiments.some_gold import some_gold
 from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork, Parts, cut, make_classifier
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.synthesis.write import PAPER_WEAKNESS
+from crowdfuse.synthesis.label_files import PAPER_WEAKNESS
 
 RECIPE: dict[str, Any] = {
     "backbone": "lenet",

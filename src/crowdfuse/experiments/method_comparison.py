@@ -34,7 +34,7 @@ from crowdfuse.experiments.spaces import drawn
 from crowdfuse.experiments.store import Run, key_of
 from crowdfuse.experiments.tables import BOUND
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.quality.choosing import label_likelihood
+from crowdfuse.quality.model_selection import label_likelihood
 from crowdfuse.training.loop import DivergedError
 
 KEPT_OUT = 0.2  # of the items to train on

@@ -9,7 +9,7 @@ from crowdfuse.datasets.mnist import load_mnist
 from crowdfuse.experiments.grid import Experiment, Row, Scale
 from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork, Parts, cut
-from crowdfuse.synthesis.write import PAPER_WEAKNESS
+from crowdfuse.synthesis.label_files import PAPER_WEAKNESS
 
 N_TRAIN = 55_000  # the rest of the 60,000 choose the epoch
 

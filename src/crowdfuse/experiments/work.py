@@ -26,7 +26,7 @@ from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.synthesis import MadeUp, habit_annotators, hammer_spammer_annotators, weakness_annotators
-from crowdfuse.synthesis.write import RULES
+from crowdfuse.synthesis.label_files import RULES
 
 FEW = 100  # items to try settings on
 TIMED = 64  # items to see how long training takes

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from crowdfuse.checks.choices import one_of
 from crowdfuse.io.bad_rows import SHOWN, settle_bad
-from crowdfuse.io.encoding import Dealt, are_many, bytes_to_pass, deal, encode_dealt
+from crowdfuse.io.dictionary_encoding import Dealt, are_many, bytes_to_pass, deal, encode_dealt
 from crowdfuse.io.exports import JSON_ENDINGS, Records, read_json
+from crowdfuse.io.format_detection import READERS, form_of, recognise
 from crowdfuse.io.hugging_face import dataset_table, is_dataset, with_class_names
 from crowdfuse.io.label_studio import label_studio_gold
-from crowdfuse.io.recognise import READERS, form_of, recognise
 from crowdfuse.io.tables import (
     TABLE_ENDINGS,
     BrokenLinesError,

@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from crowdfuse.io.encoding import encode_values
+from crowdfuse.io.dictionary_encoding import encode_values
 from crowdfuse.labels.ids import EXACT_FLOAT, WHOLE, few, integers
 
 T = TypeVar("T")

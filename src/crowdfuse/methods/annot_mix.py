@@ -19,7 +19,7 @@ from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding
-from crowdfuse.nets.rows import present
+from crowdfuse.nets.annotator_tables import present
 
 
 class AnnotMix(GlobalConfusions):

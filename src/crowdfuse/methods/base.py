@@ -16,8 +16,8 @@ from crowdfuse.functional import scatter_sum, segment_softmax
 from crowdfuse.labels.held_out import Verdict
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.nets import Trunk
+from crowdfuse.nets.annotator_tables import PerAnnotator
 from crowdfuse.nets.mlp import mlp
-from crowdfuse.nets.rows import PerAnnotator
 from crowdfuse.nets.standardize import Standardize
 
 

@@ -17,7 +17,7 @@ from crowdfuse.functional import posterior, scatter_sum
 from crowdfuse.methods.base import Loss, Method, Problem
 from crowdfuse.methods.crowd_layer import times_matrices
 from crowdfuse.methods.data import Batch
-from crowdfuse.nets.rows import add_rows, present, take_rows
+from crowdfuse.nets.annotator_tables import add_rows, present, take_rows
 
 START = 2.0  # on the diagonal of all matrices, as in the authors' code
 

@@ -16,7 +16,7 @@ from crowdfuse.functional import scatter_sum
 from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.rows import add_rows, present, take_rows
+from crowdfuse.nets.annotator_tables import add_rows, present, take_rows
 
 DENSE = 16  # times the labels: so many products cost less in one than each with a copy of its matrix
 

@@ -30,7 +30,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from crowdfuse.functional import class_scores, posterior, scatter_sum
 from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
 from crowdfuse.methods.data import Batch, TrainingData
-from crowdfuse.methods.gold_reading import FEWEST, read_gold
+from crowdfuse.methods.gold_classifier import FEWEST, read_gold
 from crowdfuse.methods.wrong_labels import WrongLabels
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 

@@ -18,7 +18,7 @@ from crowdfuse.functional import mixture_log_likelihood, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.rows import present, take_rows, with_average
+from crowdfuse.nets.annotator_tables import present, take_rows, with_average
 
 JITTER = 1e-3  # added to the eigenvalues, which are 1 where the volume is largest
 

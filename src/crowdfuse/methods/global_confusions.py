@@ -13,7 +13,7 @@ from torch import Tensor
 from crowdfuse.functional import label_evidence, posterior
 from crowdfuse.methods.base import Method, Problem
 from crowdfuse.methods.data import TrainingData
-from crowdfuse.nets.rows import add_rows, present
+from crowdfuse.nets.annotator_tables import add_rows, present
 
 SMOOTHING = 0.01  # added to every count: what was never seen is unlikely, not impossible
 

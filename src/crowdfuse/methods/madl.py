@@ -18,7 +18,7 @@ from crowdfuse.functional import posterior, scatter_sum
 from crowdfuse.methods.base import Loss, Method, Problem
 from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding
-from crowdfuse.nets.rows import present
+from crowdfuse.nets.annotator_tables import present
 
 Confusions = Literal["isotropic", "diagonal", "full"]
 

@@ -18,7 +18,7 @@ from crowdfuse.functional import scatter_sum
 from crowdfuse.methods.base import Loss, Method, Problem
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.global_confusions import SMOOTHING
-from crowdfuse.nets.rows import take_rows, with_average
+from crowdfuse.nets.annotator_tables import take_rows, with_average
 
 
 class MaxMIG(Method):

@@ -16,7 +16,7 @@ from crowdfuse.functional import mixture_log_likelihood, scatter_sum
 from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.rows import present, take_rows, with_average
+from crowdfuse.nets.annotator_tables import present, take_rows, with_average
 
 
 class TraceReg(GlobalConfusions):

@@ -18,7 +18,7 @@ from crowdfuse.methods.base import Loss, Problem
 from crowdfuse.methods.crowd_layer import times_matrices
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.rows import add_rows, present, take_rows
+from crowdfuse.nets.annotator_tables import add_rows, present, take_rows
 
 Variant = Literal["a", "b"]
 

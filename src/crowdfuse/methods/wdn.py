@@ -18,8 +18,8 @@ from crowdfuse.functional import kl_divergence, scatter_sum, vote_shares
 from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.nets.annotator_heads import AnnotatorHead
+from crowdfuse.nets.annotator_tables import add_rows
 from crowdfuse.nets.mlp import dense_layers
-from crowdfuse.nets.rows import add_rows
 
 
 class WDN(Method):

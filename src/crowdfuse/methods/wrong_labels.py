@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdfuse.functional import derangements, label_evidence
-from crowdfuse.nets.rows import PerAnnotator, add_rows, present, take_rows
+from crowdfuse.nets.annotator_tables import PerAnnotator, add_rows, present, take_rows
 
 NEVER = -1e9  # the log of a chance of 0, as softmax can take it
 COUNTED = 10**7  # numbers in tables that are only looked at

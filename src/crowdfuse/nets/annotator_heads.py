@@ -8,8 +8,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from crowdfuse.nets.annotator_tables import PerAnnotator, add_rows, take_rows
 from crowdfuse.nets.mlp import dense_layers, mlp
-from crowdfuse.nets.rows import PerAnnotator, add_rows, take_rows
 
 DENSE = 16  # times the pairs asked for: so many cost less in one product than each with a copy of its weights
 

@@ -32,7 +32,7 @@ from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_inputs, read_material
 from crowdfuse.runs.results import SUMMARY_FILE, write_results
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
-from crowdfuse.training.processes import EverywhereError, gather, in_step, is_first
+from crowdfuse.training.distributed import EverywhereError, gather, in_step, is_first
 
 __all__ = ["Job", "is_finished", "predict_file", "read_job", "rehearse", "resume", "start"]
 

@@ -18,7 +18,7 @@ from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import Run
 from crowdfuse.io.files import sha256
 from crowdfuse.labels.ids import counted, find
-from crowdfuse.quality.choosing import label_likelihood
+from crowdfuse.quality.model_selection import label_likelihood
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_material
 from crowdfuse.training.loop import UnfitDataError

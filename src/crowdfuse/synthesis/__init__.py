@@ -2,8 +2,8 @@
 
 from crowdfuse.synthesis.habit import habit_annotators
 from crowdfuse.synthesis.hammer_spammer import hammer_spammer_annotators
-from crowdfuse.synthesis.made_up import MadeUp
 from crowdfuse.synthesis.networks import network_annotators
+from crowdfuse.synthesis.synthetic_crowd import MadeUp
 from crowdfuse.synthesis.two_moons import two_moon_annotators
 from crowdfuse.synthesis.weakness import weakness_annotators
 

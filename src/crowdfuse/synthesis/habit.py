@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.labels.ids import IntArray, few
-from crowdfuse.synthesis.looks import as_rows, class_means, distances_to
-from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, class_positions, true_classes
+from crowdfuse.synthesis.distances import as_rows, class_means, distances_to
+from crowdfuse.synthesis.synthetic_crowd import MadeUp, annotate, check_missing, class_positions, true_classes
 
 
 def habit_annotators(

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, true_classes
-from crowdfuse.synthesis.wrong import wrong_labels
+from crowdfuse.synthesis.synthetic_crowd import MadeUp, annotate, check_missing, true_classes
+from crowdfuse.synthesis.wrong_label_kinds import wrong_labels
 
 By = Literal["class", "annotator"]
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.labels.annotations import not_a_class
 from crowdfuse.labels.ids import IntArray, few, find, refuse_repeats, tidy
-from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, true_classes
+from crowdfuse.synthesis.synthetic_crowd import MadeUp, annotate, check_missing, true_classes
 
 
 class Predictor(Protocol):

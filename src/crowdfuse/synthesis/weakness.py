@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.checks.choices import one_of
 from crowdfuse.labels.ids import IntArray, few
-from crowdfuse.synthesis.looks import as_rows, blocks, distances_to
-from crowdfuse.synthesis.made_up import MadeUp, annotate, check_missing, true_classes
-from crowdfuse.synthesis.wrong import KINDS, Wrong, confusable_classes, shifts, wrong_labels
+from crowdfuse.synthesis.distances import as_rows, blocks, distances_to
+from crowdfuse.synthesis.synthetic_crowd import MadeUp, annotate, check_missing, true_classes
+from crowdfuse.synthesis.wrong_label_kinds import KINDS, Wrong, confusable_classes, shifts, wrong_labels
 
 N_CANDIDATES = 512
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
 from crowdfuse.io.interrupts import ctrl_c_waits
-from crowdfuse.training.processes import PATIENCE, LostProcessError, launched
+from crowdfuse.training.distributed import PATIENCE, LostProcessError, launched
 from crowdfuse.training.recipes import Recipe
 
 Result = TypeVar("Result")

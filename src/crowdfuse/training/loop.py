@@ -33,6 +33,7 @@ from crowdfuse.labels.held_out import HeldOut, Verdict
 from crowdfuse.methods.base import Judge, Method, Phase, Question
 from crowdfuse.methods.data import Batch, TrainingData, fingerprint
 from crowdfuse.training.checkpoints import Checkpoint, TrainingState, copy_weights, find_checkpoint, save_checkpoint
+from crowdfuse.training.distributed import EverywhereError, among_others, in_step
 from crowdfuse.training.launching import (
     make_fabric,
     run_in_processes,
@@ -42,7 +43,6 @@ from crowdfuse.training.launching import (
     synchronize_batch_norm,
 )
 from crowdfuse.training.prediction import answers, predict_logits, predict_logits_together
-from crowdfuse.training.processes import EverywhereError, among_others, in_step
 from crowdfuse.training.progress import make_watcher
 from crowdfuse.training.recipes import Recipe
 

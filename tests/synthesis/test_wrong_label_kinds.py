@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from crowdfuse.synthesis import MadeUp, weakness_annotators
-from crowdfuse.synthesis.wrong import KINDS, shifts
+from crowdfuse.synthesis.wrong_label_kinds import KINDS, shifts
 
 K = 5
 WEAKNESS, EPSILON = [3, 7, 11], [2.5, 3.0, 3.5]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from crowdfuse.io import encoding
+from crowdfuse.io import dictionary_encoding as encoding
 
 # short and long, alike at either end, empty, of several bytes a letter
 NAMES = st.builds(

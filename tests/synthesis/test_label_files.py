@@ -15,8 +15,8 @@ from crowdfuse.cli import app
 from crowdfuse.datasets import mnist
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.synthesis import habit_annotators, hammer_spammer_annotators, weakness_annotators
-from crowdfuse.synthesis.write import write_labels
-from crowdfuse.synthesis.wrong import KINDS
+from crowdfuse.synthesis.label_files import write_labels
+from crowdfuse.synthesis.wrong_label_kinds import KINDS
 
 X, Y = load_digits(return_X_y=True)
 

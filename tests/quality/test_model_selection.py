@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 import crowdfuse
 from crowdfuse import Annotations, GatedClassifier, MajorityVoteClassifier, label_likelihood, label_score
-from crowdfuse.quality.choosing import leave_one_out
+from crowdfuse.quality.model_selection import leave_one_out
 
 FAST: dict[str, Any] = {"epochs": 12, "batch_size": 32, "random_state": 0}
 

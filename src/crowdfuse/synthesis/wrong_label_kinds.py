@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.labels.ids import IntArray, few
-from crowdfuse.synthesis.looks import as_rows, nearest_classes
-from crowdfuse.synthesis.made_up import class_positions
+from crowdfuse.synthesis.distances import as_rows, nearest_classes
+from crowdfuse.synthesis.synthetic_crowd import class_positions
 
 Wrong = Literal["uniform", "any", "looks", "shift", "neighbour", "copy"]
 KINDS: tuple[Wrong, ...] = ("uniform", "any", "looks", "shift", "neighbour", "copy")

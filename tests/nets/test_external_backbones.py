@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from crowdfuse.nets.outside import load_backbone
+from crowdfuse.nets.external_backbones import load_backbone
 
 SOURCE = """
 from torch import nn

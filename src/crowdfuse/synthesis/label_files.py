@@ -14,9 +14,9 @@ from crowdfuse.checks.choices import one_of
 from crowdfuse.io.files import refuse_existing, write_table
 from crowdfuse.synthesis.habit import habit_annotators
 from crowdfuse.synthesis.hammer_spammer import By, hammer_spammer_annotators
-from crowdfuse.synthesis.made_up import MadeUp, check_missing
+from crowdfuse.synthesis.synthetic_crowd import MadeUp, check_missing
 from crowdfuse.synthesis.weakness import weakness_annotators
-from crowdfuse.synthesis.wrong import KINDS
+from crowdfuse.synthesis.wrong_label_kinds import KINDS
 
 
 @dataclass(frozen=True)
