@@ -111,7 +111,7 @@ def on_real(name: str, arguments: argparse.Namespace) -> dict[str, float]:
 
     loaded = load_label_only(name)
     ann = loaded.annotations
-    best = dawid_skene(ann, n_iter=arguments.iterations, tol=0, smoothing=0).best
+    best = dawid_skene(ann, max_iter=arguments.iterations, tol=0, smoothing=0).consensus_codes
     found = {"crowdfuse": float((best[loaded.judged] == loaded.truth).mean())}
     if arguments.crowd_kit is not None:
         sys.path.insert(0, str(arguments.crowd_kit))
@@ -152,10 +152,10 @@ def with_crowdfuse(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, 
         classes=np.arange(arguments.classes),
         by_row=True,
     )
-    dawid_skene(ann[:10], n_iter=1)  # loads what is loaded at first use
+    dawid_skene(ann[:10], max_iter=1)  # loads what is loaded at first use
     started = time.perf_counter()
-    result = dawid_skene(ann, n_iter=arguments.iterations, tol=0, smoothing=0)
-    return time.perf_counter() - started, result.labels
+    result = dawid_skene(ann, max_iter=arguments.iterations, tol=0, smoothing=0)
+    return time.perf_counter() - started, result.consensus
 
 
 def with_crowd_kit(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, NDArray[Any]]:

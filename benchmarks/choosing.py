@@ -114,7 +114,7 @@ def choose_methods(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
                 unseen = (given.X[judging], given.annotations[judging])
                 verdict = label_likelihood(classifier, *unseen)
                 accuracy[method] = 100 * classifier.score(*given.test)
-                by["likelihood"][method] = (not verdict.objections, verdict.mean)
+                by["likelihood"][method] = (not verdict.failed_checks, verdict.mean)
                 by["agreement"][method] = classifier.score(*unseen)
                 by["gold"][method] = classifier.score(*given.validation)
             chosen = {how: max(found, key=lambda method: found[method]) for how, found in by.items()}

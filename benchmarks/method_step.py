@@ -66,14 +66,14 @@ def make_step(kind: str, batch: int, network: str) -> Callable[[], float]:
     if name == "fusion":
         settings |= {"n_bases": BASES[network], "annotator_heads": "separate" if variant else "auto"}
     classifier = estimator_class(name)(**settings)
-    data, _, _ = classifier._prepare(X, y if kind == "true-label" else Annotations.from_matrix(labels))
+    data, _, _ = classifier.prepare(X, y if kind == "true-label" else Annotations.from_matrix(labels))
     method = classifier.method_
     method.prepare(data)
     if isinstance(method, Gated):
-        method.phase = 2
+        method.phase_index = 2
         method.started.fill_(True)
     if isinstance(method, COINNet):
-        method.phase = 1
+        method.phase_index = 1
     rows = data.batch(np.arange(batch))
 
     def loss() -> torch.Tensor:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from crowdfuse import Annotations, Quality, label_quality
+from crowdfuse import Annotations, LabelQuality, label_quality
 from crowdfuse.io.labels import read_gold
 from crowdfuse.quality import next_labels
 
@@ -56,7 +56,7 @@ def some(ann: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
     )
 
 
-def look(ann: Annotations) -> Quality:
+def look(ann: Annotations) -> LabelQuality:
     return label_quality(ann, np.full((ann.n_items, ann.n_classes), 1 / ann.n_classes))
 
 
@@ -75,7 +75,7 @@ def replay(ann: Annotations, gold: NDArray[np.int64], buyer: str, seed: int) -> 
     while True:
         found = look(some(ann, bought))
         judged = gold >= 0
-        curve.append(100 * float((found.best == gold)[judged].mean()))
+        curve.append(100 * float((found.consensus_codes == gold)[judged].mean()))
         for_sale = np.flatnonzero(~bought)
         if not len(for_sale):
             return curve

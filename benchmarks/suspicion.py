@@ -119,7 +119,7 @@ def digits() -> Crowd:
 
 def out_of_fold(crowd: Crowd, seed: int) -> NDArray[np.float64]:
     """(N, K), trained on the vote; the few items without labels count as the first class."""
-    vote = majority_vote(crowd.ann, seed=seed).best
+    vote = majority_vote(crowd.ann, seed=seed).consensus_codes
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
     probabilities: NDArray[np.float64] = cross_val_predict(
         crowd.classifier, crowd.features, np.maximum(vote, 0), cv=folds, method="predict_proba"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import make_blobs
 
-from crowdfuse.datasets.label_only import NAMES
+from crowdfuse.datasets.label_only import LABEL_ONLY_DATASETS
 
 GOOD, BAD = "a lovely warm film", "a dull long bore"
 
@@ -19,7 +19,7 @@ def write_crowds(folder: Path) -> Path:
     write_labelme(folder)
     write_cifar10n(folder)
     write_sentiment(folder)
-    for name in NAMES:
+    for name in LABEL_ONLY_DATASETS:
         write_label_only(folder, name)
     return folder
 

@@ -41,8 +41,8 @@ class ToyClassifier(CrowdClassifier):
 
     method_name: ClassVar[str] = "toy"
 
-    def _build(self, problem):
-        return Toy(problem)
+    def _build(self, spec):
+        return Toy(spec)
 '''
 
 

@@ -16,16 +16,16 @@ from torch import Tensor
 from crowdfuse import functional
 from crowdfuse.functional import (
     basis_penalty,
-    class_scores,
     dense_confusions,
     derangements,
+    expected_class_log_likelihood,
     fuse_by_basis,
     kl_divergence,
-    label_evidence,
+    label_log_probabilities,
     penalty_form,
     permutation_basis,
     posterior,
-    said_log_likelihood,
+    rowwise_mixture_log_likelihood,
     scatter_sum,
     segment_softmax,
     vote_shares,
@@ -162,7 +162,7 @@ def drawn_matrices(case: Case) -> Tensor:
 def test_the_posterior_is_bayes_written_out(case: Case) -> None:
     A = drawn_matrices(case).softmax(2)
     prior = case.class_logits.softmax(1)
-    q = posterior(prior.log(), label_evidence(A.log(), case.annotator, case.label), case.item)
+    q = posterior(prior.log(), label_log_probabilities(A.log(), case.annotator, case.label), case.item)
     for n in range(case.n_items):
         product = prior[n].clone()
         for r, y in zip(case.annotator[case.item == n], case.label[case.item == n], strict=True):
@@ -184,7 +184,7 @@ def test_gradients_through_the_evidence_by_gradcheck() -> None:
     case = make_case(4, 3, 3, 1, 0.3, "random", seed=5)
 
     def loss(logits: Tensor, class_logits: Tensor) -> Tensor:
-        evidence = label_evidence(logits.log_softmax(2), case.annotator, case.label)
+        evidence = label_log_probabilities(logits.log_softmax(2), case.annotator, case.label)
         said = (class_logits.log_softmax(1)[case.item] + evidence).logsumexp(1)
         return said.sum() + posterior(class_logits.log_softmax(1), evidence, case.item).square().sum()
 
@@ -200,8 +200,8 @@ def test_what_is_said_is_a_mixture_written_out(n_rows: int, n_classes: int, n_sa
     matrices = torch.randn(n_rows, n_classes, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
     labels = torch.randint(n_classes, (n_rows, n_said), generator=generator)
     with patch.object(functional, "FEW_CLASSES", few):  # both ways to lay it out
-        found = said_log_likelihood(logits, matrices, labels)
-        assert torch.autograd.gradcheck(lambda c, m: said_log_likelihood(c, m, labels), (logits, matrices))
+        found = rowwise_mixture_log_likelihood(logits, matrices, labels)
+        assert torch.autograd.gradcheck(lambda c, m: rowwise_mixture_log_likelihood(c, m, labels), (logits, matrices))
     f, A = logits.softmax(1), matrices.softmax(2)
     for i in range(n_rows):
         for s in range(n_said):
@@ -211,7 +211,7 @@ def test_what_is_said_is_a_mixture_written_out(n_rows: int, n_classes: int, n_sa
 def test_what_is_said_survives_extreme_logits() -> None:
     logits = torch.tensor([[300.0, 0.0]]).requires_grad_()
     matrices = torch.tensor([[[300.0, 0.0], [0.0, 300.0]]]).requires_grad_()
-    found = said_log_likelihood(logits, matrices, torch.tensor([[1]]))
+    found = rowwise_mixture_log_likelihood(logits, matrices, torch.tensor([[1]]))
     torch.testing.assert_close(found, torch.tensor([[math.log(2) - 300]]))
     found.sum().backward()
     assert logits.grad is not None
@@ -322,13 +322,13 @@ def test_class_scores_are_what_the_best_accuracy_gives(n_classes: int, above_cha
                 if other != k:
                     worth = worth + shares[other] * ((1 - grid) / (n_classes - 1)).log()
             best[n, k] = worth.max()
-    torch.testing.assert_close(class_scores(said, above_chance=above_chance), best, rtol=0, atol=2e-5)
+    torch.testing.assert_close(expected_class_log_likelihood(said, above_chance=above_chance), best, rtol=0, atol=2e-5)
 
 
 def test_an_annotator_who_guesses_says_nothing_for_any_class() -> None:
     even = torch.full((4,), 0.25)
     for above_chance in (True, False):
-        torch.testing.assert_close(class_scores(even, above_chance=above_chance), even.log())
+        torch.testing.assert_close(expected_class_log_likelihood(even, above_chance=above_chance), even.log())
 
 
 DERANGEMENTS = {2: 1, 3: 2, 4: 9, 5: 44, 6: 265, 7: 1854, 8: 14_833}

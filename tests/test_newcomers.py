@@ -212,4 +212,4 @@ def test_gold_in_a_later_part_is_remembered() -> None:
     clf = FusionClassifier(epochs=1).fit(X, named(said))
     clf.partial_fit(X, named(said), gold=truth)
     clf.partial_fit(X, named(said))
-    assert clf.uses_gold_ == "training"
+    assert clf.gold_used_for_ == "training"

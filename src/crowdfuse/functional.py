@@ -140,13 +140,13 @@ def vote_shares(label: Tensor, item: Tensor, n_items: int, n_classes: int) -> Te
     return votes / votes.sum(1, keepdim=True).clamp(min=1)
 
 
-def label_evidence(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
     """`log A_r[k, y]` of each pair and class k, (L, K): how likely the annotator says y of an item of class k.
 
     `log_confusions` (R, K, K) are the logs of one matrix an annotator, axes (true, said), rows summing to 1.
 
     >>> A = torch.tensor([[[0.9, 0.1], [0.4, 0.6]]])
-    >>> label_evidence(A.log(), torch.tensor([0, 0]), torch.tensor([0, 1])).exp()
+    >>> label_log_probabilities(A.log(), torch.tensor([0, 0]), torch.tensor([0, 1])).exp()
     tensor([[0.9000, 0.4000],
             [0.1000, 0.6000]])
     """
@@ -176,7 +176,7 @@ def mixture_log_likelihood(
     return (log_f.index_select(0, item) + columns.index_select(0, column)).logsumexp(1)
 
 
-def said_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
+def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
     """`log sum_k f(k) A[k, y]` of S labels y of each row, (L, S), where each row has a matrix of its own.
 
     `f` is the softmax of `class_logits` (L, K), `A` that of `matrix_logits` (L, K, K) over what is said, `labels`
@@ -184,7 +184,7 @@ def said_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Ten
     `q(k) = f(k) A[k, y] / p(y)` it is `q - f` for the classes, `q(k) ([c = y] - A[k, c])` for the matrices.
 
     >>> f, A = torch.tensor([[0.5, 0.5]]), torch.tensor([[[0.9, 0.1], [0.4, 0.6]]])
-    >>> said_log_likelihood(f.log(), A.log(), torch.tensor([[0, 1]])).exp()
+    >>> rowwise_mixture_log_likelihood(f.log(), A.log(), torch.tensor([[0, 1]])).exp()
     tensor([[0.6500, 0.3500]])
     """
     found: Tensor = _SaidLogLikelihood.apply(class_logits, matrix_logits, labels)  # type: ignore[no-untyped-call]  # torch has no types here
@@ -221,7 +221,7 @@ class _SaidLogLikelihood(torch.autograd.Function):
         return of_class.movedim(ctx.rows, 0), of_matrix.movedim(ctx.rows, 0), None
 
 
-def class_scores(said: Tensor, *, above_chance: bool) -> Tensor:
+def expected_class_log_likelihood(said: Tensor, *, above_chance: bool) -> Tensor:
     """How well each class k explains what an annotator says of an item, (..., K), given the shares q of what is said.
 
     An annotator who is right with probability g, and whose wrong labels are even, says k with probability g and every
@@ -231,9 +231,9 @@ def class_scores(said: Tensor, *, above_chance: bool) -> Tensor:
     least 1 / K.
 
     >>> said = torch.tensor([0.6, 0.4, 0.0, 0.0])
-    >>> class_scores(said, above_chance=True)
+    >>> expected_class_log_likelihood(said, above_chance=True)
     tensor([-1.1125, -1.3322, -1.3863, -1.3863])
-    >>> class_scores(torch.tensor([1/3, 1/3, 1/3, 0.0]), above_chance=False)
+    >>> expected_class_log_likelihood(torch.tensor([1/3, 1/3, 1/3, 0.0]), above_chance=False)
     tensor([-1.3689, -1.3689, -1.3689, -1.0986])
     """
     n_classes = said.shape[-1]
@@ -264,11 +264,11 @@ def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -
     return torch.tensor(list(found))
 
 
-def posterior(log_prior: Tensor, evidence: Tensor, item: Tensor) -> Tensor:
+def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tensor:
     """By Bayes, `q_n(k)` proportional to `prior_n(k) prod_r A_r[k, y_nr]`, (B, K); rows of items without labels are 0.
 
     In logs, since the product over many labels would underflow. `log_prior` (B, K), `evidence` (L, K) as from
-    `label_evidence`.
+    `label_log_probabilities`.
 
     >>> evidence = torch.tensor([[0.9, 0.4], [0.9, 0.4]]).log()
     >>> posterior(torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log(), evidence, torch.tensor([0, 0]))
@@ -277,7 +277,7 @@ def posterior(log_prior: Tensor, evidence: Tensor, item: Tensor) -> Tensor:
     """
     n_items = len(log_prior)
     labelled = torch.bincount(item, minlength=n_items) > 0
-    return (log_prior + scatter_sum(evidence, item, n_items)).softmax(1) * labelled[:, None]
+    return (log_prior + scatter_sum(log_likelihoods, item, n_items)).softmax(1) * labelled[:, None]
 
 
 def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:

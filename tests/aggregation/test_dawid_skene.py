@@ -58,29 +58,29 @@ def by_loops(
 def test_gold_is_certain(ann: Annotations, seed: int) -> None:
     codes = np.random.default_rng(seed).integers(-1, ann.n_classes, len(ann))
     named = [ann.classes[code] if code >= 0 else None for code in codes]
-    result = dawid_skene(ann, gold=named, n_iter=4, tol=0)
+    result = dawid_skene(ann, gold=named, max_iter=4, tol=0)
     soft, confusion, heights = by_loops(ann, 4, 0.01, {n: int(code) for n, code in enumerate(codes) if code >= 0})
     labelled = np.diff(ann.indptr) > 0
-    np.testing.assert_allclose(result.soft_labels[labelled], soft, atol=1e-6)
+    np.testing.assert_allclose(result.class_probabilities[labelled], soft, atol=1e-6)
     np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-9, atol=1e-9)
-    assert result.confusions is not None
+    assert result.confusion_matrices is not None
     seen = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
-    np.testing.assert_allclose(result.confusions[seen], np.array(confusion)[seen], atol=1e-6)
+    np.testing.assert_allclose(result.confusion_matrices[seen], np.array(confusion)[seen], atol=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.01, 1.0])
 @settings(deadline=None, max_examples=50)
 @given(ann=crowds())
 def test_it_is_the_textbook_in_loops(smoothing: float, ann: Annotations) -> None:
-    result = dawid_skene(ann, n_iter=4, tol=0, smoothing=smoothing)
+    result = dawid_skene(ann, max_iter=4, tol=0, smoothing=smoothing)
     soft, confusion, heights = by_loops(ann, 4, smoothing)
     labelled = np.diff(ann.indptr) > 0
-    np.testing.assert_allclose(result.soft_labels[labelled], soft, atol=1e-6)
+    np.testing.assert_allclose(result.class_probabilities[labelled], soft, atol=1e-6)
     np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-9, atol=1e-9)
-    assert result.confusions is not None
+    assert result.confusion_matrices is not None
     seen = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
-    np.testing.assert_allclose(result.confusions[seen], np.array(confusion)[seen], atol=1e-6)
-    assert np.isnan(result.confusions[~seen]).all()
+    np.testing.assert_allclose(result.confusion_matrices[seen], np.array(confusion)[seen], atol=1e-6)
+    assert np.isnan(result.confusion_matrices[~seen]).all()
     np.testing.assert_allclose(result.parameters["class_prior"], np.mean(soft, 0), atol=1e-6)
 
 
@@ -88,7 +88,7 @@ def test_many_labels_on_one_item_do_not_underflow() -> None:
     generator = np.random.default_rng(0)
     said = generator.integers(0, 2, (20, 3000))
     result = dawid_skene(Annotations.from_matrix(said))
-    assert np.isfinite(result.soft_labels).all()
+    assert np.isfinite(result.class_probabilities).all()
     assert np.isfinite(result.log_likelihood).all()
 
 
@@ -100,10 +100,10 @@ def test_planted_confusions_are_found() -> None:
     said = (luck > planted.cumsum(2)[:, truth].transpose(1, 0, 2)).sum(2)
     said[generator.random(said.shape) < 0.2] = -1
     result = dawid_skene(Annotations.from_matrix(said))
-    assert result.confusions is not None
-    np.testing.assert_allclose(result.confusions, planted, atol=0.05)
-    np.testing.assert_allclose(result.confusions.sum(2), 1)
-    assert (result.labels == truth).mean() > 0.9
+    assert result.confusion_matrices is not None
+    np.testing.assert_allclose(result.confusion_matrices, planted, atol=0.05)
+    np.testing.assert_allclose(result.confusion_matrices.sum(2), 1)
+    assert (result.consensus == truth).mean() > 0.9
 
 
 def test_a_crowd_that_mistakes_one_class_is_seen_through() -> None:
@@ -113,4 +113,4 @@ def test_a_crowd_that_mistakes_one_class_is_seen_through() -> None:
     said = np.where(generator.random((600, 5)) < 0.95, truth[:, None], generator.integers(0, 3, (600, 5)))
     said[:, :3] = np.where((truth == 1)[:, None] & (generator.random((600, 3)) < 0.7), 0, said[:, :3])
     ann = Annotations.from_matrix(said)
-    assert (dawid_skene(ann).labels == truth).mean() > (ann.vote_shares().argmax(1) == truth).mean() + 0.05
+    assert (dawid_skene(ann).consensus == truth).mean() > (ann.vote_shares().argmax(1) == truth).mean() + 0.05

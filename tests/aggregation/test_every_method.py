@@ -11,32 +11,32 @@ import pytest
 from hypothesis import given, settings
 
 from crowdfuse import Annotations
-from crowdfuse.aggregation import ITERATIVE, METHODS, Aggregate, mace
+from crowdfuse.aggregation import AGGREGATORS, ITERATIVE, Aggregate, mace
 from crowdfuse.synthesis import hammer_spammer_annotators
 from tests.aggregation.crowds import crowds, planted
 
-every_method = pytest.mark.parametrize("name", METHODS)
+every_method = pytest.mark.parametrize("name", AGGREGATORS)
 
 
 @every_method
 @settings(deadline=None, max_examples=30)
 @given(ann=crowds())
 def test_anything_gives_soft_labels_and_skills(name: str, ann: Annotations) -> None:
-    result = METHODS[name](ann)
+    result = AGGREGATORS[name](ann)
     labelled = np.diff(ann.indptr) > 0
     heard = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
-    np.testing.assert_allclose(result.soft_labels[labelled].sum(1), 1, atol=1e-5)
-    assert np.isnan(result.soft_labels[~labelled]).all()
-    assert (result.best[~labelled] == -1).all()
-    best = result.soft_labels[labelled, result.best[labelled]]
+    np.testing.assert_allclose(result.class_probabilities[labelled].sum(1), 1, atol=1e-5)
+    assert np.isnan(result.class_probabilities[~labelled]).all()
+    assert (result.consensus_codes[~labelled] == -1).all()
+    best = result.class_probabilities[labelled, result.consensus_codes[labelled]]
     np.testing.assert_array_equal(result.confidence[labelled], best)
-    likely = np.nan_to_num(result.soft_labels)[ann.item, ann.label]
+    likely = np.nan_to_num(result.class_probabilities)[ann.item, ann.label]
     with np.errstate(invalid="ignore"):
         skill = np.bincount(ann.annotator, likely, ann.n_annotators) / np.bincount(
             ann.annotator, minlength=ann.n_annotators
         )
-    np.testing.assert_allclose(result.annotator_skill, skill)
-    assert (np.isnan(result.annotator_skill) == ~heard).all()
+    np.testing.assert_allclose(result.annotator_accuracy, skill)
+    assert (np.isnan(result.annotator_accuracy) == ~heard).all()
     for what, values in result.parameters.items():
         if what == "class_prior":
             np.testing.assert_allclose(values.sum(), 1)
@@ -59,12 +59,12 @@ def test_the_likelihood_never_falls(name: str, ann: Annotations) -> None:
 @every_method
 def test_planted_skills_are_found(name: str) -> None:
     ann, truth, share = planted()
-    result = METHODS[name](ann)
-    assert (result.labels == truth).mean() > (0.9 if name in ITERATIVE else 0.85)
+    result = AGGREGATORS[name](ann)
+    assert (result.consensus == truth).mean() > (0.9 if name in ITERATIVE else 0.85)
     if name in ITERATIVE:
-        np.testing.assert_allclose(result.annotator_skill, share, atol=0.05)
+        np.testing.assert_allclose(result.annotator_accuracy, share, atol=0.05)
     else:  # the vote knows who is better, not how good
-        assert (np.argsort(-result.annotator_skill) == np.arange(len(share))).all()
+        assert (np.argsort(-result.annotator_accuracy) == np.arange(len(share))).all()
 
 
 @pytest.mark.parametrize("name", ITERATIVE)
@@ -72,13 +72,13 @@ def test_hammers_are_told_from_spammers(name: str) -> None:
     truth = np.random.default_rng(0).integers(0, 3, 500)
     made = hammer_spammer_annotators(truth, n_annotators=7, by="annotator", n_hammers=2, missing=0.3, seed=1)
     result = ITERATIVE[name](made.annotations)
-    assert (result.labels == made.truth).mean() > 0.85
+    assert (result.consensus == made.truth).mean() > 0.85
     hammer = made.hammer.all(1) if made.hammer is not None else np.zeros(7, bool)
-    assert result.annotator_skill[hammer].min() > 0.9
-    assert result.annotator_skill[~hammer].max() < 0.6
+    assert result.annotator_accuracy[hammer].min() > 0.9
+    assert result.annotator_accuracy[~hammer].max() < 0.6
 
 
-METHODS_WITHOUT_LUCK: dict[str, Callable[..., Aggregate]] = {**METHODS, "mace": partial(mace, n_restarts=1)}
+METHODS_WITHOUT_LUCK: dict[str, Callable[..., Aggregate]] = {**AGGREGATORS, "mace": partial(mace, n_restarts=1)}
 
 
 @pytest.mark.parametrize("name", METHODS_WITHOUT_LUCK)
@@ -95,45 +95,45 @@ def test_another_order_gives_the_same_in_another_order(name: str, what: str) -> 
     shuffled = Annotations.from_matrix(matrix, classes=order["classes"].tolist())
     method = METHODS_WITHOUT_LUCK[name]
     one, other = method(ann), method(shuffled)
-    expected = one.soft_labels[order["items"]][:, order["classes"]]
-    np.testing.assert_allclose(other.soft_labels, expected, atol=1e-4)
-    np.testing.assert_allclose(other.annotator_skill, one.annotator_skill[order["annotators"]], atol=1e-4)
+    expected = one.class_probabilities[order["items"]][:, order["classes"]]
+    np.testing.assert_allclose(other.class_probabilities, expected, atol=1e-4)
+    np.testing.assert_allclose(other.annotator_accuracy, one.annotator_accuracy[order["annotators"]], atol=1e-4)
     np.testing.assert_allclose(other.log_likelihood, one.log_likelihood, rtol=1e-6)
 
 
 @every_method
 def test_the_same_seed_gives_the_same_bits(name: str) -> None:
     ann, _, _ = planted(n_items=100)
-    one, other = METHODS[name](ann, seed=3), METHODS[name](ann, seed=3)
-    assert one.soft_labels.tobytes() == other.soft_labels.tobytes()
-    assert one.best.tobytes() == other.best.tobytes()
+    one, other = AGGREGATORS[name](ann, seed=3), AGGREGATORS[name](ann, seed=3)
+    assert one.class_probabilities.tobytes() == other.class_probabilities.tobytes()
+    assert one.consensus_codes.tobytes() == other.consensus_codes.tobytes()
     assert one.log_likelihood == other.log_likelihood
 
 
 @every_method
 def test_all_agree(name: str) -> None:
     ann = Annotations.from_matrix([["a"] * 3, ["b"] * 3, ["a"] * 3, ["b"] * 3])
-    result = METHODS[name](ann)
-    assert result.labels.tolist() == ["a", "b", "a", "b"]
-    assert (result.annotator_skill > 0.9).all()
+    result = AGGREGATORS[name](ann)
+    assert result.consensus.tolist() == ["a", "b", "a", "b"]
+    assert (result.annotator_accuracy > 0.9).all()
 
 
 @every_method
 @pytest.mark.parametrize("labels", [[["a", "b", "a"]], [["a"], ["b"], ["b"]] * 10])
 def test_one_item_and_one_annotator(name: str, labels: list[list[str]]) -> None:
-    result = METHODS[name](Annotations.from_matrix(labels))
-    assert np.isfinite(result.soft_labels).all()
-    assert result.labels.tolist() == (["a"] if len(labels) == 1 else ["a", "b", "b"] * 10)
+    result = AGGREGATORS[name](Annotations.from_matrix(labels))
+    assert np.isfinite(result.class_probabilities).all()
+    assert result.consensus.tolist() == (["a"] if len(labels) == 1 else ["a", "b", "b"] * 10)
 
 
 @every_method
 def test_what_cannot_be_aggregated_is_said(name: str) -> None:
     with pytest.raises(ValueError, match=r"all labels say 'a': with one class .*--classes"):
-        METHODS[name](Annotations.from_matrix([["a", "a"], ["a", None]]))
+        AGGREGATORS[name](Annotations.from_matrix([["a", "a"], ["a", None]]))
     with pytest.raises(ValueError, match="no label to aggregate"):
-        METHODS[name](Annotations.from_matrix([[-1, -1]], classes=[0, 1]))
+        AGGREGATORS[name](Annotations.from_matrix([[-1, -1]], classes=[0, 1]))
     with pytest.raises(TypeError, match=r"must be Annotations, got ndarray; Annotations.from_matrix\(\)"):
-        METHODS[name](np.zeros((2, 2)))
+        AGGREGATORS[name](np.zeros((2, 2)))
 
 
 @pytest.mark.parametrize("name", ITERATIVE)
@@ -156,8 +156,8 @@ def test_every_iteration_is_told(name: str) -> None:
 
 def test_the_table_and_the_names_of_what_is_not_known() -> None:
     ann = Annotations.from_matrix([["a", "a"], [None, None], ["b", "b"]])
-    result = METHODS["majority-vote"](ann)
-    assert result.labels.tolist() == ["a", None, "b"]
+    result = AGGREGATORS["majority-vote"](ann)
+    assert result.consensus.tolist() == ["a", None, "b"]
     assert result.to_table(proba=True).to_pydict() == {
         "item": [0, 1, 2],
         "label": ["a", None, "b"],
@@ -167,5 +167,5 @@ def test_the_table_and_the_names_of_what_is_not_known() -> None:
         "p_b": [0.0, None, 1.0],
     }
     assert repr(result) == "Aggregate(majority-vote: 3 items, 2 annotators, 2 classes)"
-    numbers = METHODS["majority-vote"](Annotations.from_matrix([[0, 0], [-1, -1], [1, 1]]))
-    assert numbers.labels.tolist() == [0, -1, 1]
+    numbers = AGGREGATORS["majority-vote"](Annotations.from_matrix([[0, 0], [-1, -1], [1, 1]]))
+    assert numbers.consensus.tolist() == [0, -1, 1]

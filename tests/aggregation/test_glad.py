@@ -17,7 +17,7 @@ from tests.aggregation.crowds import crowds, labels_of
 @given(ann=crowds(max_items=6))
 def test_labels_are_explained_as_by_loops(ann: Annotations) -> None:
     """What a run ends with must explain the labels as well as the next E-step of a longer run says."""
-    before, after = glad(ann, n_iter=2, tol=0), glad(ann, n_iter=3, tol=0)
+    before, after = glad(ann, max_iter=2, tol=0), glad(ann, max_iter=3, tol=0)
     K = ann.n_classes
     height = 0.0
     for n, labels in enumerate(labels_of(ann)):
@@ -32,7 +32,7 @@ def test_labels_are_explained_as_by_loops(ann: Annotations) -> None:
             for k in range(K):
                 joint[k] *= right if said == k else (1 - right) / (K - 1)
         height += log(sum(joint))
-        np.testing.assert_allclose(after.soft_labels[n], np.array(joint) / sum(joint), atol=1e-5)
+        np.testing.assert_allclose(after.class_probabilities[n], np.array(joint) / sum(joint), atol=1e-5)
     height -= np.nansum((before.parameters["ability"] - 1) ** 2) / 2
     np.testing.assert_allclose(after.log_likelihood[2], height, rtol=1e-7)
 
@@ -58,4 +58,4 @@ def test_hard_items_and_good_annotators_are_told_apart() -> None:
     assert found[6] < 0
     difficulty = result.parameters["difficulty"]
     assert np.median(difficulty[hard]) > 1.5 * np.median(difficulty[~hard])
-    assert (result.labels == truth)[~hard].mean() > 0.95
+    assert (result.consensus == truth)[~hard].mean() > 0.95

@@ -44,8 +44,8 @@ def test_it_is_its_story_in_loops(smoothing: float, ann: Annotations) -> None:
         heights.append(height)
         trust = {r: copied[r] / total[r] for r in seen}
         spam = {r: [value / sum(spammed[r]) for value in spammed[r]] for r in seen}
-    result = mace(ann, n_iter=4, tol=0, smoothing=smoothing, n_restarts=1)
-    np.testing.assert_allclose(result.soft_labels[np.diff(ann.indptr) > 0], soft, atol=1e-5)
+    result = mace(ann, max_iter=4, tol=0, smoothing=smoothing, n_restarts=1)
+    np.testing.assert_allclose(result.class_probabilities[np.diff(ann.indptr) > 0], soft, atol=1e-5)
     np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-6, atol=1e-6)
     for r in range(ann.n_annotators):
         np.testing.assert_allclose(result.parameters["trust"][r], trust.get(r, np.nan), rtol=1e-5)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from crowdfuse import Annotations
 from crowdfuse.aggregation import one_coin
-from crowdfuse.aggregation.one_coin import SURE
+from crowdfuse.aggregation.one_coin import MIN_PROBABILITY
 from tests.aggregation.crowds import crowds, labels_of, planted
 
 
@@ -28,7 +28,8 @@ def test_it_is_its_formulas_in_loops(smoothing: float, ann: Annotations) -> None
                 right[annotator] += row[said]
                 given_labels[annotator] += 1
         accuracy = {
-            r: min(max(right[r] / given_labels[r], SURE), 1 - SURE) for r in {r for labels in items for r, _ in labels}
+            r: min(max(right[r] / given_labels[r], MIN_PROBABILITY), 1 - MIN_PROBABILITY)
+            for r in {r for labels in items for r, _ in labels}
         }
         height = smoothing * sum(log(a) + log(1 - a) for a in accuracy.values())
         for n, labels in enumerate(items):
@@ -39,11 +40,11 @@ def test_it_is_its_formulas_in_loops(smoothing: float, ann: Annotations) -> None
             height += log(sum(joint))
             soft[n] = [value / sum(joint) for value in joint]
         heights.append(height)
-    result = one_coin(ann, n_iter=4, tol=0, smoothing=smoothing)
-    np.testing.assert_allclose(result.soft_labels[np.diff(ann.indptr) > 0], soft, atol=1e-5)
+    result = one_coin(ann, max_iter=4, tol=0, smoothing=smoothing)
+    np.testing.assert_allclose(result.class_probabilities[np.diff(ann.indptr) > 0], soft, atol=1e-5)
     np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-6, atol=1e-6)
 
 
 def test_without_smoothing_accuracy_is_skill() -> None:
     result = one_coin(planted()[0], smoothing=0)
-    np.testing.assert_allclose(result.parameters["accuracy"], result.annotator_skill, atol=1e-6)
+    np.testing.assert_allclose(result.parameters["accuracy"], result.annotator_accuracy, atol=1e-6)

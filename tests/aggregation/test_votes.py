@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from crowdfuse import Annotations
-from crowdfuse.aggregation import METHODS, votes
+from crowdfuse.aggregation import AGGREGATORS, votes
 from crowdfuse.aggregation.em import check_settings
 from crowdfuse.aggregation.votes import Votes
 from tests.aggregation.crowds import crowds, labels_of, planted
@@ -17,7 +17,7 @@ from tests.aggregation.crowds import crowds, labels_of, planted
 @given(ann=crowds())
 def test_blocks_hold_every_label_once(block: int, ann: Annotations) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(votes, "BLOCK", block)
+        patch.setattr(votes, "FLOATS_PER_BLOCK", block)
         found = Votes(ann)
     expected = [sorted(labels) for labels in labels_of(ann) if labels]
     assert found.n_items == len(expected)
@@ -32,32 +32,32 @@ def test_blocks_hold_every_label_once(block: int, ann: Annotations) -> None:
             tally[item, label] += 1
         assert dense.sum() == len(part.label)
         assert (part.tally() == tally).all()
-        assert (part.right(tally) == tally[part.item, part.label]).all()
+        assert (part.label_confidence(tally) == tally[part.item, part.label]).all()
     assert seen == expected
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", AGGREGATORS)
 def test_the_result_does_not_depend_on_the_size_of_blocks(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ann, _, _ = planted(n_items=200)
-    whole = METHODS[method](ann)
-    monkeypatch.setattr(votes, "BLOCK", 500)
+    whole = AGGREGATORS[method](ann)
+    monkeypatch.setattr(votes, "FLOATS_PER_BLOCK", 500)
     assert len(Votes(ann).blocks) > 5
-    parts = METHODS[method](ann)
-    np.testing.assert_allclose(parts.soft_labels, whole.soft_labels, atol=1e-5)
-    np.testing.assert_allclose(parts.annotator_skill, whole.annotator_skill, atol=1e-5)
+    parts = AGGREGATORS[method](ann)
+    np.testing.assert_allclose(parts.class_probabilities, whole.class_probabilities, atol=1e-5)
+    np.testing.assert_allclose(parts.annotator_accuracy, whole.annotator_accuracy, atol=1e-5)
 
 
 def test_what_is_too_large_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ann, _, _ = planted(n_items=50)
-    monkeypatch.setattr(votes, "DENSE", 50 * 4 * 4 - 1)
+    monkeypatch.setattr(votes, "MAX_DENSE_BYTES", 50 * 4 * 4 - 1)
     with pytest.raises(ValueError, match=r"soft labels of 50 items with 4 classes take .* GB"):
-        METHODS["majority-vote"](ann)
-    monkeypatch.setattr(votes, "DENSE", 50 * 4 * 4)
-    METHODS["one-coin"](ann)
-    monkeypatch.setattr(votes, "DENSE", 6 * 4 * 4 * 8 - 1)
+        AGGREGATORS["majority-vote"](ann)
+    monkeypatch.setattr(votes, "MAX_DENSE_BYTES", 50 * 4 * 4)
+    AGGREGATORS["one-coin"](ann)
+    monkeypatch.setattr(votes, "MAX_DENSE_BYTES", 6 * 4 * 4 * 8 - 1)
     few = ann[:5]
     with pytest.raises(ValueError, match=r"confusion matrices of 6 annotators .* one-coin"):
-        METHODS["dawid-skene"](few)
+        AGGREGATORS["dawid-skene"](few)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from tests.aggregation.crowds import crowds, labels_of
 @given(ann=crowds())
 def test_majority_vote_is_the_vote_shares(ann: Annotations) -> None:
     result = majority_vote(ann)
-    np.testing.assert_allclose(result.soft_labels, ann.vote_shares(), rtol=1e-6)
-    for labels, best in zip(labels_of(ann), result.best, strict=True):
+    np.testing.assert_allclose(result.class_probabilities, ann.vote_shares(), rtol=1e-6)
+    for labels, best in zip(labels_of(ann), result.consensus_codes, strict=True):
         tally = Counter(said for _, said in labels)
         assert tally[best] == max(tally.values()) if labels else best == -1
 
@@ -33,7 +33,7 @@ def test_wawa_weighs_by_agreement_with_the_majority(ann: Annotations) -> None:
     weight = [sum(values) / len(values) if values else float("nan") for values in agreed]
     result = wawa(ann)
     np.testing.assert_allclose(result.parameters["weight"], weight)
-    for labels, soft in zip(everything, result.soft_labels, strict=True):
+    for labels, soft in zip(everything, result.class_probabilities, strict=True):
         total = sum(weight[annotator] for annotator, _ in labels)
         for k in range(ann.n_classes):
             expected = sum(weight[annotator] for annotator, said in labels if said == k)
@@ -43,8 +43,8 @@ def test_wawa_weighs_by_agreement_with_the_majority(ann: Annotations) -> None:
 def test_ties_are_drawn_from_the_seed() -> None:
     ann = Annotations.from_matrix(np.tile([0, 1, 2, 2, 1], (300, 1)), classes=range(4))
     result = majority_vote(ann, seed=3)
-    counts = np.bincount(result.best, minlength=4)
+    counts = np.bincount(result.consensus_codes, minlength=4)
     assert counts[0] == counts[3] == 0
     assert (counts[1:3] > 100).all()
-    assert (result.best == majority_vote(ann, seed=3).best).all()
-    assert (result.best != majority_vote(ann, seed=4).best).any()
+    assert (result.consensus_codes == majority_vote(ann, seed=3).consensus_codes).all()
+    assert (result.consensus_codes != majority_vote(ann, seed=4).consensus_codes).any()

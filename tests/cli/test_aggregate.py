@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from crowdfuse import Annotations
-from crowdfuse.aggregation import METHODS
+from crowdfuse.aggregation import AGGREGATORS
 from tests.cli.test_cli import ok, read_rows, run, said, write_rows
 
 
@@ -31,15 +31,15 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", AGGREGATORS)
 def test_every_method_writes_what_python_gives(files: Path, method: str) -> None:
     out, who = files / "consensus.csv", files / "annotators.csv"
     words = ok("aggregate", files / "labels.csv", "--method", method, "--out", out, "--annotators", who, "--proba")
     assert f"{method}: 41 items, 5 annotators, 200 labels, 2 classes" in words
-    result = METHODS[method](Annotations.read(files / "labels.csv"))
+    result = AGGREGATORS[method](Annotations.read(files / "labels.csv"))
     rows = {row["item"]: row for row in read_rows(out)}
     assert list(rows["i0"]) == ["item", "label", "confidence", "n_labels", "p_Zoë's dog", "p_cat"]
-    for item, label, soft in zip(result.items, result.labels, result.soft_labels, strict=True):
+    for item, label, soft in zip(result.items, result.consensus, result.class_probabilities, strict=True):
         row = rows[item]
         if item == "bare":
             assert list(row.values()) == ["bare", "", "", "0", "", ""]
@@ -49,7 +49,7 @@ def test_every_method_writes_what_python_gives(files: Path, method: str) -> None
             assert float(row["confidence"]) == pytest.approx(soft.max(), abs=1e-6)
     skills = {row["annotator"]: float(row["skill"]) for row in read_rows(who)}
     assert list(skills.values()) == sorted(skills.values(), reverse=True)
-    assert skills == pytest.approx(dict(zip(result.annotators, result.annotator_skill, strict=True)), abs=1e-4)
+    assert skills == pytest.approx(dict(zip(result.annotators, result.annotator_accuracy, strict=True)), abs=1e-4)
 
 
 def test_gold_scores_and_changes_nothing(files: Path) -> None:
@@ -105,8 +105,8 @@ def test_refusals_come_before_any_work(
     write_rows(files / "strange.csv", "item,label", [("i0", "cow")])
     write_rows(files / "others.csv", "item,label", [("x", "cat")])
     before = {path: path.read_bytes() for path in files.iterdir()}
-    for method in METHODS:
-        monkeypatch.setitem(METHODS, method, lambda *_, **__: pytest.fail("worked"))
+    for method in AGGREGATORS:
+        monkeypatch.setitem(AGGREGATORS, method, lambda *_, **__: pytest.fail("worked"))
     result = run("aggregate", "labels.csv", *([] if "--out" in arguments else ["--out", "c.csv"]), *arguments)
     assert result.exit_code == 2
     assert words in said(result)

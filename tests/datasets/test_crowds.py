@@ -65,12 +65,12 @@ def test_sentences_are_held_out_by_the_seed_and_never_seen_by_the_vectors(tmp_pa
     said = data.annotations.to_matrix()[kept]
     assert (one.annotations.to_matrix() == said).all()
     assert (one.y == np.asarray(kept) % 2).all()
-    assert one.foreign is not None
-    X, y = one.foreign
+    assert one.external_test is not None
+    X, y = one.external_test
     assert y.tolist() == [1, 0, 1]
     assert X[0].any()
     assert not X[2].any()
-    assert BAD in data.foreign_texts
+    assert BAD in data.external_texts
 
 
 def test_labels_of_a_sentence_that_is_not_there_are_said(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_images_stay_in_their_files_and_have_labels(place: Path) -> None:
     crowd = load_dopanim(place.parent, size=4)
     assert isinstance(crowd.X, ImageFiles)
     assert [Path(path).name for path in crowd.X.paths] == ["301.jpeg", "205.jpeg", "77.jpeg"]
-    assert crowd.X.shape == (3, 4, 4)
+    assert crowd.X.item_shape == (3, 4, 4)
     assert abs(crowd.X.rows(np.array([1]))[0, 0].mean() - 205) < 3
     assert crowd.annotations.items.tolist() == [301, 205, 77]
     assert crowd.annotations.by_row

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from crowdfuse.datasets import image_folder
-from crowdfuse.datasets.image_folder import ImageFolder, read_image_folder, split, weakness_distances
+from crowdfuse.datasets.image_folder import ImageFolder, read_image_folder, split_image_folder, weakness_distances
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.synthesis import weakness_annotators
 
@@ -40,7 +40,7 @@ def test_a_folder_a_class(tmp_path: Path) -> None:
     assert found.y.dtype == np.int64
     assert (len(found), found.unreadable) == (4, ())
     files = found.files(12, workers=1)
-    assert (len(files), files.shape, files.workers) == (4, (3, 12, 12), 1)
+    assert (len(files), files.item_shape, files.workers) == (4, (3, 12, 12), 1)
 
 
 def test_train_and_val_are_read_together(tmp_path: Path) -> None:
@@ -127,16 +127,16 @@ def made_up(*counts: int) -> ImageFolder:
 
 def test_the_split_is_25_to_1_to_1_in_each_class(tmp_path: Path) -> None:
     folder = made_up(1350, 38, 3, 1300)
-    parts = split(folder, 0)
+    parts = split_image_folder(folder, 0)
     assert sorted(np.concatenate(parts)) == list(range(len(folder)))
     of_class = np.array([np.bincount(folder.y[rows], minlength=4) for rows in parts]).T
     assert of_class.tolist() == [[1250, 50, 50], [36, 1, 1], [1, 1, 1], [1204, 48, 48]]
     assert all((np.diff(rows) > 0).all() for rows in parts)
-    again, other = split(folder, 0), split(folder, 1)
+    again, other = split_image_folder(folder, 0), split_image_folder(folder, 1)
     assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
     assert not np.array_equal(parts.validation, other.validation)
     with pytest.raises(ValueError, match="class 'b' has 2 images: too few"):
-        split(made_up(30, 2), 0)
+        split_image_folder(made_up(30, 2), 0)
 
 
 # ---- distances -----------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def dense(files: ImageFiles, rows: Any, weak: Any) -> NDArray[np.float64]:
 def test_distances_are_euclidean_in_normalised_pixels(
     files: ImageFiles, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_folder, "BLOCK", block)
+    monkeypatch.setattr(image_folder, "IMAGES_PER_BLOCK", block)
     rows, weak = np.array([5, 0, 1, 3, 6]), [3, 4]
     distances = weakness_distances(files, rows, weak)
     assert distances.dtype == np.float32

@@ -36,7 +36,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_images_stay_in_their_files_and_have_labels(place: Path) -> None:
     crowd = load_labelme_images(place.parent, size=8, workers=2)
     assert isinstance(crowd.X, ImageFiles)
-    assert (crowd.X.shape, crowd.X.workers) == ((3, 8, 8), 2)
+    assert (crowd.X.item_shape, crowd.X.workers) == ((3, 8, 8), 2)
     assert crowd.X.paths[2] == str(place / "train" / "coast" / "coast_art487.jpg")
     assert abs(crowd.X.rows(np.array([2]))[0, 0].mean() - 80) < 3
     assert crowd.annotations.items.tolist() == TRAIN

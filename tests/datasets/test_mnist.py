@@ -32,7 +32,7 @@ def contents(monkeypatch: pytest.MonkeyPatch) -> Contents:
         made[f"{part}-labels-idx1-ubyte"] = idx(generator.integers(0, 10, count, np.uint8))
     zipped = {stem: checksum(zip_(content), like="sha256:") for stem, content in made.items()}
     unzipped = {stem: checksum(content, like="sha256:") for stem, content in made.items()}
-    monkeypatch.setattr(mnist, "PARTS", parts)
+    monkeypatch.setattr(mnist, "SPLIT_SIZES", parts)
     monkeypatch.setitem(SOURCES, "mnist", dataclasses.replace(SOURCES["mnist"], zipped=zipped, unzipped=unzipped))
     monkeypatch.setitem(SOURCES, "fashion-mnist", dataclasses.replace(SOURCES["fashion-mnist"], zipped=zipped))
     monkeypatch.delenv("CROWDFUSE_DATA", raising=False)
@@ -120,7 +120,7 @@ def test_unzipped_files_without_published_sums_are_checked_by_what_is_in_them(
     with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte: holds 4, expected 3"):
         load_mnist(tmp_path, name=name)
     of_mnist = frozenset(SOURCES["mnist"].unzipped.values())
-    monkeypatch.setitem(SOURCES, name, dataclasses.replace(SOURCES[name], not_these=of_mnist))
+    monkeypatch.setitem(SOURCES, name, dataclasses.replace(SOURCES[name], other_dataset_checksums=of_mnist))
     with pytest.raises(ValueError, match="train-images-idx3-ubyte: this is MNIST's file of that name"):
         load_mnist(tmp_path, name=name)
 

@@ -404,13 +404,13 @@ def test_gold_is_used_only_where_it_is_said(crowd: Any) -> None:
     X, truth, ann = crowd
     with pytest.raises(ValueError, match="true-label trains on gold"):
         TrueLabelClassifier().fit(X, ann)
-    assert fitted(TrueLabelClassifier, crowd).uses_gold_ == "training"
-    assert fitted(FusionClassifier, crowd, epochs=1).uses_gold_ == "nothing"
+    assert fitted(TrueLabelClassifier, crowd).gold_used_for_ == "training"
+    assert fitted(FusionClassifier, crowd, epochs=1).gold_used_for_ == "nothing"
     some = truth.copy()
     some[20:] = None
     both = FusionClassifier(epochs=1).fit(X, ann, gold=some, validation=(X[20:], truth[20:]))
-    assert both.uses_gold_ == "training and choosing the epoch"
-    assert FusionClassifier(epochs=1).fit(X, ann, gold=some, validation=0.2).uses_gold_ == "training"
+    assert both.gold_used_for_ == "training and choosing the epoch"
+    assert FusionClassifier(epochs=1).fit(X, ann, gold=some, validation=0.2).gold_used_for_ == "training"
     assert quick(TrueLabelClassifier).fit(X, ann, gold=some).score(X[:20], truth[:20]) > 0.9
 
 
@@ -439,7 +439,7 @@ def test_classes_can_be_fixed(crowd: Any) -> None:
 def test_a_dense_result_that_is_too_large_is_refused(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, _, _ = crowd
     clf = fitted(FusionClassifier, crowd, epochs=1)
-    monkeypatch.setattr("crowdfuse.estimators.inspection.DENSE_LIMIT", 1000)
+    monkeypatch.setattr("crowdfuse.estimators.inspection.MAX_DENSE_BYTES", 1000)
     with pytest.raises(ValueError, match="sparse=True"):
         clf.annotator_weights(X)
     with pytest.raises(ValueError, match=r"confusion_matrices\(X, annotations\)"):

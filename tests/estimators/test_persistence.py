@@ -87,7 +87,15 @@ def test_everything_is_bit_identical_after_load(kind: str, tmp_path: Path) -> No
     for name in ("classes_", "annotators_"):
         assert getattr(after, name).tolist() == getattr(before, name).tolist()
         assert getattr(after, name).dtype == getattr(before, name).dtype
-    for name in ("history_", "best_epoch_", "interrupted_", "uses_gold_", "n_iter_", "n_features_in_", "input_shape_"):
+    for name in (
+        "history_",
+        "best_epoch_",
+        "interrupted_",
+        "gold_used_for_",
+        "n_iter_",
+        "n_features_in_",
+        "input_shape_",
+    ):
         assert getattr(after, name) == getattr(before, name)
     settings = after.get_params()
     assert {**before.get_params(), "checkpoint": None, "verbose": 0} == {**settings, "checkpoint": None, "verbose": 0}

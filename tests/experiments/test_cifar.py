@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from crowdfuse.cli import app
 from crowdfuse.experiments.catalog import DESK
-from crowdfuse.synthesis import MadeUp
+from crowdfuse.synthesis import SyntheticCrowd
 
 N_CLASSES = 4
 
@@ -104,13 +104,13 @@ def test_ready_distances_go_with_every_kind_of_wrong_label(data: Path) -> None:
     work = DESK["table2"].scale.work(data)
     parts = work.load(run)
 
-    def made_up(**changes: Any) -> MadeUp:
+    def made_up(**changes: Any) -> SyntheticCrowd:
         return work.annotators({**run, "annotators": run["annotators"] | changes}, parts)
 
-    inside = ~made_up().right
+    inside = ~made_up().is_correct
     assert inside.any(0).all()
     for wrong in ("any", "shift", "copy"):
-        assert (inside | made_up(wrong=wrong).right).all()
+        assert (inside | made_up(wrong=wrong).is_correct).all()
     # the most confusable class is looked for in the features
     means = np.stack([parts.X.values[parts.y == k].mean(0, dtype=np.float64) for k in range(N_CLASSES)])
     apart = np.linalg.norm(means[:, None] - means, axis=2) + np.diag(np.full(N_CLASSES, np.inf))

@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.datasets.data_folder import ENVIRONMENT
+from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE
 from crowdfuse.experiments import cluster
 from crowdfuse.experiments.cluster import Command, on_ray
 from crowdfuse.experiments.mnist import MnistWork
@@ -230,8 +230,8 @@ def test_data_that_a_worker_lacks_is_named_with_the_machine(
     command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run: Run = {"data": {"train": 10}, "method": "fusion", "seed": 0, "settings": {}}
-    monkeypatch.setenv(ENVIRONMENT, "")  # so that it is as before afterwards
-    monkeypatch.delenv(ENVIRONMENT)
+    monkeypatch.setenv(DATA_FOLDER_VARIABLE, "")  # so that it is as before afterwards
+    monkeypatch.delenv(DATA_FOLDER_VARIABLE)
     for folder, data, named in ((Path("/no/such"), None, "/no/such"), (None, "/the/laptops", "/the/laptops")):
         outcome = cluster._on_worker(Command(**command | {"data": data}), [MnistWork(folder)], "key", run)
         assert str(outcome).startswith(f"on {socket.gethostname()}: FileNotFoundError: mnist: no train-images")

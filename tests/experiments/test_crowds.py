@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from crowdfuse.aggregation import dawid_skene
 from crowdfuse.cli import app
-from crowdfuse.datasets.label_only import NAMES, load_label_only
+from crowdfuse.datasets.label_only import LABEL_ONLY_DATASETS, load_label_only
 from crowdfuse.estimators import TrueLabelClassifier
 from crowdfuse.experiments.crowds import SETS, CrowdsWork, cells
 from crowdfuse.experiments.right_items import right_items
@@ -41,7 +41,7 @@ def test_the_whole_grid_is_every_method_on_every_set() -> None:
     assert "gated 50 gold" in rows["labelme"]
     assert "single-annotator slot-3" in rows["cifar10n"]
     assert not any("single" in row for row in rows["labelme"])
-    for name in NAMES:
+    for name in LABEL_ONLY_DATASETS:
         assert rows[name] == ["majority-vote", "wawa", "dawid-skene", "one-coin", "glad", "mace"]
 
 
@@ -93,7 +93,7 @@ def test_aggregations_are_judged_item_by_item(data: Path, tmp_path: Path) -> Non
     result = CrowdsWork(data)(cell.run, tmp_path / "checkpoint")
     ann = load_label_only("zencrowd", data).annotations
     truth = np.random.default_rng(7).integers(0, 3, 30)[:25]
-    right = dawid_skene(ann, seed=1).labels[:25] == truth
+    right = dawid_skene(ann, seed=1).consensus[:25] == truth
     assert right_items(result).tolist() == right.tolist()
     assert result["accuracy"] == right.mean()
     said, of = ann.classes[ann.label], ann.item

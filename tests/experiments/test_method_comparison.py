@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments import method_comparison as fair
 from crowdfuse.experiments.method_comparison import CROWDS, KINDS, ROWS, DrawnCell, FairWork, cells, split
@@ -25,12 +25,12 @@ from crowdfuse.labels.annotations import Annotations
 N, K = 150, 3
 
 
-def small_crowd(seed: int) -> Crowd:
+def small_crowd(seed: int) -> CrowdDataset:
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(2 * N, 4)).astype(np.float32)
     y = X[:, :K].argmax(1)
     said = np.where(generator.random((N, 4)) < 0.75, y[:N, None], generator.integers(0, K, (N, 4)))
-    return Crowd(X[:N], Annotations.from_matrix(said), y[:N], X[N:], y[N:])
+    return CrowdDataset(X[:N], Annotations.from_matrix(said), y[:N], X[N:], y[N:])
 
 
 @pytest.fixture

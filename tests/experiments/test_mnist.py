@@ -16,8 +16,8 @@ from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments import mnist
 from crowdfuse.experiments.work import believes_the_right
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.synthesis import MadeUp, habit_annotators, weakness_annotators
-from crowdfuse.synthesis.wrong_label_kinds import KINDS
+from crowdfuse.synthesis import SyntheticCrowd, habit_annotators, weakness_annotators
+from crowdfuse.synthesis.wrong_label_kinds import WRONG_LABEL_KINDS
 
 N_TRAIN = 400
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -84,10 +84,10 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
         confusion_given_ = "said"
 
         def annotator_weights(self, X: Any) -> Any:
-            return made.right.astype(float)
+            return made.is_correct.astype(float)
 
         def fused_labels(self, X: Any, ann: Any) -> Any:
-            right = made.right[:, list(made.annotations.annotators).index(ann.annotators[ann.annotator[0]])]
+            right = made.is_correct[:, list(made.annotations.annotators).index(ann.annotators[ann.annotator[0]])]
             return np.where(right[:, None], 0.9, 0.1) * np.ones(10)
 
     found = believes_the_right(Oracle(), Inputs(X), made)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_a_label_by_itself_is_cleaned_into_its_column(small_data: ImageData) -> 
     X, y = small_data.X_train[:60], small_data.y_train[:60]
     ann = Annotations.from_matrix(np.stack([y, (y + 1) % 10], axis=1))
     classifier = FusionClassifier(epochs=1).fit(X, ann)
-    alone = ann.of(1)
+    alone = ann.select_annotator(1)
     columns = classifier.fused_labels(X, alone)
     matrices = classifier.confusion_matrices(X)[:, 1]
     np.testing.assert_allclose(columns, matrices[np.arange(60), :, (y + 1) % 10], atol=1e-6)
@@ -158,7 +158,7 @@ def declared(**changes: Any) -> dict[str, Any]:
     return {**run, "annotators": run["annotators"] | {"weakness": [11, 103, 364]} | changes}
 
 
-def made_up(**changes: Any) -> MadeUp:
+def made_up(**changes: Any) -> SyntheticCrowd:
     run = declared(**changes)
     work = mnist.MnistWork(None)
     return work.annotators(run, work.parts(run))
@@ -174,7 +174,7 @@ def test_a_run_without_a_kind_of_wrong_label_is_the_papers_and_keeps_its_key(sma
     assert made_up().annotations == made_up(wrong="uniform").annotations == direct.annotations
 
 
-@pytest.mark.parametrize("wrong", KINDS)
+@pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
 def test_runs_declare_kinds_of_wrong_labels_and_missing_ones(small_data: ImageData, wrong: Any) -> None:
     X, y = small_data.X_train[:N_TRAIN], small_data.y_train[:N_TRAIN]
     direct = weakness_annotators(X, y, weakness=[11, 103, 364], epsilon=20, wrong=wrong)
@@ -206,4 +206,4 @@ def test_a_run_says_on_how_many_items_nobody_is_right(tmp_path: Path) -> None:
     run = declared(wrong="copy")
     run["settings"] = run["settings"] | {"epochs": 1}
     result = mnist.MnistWork(None)(run, tmp_path / "checkpoint")
-    assert result["share of items with nobody right"] == made_up(wrong="copy").nobody_right
+    assert result["share of items with nobody right"] == made_up(wrong="copy").all_wrong_share

@@ -115,7 +115,7 @@ def test_chosen_weakness_images_have_the_papers_skills_and_stay_the_same(archive
     assert wider.accuracy.tolist() == [0.25, 0, 0.25]
     pixels = parts.X.values.reshape(80, -1) / 255
     inside = np.linalg.norm(pixels - pixels[made.weakness[0]], axis=1) <= 18
-    assert (made.right[:, 0] == ~inside).all()
+    assert (made.is_correct[:, 0] == ~inside).all()
 
 
 def test_networks_label_images(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +221,4 @@ def test_images_that_stay_in_their_files_have_no_class_means(folder: Path) -> No
     for change in ({"rule": "habit"}, {"wrong": "neighbour"}):
         with pytest.raises(ValueError, match="these images stay in their files; --scale desk has features"):
             work.annotators({**run, "annotators": run["annotators"] | change}, parts)
-    assert work.annotators({**run, "annotators": run["annotators"] | {"wrong": "copy"}}, parts).right.shape[1] == 3
+    assert work.annotators({**run, "annotators": run["annotators"] | {"wrong": "copy"}}, parts).is_correct.shape[1] == 3

@@ -68,7 +68,7 @@ def test_a_name_always_falls_into_the_same_partition(chunks: list[list[str]], pa
 @pytest.mark.parametrize("spelling", ["{}", "item{:07d}", "{:05d}_front_view.jpg", "a/{:x}/image.0001.annotated.png"])
 def test_names_are_spread_over_the_partitions(spelling: str) -> None:
     names = pa.array([spelling.format(i) for i in range(20_000)])
-    partition = encoding._cheap_hash(names, encoding.bytes_to_pass(names))
+    partition = encoding._cheap_hash(names, encoding.trailing_bytes_to_skip(names))
     sizes = np.bincount(partition, minlength=1 << encoding.PARTITION_BITS)
     assert sizes.max() < 4 * sizes.mean()
 
@@ -91,8 +91,8 @@ def test_partitions_are_for_many_strings(values: list[Any], partitioned: bool, m
         calls.append(column)
         return in_partitions(column, passed)
 
-    monkeypatch.setattr(encoding, "SAMPLE", 64)
-    monkeypatch.setattr(encoding, "MANY_ROWS", 600)
+    monkeypatch.setattr(encoding, "CARDINALITY_SAMPLE_ROWS", 64)
+    monkeypatch.setattr(encoding, "MIN_ROWS_TO_PARTITION", 600)
     monkeypatch.setattr(encoding, "encode_in_partitions", counted)
     names, codes = encoding.encode_values(pa.chunked_array([values[:400], values[400:]]))
     assert (names.to_pylist(), codes.tolist()) == plainly(values)

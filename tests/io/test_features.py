@@ -32,8 +32,8 @@ def test_a_bare_npy_goes_by_row_number(tmp_path: Path, name: str) -> None:
         np.save(file, np.arange(6.0).reshape(3, 2))
     loaded = read_features(tmp_path / name)
     assert loaded.items.tolist() == [0, 1, 2]
-    assert loaded.find(ids(2, 0, 3)).tolist() == [2, 0, -1]
-    assert loaded.find(ids("2", "02")).tolist() == [2, -1]
+    assert loaded.rows_of(ids(2, 0, 3)).tolist() == [2, 0, -1]
+    assert loaded.rows_of(ids("2", "02")).tolist() == [2, -1]
     assert loaded.inputs.rows(np.array([1])).tolist() == [[2, 3]]
 
 
@@ -41,25 +41,25 @@ def test_an_npz_holds_x_and_items(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(3), items=np.array(["b", "a", "c"]))
     loaded = read_features(tmp_path / "f.npz")
     assert loaded.items.tolist() == ["b", "a", "c"]
-    assert loaded.find(ids("a", "z")).tolist() == [1, -1]
+    assert loaded.rows_of(ids("a", "z")).tolist() == [1, -1]
 
 
 def test_an_npz_may_give_its_items_a_second_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(3), items=np.array(["b.png", "7.png", "c"]), short_names=["b", "7", "c"])
     loaded = read_features(tmp_path / "f.npz")
     assert loaded.items.tolist() == ["b.png", "7.png", "c"]
-    assert loaded.find(ids("b", "b.png", "7", "z", "c")).tolist() == [0, 0, 1, -1, 2]
-    assert loaded.find(ids(7)).tolist() == [1]
+    assert loaded.rows_of(ids("b", "b.png", "7", "z", "c")).tolist() == [0, 0, 1, -1, 2]
+    assert loaded.rows_of(ids(7)).tolist() == [1]
     np.savez(tmp_path / "f.npz", X=np.eye(2), items=["a", "b"], short_names=["c", "c"])
     loaded = read_features(tmp_path / "f.npz")
-    assert loaded.find(ids("b", "a")).tolist() == [1, 0]
+    assert loaded.rows_of(ids("b", "a")).tolist() == [1, 0]
     with pytest.raises(ValueError, match="answer to the id 'c': 'a', 'b'"):
-        loaded.find(ids("c"))
+        loaded.rows_of(ids("c"))
 
 
 def test_an_npz_without_items_goes_by_row_number(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(3))
-    assert read_features(tmp_path / "f.npz").find(ids("1", "x")).tolist() == [1, -1]
+    assert read_features(tmp_path / "f.npz").rows_of(ids("1", "x")).tolist() == [1, -1]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_text_meets_number_only_if_it_round_trips(
     tmp_path: Path, items: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], rows: list[int]
 ) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(2), items=items)
-    assert read_features(tmp_path / "f.npz").find(wanted).tolist() == rows
+    assert read_features(tmp_path / "f.npz").rows_of(wanted).tolist() == rows
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_csv_has_an_item_column_and_numbers(tmp_path: Path) -> None:
 def test_csv_ids_are_integers_only_if_all_round_trip(tmp_path: Path) -> None:
     loaded = read_features(write(tmp_path / "f.csv", "item,x\n007,1\n12,2\n"))
     assert loaded.items.tolist() == ["007", "12"]
-    assert loaded.find(ids(7, 12)).tolist() == [-1, 1]
+    assert loaded.rows_of(ids(7, 12)).tolist() == [-1, 1]
     assert read_features(write(tmp_path / "g.csv", "item,x\n7,1\n12,2\n")).items.tolist() == [7, 12]
 
 
@@ -207,14 +207,14 @@ def test_an_image_is_known_by_its_path_with_or_without_the_ending(tmp_path: Path
     loaded = read_features(tmp_path)
     assert loaded.items.tolist() == ["b.png", "cats/1.v2.bmp", "cats/old/1.JPG"]
     wanted = ids("cats/old/1", "b.png", "cats/1.v2", "cats/1.v2.bmp", "b", "1", "cats/1", "B")
-    assert loaded.find(wanted).tolist() == [2, 0, 1, 1, 0, -1, -1, -1]
+    assert loaded.rows_of(wanted).tolist() == [2, 0, 1, 1, 0, -1, -1, -1]
     assert np.abs(loaded.inputs.values[:, 0, 5, 5].astype(int) - [10, 30, 20]).max() <= 1  # JPEG is not exact
 
 
 def test_images_named_by_numbers_meet_integer_ids(tmp_path: Path) -> None:
     grey(tmp_path / "7.png")
     grey(tmp_path / "012.png")
-    assert read_features(tmp_path).find(ids(7, 12)).tolist() == [1, -1]
+    assert read_features(tmp_path).rows_of(ids(7, 12)).tolist() == [1, -1]
 
 
 def test_grey_images_have_one_channel_and_colour_three(tmp_path: Path) -> None:
@@ -283,9 +283,9 @@ def test_two_images_that_answer_to_one_id_are_refused_when_it_is_used(tmp_path: 
     grey(tmp_path / "b.png")
     loaded = read_features(tmp_path)
     used = "a" if other == "a.jpg" else "a.png"
-    assert loaded.find(ids("b", other)).tolist() == [2, loaded.items.tolist().index(other)]
+    assert loaded.rows_of(ids("b", other)).tolist() == [2, loaded.items.tolist().index(other)]
     with pytest.raises(ValueError, match=f"two images answer to the id '{used}': .*'{other}'.*full names"):
-        loaded.find(ids("b", used))
+        loaded.rows_of(ids("b", used))
 
 
 def test_an_unreadable_image_is_named(tmp_path: Path) -> None:

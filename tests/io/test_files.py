@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from crowdfuse.io.files import (
-    new_folder,
+    atomic_file,
+    atomic_folder,
     refuse_existing,
     refuse_foreign,
     remove_leftovers,
-    replacing,
     sha256,
+    write_csv,
     write_json,
-    write_table,
     write_text,
 )
 
@@ -37,7 +37,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    with replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text("half")
         assert path.read_text() == "old"
         temporary.write_text("new")
@@ -50,7 +50,7 @@ def test_a_failure_keeps_the_old_file_and_leaves_no_other(tmp_path: Path) -> Non
     path.write_text("old")
 
     def fail() -> None:
-        with replacing(path) as temporary:
+        with atomic_file(path) as temporary:
             temporary.write_text("half")
             raise RuntimeError
 
@@ -61,10 +61,10 @@ def test_a_failure_keeps_the_old_file_and_leaves_no_other(tmp_path: Path) -> Non
 
 
 def test_files_and_folders_are_as_open_as_the_umask_allows(tmp_path: Path, umask: int) -> None:
-    with replacing(tmp_path / "file") as temporary:  # a writer that makes the file anew, closed to others
+    with atomic_file(tmp_path / "file") as temporary:  # a writer that makes the file anew, closed to others
         temporary.unlink()
         temporary.touch(0o600)
-    with new_folder(tmp_path / "folder"):
+    with atomic_folder(tmp_path / "folder"):
         pass
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~umask
@@ -72,7 +72,7 @@ def test_files_and_folders_are_as_open_as_the_umask_allows(tmp_path: Path, umask
 
 def test_a_folder_appears_when_it_is_full(tmp_path: Path) -> None:
     path = tmp_path / "above" / "folder"
-    with new_folder(path) as place:
+    with atomic_folder(path) as place:
         (place / "a").write_text("a")
         assert not path.exists()
     assert names(path) == ["a"]
@@ -81,7 +81,7 @@ def test_a_folder_appears_when_it_is_full(tmp_path: Path) -> None:
 
 def test_a_failure_leaves_no_folder(tmp_path: Path) -> None:
     def fail() -> None:
-        with new_folder(tmp_path / "folder") as place:
+        with atomic_folder(tmp_path / "folder") as place:
             (place / "a").write_text("a")
             raise RuntimeError
 
@@ -94,12 +94,12 @@ def test_an_existing_folder_is_replaced_by_force_alone(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
     (path / "old").write_text("old")
-    with pytest.raises(FileExistsError, match="exists already"), new_folder(path):
+    with pytest.raises(FileExistsError, match="exists already"), atomic_folder(path):
         pass
-    with pytest.raises(RuntimeError), new_folder(path, force=True):
+    with pytest.raises(RuntimeError), atomic_folder(path, force=True):
         raise RuntimeError
     assert names(path) == ["old"]
-    with new_folder(path, force=True) as place:
+    with atomic_folder(path, force=True) as place:
         (place / "new").write_text("new")
     assert names(path) == ["new"]
     assert names(tmp_path) == ["folder"]
@@ -117,7 +117,7 @@ def test_if_the_swap_fails_the_old_folder_is_put_back(tmp_path: Path, monkeypatc
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fail_for_the_new)
-    with pytest.raises(OSError, match="disk gone"), new_folder(path, force=True):
+    with pytest.raises(OSError, match="disk gone"), atomic_folder(path, force=True):
         pass
     assert names(path) == ["old"]
     assert names(tmp_path) == ["folder"]
@@ -126,7 +126,7 @@ def test_if_the_swap_fails_the_old_folder_is_put_back(tmp_path: Path, monkeypatc
 def test_a_link_keeps_pointing_to_the_folder_that_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with new_folder(tmp_path / "link", force=True) as place:
+    with atomic_folder(tmp_path / "link", force=True) as place:
         (place / "new").write_text("new")
     assert (tmp_path / "link").is_symlink()
     assert names(tmp_path / "real") == ["new"]
@@ -181,7 +181,7 @@ def test_json_holds_no_nan(tmp_path: Path) -> None:
 
 def test_tables_keep_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
     rows = [["a,b", 'say "x"'], ["two\nlines", "Zoë"]]
-    write_table(tmp_path / "t.csv", ("item", "label"), rows)
+    write_csv(tmp_path / "t.csv", ("item", "label"), rows)
     with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as lines:
         assert list(csv.reader(lines)) == [["item", "label"], *rows]
 

@@ -82,8 +82,8 @@ def test_records_in_a_parquet_file_or_a_table(tmp_path: Path, form: str) -> None
 def test_ids_of_a_tool_are_no_row_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "export.json", label_studio(CROWD))
     assert Annotations.read(path).items.tolist() == [40, 41, 42, 43]
-    assert not Annotations.read(path).numbered
-    assert Annotations.read(path, item="image").numbered
+    assert not Annotations.read(path).ids_may_be_row_numbers
+    assert Annotations.read(path, item="image").ids_may_be_row_numbers
 
 
 # ---- bad input -----------------------------------------------------------------------------

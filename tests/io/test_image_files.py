@@ -172,7 +172,7 @@ def test_settings_that_make_no_sense_are_refused(paths: list[Path]) -> None:
 def test_rows_can_be_taken_and_asked_for_in_any_order(paths: list[Path]) -> None:
     files = ImageFiles(paths, SIZE, workers=1)
     everything = files.rows(np.arange(N))
-    assert (len(files), files.shape, everything.shape) == (N, (3, SIZE, SIZE), (N, 3, SIZE, SIZE))
+    assert (len(files), files.item_shape, everything.shape) == (N, (3, SIZE, SIZE), (N, 3, SIZE, SIZE))
     assert np.array_equal(files.rows(np.array([5, 3, 5])), everything[[5, 3, 5]])
     part = files.take(np.array([7, 2]))
     assert (len(part), part.workers) == (2, 1)
@@ -207,14 +207,14 @@ def test_files_are_known_by_name_length_and_size_wherever_their_folder_lies(tmp_
 
 def test_a_sample_is_enough_to_standardise(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     files = ImageFiles(paths, SIZE)
-    of_array, of_files = Standardize(files.shape), Standardize(files.shape)
+    of_array, of_files = Standardize(files.item_shape), Standardize(files.item_shape)
     everything = files.rows(np.arange(N))
     of_array.measure(check_inputs(everything), np.arange(N))
     of_files.measure(files, np.arange(N))
     assert torch.equal(of_array.mean, of_files.mean)
     assert torch.equal(of_array.scale, of_files.scale)
 
-    monkeypatch.setattr(standardize, "SAMPLE", 3)
+    monkeypatch.setattr(standardize, "MAX_ROWS_READ", 3)
     read: list[int] = []
     original = ImageFiles._of
 

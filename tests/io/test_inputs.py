@@ -24,7 +24,7 @@ def test_rows_come_as_dense_float32(dtype: Any) -> None:
     X = np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)
     checked = check_inputs(X)
     assert len(checked) == 3
-    assert checked.shape == (2,)
+    assert checked.item_shape == (2,)
     rows = checked.rows(np.array([2, 0]))
     assert rows.dtype == np.float32
     assert rows.flags.c_contiguous
@@ -34,7 +34,7 @@ def test_rows_come_as_dense_float32(dtype: Any) -> None:
 def test_images_stay_bytes_until_a_batch_is_cut() -> None:
     checked = check_inputs(np.full((4, 3, 5, 6), 255, np.uint8))
     assert checked.values.dtype == np.uint8
-    assert checked.shape == (3, 5, 6)
+    assert checked.item_shape == (3, 5, 6)
     assert checked.rows(np.array([1])).max() == 255
 
 
@@ -62,7 +62,7 @@ def test_what_float32_cannot_hold_counts_as_infinite() -> None:
 
 
 def test_the_place_is_right_in_any_block_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "CELLS", 6)  # two rows a block
+    monkeypatch.setattr(inputs, "VALUES_PER_BLOCK", 6)  # two rows a block
     X = np.zeros((7, 3))
     X[3, 1] = X[5, 0] = X[6, 2] = np.nan
     with pytest.raises(ValueError, match="at row 3, column 1, the first of 3 such values"):
@@ -113,7 +113,7 @@ def test_the_hash_depends_on_content_shape_and_type_alone(monkeypatch: pytest.Mo
     changed[5, 3] += 1e-9
     others = [changed, X.reshape(4, 6), X.reshape(6, 2, 2), X.astype(np.float32), X[::-1]]
     assert len({same, *map(fingerprint, others)}) == 6
-    monkeypatch.setattr(inputs, "CELLS", 8)
+    monkeypatch.setattr(inputs, "VALUES_PER_BLOCK", 8)
     assert fingerprint(X) == same
 
 

@@ -181,10 +181,10 @@ def test_big_files_are_read_in_blocks(tmp_path: Path, rows: str, ending: str, mo
         expected[item] |= {annotator: label} if label else {}
     path = write(tmp_path, ending.join(["\ufeffitem,annotator,label", *map(",".join, values)]) + ending * 3)
     whole = Annotations.read(path)
-    monkeypatch.setattr(labels, "LARGE", 0)
-    monkeypatch.setattr(tables, "BLOCK", 1 << 10)
-    monkeypatch.setattr(encoding, "SAMPLE", 64)
-    monkeypatch.setattr(encoding, "MANY_ROWS", 100)
+    monkeypatch.setattr(labels, "MIN_BYTES_TO_READ_IN_BLOCKS", 0)
+    monkeypatch.setattr(tables, "CSV_BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(encoding, "CARDINALITY_SAMPLE_ROWS", 64)
+    monkeypatch.setattr(encoding, "MIN_ROWS_TO_PARTITION", 100)
     if not any("\n" in value for row in values for value in row):
         monkeypatch.setattr(tables.TableFile, "read", None)  # there is no need to read the file as a whole
     blocks = Annotations.read(path)
@@ -199,8 +199,8 @@ def test_big_files_are_read_in_blocks(tmp_path: Path, rows: str, ending: str, mo
 def test_broken_lines_of_big_files_are_named(
     tmp_path: Path, line: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(labels, "LARGE", 0)
-    monkeypatch.setattr(tables, "BLOCK", 1 << 10)
+    monkeypatch.setattr(labels, "MIN_BYTES_TO_READ_IN_BLOCKS", 0)
+    monkeypatch.setattr(tables, "CSV_BLOCK_BYTES", 1 << 10)
     lines = ["item,annotator,label", *(f"item{i},w,c" for i in range(2000)), line, "item,w,c"]
     path = tmp_path / "labels.csv"
     path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))

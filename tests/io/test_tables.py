@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfuse.io import tables
-from crowdfuse.io.tables import TableError, TableFile, as_table, choose_columns, encode
+from crowdfuse.io.tables import TableError, TableFile, as_table, choose_columns, encode_column
 
 
 def write(folder: Path, content: str | bytes, name: str = "labels.csv") -> TableFile:
@@ -48,7 +48,7 @@ def test_some_columns_and_numbers(tmp_path: Path) -> None:
 def test_a_column_that_turns_to_fractions_late_is_read_as_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "BLOCK", 64)
+    monkeypatch.setattr(tables, "CSV_BLOCK_BYTES", 64)
     file = write(tmp_path, "item,a\n" + "x,1\n" * 100 + "y,0.5\n")
     assert file.read(["a"])["a"].to_pylist()[-2:] == [1.0, 0.5]
 
@@ -60,15 +60,15 @@ def test_quoted_values(tmp_path: Path) -> None:
 
 
 def test_quoted_line_breaks_where_blocks_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "BLOCK", 32)
+    monkeypatch.setattr(tables, "CSV_BLOCK_BYTES", 32)
     names = [f"{i}\n\nend" for i in range(50)]
     file = write(tmp_path, "item,label\n" + "".join(f'"{name}",x\n' for name in names))
     assert file.read(text=True)["item"].to_pylist() == names
-    assert file.line(20).endswith(f"line {2 + 3 * 20}")
+    assert file.describe_row(20).endswith(f"line {2 + 3 * 20}")
 
 
 def test_a_row_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "BLOCK", 16)
+    monkeypatch.setattr(tables, "CSV_BLOCK_BYTES", 16)
     file = write(tmp_path, f"item,text\nx,{'long ' * 1000}\ny,short\n")
     assert file.read(["item"], text=True)["item"].to_pylist() == ["x", "y"]
 
@@ -80,7 +80,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert not file.is_text
     assert file.columns == ["item", "label", "other"]
     assert file.read(["label", "item"], text=True).to_pydict() == {"label": [1, 2], "item": ["007", None]}
-    assert file.line(1) == f"{path}, row 1"
+    assert file.describe_row(1) == f"{path}, row 1"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 def test_broken_lines_are_named(
     tmp_path: Path, bad: bytes, message: str, rows_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "BLOCK", 1 << 12)
+    monkeypatch.setattr(tables, "CSV_BLOCK_BYTES", 1 << 12)
     good = b'\nx,y,z\n"q\nq",y,z\n' * rows_before  # each four lines, a blank one and a quoted break among them
     file = write(tmp_path, b"item,annotator,label\n" + good + bad + b"x,y,z\n")
     with pytest.raises(TableError) as caught:
@@ -155,13 +155,13 @@ def test_line_numbers(
     file = write(tmp_path_factory.mktemp("lines"), text.replace("\n", ending))
     assert file.read(text=True).num_rows == len(records)
     rows = list(range(len(records)))[::-1]
-    assert file.lines(rows) == [f"{file.path}, line {lines[row]}" for row in rows]
-    assert file.line(0) == f"{file.path}, line {lines[0]}"
+    assert file.describe_rows(rows) == [f"{file.path}, line {lines[row]}" for row in rows]
+    assert file.describe_row(0) == f"{file.path}, line {lines[0]}"
 
 
 def test_a_value_too_long_for_line_numbers_still_has_a_row_number(tmp_path: Path) -> None:
     file = write(tmp_path, f"item,label\n{'x' * 200_000},a\ny,b\n")
-    assert file.line(1) == f"{file.path}, row 1"
+    assert file.describe_row(1) == f"{file.path}, row 1"
     assert file.read(text=True).num_rows == 2
 
 
@@ -316,7 +316,7 @@ NAN = float("nan")
     ],
 )
 def test_columns_of_every_kind(values: pa.ChunkedArray, names: list[Any], codes: list[int]) -> None:
-    found, rows = encode(values, "label", "the table", text=False)
+    found, rows = encode_column(values, "label", "the table", text=False)
     assert (found.tolist(), rows.tolist()) == (names, codes)
     assert rows.dtype == np.int32
     assert found.dtype == (np.int64 if names and isinstance(names[0], int) else object)
@@ -338,7 +338,7 @@ def test_columns_of_every_kind(values: pa.ChunkedArray, names: list[Any], codes:
     ],
 )
 def test_columns_of_data_frames(table: Any, names: list[Any], codes: list[int]) -> None:
-    found, rows = encode(as_table(table)["x"], "x", "the table", text=False)
+    found, rows = encode_column(as_table(table)["x"], "x", "the table", text=False)
     assert (found.tolist(), rows.tolist()) == (names, codes)
 
 
@@ -351,8 +351,8 @@ def test_dictionaries_hide_nothing(chunks: list[list[str | None]], text: bool) -
         [pa.array(chunk, pa.string()).dictionary_encode() for chunk in chunks],
         pa.dictionary(pa.int32(), pa.string()),
     )
-    expected = encode(plain, "x", "the table", text=text)
-    found = encode(dictionary, "x", "the table", text=text)
+    expected = encode_column(plain, "x", "the table", text=text)
+    found = encode_column(dictionary, "x", "the table", text=text)
     assert [part.tolist() for part in found] == [part.tolist() for part in expected]
 
 
@@ -367,7 +367,7 @@ def test_dictionaries_hide_nothing(chunks: list[list[str | None]], text: bool) -
     ],
 )
 def test_text_means_integers_if_all_round_trip(values: list[str], names: list[Any]) -> None:
-    assert encode(column(values), "x", "labels.csv", text=True)[0].tolist() == names
+    assert encode_column(column(values), "x", "labels.csv", text=True)[0].tolist() == names
 
 
 @pytest.mark.parametrize(
@@ -383,5 +383,5 @@ def test_text_means_integers_if_all_round_trip(values: list[str], names: list[An
 )
 def test_columns_that_are_no_names(values: pa.ChunkedArray, message: str) -> None:
     with pytest.raises(TableError) as caught:
-        encode(values, "score", "labels.parquet", text=False)
+        encode_column(values, "score", "labels.parquet", text=False)
     assert message in str(caught.value)

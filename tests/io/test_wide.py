@@ -32,7 +32,7 @@ def complaint(path: Path, **options: Any) -> str:
 def test_columns_with_values_in_common_are_annotators(tmp_path: Path) -> None:
     ann = Annotations.read(write(tmp_path, "item,ada,007\n2,cat,dog\n1,,cat\n9,,\n"))
     assert said(ann) == {2: {"ada": "cat", "007": "dog"}, 1: {"007": "cat"}, 9: {}}
-    assert (ann.dropped_missing, ann.numbered) == (0, True)
+    assert (ann.dropped_missing, ann.ids_may_be_row_numbers) == (0, True)
     assert said(Annotations.read(write(tmp_path, "page,3,4\nx,1,2\ny,2,1\n"), item="page")) == {
         "x": {3: 1, 4: 2},
         "y": {3: 2, 4: 1},

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, cross_val_score, train_test_split
 
 from crowdfuse import Annotations
-from crowdfuse.labels.annotations import encode_classes, ranges
+from crowdfuse.labels.annotations import concatenate_ranges, encode_classes
 
 NAN = float("nan")
 Cells = list[list[int]]
@@ -409,15 +409,15 @@ def test_choosing_a_row_twice_names_the_way_out() -> None:
 
 
 def test_one_annotator_by_name(by_id: Annotations) -> None:
-    only = by_id.of("y")
+    only = by_id.select_annotator("y")
     assert by_item(only) == {"a": {"y": "dog"}, "b": {}, "c": {}}
     assert only.classes.tolist() == ["cat", "dog"]
     assert only.by_row == by_id.by_row
     numbers = Annotations.from_matrix([[0, 1], [1, -1]])
-    assert by_item(numbers.of("1")) == by_item(numbers.of(1)) == {0: {1: 1}, 1: {}}
-    assert numbers.of(1).by_row
+    assert by_item(numbers.select_annotator("1")) == by_item(numbers.select_annotator(1)) == {0: {1: 1}, 1: {}}
+    assert numbers.select_annotator(1).by_row
     with pytest.raises(KeyError, match=r"annotator 'z' is not one of the 2 annotators \('x', 'y'\)"):
-        by_id.of("z")
+        by_id.select_annotator("z")
 
 
 def test_with_classes(by_id: Annotations) -> None:
@@ -434,7 +434,7 @@ def test_with_classes(by_id: Annotations) -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=8))
 def test_ranges(runs: list[tuple[int, int]]) -> None:
     starts, counts = np.array(runs, int).reshape(-1, 2).T
-    assert ranges(starts, counts).tolist() == [start + i for start, count in runs for i in range(count)]
+    assert concatenate_ranges(starts, counts).tolist() == [start + i for start, count in runs for i in range(count)]
 
 
 # ---- scikit-learn, copies ------------------------------------------------------------------

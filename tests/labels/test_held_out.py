@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from crowdfuse import Annotations, GatedClassifier, SingleAnnotatorClassifier, TrueLabelClassifier
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels import held_out
-from crowdfuse.labels.held_out import HeldOut, Verdict, hold_out_labels, objections
+from crowdfuse.labels.held_out import HeldOutLabels, ValidationScore, failed_sanity_checks, hold_out_labels
 from crowdfuse.report.html import _training
 from tests.estimators.estimator_list import ALL, quick
 
@@ -65,7 +65,9 @@ def test_one_label_each_of_items_that_keep_another(
     assert triples(kept) | out == triples(ann)
     assert not triples(kept) & out
     assert (np.diff(kept.indptr)[np.diff(ann.indptr) > 0] > 0).all()
-    assert triples(held.kept, held.rows) == {triple for triple in triples(kept) if triple[0] in held.rows}
+    assert triples(held.training_annotations, held.rows) == {
+        triple for triple in triples(kept) if triple[0] in held.rows
+    }
     again = hold_out_labels(ann, usable, seed)[1]
     assert again is not None
     assert again.fingerprint() == held.fingerprint()
@@ -77,7 +79,7 @@ def test_another_seed_holds_out_other_labels_and_there_is_a_limit(monkeypatch: p
     assert first is not None
     assert other is not None
     assert first.fingerprint() != other.fingerprint()
-    monkeypatch.setattr(held_out, "MOST", 7)
+    monkeypatch.setattr(held_out, "MAX_HELD_OUT_LABELS", 7)
     few = hold_out_labels(ann, np.ones(400, bool), 0)[1]
     assert few is not None
     assert len(few.label) == 7
@@ -95,13 +97,20 @@ def test_nothing_is_held_out_where_nothing_can_be() -> None:
 # ---- what they say -------------------------------------------------------------------------------
 
 
-def judged_by_loops(held: HeldOut, logits: NDArray[Any]) -> list[float]:
+def judged_by_loops(held: HeldOutLabels, logits: NDArray[Any]) -> list[float]:
     """The likelihood of each held-out label by expectation and maximisation over the kept ones, in plain loops."""
     M, K = logits.shape
     f = [[math.exp(v - max(row)) for v in row] for row in logits.tolist()]
     f = [[v / sum(row) for v in row] for row in f]
-    labels = list(zip(held.kept.item.tolist(), held.kept.annotator.tolist(), held.kept.label.tolist(), strict=True))
-    R = held.kept.n_annotators
+    labels = list(
+        zip(
+            held.training_annotations.item.tolist(),
+            held.training_annotations.annotator.tolist(),
+            held.training_annotations.label.tolist(),
+            strict=True,
+        )
+    )
+    R = held.training_annotations.n_annotators
     a = [0.7] * R
     W = [[0.0 if k == y else 1 / (K - 1) for y in range(K)] for k in range(K)]
 
@@ -134,9 +143,9 @@ def test_the_verdict_is_that_of_plain_loops(n_classes: int, n_annotators: int) -
     held = hold_out_labels(ann, np.ones(200, bool), 0)[1]
     assert held is not None
     logits = 2 * np.random.default_rng(1).normal(size=(len(held.rows), n_classes))
-    np.testing.assert_allclose(held.judge(logits).values, judged_by_loops(held, logits), rtol=1e-9)
-    moved = held.judge(logits.astype(np.float32) + 50)  # logits say nothing but for their differences
-    np.testing.assert_allclose(moved.values, held.judge(logits).values, rtol=1e-4)
+    np.testing.assert_allclose(held.score(logits).values, judged_by_loops(held, logits), rtol=1e-9)
+    moved = held.score(logits.astype(np.float32) + 50)  # logits say nothing but for their differences
+    np.testing.assert_allclose(moved.values, held.score(logits).values, rtol=1e-4)
 
 
 def test_sure_and_wrong_is_finite() -> None:
@@ -144,7 +153,7 @@ def test_sure_and_wrong_is_finite() -> None:
     held = hold_out_labels(ann, np.ones(200, bool), 0)[1]
     assert held is not None
     wrong = 1e4 * np.eye(3)[(truth[held.rows] + 1) % 3]
-    assert np.isfinite(held.judge(wrong).values).all()
+    assert np.isfinite(held.score(wrong).values).all()
 
 
 def test_the_better_classifier_makes_held_out_labels_likelier() -> None:
@@ -156,7 +165,7 @@ def test_the_better_classifier_makes_held_out_labels_likelier() -> None:
     for accuracy in (1.0, 0.9, 0.7, 0.5):
         right = generator.random(len(held.rows)) < accuracy
         classes = np.where(right, truth[held.rows], generator.integers(0, 3, len(held.rows)))
-        verdicts.append(held.judge(3 * np.eye(3)[classes]))
+        verdicts.append(held.score(3 * np.eye(3)[classes]))
     assert all(better.beats(worse) for better, worse in pairwise(verdicts))
     assert not any(worse.beats(better) for better, worse in pairwise(verdicts))
 
@@ -166,8 +175,8 @@ def test_who_knows_the_kept_labels_by_heart_pays_for_it() -> None:
     truth, ann = crowd(2000, missing=0.2)
     held = hold_out_labels(ann, np.ones(2000, bool), 0)[1]
     assert held is not None
-    by_heart = held.judge(5 * np.eye(3)[np.nan_to_num(held.kept.vote_shares()).argmax(1)])
-    knowing = held.judge(5 * np.eye(3)[truth[held.rows]])
+    by_heart = held.score(5 * np.eye(3)[np.nan_to_num(held.training_annotations.vote_shares()).argmax(1)])
+    knowing = held.score(5 * np.eye(3)[truth[held.rows]])
     assert knowing.beats(by_heart)
 
 
@@ -177,22 +186,24 @@ def test_who_knows_the_kept_labels_by_heart_pays_for_it() -> None:
 def test_beats_is_paired() -> None:
     """Labels differ much in how likely they are, two classifiers little: what counts is the difference."""
     spread = np.random.default_rng(0).normal(scale=5, size=1000)
-    old = Verdict(spread, ())
-    assert Verdict(spread + 0.01, ()).beats(old)
-    assert not old.beats(Verdict(spread + 0.01, ()))
-    noisy = Verdict(spread + 0.01 + np.tile([1, -1], 500), ())
+    old = ValidationScore(spread, ())
+    assert ValidationScore(spread + 0.01, ()).beats(old)
+    assert not old.beats(ValidationScore(spread + 0.01, ()))
+    noisy = ValidationScore(spread + 0.01 + np.tile([1, -1], 500), ())
     assert not noisy.beats(old)  # within a standard error
     assert not old.beats(old)
     assert not old.beats(noisy)
-    assert Verdict(np.array([-1.0]), ()).beats(Verdict(np.array([-1.5]), ()))
+    assert ValidationScore(np.array([-1.0]), ()).beats(ValidationScore(np.array([-1.5]), ()))
 
 
 def test_objections_come_first() -> None:
     likely, unlikely = np.zeros(5), np.full(5, -3.0)
-    assert Verdict(unlikely, ()).beats(Verdict(likely, ("but",)))
-    assert not Verdict(likely, ("but",)).beats(Verdict(unlikely, ()))
-    assert Verdict(likely, ("but", "and")).beats(Verdict(unlikely, ("but",)))  # both are suspect: the likelier
-    assert not Verdict(unlikely, ("but",)).beats(Verdict(likely, ("but", "and")))
+    assert ValidationScore(unlikely, ()).beats(ValidationScore(likely, ("but",)))
+    assert not ValidationScore(likely, ("but",)).beats(ValidationScore(unlikely, ()))
+    assert ValidationScore(likely, ("but", "and")).beats(
+        ValidationScore(unlikely, ("but",))
+    )  # both are suspect: the likelier
+    assert not ValidationScore(unlikely, ("but",)).beats(ValidationScore(likely, ("but", "and")))
 
 
 # ---- guards --------------------------------------------------------------------------------------
@@ -201,15 +212,15 @@ def test_objections_come_first() -> None:
 def test_the_truth_meets_no_objection() -> None:
     for n_classes in (2, 3, 6):
         truth, ann = crowd(600, n_classes=n_classes)
-        assert objections(truth, ann) == ()
+        assert failed_sanity_checks(truth, ann) == ()
 
 
 def test_no_better_than_chance() -> None:
     truth, ann = crowd(600)
-    found = objections((truth + 1) % 3, ann)
+    found = failed_sanity_checks((truth + 1) % 3, ann)
     assert any("no better than chance" in text for text in found)
     alike = Annotations.from_matrix(np.tile([[0, 1, 2]], (30, 1)))  # each label as often as chance has it
-    assert "annotators would be right on 33 % of their labels, no better than chance" in objections(
+    assert "annotators would be right on 33 % of their labels, no better than chance" in failed_sanity_checks(
         np.zeros(30, int), alike
     )
 
@@ -220,32 +231,34 @@ def test_of_one_mind() -> None:
     alone = np.column_stack([np.arange(300) % 5, np.full(300, -1)])
     ann = Annotations.from_matrix(np.concatenate([together, alone]))
     predicted = np.concatenate([(np.arange(100) + 1) % 5, np.arange(300) % 5])
-    assert objections(predicted, ann) == (
+    assert failed_sanity_checks(predicted, ann) == (
         "where annotators are of one mind it agrees with them on 0 % of the items alone",
     )
     predicted[:51] = np.arange(51) % 5
-    assert objections(predicted, ann) == ()
+    assert failed_sanity_checks(predicted, ann) == ()
 
 
 def test_a_class_that_is_lost() -> None:
     truth, ann = crowd(600, n_classes=5, missing=0.1)
     predicted = np.where(truth == 3, 2, truth)
-    found = objections(predicted, ann)
+    found = failed_sanity_checks(predicted, ann)
     assert found == ("it never sees 3, which annotators name",)
-    found = objections(np.where(truth > 0, 1, 0), ann)
+    found = failed_sanity_checks(np.where(truth > 0, 1, 0), ann)
     assert found[-1] == "it never sees 2, 3, 4, which annotators name"
     rare = Annotations.from_matrix(np.array([[1]] + [[0]] * 50))  # one label of fifty may be a slip
-    assert objections(np.zeros(51, int), rare) == ()
+    assert failed_sanity_checks(np.zeros(51, int), rare) == ()
 
 
 def test_edges() -> None:
     nothing = Annotations.from_matrix([[-1, -1]] * 3, classes=["a", "b"])
-    assert objections(np.zeros(3, int), nothing) == ()
+    assert failed_sanity_checks(np.zeros(3, int), nothing) == ()
     one_class = Annotations.from_matrix([["a", "a"]] * 30, classes=["a", "b"])
-    assert objections(np.zeros(30, int), one_class) == ()
-    assert len(objections(np.ones(30, int), one_class)) == 3  # against all annotators, of one mind, and never sees a
+    assert failed_sanity_checks(np.zeros(30, int), one_class) == ()
+    assert (
+        len(failed_sanity_checks(np.ones(30, int), one_class)) == 3
+    )  # against all annotators, of one mind, and never sees a
     unlabelled = Annotations.from_matrix([[0, 0], [1, 1], [-1, -1]])  # the last item has no label
-    assert objections(np.array([0, 1, 1]), unlabelled) == ()
+    assert failed_sanity_checks(np.array([0, 1, 1]), unlabelled) == ()
 
 
 # ---- for every classifier ------------------------------------------------------------------------
@@ -271,7 +284,7 @@ def test_every_classifier_can_be_chosen_by_annotations(kind: type[CrowdClassifie
     given = {"gold": truth} if kind is TrueLabelClassifier else {}
     clf = quick(kind, epochs=8).fit(X, Y, validation="annotations", **given)
     assert clf.best_epoch_ is not None
-    assert clf.uses_gold_ == ("training" if given else "nothing")
+    assert clf.gold_used_for_ == ("training" if given else "nothing")
     assert clf.score(X, truth) > 0.7
     figures = [record["held-out log-likelihood"] for record in clf.history_]
     assert np.isfinite(figures).all()
@@ -316,4 +329,4 @@ def test_the_likelihood_of_labels_is_not_shown_as_an_accuracy(capsys: pytest.Cap
     assert "Validation accuracy" not in drawn
     by_gold = quick(GatedClassifier, epochs=3).fit(X, Y, validation=(X, truth))
     assert "Validation accuracy" in dict(_training(by_gold.history_))
-    assert by_gold.uses_gold_ == "choosing the epoch"
+    assert by_gold.gold_used_for_ == "choosing the epoch"

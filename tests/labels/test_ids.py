@@ -35,7 +35,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
     ],
 )
 def test_tidy_accepts(given: Any, expected: list[Any]) -> None:
-    found = ids.tidy(given, "items")
+    found = ids.normalize_ids(given, "items")
     assert found.tolist() == expected
     assert found.dtype == (object if expected and isinstance(expected[0], str) else np.int64)
 
@@ -62,12 +62,12 @@ def test_tidy_accepts(given: Any, expected: list[Any]) -> None:
 )
 def test_tidy_refuses(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ids.tidy(given, "items")
+        ids.normalize_ids(given, "items")
 
 
 def test_tidy_names_the_place_it_is_told() -> None:
     with pytest.raises(ValueError, match=r"^row 1, column 4: labels must be .*got 0\.5.*Unknown label type$"):
-        ids.tidy([0.0, 0.5], "labels", lambda at: f"row {at}, column 4")
+        ids.normalize_ids([0.0, 0.5], "labels", lambda at: f"row {at}, column 4")
 
 
 @pytest.mark.parametrize(
@@ -88,27 +88,27 @@ def test_tidy_names_the_place_it_is_told() -> None:
     ],
 )
 def test_text_becomes_integers_only_if_all_round_trip(given: list[str], expected: list[Any]) -> None:
-    assert ids.from_text(np.array(given, object)).tolist() == expected
+    assert ids.parse_integer_ids(np.array(given, object)).tolist() == expected
 
 
 @settings(deadline=None)
 @given(st.lists(INT64 | st.text("0123456789-+. ", max_size=4), min_size=1))
 def test_from_text_keeps_every_spelling(values: list[Any]) -> None:
     spelled = [str(value) for value in values]
-    assert [str(value) for value in ids.from_text(np.array(spelled, object))] == spelled
+    assert [str(value) for value in ids.parse_integer_ids(np.array(spelled, object))] == spelled
 
 
 @pytest.mark.parametrize("late", ["x", "007", ""])
 def test_a_late_value_that_is_no_integer_keeps_all_as_text(late: str) -> None:
     spelled = [*map(str, range(500)), late]
-    assert ids.from_text(np.array(spelled, object)).tolist() == spelled
+    assert ids.parse_integer_ids(np.array(spelled, object)).tolist() == spelled
 
 
 @settings(deadline=None)
 @given(st.lists(TEXT), st.lists(TEXT, unique=True))
 def test_find_is_a_dictionary(wanted: list[str], among: list[str]) -> None:
     position = {name: i for i, name in enumerate(among)}
-    found = ids.find(np.array(wanted, object), np.array(among, object))
+    found = ids.positions_of(np.array(wanted, object), np.array(among, object))
     assert found.tolist() == [position.get(name, -1) for name in wanted]
 
 
@@ -118,13 +118,13 @@ def test_integers_meet_their_spelling(wanted: list[int], among: list[Any]) -> No
     names = [str(name) for name in among]
     position = {name: i for i, name in enumerate(names)}
     expected = [position.get(str(name), -1) for name in wanted]
-    assert ids.find(np.array(wanted, np.int64), np.array(names, object)).tolist() == expected
-    back = ids.find(np.array(names, object), np.unique(np.array(wanted, np.int64)))
+    assert ids.positions_of(np.array(wanted, np.int64), np.array(names, object)).tolist() == expected
+    back = ids.positions_of(np.array(names, object), np.unique(np.array(wanted, np.int64)))
     assert [i >= 0 for i in back] == [name in {str(value) for value in wanted} for name in names]
 
 
 def test_find_does_not_take_007_for_7() -> None:
-    assert ids.find(np.array(["007", "7"], object), np.array([7])).tolist() == [-1, 0]
+    assert ids.positions_of(np.array(["007", "7"], object), np.array([7])).tolist() == [-1, 0]
 
 
 @settings(deadline=None)
@@ -149,8 +149,11 @@ def test_refuse_repeats_names_them() -> None:
 
 
 def test_messages_show_plain_python_values() -> None:
-    assert ids.few(np.array([1, 2])) == "1, 2"
-    assert ids.few(np.array(["a"])) == "'a'"
-    assert len(ids.few(["x" * 500])) < 70
-    assert ids.few(range(1234), most=1) == "0, ... (1,234 in all)"
-    assert (ids.plural(1, "item"), ids.plural(1200, "item")) == ("1 item is", "1,200 items are")
+    assert ids.format_names(np.array([1, 2])) == "1, 2"
+    assert ids.format_names(np.array(["a"])) == "'a'"
+    assert len(ids.format_names(["x" * 500])) < 70
+    assert ids.format_names(range(1234), max_names=1) == "0, ... (1,234 in all)"
+    assert (ids.format_count_with_verb(1, "item"), ids.format_count_with_verb(1200, "item")) == (
+        "1 item is",
+        "1,200 items are",
+    )

@@ -89,7 +89,7 @@ def test_conflicts_are_an_error_with_their_rows(rows: list[tuple[int, int, int]]
 def test_the_packed_sort_equals_the_sort_by_row(
     n_items: int, n_annotators: int, n_classes: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triples, "CHUNK", chunk)
+    monkeypatch.setattr(triples, "TRIPLES_PER_CHUNK", chunk)
     rng = np.random.default_rng(0)
     sizes = (n_items, n_annotators, n_classes)
     item, annotator, _ = (rng.integers(size, size=20_000, dtype=np.int32) for size in sizes)

@@ -14,17 +14,17 @@ from crowdfuse import AnnotMixClassifier, MajorityVoteClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.annot_mix import AnnotMix
-from crowdfuse.methods.base import Problem
+from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets import Trunk, make_trunk
-from crowdfuse.nets.annotator_tables import FEW
+from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS
 
 
 def make(n_classes: int, n_annotators: int, alpha: float, shape: tuple[int, ...] = (4,)) -> AnnotMix:
     torch.manual_seed(0)
     trunk = make_trunk("mlp", shape, (8,), 0.0)
-    problem = Problem(trunk, None, None, n_classes, n_annotators, head_hidden=(), dropout=0.0, seed=0)
-    method = AnnotMix(problem, alpha=alpha, eta=0.8, embedding=3)
+    spec = ModelSpec(trunk, None, None, n_classes, n_annotators, head_hidden=(), dropout=0.0, seed=0)
+    method = AnnotMix(spec, alpha=alpha, eta=0.8, embedding=3)
     nn.init.normal_(method.embed.table)
     return method
 
@@ -103,8 +103,8 @@ def test_without_mixing_it_is_the_likelihood_of_each_label() -> None:
 
 def test_annotators_start_alike_and_right_as_often_as_told() -> None:
     torch.manual_seed(0)
-    problem = Problem(make_trunk("mlp", (4,), (8,), 0.0), None, None, 3, 2, (), 0.0, 0)
-    matrices = AnnotMix(problem, alpha=1.0, eta=0.8, embedding=3).log_confusions(torch.arange(2)).exp()
+    spec = ModelSpec(make_trunk("mlp", (4,), (8,), 0.0), None, None, 3, 2, (), 0.0, 0)
+    matrices = AnnotMix(spec, alpha=1.0, eta=0.8, embedding=3).log_confusions(torch.arange(2)).exp()
     torch.testing.assert_close(matrices, torch.full((2, 3, 3), 0.1) + 0.7 * torch.eye(3))
 
 
@@ -126,8 +126,8 @@ class Counting(nn.Module):
 def test_the_backbone_runs_once_a_label_where_labels_are_mixed(alpha: float) -> None:
     data = crowd(8, 4, 3, gold=2)
     counting = Counting()
-    problem = Problem(Trunk(counting, 5, (), False), None, None, 3, 4, (), 0.0, 0)
-    AnnotMix(problem, alpha=alpha, eta=0.8, embedding=3).loss(data.batch(np.arange(8)))
+    spec = ModelSpec(Trunk(counting, 5, (), False), None, None, 3, 4, (), 0.0, 0)
+    AnnotMix(spec, alpha=alpha, eta=0.8, embedding=3).loss(data.batch(np.arange(8)))
     n_labels = int(np.diff(data.annotations.indptr)[2:].sum())
     assert counting.rows == ([n_labels + 2] if alpha else [8])
 
@@ -136,14 +136,14 @@ def test_one_label_and_one_item_with_gold_are_no_problem_for_batch_norm() -> Non
     X = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
     ann = Annotations.from_matrix(np.array([[-1], [1]]), classes=[0, 1])
     data = TrainingData(Inputs(X), ann, np.array([0, -1]), np.ones(2, np.float32))
-    problem = Problem(Trunk(Counting(), 5, (), False), None, None, 2, 1, (), 0.0, 0)
-    total, weight = AnnotMix(problem, alpha=1.0, eta=0.8, embedding=3).loss(data.batch(np.arange(2)))
+    spec = ModelSpec(Trunk(Counting(), 5, (), False), None, None, 2, 1, (), 0.0, 0)
+    total, weight = AnnotMix(spec, alpha=1.0, eta=0.8, embedding=3).loss(data.batch(np.arange(2)))
     assert total.isfinite()
     assert weight == 2
 
 
 def test_of_many_annotators_a_step_moves_those_of_its_batch() -> None:
-    n_annotators = 10 * FEW
+    n_annotators = 10 * MAX_DENSE_TABLE_ROWS
     method = make(3, n_annotators, 1.0)
     said = np.full((4, n_annotators), -1)
     said[[0, 1, 2, 3], [7, 900, 7, 42]] = [0, 1, 2, 0]

@@ -16,7 +16,7 @@ from crowdfuse import Annotations, COINNetClassifier, GeoCrowdNetClassifier, loa
 from crowdfuse.methods import coin_net
 from crowdfuse.methods.coin_net import EPSILON, POWER, COINNet, outlier_losses, outlier_terms
 from tests.methods.test_known_answers import ask, blobs, one_coin
-from tests.methods.uneven import SHAPES, crowd, problem
+from tests.methods.uneven import SHAPES, crowd, spec
 from tests.training.test_loop import SETTINGS, assert_resumes
 
 NONE = torch.tensor(1.0)
@@ -57,7 +57,7 @@ def test_terms_are_as_good_as_a_search_over_all_of_them_finds(cost: float, usual
 def test_losses_have_the_right_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the terms fill up the likelihood, and where there are none. At the very best terms, after many rounds:
     those after a few are good ones, with the gradients of a loss that is a little higher."""
-    monkeypatch.setattr(coin_net, "ROUNDS", 300)
+    monkeypatch.setattr(coin_net, "N_SOLVER_ITERATIONS", 300)
     item = torch.tensor([0, 0, 0, 1, 1, 2, 3, 3])
     q = torch.tensor([0.05, 0.1, 0.02, 0.9, 0.7, 0.3, 0.01, 0.6], dtype=torch.float64)
     for cost in (0.5, 1.5, 3.0):
@@ -82,9 +82,9 @@ def test_labels_that_are_next_to_impossible_stay_finite() -> None:
 
 
 def method(shape: tuple[int, int, int], weight: float = 0.8) -> COINNet:
-    made = COINNet(problem(*shape[1:]), outlier_weight=weight, volume_weight=0.7, start=0.8).double()
+    made = COINNet(spec(*shape[1:]), outlier_weight=weight, volume_weight=0.7, start=0.8).double()
     torch.nn.init.normal_(made.confusion_logits)
-    made.phase = 1  # with outliers
+    made.phase_index = 1  # with outliers
     return made
 
 
@@ -93,7 +93,7 @@ def test_there_are_no_outliers_before_the_network_knows_anything() -> None:
     batch = crowd(SHAPES[0])[0].batch(np.arange(SHAPES[0][0]))
     likely = torch.full((len(batch.item),), 1e-6, dtype=torch.float64).log()
     with_terms = made.item_losses(likely, batch)
-    made.phase = 0
+    made.phase_index = 0
     plain = made.item_losses(likely, batch)
     assert (with_terms[plain > 0] < plain[plain > 0]).all()
     torch.testing.assert_close(plain.sum(), -likely.sum())

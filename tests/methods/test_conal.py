@@ -18,8 +18,8 @@ from tests.methods.test_crowd_layer import SHAPES, generated, stirred
 from tests.methods.test_known_answers import K, ask, blobs
 
 
-def conal(problem: Any, separation: float = 0.3) -> CoNAL:
-    method: CoNAL = stirred(CoNAL(problem, separation=separation, embedding=6))
+def conal(spec: Any, separation: float = 0.3) -> CoNAL:
+    method: CoNAL = stirred(CoNAL(spec, separation=separation, embedding=6))
     return method
 
 
@@ -35,8 +35,8 @@ def matrix_written_out(method: CoNAL, h: Tensor, r: int) -> Tensor:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_loss_is_its_definition_written_out(shape: tuple[int, int, int]) -> None:
-    problem, data, said = generated(*shape)
-    method = conal(problem)
+    spec, data, said = generated(*shape)
+    method = conal(spec)
     h = method.features(torch.from_numpy(data.inputs.rows(np.arange(shape[0]))))
     f = method.class_logits(h).softmax(1)
     expected = torch.tensor(0.0)
@@ -59,16 +59,16 @@ def test_the_loss_is_its_definition_written_out(shape: tuple[int, int, int]) -> 
 
 
 def test_the_first_step_is_finite_although_all_matrices_start_alike() -> None:
-    problem, data, _ = generated(17, 5, 3)
-    method = CoNAL(problem, separation=0.3, embedding=6)
+    spec, data, _ = generated(17, 5, 3)
+    method = CoNAL(spec, separation=0.3, embedding=6)
     assert torch.equal(method.individual - method.common, torch.zeros(5, 3, 3))
     method.loss(data.batch(np.arange(17))).total.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in method.parameters())
 
 
 def test_gold_tells_of_the_annotators() -> None:
-    problem, data, said = generated(17, 5, 3)
-    method = conal(problem)
+    spec, data, said = generated(17, 5, 3)
+    method = conal(spec)
     gold = np.random.default_rng(3).integers(0, 3, 17)
     total, weight = method.loss(replace(data, gold=gold).batch(np.arange(17)))
     h = method.features(torch.from_numpy(data.inputs.rows(np.arange(17))))
@@ -83,8 +83,8 @@ def test_gold_tells_of_the_annotators() -> None:
 
 
 def test_matrices_and_fused_labels_are_those_of_each_pair() -> None:
-    problem, data, said = generated(12, 3, 7)
-    method = conal(problem)
+    spec, data, said = generated(12, 3, 7)
+    method = conal(spec)
     batch = data.batch(np.arange(12))
     h = method.features(batch.x)
     shown = method.confusions(h, batch.item, batch.annotator)

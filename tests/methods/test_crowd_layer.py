@@ -15,18 +15,18 @@ from torch.nn.functional import cross_entropy
 from crowdfuse import CrowdLayerClassifier, MajorityVoteClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.methods.base import Problem
+from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.crowd_layer import CrowdLayer, times_matrices
 from crowdfuse.methods.data import TrainingData
 from tests.methods.test_known_answers import FAST, K, ask, blobs, one_coin
-from tests.methods.test_methods import problem
+from tests.methods.test_methods import spec
 
 LAYERS: Any = ["matrix", "vector", "bias", "vector+bias"]
 SHAPES = [(9, 2, 2), (17, 5, 3), (12, 3, 7), (10, 130, 3)]  # items, annotators, classes; 130: gradients are sparse
 
 
-def generated(n_items: int, n_annotators: int, n_classes: int) -> tuple[Problem, TrainingData, NDArray[Any]]:
-    """A problem, data with uneven weights and many labels missing, and the labels as a matrix, -1 where missing."""
+def generated(n_items: int, n_annotators: int, n_classes: int) -> tuple[ModelSpec, TrainingData, NDArray[Any]]:
+    """A spec, data with uneven weights and many labels missing, and the labels as a matrix, -1 where missing."""
     generator = np.random.default_rng(n_items)
     X = generator.normal(size=(n_items, 4)).astype(np.float32)
     said = generator.integers(0, n_classes, (n_items, n_annotators))
@@ -34,7 +34,7 @@ def generated(n_items: int, n_annotators: int, n_classes: int) -> tuple[Problem,
     said[0], said[1, 0] = -1, 0  # one without labels, and one that has some
     ann = Annotations.from_matrix(said, classes=list(range(n_classes)), annotators=list(range(n_annotators)))
     data = TrainingData(Inputs(X), ann, np.full(n_items, -1), generator.random(n_items).astype(np.float32) + 0.5)
-    return replace(problem(n_classes), n_annotators=n_annotators), data, said
+    return replace(spec(n_classes), n_annotators=n_annotators), data, said
 
 
 def stirred(method: Any) -> Any:
@@ -57,8 +57,8 @@ def layer_written_out(method: CrowdLayer, f: Tensor, r: int) -> Tensor:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_loss_is_its_definition_written_out(layer: Any, shape: tuple[int, int, int]) -> None:
-    problem, data, said = generated(*shape)
-    method = stirred(CrowdLayer(problem, layer=layer))
+    spec, data, said = generated(*shape)
+    method = stirred(CrowdLayer(spec, layer=layer))
     f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(shape[0])))).softmax(1)
     expected = torch.tensor(0.0)
     for n, r in zip(*np.nonzero(said >= 0), strict=True):
@@ -79,7 +79,7 @@ def test_the_loss_is_its_definition_written_out(layer: Any, shape: tuple[int, in
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_it_starts_as_the_identity(layer: Any) -> None:
-    method = CrowdLayer(problem(), layer=layer)
+    method = CrowdLayer(spec(), layer=layer)
     f = torch.rand(3, 3).softmax(1)
     assert torch.equal(method.said_logits(f, torch.arange(3), torch.arange(3)), f)
     right = np.e / (np.e + 2)
@@ -89,7 +89,7 @@ def test_it_starts_as_the_identity(layer: Any) -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_matrices_are_what_is_said_where_the_class_is_certain(layer: Any) -> None:
-    method = stirred(CrowdLayer(problem(), layer=layer))
+    method = stirred(CrowdLayer(spec(), layer=layer))
     shown = method.log_confusions(torch.tensor([2, 0])).exp()
     for place, r in enumerate([2, 0]):
         for k in range(3):
@@ -98,8 +98,8 @@ def test_matrices_are_what_is_said_where_the_class_is_certain(layer: Any) -> Non
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_gold_tells_of_the_annotators(layer: Any) -> None:
-    problem, data, said = generated(17, 5, 3)
-    method = stirred(CrowdLayer(problem, layer=layer))
+    spec, data, said = generated(17, 5, 3)
+    method = stirred(CrowdLayer(spec, layer=layer))
     gold = np.random.default_rng(3).integers(0, 3, 17)
     total, weight = method.loss(replace(data, gold=gold).batch(np.arange(17)))
     logits = method.logits(torch.from_numpy(data.inputs.rows(np.arange(17))))
@@ -126,7 +126,7 @@ def test_a_product_a_pair_is_the_same_one_by_one_and_all_at_once(n_labels: int) 
 
 
 def test_newcomers_have_the_mean_layer() -> None:
-    method = stirred(CrowdLayer(problem(), layer="vector+bias"))
+    method = stirred(CrowdLayer(spec(), layer="vector+bias"))
     means = method.vector.mean(0), method.bias.mean(0)
     method.add_annotators(2)
     assert method.n_annotators == 5

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from crowdfuse.io.inputs import check_inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.methods.data import TOGETHER, TrainingData
+from crowdfuse.methods.data import BATCHES_PER_LOOKUP, TrainingData
 
 
-@given(st.integers(1, 3 * TOGETHER), st.integers(1, 5), st.floats(0, 1), st.integers(0, 2**20))
+@given(st.integers(1, 3 * BATCHES_PER_LOOKUP), st.integers(1, 5), st.floats(0, 1), st.integers(0, 2**20))
 @settings(max_examples=40, deadline=None)
 def test_every_batch_has_its_rows_and_all_their_labels(n_batches: int, size: int, missing: float, seed: int) -> None:
     generator = np.random.default_rng(seed)

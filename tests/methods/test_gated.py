@@ -16,19 +16,25 @@ from torch import Tensor
 from crowdfuse import GatedClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.held_out import Verdict
+from crowdfuse.labels.held_out import ValidationScore
 from crowdfuse.methods import gated
-from crowdfuse.methods.base import Problem
+from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.gated import Gated
-from crowdfuse.methods.wrong_labels import AnnotatorWrong, BasisWrong, SharedWrong, UniformWrong, WrongLabels
+from crowdfuse.methods.wrong_labels import (
+    BasisWrongLabels,
+    PerAnnotatorWrongLabels,
+    SharedWrongLabels,
+    UniformWrongLabels,
+    WrongLabels,
+)
 from crowdfuse.nets import make_trunk
 
 WRONG: dict[str, Callable[[int, int], WrongLabels]] = {
-    "uniform": UniformWrong,
-    "shared": lambda k, r: SharedWrong(k),
-    "annotator": AnnotatorWrong,
-    "basis": lambda k, r: BasisWrong(k, r, 3, seed=0),
+    "uniform": UniformWrongLabels,
+    "shared": lambda k, r: SharedWrongLabels(k),
+    "annotator": PerAnnotatorWrongLabels,
+    "basis": lambda k, r: BasisWrongLabels(k, r, 3, seed=0),
 }
 
 
@@ -44,8 +50,8 @@ def make(
 ) -> Gated:
     torch.manual_seed(seed)
     trunk = make_trunk("mlp", (4,), (8,), 0.0)
-    problem = Problem(trunk, None, None, n_classes, n_annotators, head_hidden=(5,), dropout=0.0, seed=seed)
-    method = Gated(problem, heads=heads, embedding=3, wrong=WRONG[wrong](n_classes, n_annotators))
+    spec = ModelSpec(trunk, None, None, n_classes, n_annotators, head_hidden=(5,), dropout=0.0, seed=seed)
+    method = Gated(spec, heads=heads, embedding=3, wrong=WRONG[wrong](n_classes, n_annotators))
     with torch.no_grad():
         for parameter in method.parameters():  # no table is even, no embedding 0, no gate one half
             parameter.copy_(torch.randn_like(parameter))
@@ -78,12 +84,12 @@ def gate_and_table(method: Gated, h: Tensor, r: int) -> tuple[Tensor, Tensor]:
     k = method.n_classes
     off = 1 - torch.eye(k)
     match method.wrong:
-        case UniformWrong():
+        case UniformWrongLabels():
             return g, off / (k - 1)
-        case SharedWrong() | AnnotatorWrong() as learned:
-            W = learned.logits[r if isinstance(learned, AnnotatorWrong) else 0].exp() * off
+        case SharedWrongLabels() | PerAnnotatorWrongLabels() as learned:
+            W = learned.logits[r if isinstance(learned, PerAnnotatorWrongLabels) else 0].exp() * off
             return g, W / W.sum(1, keepdim=True)
-        case BasisWrong() as mixture:
+        case BasisWrongLabels() as mixture:
             shares = mixture.logits[r].softmax(0)
             W = torch.zeros(k, k)
             for share, permutation in zip(shares, mixture.basis.tolist(), strict=True):
@@ -123,7 +129,7 @@ def test_the_loss_of_the_gates_is_the_joint_likelihood(
     wrong: str, n_classes: int, n_annotators: int, with_gold: bool
 ) -> None:
     method = make(wrong, n_classes, n_annotators, "embedded" if n_annotators == 4 else "shared")
-    method.phase = 2
+    method.phase_index = 2
     data = crowd(n_classes, n_annotators, with_gold=with_gold)
     total, count = loss_of(method, data)
     torch.testing.assert_close(total, joint_loss(method, data), rtol=1e-7, atol=1e-7)
@@ -133,7 +139,7 @@ def test_the_loss_of_the_gates_is_the_joint_likelihood(
 
 def test_many_labels_do_not_underflow() -> None:
     method = make("uniform", 3, 2000)
-    method.phase = 2
+    method.phase_index = 2
     Y = np.random.default_rng(0).integers(0, 3, (2, 2000))
     data = of_labels(Y)
     assert loss_of(method, data)[0].isfinite()
@@ -146,7 +152,7 @@ def test_gradients_of_every_phase(wrong: str, phase: int) -> None:
     data = crowd(3, 2, with_gold=True)
     method.prepare(data)
     method.target.copy_(torch.arange(len(data)) % 3)
-    method.phase = phase
+    method.phase_index = phase
     names, values = zip(*method.named_parameters(), strict=True)
 
     def loss(*parameters: Tensor) -> Tensor:
@@ -185,7 +191,7 @@ def test_the_start_is_the_joint_likelihood_with_the_class_as_read(wrong: str) ->
     method.prepare(data)
     target = torch.arange(len(data)) % 4
     method.target.copy_(target)
-    method.phase = 1
+    method.phase_index = 1
     labelled = np.diff(data.annotations.indptr) > 0
     certain = replace(data, gold=np.where(data.gold >= 0, data.gold, np.where(labelled, target.numpy(), -1)))
     total, _ = loss_of(method, data)
@@ -235,7 +241,7 @@ def test_the_chances_of_all_labels_sum_to_1(wrong: str, n_classes: int, n_annota
     h = method.features(torch.randn(4, 4))
     pairs = list(product(range(4), range(n_annotators), range(n_classes)))
     item, annotator, label = (torch.tensor(part) for part in zip(*pairs, strict=True))
-    evidence = method.label_evidence(h, item, annotator, label)
+    evidence = method.label_log_probabilities(h, item, annotator, label)
     likely = (method.class_logits(h).log_softmax(1)[item] + evidence).logsumexp(1).exp()
     likely = likely.view(4, n_annotators, n_classes)
     torch.testing.assert_close(likely.sum(2), torch.ones(4, n_annotators), rtol=1e-9, atol=1e-9)
@@ -292,17 +298,17 @@ def said_by(method: Gated, shares: NDArray[Any]) -> None:
 def predict_on(method: Gated, x: torch.Tensor) -> Any:
     """The network as it stands, on these inputs."""
 
-    def predict(ask: Any = None, rows: Any = None) -> NDArray[np.float32]:
+    def predict(feature_function: Any = None, rows: Any = None) -> NDArray[np.float32]:
         with torch.no_grad():
             h = method.features(x if rows is None else x[rows])
-            found: NDArray[np.float32] = (ask or method.class_logits)(h).numpy()
+            found: NDArray[np.float32] = (feature_function or method.class_logits)(h).numpy()
         return found
 
     return predict
 
 
 def test_who_is_asked_is_at_most_so_many_and_those_with_the_most_labels() -> None:
-    n = gated.ASKED + 30
+    n = gated.MAX_POLLED_ANNOTATORS + 30
     Y = np.full((n + 2, n), -1)
     Y[np.arange(n), np.arange(n)] = 0  # one label each, and a second one of the last two
     Y[n:, -2:] = 1
@@ -310,9 +316,9 @@ def test_who_is_asked_is_at_most_so_many_and_those_with_the_most_labels() -> Non
     method = make("uniform", 2, n)
     method.prepare(data)
     asked = method.asked.numpy()
-    assert (asked > 0).sum() == gated.ASKED
+    assert (asked > 0).sum() == gated.MAX_POLLED_ANNOTATORS
     assert asked.sum() == pytest.approx(1)
-    assert asked[-2:].tolist() == pytest.approx([3 / (gated.ASKED + 4)] * 2)
+    assert asked[-2:].tolist() == pytest.approx([3 / (gated.MAX_POLLED_ANNOTATORS + 4)] * 2)
 
 
 def test_weights_of_items_count_for_who_is_asked() -> None:
@@ -332,11 +338,11 @@ def test_held_out_labels_choose_the_reading(likelier: bool, expected: int) -> No
     said_by(method, np.array([[0.36, 0.32, 0.32, 0.0]]))
     x = torch.ones(2, 4)
 
-    def judge(ask: Any) -> Verdict:
+    def judge(ask: Any) -> ValidationScore:
         likely = ask(method.features(x), torch.tensor([0]), torch.tensor([0]), torch.tensor([1 if likelier else 3]))
-        return Verdict(likely.detach().numpy(), ())
+        return ValidationScore(likely.detach().numpy(), ())
 
-    method.phase = 1
+    method.phase_index = 1
     method.begin_phase(data, predict_on(method, x), judge)
     assert method.target.tolist() == [expected] * 2
     assert method.started
@@ -349,10 +355,10 @@ def test_two_classes_are_never_read_below_chance() -> None:
     said_by(method, np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]))
     x = torch.ones(2, 4)
 
-    def never(ask: Any) -> Verdict:
+    def never(ask: Any) -> ValidationScore:
         raise AssertionError("the mirror image is as likely: nothing to ask")
 
-    method.phase = 1
+    method.phase_index = 1
     method.begin_phase(data, predict_on(method, x), never)
     assert method.target.tolist() == [0, 0]
 
@@ -361,9 +367,9 @@ def test_ctrl_c_while_items_are_read_starts_nothing() -> None:
     method = make("uniform", 3, 2)
     data = crowd(3, 2, with_gold=False)
     method.prepare(data)
-    method.phase = 1
+    method.phase_index = 1
 
-    def interrupt(ask: Any = None, rows: Any = None) -> Any:
+    def interrupt(feature_function: Any = None, rows: Any = None) -> Any:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -398,5 +404,5 @@ def test_weights_are_in_proportion_to_the_gates() -> None:
     h = method.features(torch.randn(2, 4))
     item, annotator = torch.tensor([0, 0, 1]), torch.tensor([0, 3, 2])
     g = method.accuracies(h, item, annotator)
-    weights = method.weight_scores(h, item, annotator)
+    weights = method.weight_logits(h, item, annotator)
     torch.testing.assert_close((weights[0] - weights[1]).exp(), g[0] / g[1])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfuse import GatedClassifier, MajorityVoteClassifier
 from crowdfuse.methods import gated
-from crowdfuse.methods.gold_classifier import read_gold
+from crowdfuse.methods.gold_classifier import fit_gold_classifier
 from tests.training.test_loop import assert_resumes
 
 SETTINGS: dict[str, Any] = {"epochs": 24, "batch_size": 32, "random_state": 0}
@@ -88,7 +88,7 @@ def test_more_classes_go_by_the_vote_where_most_sure_annotators_contradict_each_
     ],
 )
 def test_sure_pairs_of_two_minds_are_counted(named: list[list[int]], share: float) -> None:
-    assert gated.divided(np.array(named), np.ones(3)) == pytest.approx(share)
+    assert gated.disagreement_share(np.array(named), np.ones(3)) == pytest.approx(share)
 
 
 def test_a_few_gold_items_tell_who_is_right_where() -> None:
@@ -154,7 +154,7 @@ def test_what_was_decided_survives_a_stop(
     gold: int | None, stop_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, truth, Y = contradicting(400, seed=4)
-    monkeypatch.setattr(gated, "CONTESTED", -1.0)  # nobody is sure of anything after one epoch
+    monkeypatch.setattr(gated, "MAX_CONTESTED_SHARE", -1.0)  # nobody is sure of anything after one epoch
     make = partial(GatedClassifier, epochs=4, batch_size=64, learning_rate=0.02, random_state=1)
     given: dict[str, Any] = {} if gold is None else {"gold": some(truth, gold)}
     whole = make().fit(X, Y, **given)
@@ -174,17 +174,19 @@ def test_gold_reading_is_a_logistic_regression(n_classes: int) -> None:
     generator = np.random.default_rng(n_classes)
     described = generator.normal(size=(400, 6)).astype(np.float32)
     gold = (described @ generator.normal(size=(6, n_classes))).argmax(1)
-    told = read_gold(described[:150], gold[:150], np.zeros(150, np.int64), n_classes)
+    told = fit_gold_classifier(described[:150], gold[:150], np.zeros(150, np.int64), n_classes)
     assert told is not None
     found = told(torch.from_numpy(described[150:])).argmax(1).numpy()
     assert np.mean(found == gold[150:]) > 0.85
-    assert abs(told.right.mean() - np.mean(found == gold[150:])) < 0.12  # cross-validation foresees that
+    assert (
+        abs(told.is_correct_out_of_fold.mean() - np.mean(found == gold[150:])) < 0.12
+    )  # cross-validation foresees that
 
 
 def test_gold_reading_never_names_a_class_it_has_not_seen() -> None:
     described = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     gold = np.where(described[:, 0] > 0, 3, 1)
-    told = read_gold(described, gold, np.zeros(60, np.int64), 5)
+    told = fit_gold_classifier(described, gold, np.zeros(60, np.int64), 5)
     assert told is not None
     assert set(told(torch.from_numpy(described)).argmax(1).tolist()) == {1, 3}
 
@@ -192,4 +194,4 @@ def test_gold_reading_never_names_a_class_it_has_not_seen() -> None:
 @pytest.mark.parametrize("count", [0, 1, 9])
 def test_too_little_gold_is_left_alone(count: int) -> None:
     described = np.ones((count, 3), np.float32)
-    assert read_gold(described, np.arange(count) % 2, np.ones(count, np.int64), 2) is None
+    assert fit_gold_classifier(described, np.arange(count) % 2, np.ones(count, np.int64), 2) is None

@@ -121,7 +121,7 @@ def test_gold_anchors_what_all_annotators_get_wrong(wrong: Any) -> None:
     gold = np.where(np.arange(2500) < 100, data.truth, -1)
     assert data.score(GatedClassifier(**FAST, wrong=wrong).fit(data.X, Y)) < 0.05
     clf = GatedClassifier(**FAST, wrong=wrong).fit(data.X, Y, gold=gold)
-    assert clf.uses_gold_ == "training"
+    assert clf.gold_used_for_ == "training"
     assert data.score(clf) > 0.9
 
 

@@ -124,7 +124,7 @@ def test_gold_can_choose_the_epoch() -> None:
     offered = figures[3:]  # the end of the start, and the epochs of the gates: what comes before is not a model
     assert clf.best_epoch_ == 4 + int(np.argmax(offered))
     assert clf.score(X[:100], truth[:100]) == pytest.approx(max(offered))
-    assert clf.uses_gold_ == "choosing the epoch"
+    assert clf.gold_used_for_ == "choosing the epoch"
 
 
 def test_without_two_labels_of_an_item_the_last_epoch_is_kept() -> None:

@@ -16,14 +16,14 @@ from torch.nn.functional import cross_entropy
 from crowdfuse import Annotations, GeoCrowdNetClassifier
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet, log_volume
 from tests.methods.test_known_answers import ask, blobs, one_coin
-from tests.methods.uneven import SHAPES, crowd, problem
+from tests.methods.uneven import SHAPES, crowd, spec
 from tests.training.test_loop import SETTINGS, assert_resumes
 
 REGULARIZERS: list[Literal["f", "w"]] = ["f", "w"]
 
 
 def method(shape: tuple[int, int, int], regularizer: Literal["f", "w"] = "f") -> GeoCrowdNet:
-    made = GeoCrowdNet(problem(*shape[1:]), regularizer=regularizer, volume_weight=0.7, start=0.8).double()
+    made = GeoCrowdNet(spec(*shape[1:]), regularizer=regularizer, volume_weight=0.7, start=0.8).double()
     torch.nn.init.normal_(made.confusion_logits)
     return made
 
@@ -110,7 +110,7 @@ def test_gold_is_certain_and_tells_of_annotators() -> None:
     whole = data.batch(np.arange(7))
     whole = whole._replace(x=whole.x.double(), weight=whole.weight.double())
     total, count = made.loss(whole)
-    rest, rest_count = made.loss(whole.of(torch.from_numpy(gold < 0)))
+    rest, rest_count = made.loss(whole.select(torch.from_numpy(gold < 0)))
     A = made.confusion_logits.log_softmax(2)
     for n in np.flatnonzero(gold >= 0):
         certain = cross_entropy(made.logits(whole.x[n][None]), torch.tensor([gold[n]]))
@@ -127,7 +127,7 @@ def test_labels_are_judged_and_fused_by_the_matrices() -> None:
     data, Y = crowd(shape)
     batch = data.batch(np.arange(7))
     h = made.features(batch.x.double())
-    evidence = made.label_evidence(h, batch.item, batch.annotator, batch.label)
+    evidence = made.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
     fused = made.fused(h, batch.item, batch.annotator, batch.label)
     A = made.confusion_logits.softmax(2)
     torch.testing.assert_close(evidence.exp(), A[batch.annotator, :, batch.label])
@@ -140,7 +140,7 @@ def test_labels_are_judged_and_fused_by_the_matrices() -> None:
 
 
 def test_it_starts_where_it_is_told() -> None:
-    made = GeoCrowdNet(problem(2, 3), regularizer="f", volume_weight=0.1, start=0.8)
+    made = GeoCrowdNet(spec(2, 3), regularizer="f", volume_weight=0.1, start=0.8)
     torch.testing.assert_close(made.confusion_logits.softmax(2), torch.full((2, 3, 3), 0.1) + 0.7 * torch.eye(3))
 
 

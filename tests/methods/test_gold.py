@@ -23,7 +23,7 @@ from crowdfuse.methods.trace_reg import TraceReg
 from crowdfuse.methods.true_label import TrueLabel
 from crowdfuse.methods.two_stage import TwoStage
 from crowdfuse.methods.wdn import WDN
-from tests.methods.test_methods import LABELS, fusion, problem, wdn
+from tests.methods.test_methods import LABELS, fusion, spec, wdn
 
 GOLD = np.array([1, 2, 0, -1, -1])  # of item 2 there is gold and no label
 WEIGHT = np.array([1, 2, 3, 0.5, 1], np.float32)
@@ -35,18 +35,18 @@ def data(gold: Any = GOLD) -> TrainingData:
 
 
 def two_stage() -> TwoStage:
-    return TwoStage(problem(), aggregator="dawid-skene", target="soft")
+    return TwoStage(spec(), aggregator="dawid-skene", target="soft")
 
 
 METHODS: dict[str, Any] = {
     "fusion": fusion,
-    "soft vote": lambda: MajorityVote(problem(), vote="soft", loss_scale="plain"),
-    "hard vote": lambda: MajorityVote(problem(), vote="hard", loss_scale="plain"),
-    "trace-reg": lambda: TraceReg(problem(), trace_weight=0.3, start=None),
-    "mbem": lambda: MBEM(problem(), rounds=2, chosen="epoch"),
+    "soft vote": lambda: MajorityVote(spec(), vote="soft", loss_scale="plain"),
+    "hard vote": lambda: MajorityVote(spec(), vote="hard", loss_scale="plain"),
+    "trace-reg": lambda: TraceReg(spec(), trace_weight=0.3, start=None),
+    "mbem": lambda: MBEM(spec(), rounds=2, chosen="epoch"),
     "two-stage": two_stage,
     "wdn": wdn,
-    "single": lambda: SingleAnnotator(problem(), annotator=0),
+    "single": lambda: SingleAnnotator(spec(), annotator=0),
 }
 
 
@@ -60,7 +60,7 @@ def of_labels(method: Method, n: int) -> torch.Tensor:
     h = method.features(x)
     if isinstance(method, Fusion):
         P = method.confusions(h, item, who)
-        w = method.weight_scores(h, item, who).softmax(0)
+        w = method.weight_logits(h, item, who).softmax(0)
         t = sum(w[i] * P[i, GOLD[n], y] for i, (_, y) in enumerate(said))
         penalty = sum(((1 - P[i].diagonal()) ** 2).sum() for i in range(len(said))) / len(said)
         return 0.7 * penalty - t.log()  # type: ignore[union-attr]  # a tensor
@@ -89,13 +89,13 @@ def test_gold_items_are_certain_and_tell_of_their_annotators(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_items_with_gold_alone_are_trained_on(name: str) -> None:
-    assert METHODS[name]().trains_on(data())[:3].all()
+    assert METHODS[name]().training_mask(data())[:3].all()
 
 
 def test_true_label_looks_at_gold_and_nothing_else() -> None:
-    method = TrueLabel(problem())
+    method = TrueLabel(spec())
     mixed = data()
-    assert method.trains_on(mixed).tolist() == [True, True, True, False, False]
+    assert method.training_mask(mixed).tolist() == [True, True, True, False, False]
     total, count = method.loss(mixed.batch(np.arange(5)))
     logits = method.logits(torch.from_numpy(mixed.inputs.rows(np.arange(3))))
     losses = cross_entropy(logits, torch.from_numpy(GOLD[:3]), reduction="none")
@@ -143,6 +143,6 @@ def test_a_little_gold_turns_a_crowd_that_is_mostly_wrong(kind: type[CrowdClassi
         settings["rounds"] = 4  # it finds out in the second that the vote is wrong
     assert kind(**settings).fit(X, Y).score(X[150:], truth[150:]) < 0.1
     clf = kind(**settings).fit(X, Y, gold=gold)
-    assert clf.uses_gold_ == "training"
+    assert clf.gold_used_for_ == "training"
     assert clf.score(X[150:], truth[150:]) > 0.9
     assert (clf.fused_labels(X, Y).argmax(1) == truth).mean() > 0.9

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from crowdfuse import MaDLClassifier, MajorityVoteClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.methods.base import Problem
+from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.data import TrainingData
-from crowdfuse.methods.madl import COMPARED, MaDL, mean_similarity
+from crowdfuse.methods.madl import MAX_COMPARED_ANNOTATORS, MaDL, mean_similarity
 from crowdfuse.nets import make_trunk
-from crowdfuse.nets.annotator_tables import FEW
+from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS
 
 KINDS = ("isotropic", "diagonal", "full")
 
@@ -25,8 +25,8 @@ KINDS = ("isotropic", "diagonal", "full")
 def make(kind: Any, n_classes: int, n_annotators: int, weights: Any = "density") -> MaDL:
     torch.manual_seed(0)
     trunk = make_trunk("mlp", (4,), (8,), 0.0)
-    problem = Problem(trunk, None, None, n_classes, n_annotators, head_hidden=(), dropout=0.0, seed=0)
-    method = MaDL(problem, confusions=kind, weights=weights, eta=0.8, embedding=3, gamma_prior=(1.25, 0.25))
+    spec = ModelSpec(trunk, None, None, n_classes, n_annotators, head_hidden=(), dropout=0.0, seed=0)
+    method = MaDL(spec, confusions=kind, weights=weights, eta=0.8, embedding=3, gamma_prior=(1.25, 0.25))
     nn.init.normal_(method.of_annotator.table)
     nn.init.constant_(method.gamma, 0.6)
     return method
@@ -100,7 +100,7 @@ def test_matrices_evidence_and_fused_labels_agree(kind: str) -> None:
     torch.testing.assert_close(A.sum(2), torch.ones(len(A), 4))
     for i in range(len(A)):
         torch.testing.assert_close(A[i], matrix(method, h[batch.item[i]], int(batch.annotator[i])))
-    evidence = method.label_evidence(h, batch.item, batch.annotator, batch.label)
+    evidence = method.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
     torch.testing.assert_close(evidence.exp(), A[torch.arange(len(A)), :, batch.label])
     fused = method.fused(h, batch.item, batch.annotator, batch.label)
     for n in range(6):
@@ -146,7 +146,7 @@ def test_weights_and_performance_look_on() -> None:
     weights = method._weights(batch.annotator).sum()
     of_table: Any = torch.autograd.grad(weights, [method.of_annotator.table], allow_unused=True)
     assert of_table == (None,)
-    evidence = method.label_evidence(method.features(batch.x), batch.item, batch.annotator, batch.label)
+    evidence = method.label_log_probabilities(method.features(batch.x), batch.item, batch.annotator, batch.label)
     of_trunk: Any = torch.autograd.grad(evidence.sum(), list(method.trunk.parameters()), allow_unused=True)
     assert all(gradient is None for gradient in of_trunk)
 
@@ -158,14 +158,14 @@ def test_copies_share_the_weight_of_one() -> None:
     weights = method._weights(torch.arange(5))
     torch.testing.assert_close(weights, torch.tensor([5, 5, 5 / 3, 5 / 3, 5 / 3]) / 3)
     everyone = torch.arange(5)
-    scores = method.weight_scores(torch.zeros(1, 8), torch.zeros(5, dtype=torch.long), everyone)
+    scores = method.weight_logits(torch.zeros(1, 8), torch.zeros(5, dtype=torch.long), everyone)
     torch.testing.assert_close(5 * scores.softmax(0), weights)
     nn.init.zeros_(method.of_annotator.table)  # as at the start
     torch.testing.assert_close(method._weights(everyone), torch.ones(5))
 
 
 def test_of_many_annotators_a_step_compares_and_moves_those_of_its_batch() -> None:
-    n_annotators = 3 * max(FEW, COMPARED)
+    n_annotators = 3 * max(MAX_DENSE_TABLE_ROWS, MAX_COMPARED_ANNOTATORS)
     method = make("diagonal", 3, n_annotators)
     said = np.full((4, n_annotators), -1)
     said[[0, 1, 2, 3], [7, 900, 7, 42]] = [0, 1, 2, 0]
@@ -180,7 +180,7 @@ def test_of_many_annotators_a_step_compares_and_moves_those_of_its_batch() -> No
     e = method.of_annotator.table.detach()[[7, 42, 900]]
     rarity = 1 / mean_similarity(e, e, torch.tensor(0.6))
     torch.testing.assert_close(method._weights(batch.annotator), (rarity / rarity.mean())[[0, 2, 0, 1]])
-    assert method.weight_scores(batch.x, batch.item, batch.annotator).isfinite().all()
+    assert method.weight_logits(batch.x, batch.item, batch.annotator).isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from crowdfuse import Annotations, MajorityVoteClassifier, MaxMIGClassifier, load
-from crowdfuse.methods.max_mig import MaxMIG, information_gain
+from crowdfuse.methods.max_mig import MaxMIG, mutual_information_gain
 from tests.methods.test_known_answers import K, ask, blobs, one_coin
-from tests.methods.uneven import SHAPES, crowd, problem
+from tests.methods.uneven import SHAPES, crowd, spec
 from tests.training.test_loop import SETTINGS, assert_resumes
 
 
 def method(shape: tuple[int, int, int]) -> MaxMIG:
-    made = MaxMIG(problem(*shape[1:]), prior="uniform").double()
+    made = MaxMIG(spec(*shape[1:]), prior="uniform").double()
     torch.nn.init.normal_(made.evidence)
     made.prior.copy_(torch.arange(1, shape[2] + 1).double().softmax(0))
     made.started.fill_(True)
@@ -61,7 +61,7 @@ def test_loss_is_its_definition_pair_by_pair(shape: tuple[int, int, int]) -> Non
 def test_gains_have_the_right_gradients() -> None:
     ratio, g = (torch.randn(4, 3, dtype=torch.float64).log_softmax(1).requires_grad_() for _ in range(2))
     weight = torch.tensor([1.0, 0.0, 2.0, 0.5], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda a, b: information_gain(a, b, weight), (ratio, g))
+    assert torch.autograd.gradcheck(lambda a, b: mutual_information_gain(a, b, weight), (ratio, g))
 
 
 def test_a_gain_is_the_information_where_both_sides_are_right() -> None:
@@ -69,9 +69,9 @@ def test_a_gain_is_the_information_where_both_sides_are_right() -> None:
     certain = torch.eye(K, dtype=torch.float64).repeat(200, 1).clamp(min=1e-12).log()
     prior = torch.tensor(1 / K).double().log()
     weight = torch.ones(len(certain)).double()
-    assert information_gain(certain - prior, certain, weight).item() == pytest.approx(np.log(K), abs=0.01)
+    assert mutual_information_gain(certain - prior, certain, weight).item() == pytest.approx(np.log(K), abs=0.01)
     ignorant = torch.full_like(certain, float(prior))
-    assert information_gain(ignorant - prior, certain, weight).item() == pytest.approx(0, abs=1e-9)
+    assert mutual_information_gain(ignorant - prior, certain, weight).item() == pytest.approx(0, abs=1e-9)
 
 
 def test_probabilities_that_underflow_stay_finite() -> None:
@@ -91,7 +91,7 @@ def test_it_starts_from_the_vote() -> None:
     data, Y = crowd(shape)
     Y[:, 3] = np.where(Y[:, 3] == 2, -1, Y[:, 3])  # the last never says 2
     data = data.__class__(data.inputs, Annotations.from_matrix(Y, classes=range(3)), data.gold, data.weight)
-    made = MaxMIG(problem(4, 3), prior="votes")
+    made = MaxMIG(spec(4, 3), prior="votes")
     made.prepare(data)
     counts, prior = np.zeros((4, 3, 3)), np.full(3, 0.01)
     for n in range(30):
@@ -118,7 +118,7 @@ def test_gold_teaches_both_sides() -> None:
     whole = data.batch(np.arange(7))
     whole = whole._replace(x=whole.x.double(), weight=whole.weight.double())
     total, count = made.loss(whole)
-    rest, rest_count = made.loss(whole.of(torch.from_numpy(gold < 0)))
+    rest, rest_count = made.loss(whole.select(torch.from_numpy(gold < 0)))
     for n in np.flatnonzero(gold >= 0):
         loss = cross_entropy(made.logits(whole.x[n][None]), torch.tensor([gold[n]]))
         if (Y[n] >= 0).any():

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.methods.base import Problem
+from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.fusion import Fusion
 from crowdfuse.methods.majority_vote import MajorityVote
@@ -25,10 +25,10 @@ from crowdfuse.nets import make_trunk
 LABELS = np.array([[0, 1, 1], [2, -1, 2], [-1, -1, -1], [1, -1, -1], [0, 1, 2]])
 
 
-def problem(n_classes: int = 3) -> Problem:
+def spec(n_classes: int = 3) -> ModelSpec:
     torch.manual_seed(0)
     trunk = make_trunk("mlp", (4,), (8,), 0.0)
-    return Problem(trunk, None, None, n_classes, n_annotators=3, head_hidden=(), dropout=0.0, seed=0)
+    return ModelSpec(trunk, None, None, n_classes, n_annotators=3, head_hidden=(), dropout=0.0, seed=0)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def fusion(**changes: object) -> Fusion:
         "n_bases": 4, "basis": "random", "penalty": 0.7, "confusions": "basis", "weights": "learned",
         "annotator_heads": "shared", "embedding": 4, "annotator_hidden": (5,), "loss_scale": "plain",
     }  # fmt: skip
-    return Fusion(problem(), **(settings | changes))  # type: ignore[arg-type]  # settings of any kind
+    return Fusion(spec(), **(settings | changes))  # type: ignore[arg-type]  # settings of any kind
 
 
 @pytest.mark.parametrize("confusions", ["basis", "full"])
@@ -67,7 +67,7 @@ def test_fusion_loss_is_the_papers_written_out(
             continue
         item = torch.full((len(said),), place)
         who = torch.tensor([r for r, _ in said])
-        w = method.weight_scores(h, item, who).softmax(0)
+        w = method.weight_logits(h, item, who).softmax(0)
         P = method.confusions(h, item, who)
         t = sum(w[i] * P[i, :, y] for i, (_, y) in enumerate(said))
         f = method.classify(h[place]).softmax(0)
@@ -93,21 +93,21 @@ def test_fusion_gradients_reach_all_heads_and_both_sides_of_the_kl(batch: Batch)
 
 
 def test_soft_vote_is_kl_to_the_vote_shares(batch: Batch, data: TrainingData) -> None:
-    method = MajorityVote(problem(), vote="soft", loss_scale="plain")
+    method = MajorityVote(spec(), vote="soft", loss_scale="plain")
     total, count = method.loss(batch)
     shares = torch.from_numpy(np.nan_to_num(data.annotations.vote_shares())).float()
     log_f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(5)))).log_softmax(1)
     kl = torch.special.xlogy(shares, shares).sum(1) - (shares * log_f).sum(1)
     torch.testing.assert_close(total, (kl * torch.from_numpy(data.weight))[[0, 1, 3, 4]].sum())
     assert count == 4.5
-    paper = MajorityVote(problem(), vote="soft", loss_scale="paper")
+    paper = MajorityVote(spec(), vote="soft", loss_scale="paper")
     torch.testing.assert_close(paper.loss(batch).total, total / 3)
 
 
 def test_hard_vote_takes_the_winner_and_breaks_ties_from_the_seed(data: TrainingData) -> None:
     picked = set()
     for seed in range(20):
-        method = MajorityVote(replace(problem(), seed=seed), vote="hard", loss_scale="plain")
+        method = MajorityVote(replace(spec(), seed=seed), vote="hard", loss_scale="plain")
         method.prepare(data)
         assert method.winner[[0, 1, 3]].tolist() == [1, 2, 1]
         picked.add(int(method.winner[4]))
@@ -119,8 +119,8 @@ def test_hard_vote_takes_the_winner_and_breaks_ties_from_the_seed(data: Training
 
 
 def test_single_annotator_uses_nobody_elses_labels(batch: Batch, data: TrainingData) -> None:
-    method = SingleAnnotator(problem(), annotator=1)
-    assert method.trains_on(data).tolist() == [True, False, False, False, True]
+    method = SingleAnnotator(spec(), annotator=1)
+    assert method.training_mask(data).tolist() == [True, False, False, False, True]
     total, count = method.loss(batch)
     logits = method.logits(torch.from_numpy(data.inputs.rows(np.array([0, 4]))))
     torch.testing.assert_close(total, cross_entropy(logits, torch.tensor([1, 1]), reduction="sum"))
@@ -128,7 +128,7 @@ def test_single_annotator_uses_nobody_elses_labels(batch: Batch, data: TrainingD
 
 
 def test_trace_reg_loss_is_its_definition_written_out(batch: Batch, data: TrainingData) -> None:
-    method = TraceReg(problem(), trace_weight=0.3, start=None)
+    method = TraceReg(spec(), trace_weight=0.3, start=None)
     assert torch.equal(method.confusion_logits, torch.eye(3).expand(3, 3, 3))
     torch.nn.init.normal_(method.confusion_logits)
     total, count = method.loss(batch)
@@ -144,12 +144,12 @@ def test_trace_reg_loss_is_its_definition_written_out(batch: Batch, data: Traini
 
 
 def test_trace_reg_starts_where_it_is_told() -> None:
-    method = TraceReg(problem(), trace_weight=0.3, start=0.8)
+    method = TraceReg(spec(), trace_weight=0.3, start=0.8)
     torch.testing.assert_close(method.confusion_logits.softmax(2), torch.full((3, 3, 3), 0.1) + 0.7 * torch.eye(3))
 
 
 def test_trace_reg_stays_finite_where_probabilities_underflow(batch: Batch) -> None:
-    method = TraceReg(problem(), trace_weight=0.01, start=None)
+    method = TraceReg(spec(), trace_weight=0.01, start=None)
     with torch.no_grad():
         for parameter in method.parameters():
             parameter.mul_(1e3)
@@ -161,7 +161,7 @@ def test_trace_reg_stays_finite_where_probabilities_underflow(batch: Batch) -> N
 
 
 def test_trace_reg_fuses_by_bayes_with_the_network_as_the_prior(batch: Batch) -> None:
-    method = TraceReg(problem(), trace_weight=0.01, start=None)
+    method = TraceReg(spec(), trace_weight=0.01, start=None)
     torch.nn.init.normal_(method.confusion_logits)
     h = method.features(batch.x)
     fused = method.fused(h, batch.item, batch.annotator, batch.label)
@@ -190,7 +190,7 @@ def counted(data: TrainingData, classes: np.ndarray[Any, Any]) -> tuple[np.ndarr
 
 
 def test_mbem_trains_on_the_vote_and_then_on_the_posterior(batch: Batch, data: TrainingData) -> None:
-    method = MBEM(problem(), rounds=2, chosen="epoch")
+    method = MBEM(spec(), rounds=2, chosen="epoch")
     method.prepare(data)
     log_f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(5)))).log_softmax(1).double()
     weight = torch.from_numpy(data.weight).double()
@@ -203,9 +203,9 @@ def test_mbem_trains_on_the_vote_and_then_on_the_posterior(batch: Batch, data: T
     torch.testing.assert_close(total.double(), -(weight[:, None] * torch.from_numpy(shares) * log_f).sum())
     assert count == 4.5
 
-    method.phase = 1
+    method.phase_index = 1
     predicted = np.array([[0, 9, 1], [1, 2, 3], [5, 0, 0], [0, 1, 0], [3, 2, 1]], np.float32)
-    method.begin_phase(data, lambda ask=None, rows=None: predicted, None)
+    method.begin_phase(data, lambda feature_function=None, rows=None: predicted, None)
     prior, matrices = counted(data, np.eye(3)[predicted.argmax(1)])
     np.testing.assert_allclose(method.matrices, matrices, rtol=1e-5)
     np.testing.assert_allclose(method.prior, prior, rtol=1e-5)
@@ -226,7 +226,7 @@ def test_mbem_trains_on_the_vote_and_then_on_the_posterior(batch: Batch, data: T
 
 def test_mbem_believes_many_labels_without_underflow() -> None:
     R = 2000  # a product of so many probabilities is 0 in any float
-    method = MBEM(replace(problem(), n_annotators=R), rounds=2, chosen="epoch")
+    method = MBEM(replace(spec(), n_annotators=R), rounds=2, chosen="epoch")
     method.matrices.copy_(torch.tensor([[0.4, 0.3, 0.3], [0.3, 0.4, 0.3], [0.3, 0.3, 0.4]]).expand(R, 3, 3))
     said = torch.arange(R) % 3
     said[0] = 1  # class 1 is ahead by a label
@@ -237,14 +237,14 @@ def test_mbem_believes_many_labels_without_underflow() -> None:
 
 @pytest.mark.parametrize(("epochs", "rounds", "each"), [(40, 2, [20, 20]), (7, 3, [3, 2, 2]), (5, 1, [5])])
 def test_mbem_splits_its_epochs_over_the_rounds(epochs: int, rounds: int, each: list[int]) -> None:
-    phases = MBEM(problem(), rounds=rounds, chosen="epoch").phases(epochs)
+    phases = MBEM(spec(), rounds=rounds, chosen="epoch").phases(epochs)
     assert [phase.epochs for phase in phases] == each
     assert phases[-1].name == f"round {rounds} of {rounds}"
 
 
 def wdn(weights: str = "softmax", loss_scale: str = "plain") -> WDN:
     settings: dict[str, Any] = {"weights": weights, "loss_scale": loss_scale}
-    method = WDN(replace(problem(), head_hidden=(6,)), **settings, weight_epochs=5)
+    method = WDN(replace(spec(), head_hidden=(6,)), **settings, weight_epochs=5)
     method.labelled.fill_(True)
     return method
 
@@ -270,7 +270,7 @@ def test_wdn_trains_each_network_on_its_own_annotator(batch: Batch, data: Traini
     torch.testing.assert_close(method.logits(x).softmax(1), p.mean(1))  # until there are weights, all count the same
 
 
-def never(ask: Any = None, rows: Any = None) -> Any:
+def never(feature_function: Any = None, rows: Any = None) -> Any:
     raise AssertionError("nobody asked for predictions")
 
 
@@ -280,7 +280,7 @@ def test_wdn_fits_the_average_of_its_networks_to_the_vote(
     batch: Batch, data: TrainingData, weights: str, loss_scale: str
 ) -> None:
     method = wdn(weights, loss_scale)
-    method.phase = 1
+    method.phase_index = 1
     method.begin_phase(data, never, None)
     assert torch.equal(method.weights, torch.ones(3)) == (weights == "softmax")  # a normal start, or the plain average
     torch.nn.init.normal_(method.weights)
@@ -301,7 +301,7 @@ def test_wdn_fits_the_average_of_its_networks_to_the_vote(
 def test_wdn_starts_its_released_weights_from_the_seed(data: TrainingData) -> None:
     starts = []
     for seed in (0, 0, 1):
-        method = WDN(replace(problem(), seed=seed), weights="released", weight_epochs=5, loss_scale="plain")
+        method = WDN(replace(spec(), seed=seed), weights="released", weight_epochs=5, loss_scale="plain")
         method.begin_phase(data, never, None)
         starts.append(method.weights.tolist())
     assert starts[0] == starts[1] != starts[2]
@@ -325,7 +325,7 @@ def test_wdn_weights_below_zero_count_for_nothing() -> None:
     item, annotator = torch.zeros(3, dtype=torch.long), torch.arange(3)
     with torch.no_grad():
         method.weights.copy_(torch.tensor([3.0, -2.0, 1.0]))
-        scores = method.weight_scores(torch.zeros(1, 8), item, annotator)
+        scores = method.weight_logits(torch.zeros(1, 8), item, annotator)
         torch.testing.assert_close(scores.softmax(0), torch.tensor([0.75, 0.0, 0.25]))
         method.weights.copy_(torch.tensor([-3.0, -2.0, -1.0]))
-        assert method.weight_scores(torch.zeros(1, 8), item, annotator).tolist() == [0, 0, 0]
+        assert method.weight_logits(torch.zeros(1, 8), item, annotator).tolist() == [0, 0, 0]

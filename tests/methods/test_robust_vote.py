@@ -17,7 +17,7 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.robust_vote import RobustVote
-from tests.methods.test_methods import LABELS, problem
+from tests.methods.test_methods import LABELS, spec
 
 WEIGHT = np.array([1, 2, 1, 0.5, 1], np.float32)
 
@@ -58,7 +58,7 @@ def test_a_label_that_is_all_but_impossible_costs_little_and_pulls_at_nothing() 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_votes_and_ties_are_those_of_the_hard_vote(seed: int) -> None:
-    given = replace(problem(), seed=seed)
+    given = replace(spec(), seed=seed)
     hard, robust = MajorityVote(given, vote="hard", loss_scale="plain"), RobustVote(given, q=0.7, vote="hard")
     hard.prepare(crowd())
     robust.prepare(crowd())
@@ -67,7 +67,7 @@ def test_votes_and_ties_are_those_of_the_hard_vote(seed: int) -> None:
 
 def test_the_soft_loss_is_the_mean_over_an_items_labels() -> None:
     data = crowd()
-    method = RobustVote(problem(), q=0.7, vote="soft")
+    method = RobustVote(spec(), q=0.7, vote="soft")
     method.prepare(data)
     total, weight = method.loss(data.batch(np.array([4, 0, 2, 1, 3])))
     f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(5)))).softmax(1)
@@ -83,7 +83,7 @@ def test_the_soft_loss_is_the_mean_over_an_items_labels() -> None:
 
 def test_the_loss_of_a_batch_is_written_out_with_gold_by_cross_entropy() -> None:
     data = crowd((-1, -1, 2, 0, -1))
-    method = RobustVote(problem(), q=0.7, vote="hard")
+    method = RobustVote(spec(), q=0.7, vote="hard")
     method.prepare(data)
     total, weight = method.loss(data.batch(np.array([4, 0, 2, 1, 3])))
     f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(5)))).softmax(1)

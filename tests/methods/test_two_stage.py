@@ -8,13 +8,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from crowdfuse import TwoStageClassifier
-from crowdfuse.aggregation import METHODS, dawid_skene
+from crowdfuse.aggregation import AGGREGATORS, dawid_skene
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.two_stage import TwoStage
 from tests.methods.test_known_answers import PLANTED, ask, blobs
-from tests.methods.test_methods import problem
+from tests.methods.test_methods import spec
 
 
 def crowd(n_items: int = 60) -> TrainingData:
@@ -27,22 +27,24 @@ def crowd(n_items: int = 60) -> TrainingData:
     return TrainingData(Inputs(X), Annotations.from_matrix(said), np.full(n_items, -1), weight)
 
 
-@pytest.mark.parametrize("aggregator", METHODS)
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
 def test_trains_on_what_the_aggregator_made(aggregator: str) -> None:
     data = crowd()
     labelled = np.diff(data.annotations.indptr) > 0
-    result = METHODS[aggregator](data.annotations, seed=0)
+    result = AGGREGATORS[aggregator](data.annotations, seed=0)
     for target in ("soft", "hard"):
-        method = TwoStage(problem(), aggregator=aggregator, target=target)
+        method = TwoStage(spec(), aggregator=aggregator, target=target)
         method.prepare(data)
         batch = data.batch(np.arange(len(data)))
         total, count = method.loss(batch)
         log_f = method.logits(batch.x).log_softmax(1)
         if target == "soft":
-            soft = torch.from_numpy(result.soft_labels[labelled])
+            soft = torch.from_numpy(result.class_probabilities[labelled])
             expected = (torch.special.xlogy(soft, soft) - soft * log_f[labelled]).sum()
         else:
-            expected = cross_entropy(log_f[labelled], torch.from_numpy(result.best[labelled]), reduction="sum")
+            expected = cross_entropy(
+                log_f[labelled], torch.from_numpy(result.consensus_codes[labelled]), reduction="sum"
+            )
         torch.testing.assert_close(total, expected)
         assert count == labelled.sum()
 
@@ -50,11 +52,11 @@ def test_trains_on_what_the_aggregator_made(aggregator: str) -> None:
 def test_rows_that_do_not_count_have_no_say() -> None:
     data = crowd()
     data.weight[30:] = 0
-    method = TwoStage(problem(), aggregator="dawid-skene", target="soft")
+    method = TwoStage(spec(), aggregator="dawid-skene", target="soft")
     method.prepare(data)
     labelled = np.flatnonzero(np.diff(data.annotations.indptr)[:30] > 0)
     alone = dawid_skene(data.annotations[labelled], seed=0)
-    np.testing.assert_array_equal(method.target[labelled], alone.soft_labels)
+    np.testing.assert_array_equal(method.target[labelled], alone.class_probabilities)
     assert not method.target[30:].any()
 
 
@@ -65,7 +67,7 @@ def test_planted_confusions_are_recovered_and_fuse_the_labels() -> None:
     assert np.abs(clf.confusion_matrices_ - PLANTED).max() < 0.06
     result = dawid_skene(Annotations.from_matrix(Y))
     labelled = (Y >= 0).any(1)
-    np.testing.assert_allclose(clf.fused_labels(X, Y)[labelled], result.soft_labels[labelled], atol=0.02)
+    np.testing.assert_allclose(clf.fused_labels(X, Y)[labelled], result.class_probabilities[labelled], atol=0.02)
 
 
 def test_an_aggregator_that_is_not_known_is_refused() -> None:

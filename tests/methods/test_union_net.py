@@ -16,7 +16,7 @@ from crowdfuse import CrowdLayerClassifier, MajorityVoteClassifier, UnionNetClas
 from crowdfuse.methods.union_net import UnionNet, segment_logsumexp
 from tests.methods.test_crowd_layer import SHAPES, generated, stirred
 from tests.methods.test_known_answers import K, ask, blobs
-from tests.methods.test_methods import problem
+from tests.methods.test_methods import spec
 
 VARIANTS: Any = ["a", "b"]
 
@@ -32,8 +32,8 @@ def union_written_out(method: UnionNet, f: Tensor, who: list[int]) -> Tensor:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_loss_is_its_definition_written_out(variant: Any, shape: tuple[int, int, int]) -> None:
-    problem, data, said = generated(*shape)
-    method = stirred(UnionNet(problem, variant=variant))
+    spec, data, said = generated(*shape)
+    method = stirred(UnionNet(spec, variant=variant))
     f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(shape[0])))).softmax(1)
     expected = torch.tensor(0.0)
     for n in range(shape[0]):
@@ -56,8 +56,8 @@ def test_the_loss_is_its_definition_written_out(variant: Any, shape: tuple[int, 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_stays_finite_where_probabilities_underflow(variant: Any) -> None:
-    problem, data, _ = generated(17, 5, 3)
-    method = stirred(UnionNet(problem, variant=variant))
+    spec, data, _ = generated(17, 5, 3)
+    method = stirred(UnionNet(spec, variant=variant))
     with torch.no_grad():
         for parameter in method.parameters():
             parameter.mul_(1e3)
@@ -71,8 +71,8 @@ def test_it_stays_finite_where_probabilities_underflow(variant: Any) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gold_tells_of_the_annotators(variant: Any) -> None:
-    problem, data, said = generated(17, 5, 3)
-    method = stirred(UnionNet(problem, variant=variant))
+    spec, data, said = generated(17, 5, 3)
+    method = stirred(UnionNet(spec, variant=variant))
     gold = np.random.default_rng(3).integers(0, 3, 17)
     total, weight = method.loss(replace(data, gold=gold).batch(np.arange(17)))
     logits = method.logits(torch.from_numpy(data.inputs.rows(np.arange(17))))
@@ -89,7 +89,7 @@ def test_gold_tells_of_the_annotators(variant: Any) -> None:
 
 
 def test_matrices_are_the_annotators_part_of_the_union() -> None:
-    method = stirred(UnionNet(problem(), variant="b"))
+    method = stirred(UnionNet(spec(), variant="b"))
     shown = method.log_confusions(torch.tensor([2, 0])).exp()
     for place, r in enumerate([2, 0]):
         for k in range(3):

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.methods.base import Problem
+from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets import make_trunk
 
 SHAPES = [(7, 3, 3), (5, 1, 2), (2, 4, 6), (30, 150, 4), (1, 2, 3)]  # items, annotators, classes
 
 
-def problem(n_annotators: int, n_classes: int) -> Problem:
+def spec(n_annotators: int, n_classes: int) -> ModelSpec:
     torch.manual_seed(0)
     trunk = make_trunk("mlp", (4,), (8,), 0.0)
-    return Problem(trunk, None, None, n_classes, n_annotators, head_hidden=(), dropout=0.0, seed=0)
+    return ModelSpec(trunk, None, None, n_classes, n_annotators, head_hidden=(), dropout=0.0, seed=0)
 
 
 def crowd(shape: tuple[int, int, int], gold: Any = None) -> tuple[TrainingData, NDArray[Any]]:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from crowdfuse.nets import make_trunk
-from crowdfuse.nets.annotator_heads import AnnotatorHead, LayerEach, SeparateHeads
+from crowdfuse.nets.annotator_heads import AnnotatorHead, PerAnnotatorLinear, SeparateHeads
 from crowdfuse.nets.lenet import LeNet, NormPool
 from crowdfuse.nets.mlp import mlp
 
@@ -32,7 +32,7 @@ def test_separate_heads_are_one_mlp_an_annotator(hidden: tuple[int, ...]) -> Non
     for r, network in enumerate(alone):
         linear = [layer for layer in network if isinstance(layer, nn.Linear)]
         for own, layer in zip(linear, heads.layers, strict=True):
-            assert isinstance(layer, LayerEach)
+            assert isinstance(layer, PerAnnotatorLinear)
             own.weight.data, own.bias.data = layer.weight[r].T, layer.bias[r]
     expected = torch.stack([alone[r](features[i]) for i, r in zip(item.tolist(), annotator.tolist(), strict=True)])
     torch.testing.assert_close(heads(features, item, annotator), expected)

@@ -40,9 +40,9 @@ def test_even_independent_mistakes_raise_no_doubt() -> None:
     found = diagnosed("even")
     assert found.gates_can_be_trusted
     assert found.messages == ()
-    assert found.unevenness == pytest.approx(0, abs=0.05)
-    assert found.same_mistakes == pytest.approx(1 / (K - 1), abs=0.05)
-    assert found.wrong_together == pytest.approx(1, abs=0.1)
+    assert found.error_concentration == pytest.approx(0, abs=0.05)
+    assert found.shared_error_rate == pytest.approx(1 / (K - 1), abs=0.05)
+    assert found.joint_error_ratio == pytest.approx(1, abs=0.1)
     assert found.overlap == 1
 
 
@@ -72,8 +72,8 @@ def test_the_same_mistake_is_counted_by_pairs() -> None:
                     if said[n, r] != TRUTH[n] and said[n, s] != TRUTH[n]:
                         both += 1
                         same += int(said[n, r] == said[n, s])
-    assert found.same_mistakes == pytest.approx(same / both)
-    assert found.wrong_together == pytest.approx(both / expected)
+    assert found.shared_error_rate == pytest.approx(same / both)
+    assert found.joint_error_ratio == pytest.approx(both / expected)
 
 
 def test_two_classes_ask_for_gold() -> None:
@@ -81,7 +81,7 @@ def test_two_classes_ask_for_gold() -> None:
     ann = Annotations.from_matrix(np.stack([truth, truth, 1 - truth], 1))
     gates = np.tile([1.0, 1.0, 0.0], 200)
     assert any("give some gold" in message for message in diagnose(np.eye(2)[truth], gates, ann).messages)
-    assert diagnose(np.eye(2)[truth], gates, ann, decided_by="labels and gold").gates_can_be_trusted
+    assert diagnose(np.eye(2)[truth], gates, ann, initial_classes_from="labels and gold").gates_can_be_trusted
 
 
 def poor(kind: str, generator: np.random.Generator, truth: NDArray[np.int64]) -> NDArray[np.int64]:

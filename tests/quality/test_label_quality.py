@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from crowdfuse import Annotations, MajorityVoteClassifier, Quality, TrueLabelClassifier, label_quality
+from crowdfuse import Annotations, LabelQuality, MajorityVoteClassifier, TrueLabelClassifier, label_quality
 
 MODULE = sys.modules["crowdfuse.quality.label_quality"]
 
@@ -29,9 +29,9 @@ def make_crowd(seed: int = 0, N: int = 400, K: int = 3, share: float = 0.6) -> d
     return {"gold": gold, "said": said, "probs": probs, "ann": Annotations.from_matrix(said, classes=range(K))}
 
 
-def posterior_by_hand(found: Quality, probs: NDArray[np.float64]) -> NDArray[np.float64]:
+def posterior_by_hand(found: LabelQuality, probs: NDArray[np.float64]) -> NDArray[np.float64]:
     """The formula of the docstring with the parameters that were found, label by label."""
-    assert found.confusions is not None
+    assert found.confusion_matrices is not None
     floor, K = MODULE.FLOOR, len(found.classes)
     ann = found.annotations
     soft = np.empty((len(probs), K))
@@ -40,7 +40,7 @@ def posterior_by_hand(found: Quality, probs: NDArray[np.float64]) -> NDArray[np.
             p = row[k] * (1 - floor) + floor / K
             soft[n, k] = p ** float(found.parameters["sharpness"]) * np.exp(found.parameters["class_bias"][k])
             for place in range(ann.indptr[n], ann.indptr[n + 1]):
-                soft[n, k] *= found.confusions[ann.annotator[place], k, ann.label[place]]
+                soft[n, k] *= found.confusion_matrices[ann.annotator[place], k, ann.label[place]]
         soft[n] /= soft[n].sum()
     return soft
 
@@ -53,20 +53,22 @@ def crowd() -> dict[str, Any]:
 def test_soft_labels_are_the_posterior_that_the_docstring_states(
     crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MODULE, "MOVED", 1e-6)  # the parameters are those of one step later: let them settle
-    monkeypatch.setattr(MODULE, "N_ITER", 2000)
+    monkeypatch.setattr(
+        MODULE, "CONVERGENCE_TOLERANCE", 1e-6
+    )  # the parameters are those of one step later: let them settle
+    monkeypatch.setattr(MODULE, "MAX_EM_ITERATIONS", 2000)
     found = label_quality(crowd["ann"], crowd["probs"])
     assert found.converged
     by_hand = posterior_by_hand(found, crowd["probs"])
-    np.testing.assert_allclose(found.soft_labels, by_hand, atol=1e-4)
+    np.testing.assert_allclose(found.class_probabilities, by_hand, atol=1e-4)
     ann = found.annotations
     np.testing.assert_allclose(found.suspicion, 1 - by_hand[ann.item, ann.label], atol=1e-4)
 
 
 def test_confusions_are_shrunk_counts(crowd: dict[str, Any]) -> None:
     found = label_quality(crowd["ann"], crowd["probs"])
-    assert found.confusions is not None
-    K, soft, said = 3, found.soft_labels.astype(float), crowd["said"]
+    assert found.confusion_matrices is not None
+    K, soft, said = 3, found.class_probabilities.astype(float), crowd["said"]
     counts = np.zeros((4, K, K))
     for n, r in zip(*np.nonzero(said >= 0), strict=True):
         counts[r, :, said[n, r]] += soft[n]
@@ -79,9 +81,9 @@ def test_confusions_are_shrunk_counts(crowd: dict[str, Any]) -> None:
     for r in range(4):
         prior = accuracy[r] * np.eye(K) + (1 - accuracy[r]) * wrong
         expected = (counts[r] + 10 * prior) / (counts[r].sum(1, keepdims=True) + 10)
-        np.testing.assert_allclose(found.confusions[r], expected, atol=1e-5)
-    np.testing.assert_allclose(found.confusions.sum(2), 1)
-    np.testing.assert_allclose(found.annotator_skill, right / n_labels, atol=1e-5)
+        np.testing.assert_allclose(found.confusion_matrices[r], expected, atol=1e-5)
+    np.testing.assert_allclose(found.confusion_matrices.sum(2), 1)
+    np.testing.assert_allclose(found.annotator_accuracy, right / n_labels, atol=1e-5)
 
 
 def test_it_finds_wrong_labels_and_bad_annotators(crowd: dict[str, Any]) -> None:
@@ -91,9 +93,9 @@ def test_it_finds_wrong_labels_and_bad_annotators(crowd: dict[str, Any]) -> None
     suspected = np.argsort(-found.suspicion)[:150]
     assert wrong[suspected].mean() > 0.95 > 2 * wrong.mean()
     truth = [float((~wrong)[ann.annotator == r].mean()) for r in range(4)]
-    np.testing.assert_allclose(found.annotator_skill, truth, atol=0.06)
+    np.testing.assert_allclose(found.annotator_accuracy, truth, atol=0.06)
     alone = (crowd["probs"].argmax(1) == gold).mean()
-    assert (found.best == gold).mean() > alone + 0.03
+    assert (found.consensus_codes == gold).mean() > alone + 0.03
     # calibrated: of the labels that are suspected by about s, a share of about s is wrong
     assert abs(float(found.suspicion.mean() - wrong.mean())) < 0.03
 
@@ -118,7 +120,7 @@ def test_single_labels_and_no_classifier_are_believed() -> None:
     said = np.full((300, 30), -1)
     said[np.arange(300), generator.integers(0, 30, 300)] = generator.choice(4, 300, p=[0.4, 0.3, 0.2, 0.1])
     found = label_quality(Annotations.from_matrix(said), np.full((300, 4), 0.25))
-    assert (found.best == said.max(1)).all()
+    assert (found.consensus_codes == said.max(1)).all()
 
 
 def test_an_item_without_labels_gets_the_calibrated_classifier(crowd: dict[str, Any]) -> None:
@@ -127,7 +129,7 @@ def test_an_item_without_labels_gets_the_calibrated_classifier(crowd: dict[str, 
     assert len(empty)
     sharper = np.log(crowd["probs"][empty] * 0.999 + 0.001 / 3) * float(found.parameters["sharpness"])
     expected = np.exp(sharper + found.parameters["class_bias"])
-    np.testing.assert_allclose(found.soft_labels[empty], expected / expected.sum(1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(found.class_probabilities[empty], expected / expected.sum(1, keepdims=True), atol=1e-5)
     assert not set(found.review_items()["item"].to_pylist()) & set(empty.tolist())
 
 
@@ -139,9 +141,9 @@ def test_gold_is_certain_and_shows_whom_to_believe() -> None:
     ann, unsure = Annotations.from_matrix(said), np.full((300, 2), 0.5)
     some = np.where(np.arange(300) < 60, gold, np.nan)
     misled, found = label_quality(ann, unsure), label_quality(ann, unsure, gold=some)
-    assert (misled.labels[60:] == gold[60:]).mean() < 0.2  # two who are mostly wrong outvote one who is mostly right
-    assert (found.labels[60:] == gold[60:]).mean() > 0.9
-    assert found.labels[:60].tolist() == gold[:60].tolist()  # the first has no labels
+    assert (misled.consensus[60:] == gold[60:]).mean() < 0.2  # two who are mostly wrong outvote one who is mostly right
+    assert (found.consensus[60:] == gold[60:]).mean() > 0.9
+    assert found.consensus[:60].tolist() == gold[:60].tolist()  # the first has no labels
     assert (found.confidence[:60] == 1).all()
     of_gold = ann.item < 60
     np.testing.assert_array_equal(found.suspicion[of_gold], (ann.label != gold[ann.item])[of_gold])
@@ -153,14 +155,14 @@ def test_gold_is_certain_and_shows_whom_to_believe() -> None:
 
 def test_many_annotators_share_their_confusions(crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     own = label_quality(crowd["ann"], crowd["probs"])
-    monkeypatch.setattr(MODULE, "OWN_CONFUSIONS", 0)
+    monkeypatch.setattr(MODULE, "MAX_CONFUSION_BYTES", 0)
     shared = label_quality(crowd["ann"], crowd["probs"])
-    assert shared.confusions is None
-    np.testing.assert_allclose(shared.annotator_skill, own.annotator_skill, atol=0.05)
-    monkeypatch.setattr(MODULE, "OWN_CONFUSIONS", 1 << 28)
-    monkeypatch.setattr(MODULE, "STRENGTH", 1e9)  # no row of one's own, and accuracies all alike
+    assert shared.confusion_matrices is None
+    np.testing.assert_allclose(shared.annotator_accuracy, own.annotator_accuracy, atol=0.05)
+    monkeypatch.setattr(MODULE, "MAX_CONFUSION_BYTES", 1 << 28)
+    monkeypatch.setattr(MODULE, "ANNOTATOR_PRIOR_LABELS", 1e9)  # no row of one's own, and accuracies all alike
     no_own = label_quality(crowd["ann"], crowd["probs"])
-    monkeypatch.setattr(MODULE, "OWN_CONFUSIONS", 0)
+    monkeypatch.setattr(MODULE, "MAX_CONFUSION_BYTES", 0)
     np.testing.assert_allclose(label_quality(crowd["ann"], crowd["probs"]).suspicion, no_own.suspicion, atol=1e-4)
 
 
@@ -172,13 +174,13 @@ def test_order_and_names_do_not_matter(seed: int) -> None:
     rows, people, kinds = generator.permutation(80), generator.permutation(4), generator.permutation(3)
     said = np.where(crowd["said"] < 0, -1, np.argsort(kinds)[crowd["said"]])[np.ix_(rows, people)]
     other = label_quality(Annotations.from_matrix(said, classes=range(3)), crowd["probs"][np.ix_(rows, kinds)])
-    np.testing.assert_allclose(other.soft_labels, found.soft_labels[np.ix_(rows, kinds)], atol=1e-4)
-    np.testing.assert_allclose(other.annotator_skill, found.annotator_skill[people], atol=1e-4)
+    np.testing.assert_allclose(other.class_probabilities, found.class_probabilities[np.ix_(rows, kinds)], atol=1e-4)
+    np.testing.assert_allclose(other.annotator_accuracy, found.annotator_accuracy[people], atol=1e-4)
 
 
 def test_blocks_do_not_matter(crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = label_quality(crowd["ann"], crowd["probs"])
-    monkeypatch.setattr("crowdfuse.aggregation.votes.BLOCK", 64)
+    monkeypatch.setattr("crowdfuse.aggregation.votes.FLOATS_PER_BLOCK", 64)
     np.testing.assert_allclose(label_quality(crowd["ann"], crowd["probs"]).suspicion, whole.suspicion, atol=1e-5)
 
 
@@ -189,7 +191,7 @@ def test_rows_meet_items_by_id() -> None:
     order = ["d", "c", "a", "b"]
     found = label_quality(ann, [probs[item] for item in order], items=order)
     assert found.items.tolist() == order
-    assert found.labels.tolist() == ["yes", "no", "yes", "no"]
+    assert found.consensus.tolist() == ["yes", "no", "yes", "no"]
     with pytest.raises(ValueError, match="items="):
         label_quality(ann, [probs[item] for item in "abc"])
 
@@ -199,7 +201,7 @@ def test_columns_meet_classes_by_name() -> None:
     probs = np.array([[0.1, 0.9], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
     found = label_quality(ann, probs, classes=["dog", "cat"])  # nobody trained it on cows
     assert found.classes.tolist() == ["dog", "cat", "cow"]
-    assert found.labels.tolist() == ["cat", "dog", "dog", "cat"]
+    assert found.consensus.tolist() == ["cat", "dog", "dog", "cat"]
     assert found.review_labels()["label"][0].as_py() == "cow"
 
 
@@ -293,7 +295,7 @@ def test_a_fitted_classifier_takes_gold_for_certain() -> None:
     some = np.where(np.arange(len(gold)) < 50, gold, np.nan)
     for folds in (None, 2):
         found = clf.label_quality(X, ann, gold=some, folds=folds)
-        assert found.labels[:50].tolist() == gold[:50].tolist()
+        assert found.consensus[:50].tolist() == gold[:50].tolist()
         assert (found.confidence[:50] == 1).all()
     truth = TrueLabelClassifier(epochs=3).fit(X, ann, gold=some)
     assert len(truth.label_quality(X, ann, gold=some, folds=2).suspicion) == ann.n_labels

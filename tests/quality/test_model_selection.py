@@ -67,8 +67,8 @@ def test_a_mirror_image_is_refused_however_likely_it_makes_labels() -> None:
     seen = MajorityVoteClassifier(**FAST).fit(X[:400], Y[:400])
     mirrored = MajorityVoteClassifier(**FAST).fit(X[:400], 1 - Y[:400])
     verdict, mirror = (label_likelihood(clf, X[400:], Y[400:]) for clf in (seen, mirrored))
-    assert not verdict.objections
-    assert any("no better than chance" in one for one in mirror.objections)
+    assert not verdict.failed_checks
+    assert any("no better than chance" in one for one in mirror.failed_checks)
     assert verdict.beats(mirror)
     assert not mirror._replace(values=verdict.values + 1).beats(verdict)
     with pytest.warns(UserWarning, match="not to be chosen"):

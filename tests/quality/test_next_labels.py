@@ -40,17 +40,20 @@ def information(prior: NDArray[Any], matrices: list[NDArray[Any]]) -> float:
 
 def by_brute_force(ann: Annotations, model: Aggregate, budget: int) -> list[tuple[int, str, float]]:
     """At each step the pair that adds most to what its item's proposals tell together."""
-    assert model.confusions is not None
+    assert model.confusion_matrices is not None
     given = {(int(n), int(r)) for n, r in zip(ann.item, ann.annotator, strict=True)}
     asked: dict[int, list[int]] = {n: [] for n in range(ann.n_items)}
     chosen = []
-    soft = model.soft_labels.astype(float)
+    soft = model.class_probabilities.astype(float)
     soft /= soft.sum(1, keepdims=True)
     for _ in range(budget):
         options = {}
         for n, r in product(range(ann.n_items), range(3)):
             if (n, r) not in given and r not in asked[n]:
-                told = [information(soft[n], [model.confusions[i] for i in who]) for who in (asked[n], [*asked[n], r])]
+                told = [
+                    information(soft[n], [model.confusion_matrices[i] for i in who])
+                    for who in (asked[n], [*asked[n], r])
+                ]
                 options[n, r] = told[1] - told[0]
         if not options or max(options.values()) <= MODULE.NOTHING:
             break
@@ -75,8 +78,8 @@ def test_known_answers() -> None:
     perfect, coin = np.eye(2), np.full((2, 2), 0.5)
     model = replace(
         label_quality(ann, [[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]),
-        soft_labels=np.array([[0.5, 0.5], [1, 0], [0.5, 0.5]], np.float32),
-        confusions=np.stack([perfect, coin, coin]),
+        class_probabilities=np.array([[0.5, 0.5], [1, 0], [0.5, 0.5]], np.float32),
+        confusion_matrices=np.stack([perfect, coin, coin]),
     )
     found = next_labels(ann, model, budget=5).to_pylist()
     # a perfect answer on an even question is one bit; then there is nothing more to learn, here or from a coin
@@ -98,7 +101,7 @@ def test_nothing_is_proposed_that_exists_or_twice() -> None:
 def test_a_long_way_ahead_the_likeliest_answers_are_thought_through(monkeypatch: pytest.MonkeyPatch) -> None:
     ann, model = make(2)
     exact = next_labels(ann, model, budget=20)
-    monkeypatch.setattr(MODULE, "BRANCHES", 4)
+    monkeypatch.setattr(MODULE, "MAX_ANSWER_BRANCHES", 4)
     rough = next_labels(ann, model, budget=20)
     assert len(rough) == len(exact)
     assert rough["information"][0] == exact["information"][0]
@@ -113,14 +116,14 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cost_counts_and_the_budget_holds() -> None:
     ann, model = make(0, N=20)
-    assert model.confusions is not None
+    assert model.confusion_matrices is not None
     cost = {"ada": 5.0, "bob": 1.0, "cy": 2.5}
     found = next_labels(ann, model, budget=11, cost=cost).to_pylist()
     assert sum(row["cost"] for row in found) <= 11
     assert all(row["cost"] == cost[row["annotator"]] for row in found)
     first = found[0]
     rates = [
-        information(model.soft_labels[n].astype(float), [model.confusions[r]]) / cost[NAMES[r]]
+        information(model.class_probabilities[n].astype(float), [model.confusion_matrices[r]]) / cost[NAMES[r]]
         for n, r in product(range(20), range(3))
         if (n, r) not in set(zip(ann.item.tolist(), ann.annotator.tolist(), strict=True))
     ]
@@ -134,10 +137,10 @@ def test_only_those_who_can_be_asked_and_new_ones_are_average() -> None:
     found = next_labels(ann, model, budget=10, annotators=["cy", "new"])
     assert set(found["annotator"].to_pylist()) <= {"cy", "new"}
     weights = model.labels_per_annotator / model.labels_per_annotator.sum()
-    assert model.confusions is not None
-    average = np.einsum("r,rks->ks", weights, model.confusions)
+    assert model.confusion_matrices is not None
+    average = np.einsum("r,rks->ks", weights, model.confusion_matrices)
     row = next_labels(ann, model, budget=1, annotators=["new"]).to_pylist()[0]
-    expected = information(model.soft_labels[row["item"]].astype(float), [average])
+    expected = information(model.class_probabilities[row["item"]].astype(float), [average])
     assert row["information"] == pytest.approx(expected, abs=1e-5)
 
 

@@ -97,7 +97,7 @@ def test_the_table_counts_what_there_is_to_count(look: Look) -> None:
 
 
 def test_class_shares_are_those_of_a_loop(of_labels: Look) -> None:
-    ann, soft = of_labels.ann, of_labels.found.soft_labels
+    ann, soft = of_labels.ann, of_labels.found.class_probabilities
     seen, said = np.zeros((4, K)), np.zeros((4, K))
     for n, r, y in zip(ann.item, ann.annotator, ann.label, strict=True):
         seen[r] += soft[n]
@@ -208,7 +208,7 @@ def test_suspicious_labels_are_those_of_the_review_list(look: Look) -> None:
 
 
 def test_mixed_classes_are_those_of_a_loop(of_labels: Look) -> None:
-    ann, soft = of_labels.ann, of_labels.found.soft_labels
+    ann, soft = of_labels.ann, of_labels.found.class_probabilities
     counts = np.zeros((K, K))
     for n, y in zip(ann.item, ann.label, strict=True):
         counts[:, y] += soft[n]

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 
 import crowdfuse
 from crowdfuse import Annotations
-from crowdfuse.aggregation import METHODS, dawid_skene
+from crowdfuse.aggregation import AGGREGATORS, dawid_skene
 from tests.browser import opened, scrolls_sideways, serious_problems
 from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
 from tests.report.test_run_report import command, said
@@ -32,16 +32,16 @@ def facts_of(folder: Path) -> Any:
 # ---- the command -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", AGGREGATORS)
 def test_it_shows_what_the_aggregation_found(crowd: Crowd, method: str) -> None:
     result = command("report", crowd.labels, *([] if method == "dawid-skene" else ["--method", method]))
     assert result.exit_code == 0, result.output
     facts = facts_of(crowd.folder)
-    found = METHODS[method](Annotations.read(crowd.labels))
+    found = AGGREGATORS[method](Annotations.read(crowd.labels))
     skills = {row["annotator"]: row["accuracy"]["value"] for row in facts["annotators"]["rows"]}
-    assert skills == pytest.approx(dict(zip(found.annotators, found.annotator_skill, strict=True)))
+    assert skills == pytest.approx(dict(zip(found.annotators, found.annotator_accuracy, strict=True)))
     assert facts["aggregation"]["method"] == method
-    fused = dict(zip(found.items, zip(found.labels, found.confidence, strict=True), strict=True))
+    fused = dict(zip(found.items, zip(found.consensus, found.confidence, strict=True), strict=True))
     answers: dict[str, set[str]] = {}
     for item, _, label in crowd.triples:
         answers.setdefault(item, set()).add(label)
@@ -50,7 +50,7 @@ def test_it_shows_what_the_aggregation_found(crowd: Crowd, method: str) -> None:
         label, sure = fused[item["item"]]
         assert item["fused"] == {"class": label, "confidence": pytest.approx(sure)}
         assert item["predicted"] is None  # there is no model to predict
-    by_item = dict(zip(found.items, found.soft_labels, strict=True))
+    by_item = dict(zip(found.items, found.class_probabilities, strict=True))
     for wrong in facts["suspicious"]["rows"]:
         k = found.classes.tolist().index(wrong["label"])
         assert wrong["suspicion"] == pytest.approx(1 - by_item[wrong["item"]][k], abs=1e-6)
@@ -64,10 +64,10 @@ def test_it_shows_what_the_aggregation_found(crowd: Crowd, method: str) -> None:
 def test_the_annotators_matrices_are_those_of_the_method(crowd: Crowd) -> None:
     command("report", crowd.labels)
     found = dawid_skene(Annotations.read(crowd.labels))
-    assert found.confusions is not None
+    assert found.confusion_matrices is not None
     for detail in facts_of(crowd.folder)["details"]:
         r = found.annotators.tolist().index(detail["annotator"])
-        np.testing.assert_allclose(detail["confusion"]["matrix"], found.confusions[r], atol=1e-4)
+        np.testing.assert_allclose(detail["confusion"]["matrix"], found.confusion_matrices[r], atol=1e-4)
 
 
 def test_three_faces_beside_the_labels_say_what_is_missing(crowd: Crowd) -> None:
@@ -107,7 +107,7 @@ def test_gold_judges_and_changes_nothing(crowd: Crowd) -> None:
         file.write("nobody,cat\n")
     assert command("report", crowd.labels, "--gold", gold).exit_code == 0
     facts = facts_of(crowd.folder)
-    fused = dawid_skene(Annotations.read(crowd.labels).align(np.array(crowd.names, object))).labels
+    fused = dawid_skene(Annotations.read(crowd.labels).align(np.array(crowd.names, object))).consensus
     truth = np.array(crowd.classes)[crowd.truth]
     (known,) = facts["accuracy"]
     assert (known["items"], known["fused"]["of"], known["predicted"]["of"]) == (40, 40, 0)

@@ -212,10 +212,10 @@ def test_names_that_two_images_answer_to_are_refused_as_in_the_folder(tmp_path: 
         Image.new("RGB", (SIZE, SIZE)).save(folder / name)
     embed(folder, out, nn.Identity(), image_size=SIZE)
     for loaded in (read_features(folder), read_features(out)):
-        assert loaded.find(np.array(["a.png", "7"], object)).tolist() == [2, 0]
-        assert loaded.find(np.array([7])).tolist() == [0]
+        assert loaded.rows_of(np.array(["a.png", "7"], object)).tolist() == [2, 0]
+        assert loaded.rows_of(np.array([7])).tolist() == [0]
         with pytest.raises(ValueError, match="two images answer to the id 'a'"):
-            loaded.find(np.array(["a"], object))
+            loaded.rows_of(np.array(["a"], object))
 
 
 def test_a_module_in_the_current_folder_is_found_and_its_callable_gets_arguments(images: Path, tmp_path: Path) -> None:

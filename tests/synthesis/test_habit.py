@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from crowdfuse.synthesis import MadeUp, habit_annotators
+from crowdfuse.synthesis import SyntheticCrowd, habit_annotators
 
 X, Y = load_digits(return_X_y=True)
 
 
-def looped(made: MadeUp, pairs: list[list[tuple[int, int]]], share: list[float]) -> None:
+def looped(made: SyntheticCrowd, pairs: list[list[tuple[int, int]]], share: list[float]) -> None:
     """Every label against the rule said item by item."""
     means = [X[k == Y].mean(0) for k in range(10)]
     said = made.annotations.to_matrix()
@@ -37,9 +37,9 @@ def test_a_class_is_called_another_where_it_looks_like_it() -> None:
     assert made.habit is not None
     assert [[tuple(pair) for pair in np.argwhere(mine)] for mine in made.habit] == [sorted(mine) for mine in pairs]
     wrong = [round(0.3 * (Y == 5).sum()) + round(0.3 * (Y == 3).sum()), round(0.5 * (Y == 1).sum())]
-    np.testing.assert_array_equal((~made.right).sum(0)[:2], wrong)
-    np.testing.assert_allclose(made.accuracy, made.right.mean(0))
-    assert made.nobody_right == 0  # each has classes of its own
+    np.testing.assert_array_equal((~made.is_correct).sum(0)[:2], wrong)
+    np.testing.assert_allclose(made.accuracy, made.is_correct.mean(0))
+    assert made.all_wrong_share == 0  # each has classes of its own
     both = {int(said) for said in made.annotations.to_matrix()[Y == 9, 2]}
     assert both == {3, 4, 9}  # two habits of one class divide what looks like either
 
@@ -53,7 +53,7 @@ def test_where_two_habits_meet_the_nearer_class_wins_whichever_comes_first() -> 
 
 def test_who_share_a_habit_leave_items_on_which_nobody_is_right() -> None:
     made = habit_annotators(X, Y, habits=[[(5, 6)], [(5, 6)], [(5, 9)]], share=[0.2, 0.4, 1.0])
-    assert made.nobody_right == round(0.2 * (Y == 5).sum()) / len(Y)
+    assert made.all_wrong_share == round(0.2 * (Y == 5).sum()) / len(Y)
     assert (made.annotations.to_matrix()[Y == 5, 2] == 9).all()
 
 
@@ -85,13 +85,13 @@ def test_two_classes_and_missing_labels() -> None:
     said = full.annotations.to_matrix()
     assert (said[odd == "even", 0] == "even").all()
     assert (said[odd == "odd", 0] == "even").mean() == pytest.approx(0.5, abs=0.01)
-    assert full.right[:, 2].all()
+    assert full.is_correct[:, 2].all()
     part = habit_annotators(X, odd, habits=[[("odd", "even")], [("even", "odd")], []], seed=3, missing=0.5)
     left = part.annotations.to_matrix()
     given = left != None  # noqa: E711 (elementwise)
     assert given.mean() == pytest.approx(0.5 + 0.5**3 / 3, abs=0.03)
     assert (left[given] == said[given]).all()
-    assert part.nobody_right > full.nobody_right == 0
+    assert part.all_wrong_share > full.all_wrong_share == 0
 
 
 @pytest.mark.parametrize(

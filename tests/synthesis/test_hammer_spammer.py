@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfuse.synthesis import MadeUp, hammer_spammer_annotators
+from crowdfuse.synthesis import SyntheticCrowd, hammer_spammer_annotators
 
 Y = np.arange(6000) % 10
 
 
-def hammers(made: MadeUp) -> Any:
+def hammers(made: SyntheticCrowd) -> Any:
     assert made.hammer is not None
     return made.hammer
 
@@ -24,8 +24,8 @@ def test_by_class_a_hammer_is_always_right_and_a_spammer_always_and_evenly_wrong
         for k in range(10):
             expected = np.eye(10)[k] if hammer[r, k] else (1 - np.eye(10)[k]) / 9
             np.testing.assert_allclose(made.confusion_matrices[r, k], expected, atol=0.06 * (not hammer[r, k]))
-    np.testing.assert_array_equal(made.right, hammer[:, Y].T)
-    np.testing.assert_array_equal(made.annotations.to_matrix() == Y[:, None], made.right)
+    np.testing.assert_array_equal(made.is_correct, hammer[:, Y].T)
+    np.testing.assert_array_equal(made.annotations.to_matrix() == Y[:, None], made.is_correct)
 
 
 def test_n_correct_is_exact_and_draws_all_classes_alike() -> None:
@@ -52,7 +52,7 @@ def test_whole_spammers_draw_from_all_classes() -> None:
         expected = np.eye(10) if hammer[r].all() else np.full((10, 10), 0.1)
         np.testing.assert_allclose(made.confusion_matrices[r], expected, atol=0.06)
         assert made.accuracy[r] == pytest.approx(1 if hammer[r].all() else 0.1, abs=0.02)
-    np.testing.assert_array_equal(made.annotations.to_matrix() == Y[:, None], made.right)
+    np.testing.assert_array_equal(made.annotations.to_matrix() == Y[:, None], made.is_correct)
 
 
 def test_whole_annotators_are_hammers_with_probability_p() -> None:

@@ -16,7 +16,7 @@ from crowdfuse.datasets import mnist
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.synthesis import habit_annotators, hammer_spammer_annotators, weakness_annotators
 from crowdfuse.synthesis.label_files import write_labels
-from crowdfuse.synthesis.wrong_label_kinds import KINDS
+from crowdfuse.synthesis.wrong_label_kinds import WRONG_LABEL_KINDS
 
 X, Y = load_digits(return_X_y=True)
 
@@ -57,14 +57,14 @@ def test_hammer_spammer_is_the_papers_unless_told(tmp_path: Path) -> None:
     assert result["labels"] == 1000
 
 
-@pytest.mark.parametrize("wrong", KINDS)
+@pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
 def test_every_kind_of_wrong_label_is_written_and_says_where_nobody_is_right(tmp_path: Path, wrong: Any) -> None:
     out = tmp_path / "labels.csv"
     result = write_labels("digits", wrong=wrong, missing=0.3, seed=5, out=out)
     made = weakness_annotators(X, Y, weakness=[4, 2, 3], epsilon=48, wrong=wrong, missing=0.3, seed=5)
     said = made.annotations.to_matrix()
     np.testing.assert_array_equal(Annotations.read(out).align(np.arange(len(X))).to_matrix(), said)
-    assert result["nobody_right"] == made.nobody_right == (said != Y[:, None]).all(1).mean()
+    assert result["nobody_right"] == made.all_wrong_share == (said != Y[:, None]).all(1).mean()
 
 
 def test_habits_are_written_drawn_or_given(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_the_command_says_how_good_each_is_and_where_nobody_is_right(tmp_path: P
     result = synthesize("--wrong", "copy", "--out", str(out), "--json", str(figures))
     assert result.exit_code == 0, result.output
     made = weakness_annotators(X, Y, weakness=[4, 2, 3], epsilon=48, wrong="copy")
-    assert f"nobody is right on {100 * made.nobody_right:.1f} % of the items" in result.output
-    assert json.loads(figures.read_text())["nobody_right"] == made.nobody_right
+    assert f"nobody is right on {100 * made.all_wrong_share:.1f} % of the items" in result.output
+    assert json.loads(figures.read_text())["nobody_right"] == made.all_wrong_share
     np.testing.assert_array_equal(
         Annotations.read(out).align(np.arange(len(X))).to_matrix(), made.annotations.to_matrix()
     )
@@ -126,7 +126,7 @@ def test_the_command_refuses_kindly(tmp_path: Path, arguments: list[str], messag
 
 
 def test_skills_choose_the_rows(tmp_path: Path) -> None:
-    result = write_labels("digits", skills=[0.8, 0.5], items=1000, out=tmp_path / "labels.csv")
+    result = write_labels("digits", accuracies=[0.8, 0.5], items=1000, out=tmp_path / "labels.csv")
     np.testing.assert_allclose([one["right"] for one in result["annotators"]], [0.8, 0.5], atol=0.02)
 
 

@@ -28,7 +28,7 @@ def test_fitted_classifiers_say_what_they_predict() -> None:
     assert made.accuracy[0] > made.accuracy[1]
     part = network_annotators(models, X[300:], Y[300:], missing=0.4)
     assert part.annotations.n_labels == pytest.approx((0.6 + 0.4**2 / 2) * made.annotations.n_labels, rel=0.05)
-    np.testing.assert_array_equal(part.right, made.right)
+    np.testing.assert_array_equal(part.is_correct, made.is_correct)
 
 
 def test_a_list_of_functions_numbers_the_annotators() -> None:

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import confusion_matrix
 
 from crowdfuse import Annotations
-from crowdfuse.synthesis import MadeUp, hammer_spammer_annotators
+from crowdfuse.synthesis import SyntheticCrowd, hammer_spammer_annotators
 
 
 def test_confusion_matrices_count_what_was_said_given_the_truth() -> None:
@@ -20,7 +20,7 @@ def test_confusion_matrices_count_what_was_said_given_the_truth() -> None:
 
 def test_an_annotator_without_labels_has_no_numbers_and_makes_no_noise() -> None:
     ann = Annotations.from_matrix([[0, -1], [1, -1]])
-    made = MadeUp(ann, right=np.ones((2, 2), bool), truth=np.array([0, 1]))
+    made = SyntheticCrowd(ann, is_correct=np.ones((2, 2), bool), truth=np.array([0, 1]))
     np.testing.assert_array_equal(made.accuracy, [1, np.nan])
     np.testing.assert_array_equal(made.confusion_matrices, [np.eye(2), np.full((2, 2), np.nan)])
 
@@ -31,12 +31,12 @@ def test_nobody_right_is_the_share_of_items_whose_labels_are_all_wrong(missing: 
     said = made.annotations.to_matrix()
     count = sum(all(label != n % 5 for label in row if label != -1) for n, row in enumerate(said))
     assert 0 < count < 300
-    assert made.nobody_right == count / 300
+    assert made.all_wrong_share == count / 300
 
 
 def test_items_without_labels_do_not_count_among_those_on_which_nobody_is_right() -> None:
     ann = Annotations.from_matrix([[0, -1], [-1, -1], [1, 0]], classes=[0, 1])
     right = np.array([[False, True], [True, True], [False, True]])  # who gave no label helps nobody
-    assert MadeUp(ann, right=right, truth=np.array([1, 0, 0])).nobody_right == 0.5
+    assert SyntheticCrowd(ann, is_correct=right, truth=np.array([1, 0, 0])).all_wrong_share == 0.5
     nothing = Annotations.from_matrix([[-1], [-1]], classes=[0, 1])
-    assert np.isnan(MadeUp(nothing, right=np.ones((2, 1), bool), truth=np.array([0, 1])).nobody_right)
+    assert np.isnan(SyntheticCrowd(nothing, is_correct=np.ones((2, 1), bool), truth=np.array([0, 1])).all_wrong_share)

@@ -71,12 +71,12 @@ def test_blocks_types_shapes_and_ready_distances_make_no_difference(
     epsilon = float(np.sort(distance[:, 0])[200])  # on the border, which is inside
     ready = weakness_annotators(y=y, distances=distance, epsilon=epsilon, missing=0.2)
     assert ready.weakness is None
-    assert not ready.right[:, 0].all()
-    assert (~ready.right[:, 0]).sum() == 201
-    monkeypatch.setattr(looks, "BLOCK", 4 * 17)
+    assert not ready.is_correct[:, 0].all()
+    assert (~ready.is_correct[:, 0]).sum() == 201
+    monkeypatch.setattr(looks, "VALUES_PER_BLOCK", 4 * 17)
     made = weakness_annotators(X.reshape(shape).astype(dtype), y, weakness=[3, 7], epsilon=epsilon, missing=0.2)
     assert made.annotations == ready.annotations
-    np.testing.assert_array_equal(made.right, ready.right)
+    np.testing.assert_array_equal(made.is_correct, ready.is_correct)
 
 
 @pytest.mark.parametrize("names", [[-1, 0, 1], ["x", "", "z"], [10, 200, 3000], [0.0, 1.0, 2.0]])
@@ -88,30 +88,30 @@ def test_classes_keep_their_names(names: list[Any]) -> None:
     assert ann.classes.tolist() == sorted(names)
     assert ann.annotators.tolist() == ["Ada"]
     assert ann.n_labels == 500  # each is its item's last
-    np.testing.assert_array_equal(ann.classes[ann.label] == y, made.right[:, 0])
+    np.testing.assert_array_equal(ann.classes[ann.label] == y, made.is_correct[:, 0])
 
 
 def test_skills_choose_different_rows_that_come_close() -> None:
     X, y = crowd(2000)
     X += 1e8  # far from the origin, where |a|^2 - 2ab + |b|^2 would lose its digits
     skills = [0.7, 0.7, 0.9, 0.95]
-    made = weakness_annotators(X, y, skills=skills, epsilon=2, seed=3)
-    np.testing.assert_allclose(made.right.mean(0), skills, atol=0.01)
+    made = weakness_annotators(X, y, accuracies=skills, epsilon=2, seed=3)
+    np.testing.assert_allclose(made.is_correct.mean(0), skills, atol=0.01)
     assert made.weakness is not None
     assert len(set(made.weakness.tolist())) == 4
     again = weakness_annotators(X, y, weakness=made.weakness.tolist(), epsilon=2, seed=3)
     assert again.annotations == made.annotations
-    other = weakness_annotators(X, y, skills=skills, epsilon=2, seed=4)
+    other = weakness_annotators(X, y, accuracies=skills, epsilon=2, seed=4)
     assert other.weakness is not None
     assert other.weakness.tolist() != made.weakness.tolist()
 
 
 def test_skills_with_an_epsilon_each_and_as_many_annotators_as_rows() -> None:
     X = np.arange(4.0)[:, None]
-    made = weakness_annotators(X, [0, 1, 0, 1], skills=[0.25, 0.5, 0.75, 0.75], epsilon=[1, 1, 0.5, 0.5])
+    made = weakness_annotators(X, [0, 1, 0, 1], accuracies=[0.25, 0.5, 0.75, 0.75], epsilon=[1, 1, 0.5, 0.5])
     assert made.weakness is not None
     assert sorted(made.weakness.tolist()) == [0, 1, 2, 3]
-    np.testing.assert_allclose(made.right.mean(0), [0.25, 0.5, 0.75, 0.75])
+    np.testing.assert_allclose(made.is_correct.mean(0), [0.25, 0.5, 0.75, 0.75])
 
 
 def test_always_right_or_wrong_is_warned_of_with_the_shares() -> None:

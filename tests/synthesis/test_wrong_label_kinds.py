@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from crowdfuse.synthesis import MadeUp, weakness_annotators
-from crowdfuse.synthesis.wrong_label_kinds import KINDS, shifts
+from crowdfuse.synthesis import SyntheticCrowd, weakness_annotators
+from crowdfuse.synthesis.wrong_label_kinds import WRONG_LABEL_KINDS, shifts
 
 K = 5
 WEAKNESS, EPSILON = [3, 7, 11], [2.5, 3.0, 3.5]
@@ -21,7 +21,7 @@ def crowd(n_classes: int = K, n_items: int = 600) -> tuple[NDArray[np.float64], 
     return generator.normal(size=(n_items, 4)) + 0.5 * generator.normal(size=(n_classes, 4))[y], y
 
 
-def make(X: Any, y: Any, wrong: Any, **given: Any) -> MadeUp:
+def make(X: Any, y: Any, wrong: Any, **given: Any) -> SyntheticCrowd:
     return weakness_annotators(X, y, weakness=WEAKNESS, epsilon=EPSILON, wrong=wrong, **given)
 
 
@@ -30,7 +30,7 @@ def inside(X: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.stack([np.sqrt(((X - X[row]) ** 2).sum(1)) <= epsilon for row, epsilon in ball], axis=1)
 
 
-def said(made: MadeUp) -> NDArray[np.int64]:
+def said(made: SyntheticCrowd) -> NDArray[np.int64]:
     return made.annotations.to_matrix().astype(np.int64)
 
 
@@ -59,19 +59,19 @@ def test_uniform_gives_the_labels_from_before_there_were_kinds(given: Any, expec
 
 
 @pytest.mark.parametrize("n_classes", [2, K])
-@pytest.mark.parametrize("wrong", KINDS)
+@pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
 def test_all_is_right_outside_and_the_truth_is_told_of_each(wrong: str, n_classes: int) -> None:
     X, y = crowd(n_classes)
     made = make(X, y, wrong)
     labels, ball = said(made), inside(X)
     np.testing.assert_array_equal(labels[~ball], np.repeat(y[:, None], 3, 1)[~ball])
-    np.testing.assert_array_equal(made.right, labels == y[:, None])
+    np.testing.assert_array_equal(made.is_correct, labels == y[:, None])
     np.testing.assert_allclose(made.accuracy, (labels == y[:, None]).mean(0))
     alone = [all(label != true for label in row) for row, true in zip(labels.tolist(), y.tolist(), strict=True)]
-    assert made.nobody_right == np.mean(alone)
-    assert wrong == "looks" or 0.05 < made.nobody_right < 0.95
+    assert made.all_wrong_share == np.mean(alone)
+    assert wrong == "looks" or 0.05 < made.all_wrong_share < 0.95
     if wrong not in ("any", "looks"):
-        np.testing.assert_array_equal(made.right, ~ball)
+        np.testing.assert_array_equal(made.is_correct, ~ball)
 
 
 def test_any_is_uniform_over_all_classes() -> None:
@@ -79,7 +79,9 @@ def test_any_is_uniform_over_all_classes() -> None:
     made = weakness_annotators(np.zeros((10_000, 1)), y, weakness=[0, 1], epsilon=1, wrong="any")
     np.testing.assert_allclose(made.confusion_matrices, 1 / K, atol=0.05)
     np.testing.assert_allclose(made.accuracy, 1 / K, atol=0.02)
-    assert made.nobody_right == pytest.approx((1 - 1 / K) ** 2, abs=0.02)  # two draws that know nothing of each other
+    assert made.all_wrong_share == pytest.approx(
+        (1 - 1 / K) ** 2, abs=0.02
+    )  # two draws that know nothing of each other
 
 
 @pytest.mark.parametrize("n_classes", [2, K])
@@ -162,7 +164,7 @@ def test_with_two_classes_there_is_one_wrong_label() -> None:
         np.testing.assert_array_equal(said(make(X, y, wrong)), np.where(inside(X), 1 - y[:, None], y[:, None]))
 
 
-@pytest.mark.parametrize("wrong", KINDS)
+@pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
 def test_the_seed_decides_and_kinds_differ_in_nothing_but_mistakes(wrong: str) -> None:
     X, y = crowd()
     full, part = said(make(X, y, wrong, seed=4)), make(X, y, wrong, seed=4, missing=0.5)
@@ -176,10 +178,10 @@ def test_the_seed_decides_and_kinds_differ_in_nothing_but_mistakes(wrong: str) -
     assert (other == full).all() == (wrong in ("looks", "neighbour"))  # these draw nothing
 
 
-@pytest.mark.parametrize("wrong", KINDS)
+@pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
 def test_chosen_rows_given_again_make_the_same_labels(wrong: Any) -> None:
     X, y = crowd()
-    made = weakness_annotators(X, y, skills=[0.7, 0.5], epsilon=2, wrong=wrong, seed=3)
+    made = weakness_annotators(X, y, accuracies=[0.7, 0.5], epsilon=2, wrong=wrong, seed=3)
     assert made.weakness is not None
     again = weakness_annotators(X, y, weakness=made.weakness.tolist(), epsilon=2, wrong=wrong, seed=3)
     assert again.annotations == made.annotations

@@ -26,12 +26,12 @@ from crowdfuse import (
     WDNClassifier,
 )
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.nets.annotator_tables import FEW
+from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS
 from crowdfuse.training import loop
-from crowdfuse.training.distributed import gather, in_step, rank
+from crowdfuse.training.distributed import all_gather, raise_in_all_processes, rank
 
 N_ROWS, BATCH, EPOCHS = 106, 32, 13  # 98 rows have labels: each epoch ends in a batch of two, too small to be split
-N_ANNOTATORS = FEW + 1
+N_ANNOTATORS = MAX_DENSE_TABLE_ROWS + 1
 
 
 class Own(nn.Module):
@@ -90,12 +90,12 @@ CASES: dict[str, CrowdClassifier] = {
 }
 
 
-def trained(classifier: CrowdClassifier) -> loop.Trained:
+def trained(classifier: CrowdClassifier) -> loop.TrainingResult:
     """A training in the precision it has: `fit` would bring the weights to single precision."""
     X, truth, Y = make_crowd()
     own = isinstance(classifier, GatedClassifier) and classifier.optimizer == "sgd"  # labels choose, not gold
     validation = "annotations" if own else (X[:30], truth[:30])
-    data, held_out, recipe = classifier._prepare(X, Y, validation=validation)
+    data, held_out, recipe = classifier.prepare(X, Y, validation=validation)
     return loop.train(
         classifier.method_,
         data,
@@ -127,7 +127,7 @@ def refusals() -> list[str]:
     heard = []
     for number in (0, 1):
         try:
-            with in_step():
+            with raise_in_all_processes():
                 if rank() == number:
                     raise FileNotFoundError("labels.csv is not there")
         except ValueError as error:
@@ -159,7 +159,7 @@ def main(folder: Path) -> None:
         FusionClassifier(optimizer="sgd", learning_rate=1e25, schedule="constant").fit(X, make_crowd()[2])
     except loop.DivergedError as error:
         notes["diverged"] = str(error)
-    for number, found in enumerate(gather(notes)):
+    for number, found in enumerate(all_gather(notes)):
         if rank() == 0:
             (folder / f"notes.{number}.json").write_text(json.dumps(found))
 

@@ -26,9 +26,9 @@ from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.runs import Job, resume, start
 from crowdfuse.training import loop as training
 from crowdfuse.training.checkpoints import FILE_NAME
-from crowdfuse.training.distributed import launched
+from crowdfuse.training.distributed import launched_processes
 from crowdfuse.training.launching import run_in_processes, synchronize_batch_norm
-from crowdfuse.training.loop import _cut, _part
+from crowdfuse.training.loop import _rows_of_rank, _split_into_batches
 from tests.runs.test_runs import make_crowd as make_files
 from tests.training import in_two_processes as two
 
@@ -126,7 +126,7 @@ def test_the_crowd_is_as_uneven_as_it_is_meant_to_be() -> None:
     _, _, Y = two.make_crowd()
     counts = (Y >= 0).sum(1)
     assert set(counts.tolist()) == {0, 1, 2, 3, 4, 5, 6}
-    assert [len(batch) for batch in _cut(np.flatnonzero(counts), two.BATCH)] == [32, 32, 32, 2]
+    assert [len(batch) for batch in _split_into_batches(np.flatnonzero(counts), two.BATCH)] == [32, 32, 32, 2]
 
 
 @pytest.mark.parametrize("name", [*two.CASES, "own backbone", "batch norm", "resumed", "interrupted"])
@@ -265,7 +265,7 @@ def test_what_a_process_started_here_refuses_is_said_in_its_words() -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])
 def test_every_row_of_a_batch_counts_once_and_no_process_has_a_single_one(n_rows: int, world_size: int) -> None:
     batch = np.arange(n_rows)
-    parts = [_part(batch, rank, world_size) for rank in range(world_size)]
+    parts = [_rows_of_rank(batch, rank, world_size) for rank in range(world_size)]
     counted = [rows for rows, counts in parts if counts]
     assert sorted(np.concatenate(counted).tolist()) == batch.tolist()
     assert min(len(rows) for rows, _ in parts) >= min(2, n_rows)
@@ -300,10 +300,10 @@ def test_batch_norm_is_over_all_processes_on_gpus_alone() -> None:
 
 
 def test_torchrun_says_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert launched() is None
+    assert launched_processes() is None
     for name, value in {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}.items():
         monkeypatch.setenv(name, value)
-    assert launched() == (4, 2)
+    assert launched_processes() == (4, 2)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     with pytest.raises(ValueError, match="give every machine the same --nproc-per-node"):
-        launched()
+        launched_processes()

@@ -27,14 +27,14 @@ from crowdfuse import (
 )
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.base import HeldOutScorer, Loss, Method, ModelSpec, Phase, Predict
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.methods.wdn import WDN
 from crowdfuse.nets import make_trunk
 from crowdfuse.training import loop
 from crowdfuse.training.checkpoints import FILE_NAME
-from crowdfuse.training.progress import Bar
+from crowdfuse.training.progress import BarReporter
 from crowdfuse.training.recipes import SCHEDULES, Recipe
 
 
@@ -220,17 +220,17 @@ def test_validation_keeps_the_best_epoch_and_without_it_the_last(crowd: Any) -> 
     scores = [record["validation"] for record in chosen.history_]
     assert chosen.best_epoch_ == 1 + int(np.argmax(scores))
     assert chosen.score(X[:30], truth[:30]) == pytest.approx(max(scores))
-    assert chosen.uses_gold_ == "choosing the epoch"
+    assert chosen.gold_used_for_ == "choosing the epoch"
     last = MajorityVoteClassifier(epochs=8, random_state=1).fit(X[30:], Y[30:])
     assert last.best_epoch_ is None
-    assert last.uses_gold_ == "nothing"
+    assert last.gold_used_for_ == "nothing"
 
 
 def test_validation_by_annotations_and_by_a_share(crowd: Any) -> None:
     X, _, Y = crowd
     held = Annotations.from_matrix(Y[:30])
     chosen = MajorityVoteClassifier(epochs=3).fit(X[30:], Y[30:], validation=(X[:30], held))
-    assert chosen.uses_gold_ == "nothing"
+    assert chosen.gold_used_for_ == "nothing"
     best = max(record["validation"] for record in chosen.history_)
     assert chosen.score(X[:30], held) == pytest.approx(best)
     share = MajorityVoteClassifier(epochs=3).fit(X, Y, validation=0.2)
@@ -280,22 +280,22 @@ class Probe(Method):
 
     def __init__(self) -> None:
         trunk = make_trunk(Watched(), (4,), (), 0.0)
-        super().__init__(Problem(trunk, None, None, 3, n_annotators=4, head_hidden=(), dropout=0.0, seed=0))
+        super().__init__(ModelSpec(trunk, None, None, 3, n_annotators=4, head_hidden=(), dropout=0.0, seed=0))
         self.notes: list[tuple[Any, ...]] = []
 
     def phases(self, epochs: int) -> list[Phase]:
         return [
             Phase("first", epochs),
-            Phase("head", 1, trains=("classify",)),
-            Phase("head again", 2, trains=("classify",)),
+            Phase("head", 1, trainable=("classify",)),
+            Phase("head again", 2, trainable=("classify",)),
         ]
 
-    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
-        self.notes.append(("begins", self.phase, predict().shape))
+    def begin_phase(self, data: TrainingData, predict: Predict, judge: HeldOutScorer | None) -> None:
+        self.notes.append(("begins", self.phase_index, predict().shape))
 
     def crowd_loss(self, h: torch.Tensor, batch: Batch) -> Loss:
         learning = [name for name, tensor in self.named_parameters() if tensor.requires_grad]
-        self.notes.append(("step", self.phase, self.trunk.training, self.classify.training, len(learning)))
+        self.notes.append(("step", self.phase_index, self.trunk.training, self.classify.training, len(learning)))
         losses = cross_entropy(self.class_logits(h)[batch.item], batch.label, reduction="none")
         return Loss(losses.sum(), batch.weight.sum())
 
@@ -410,7 +410,7 @@ def test_only_phases_with_names_are_spoken_of(crowd: Any, capsys: pytest.Capture
 
 def test_the_bar_says_the_phase() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    bar = Bar(console)
+    bar = BarReporter(console)
     bar.start("mbem", 4, 8, 0)
     bar.phase("round 2 of 2")
     assert bar.progress.tasks[0].description == "mbem round 2 of 2"
@@ -424,7 +424,7 @@ def test_the_bar_says_the_phase() -> None:
 def test_ctrl_c_in_a_later_phase_keeps_the_best_of_the_one_before(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, truth, Y = crowd
 
-    def interrupt(self: WDN, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
+    def interrupt(self: WDN, data: TrainingData, predict: Predict, judge: HeldOutScorer | None) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(WDN, "begin_phase", interrupt)

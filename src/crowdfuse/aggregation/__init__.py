@@ -16,7 +16,7 @@ from crowdfuse.aggregation.one_coin import one_coin
 from crowdfuse.aggregation.result import Aggregate
 from crowdfuse.aggregation.wawa import wawa
 
-__all__ = ["ITERATIVE", "METHODS", "Aggregate", "dawid_skene", "glad", "mace", "majority_vote", "one_coin", "wawa"]
+__all__ = ["AGGREGATORS", "ITERATIVE", "Aggregate", "dawid_skene", "glad", "mace", "majority_vote", "one_coin", "wawa"]
 
 ITERATIVE: dict[str, Callable[..., Aggregate]] = {
     "dawid-skene": dawid_skene,
@@ -26,4 +26,4 @@ ITERATIVE: dict[str, Callable[..., Aggregate]] = {
 }
 """Those that take `n_iter`, `tol` and `on_iteration`, by the names of the command line."""
 
-METHODS: dict[str, Callable[..., Aggregate]] = {"majority-vote": majority_vote, "wawa": wawa, **ITERATIVE}
+AGGREGATORS: dict[str, Callable[..., Aggregate]] = {"majority-vote": majority_vote, "wawa": wawa, **ITERATIVE}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdfuse.aggregation.em import OnIteration, check_settings, climb
+from crowdfuse.aggregation.em import OnIteration, check_settings, run_em
 from crowdfuse.aggregation.result import Aggregate, make_result
-from crowdfuse.aggregation.votes import FloatArray, Votes, normalise, refuse_dense
+from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint, refuse_dense
 from crowdfuse.labels.alignment import gold_codes
 from crowdfuse.labels.annotations import Annotations
 
@@ -19,7 +19,7 @@ def dawid_skene(
     ann: Annotations,
     *,
     gold: ArrayLike | Sequence[Any] | None = None,
-    n_iter: int = 100,
+    max_iter: int = 100,
     tol: float = 1e-5,
     smoothing: float = 0.01,
     seed: int = 0,
@@ -45,7 +45,7 @@ def dawid_skene(
     >>> result.labels.tolist(), result.confusions.shape
     ([0, 1, 0, 1], (3, 2, 2))
     """
-    check_settings(n_iter=n_iter, tol=tol, smoothing=smoothing)
+    check_settings(max_iter=max_iter, tol=tol, smoothing=smoothing)
     votes = Votes(ann)
     R, K = votes.n_annotators, votes.n_classes
     refuse_dense(R * K * K * 8, f"confusion matrices of {R:,} annotators", K)
@@ -73,14 +73,14 @@ def dawid_skene(
             scores += log_prior
             known = np.flatnonzero(certain[block.rows] >= 0)
             scores[known] += impossible[certain[block.rows][known]]
-            posterior, likelihood = normalise(scores)
+            posterior, likelihood = normalize_log_joint(scores)
             soft[block.rows] = posterior
             counts[:] += block.incidence.T @ posterior
             prior[:] += posterior.sum(0)
             height += likelihood
         return height
 
-    climbed = climb(step, n_labels=votes.n_labels, n_iter=n_iter, tol=tol, on_iteration=on_iteration)
+    climbed = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
     confusions = _probabilities(counts, smoothing, K).reshape(R, K, K).transpose(0, 2, 1)
     return make_result(
         "dawid-skene",
@@ -89,7 +89,7 @@ def dawid_skene(
         seed=seed,
         confusions=np.ascontiguousarray(confusions),
         parameters={"class_prior": prior / votes.n_items},
-        climbed=climbed,
+        em_trace=climbed,
     )
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdfuse.aggregation.em import OnIteration, check_settings, climb
+from crowdfuse.aggregation.em import OnIteration, check_settings, run_em
 from crowdfuse.aggregation.result import Aggregate, make_result
-from crowdfuse.aggregation.votes import FloatArray, Votes, normalise
+from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.annotations import Annotations
 
-ASCENTS = 10  # steps uphill in one M-step: more gain little, since the next E-step moves the hill
+MAX_LBFGS_ITERATIONS = 10  # steps uphill in one M-step: more gain little, since the next E-step moves the hill
 
 
 def glad(
     ann: Annotations,
     *,
-    n_iter: int = 100,
+    max_iter: int = 100,
     tol: float = 1e-5,
     seed: int = 0,
     on_iteration: OnIteration | None = None,
@@ -35,7 +35,7 @@ def glad(
     >>> result.labels.tolist(), (result.parameters["ability"] > 0).tolist()
     ([0, 1, 0, 1, 1], [True, True, False])
     """
-    check_settings(n_iter=n_iter, tol=tol)
+    check_settings(max_iter=max_iter, tol=tol)
     votes = Votes(ann)
     R, K = votes.n_annotators, votes.n_classes
     soft = votes.empty()
@@ -48,14 +48,14 @@ def glad(
         height = -votes.n_items * np.log(K) - votes.n_labels * np.log(K - 1) - _penalty(point)
         for number, block in enumerate(votes.blocks):
             strength = ability[block.annotator] * ease[block.rows][block.item]
-            posterior, likelihood = normalise(block.tally(strength + np.log(K - 1)))
+            posterior, likelihood = normalize_log_joint(block.tally(strength + np.log(K - 1)))
             soft[block.rows] = posterior
-            right[number] = block.right(posterior)
+            right[number] = block.label_confidence(posterior)
             height += likelihood - float(np.logaddexp(0, strength).sum())
         point = _uphill(votes, right, point)
         return float(height)
 
-    climbed = climb(step, n_labels=votes.n_labels, n_iter=n_iter, tol=tol, on_iteration=on_iteration)
+    climbed = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
     ability = np.where(votes.labels_per_annotator() > 0, point[:R], np.nan)
     difficulty = np.full(ann.n_items, np.nan)
     difficulty[votes.labelled] = np.exp(-point[R:])
@@ -65,7 +65,7 @@ def glad(
         soft,
         seed=seed,
         parameters={"ability": ability, "difficulty": difficulty},
-        climbed=climbed,
+        em_trace=climbed,
     )
 
 
@@ -78,7 +78,7 @@ def _uphill(votes: Votes, right: list[FloatArray], start: FloatArray) -> FloatAr
         start,
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": ASCENTS, "maxcor": 5},
+        options={"maxiter": MAX_LBFGS_ITERATIONS, "maxcor": 5},
     )
     better: FloatArray = found.x if found.fun <= expected_loss(votes, right, start)[0] else start
     return better

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdfuse.aggregation.em import OnIteration, check_settings, climb
+from crowdfuse.aggregation.em import OnIteration, check_settings, run_em
 from crowdfuse.aggregation.result import Aggregate, make_result
-from crowdfuse.aggregation.votes import FloatArray, Votes, normalise
+from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.annotations import Annotations
 
-SURE = 1e-12  # nobody is believed to be right or wrong more surely than this, so that logarithms stay finite
+MIN_PROBABILITY = 1e-12  # nobody is believed to be right or wrong more surely than this, so that logarithms stay finite
 
 
 def one_coin(
     ann: Annotations,
     *,
-    n_iter: int = 100,
+    max_iter: int = 100,
     tol: float = 1e-5,
     smoothing: float = 0.01,
     seed: int = 0,
@@ -31,10 +31,10 @@ def one_coin(
 
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [2, 2, 1], [2, 2, 0], [1, 0, 1]])
     >>> result = one_coin(ann)
-    >>> result.annotator_skill.round(1).tolist()
+    >>> result.annotator_accuracy.round(1).tolist()
     [1.0, 0.8, 0.4]
     """
-    check_settings(n_iter=n_iter, tol=tol, smoothing=smoothing)
+    check_settings(max_iter=max_iter, tol=tol, smoothing=smoothing)
     votes = Votes(ann)
     soft = votes.empty()
     labels = votes.labels_per_annotator()
@@ -42,12 +42,12 @@ def one_coin(
     right, prior = np.zeros(votes.n_annotators), np.zeros(votes.n_classes)
     for block in votes.blocks:
         shares = block.shares()
-        right += block.by_annotator(block.right(shares))
+        right += block.by_annotator(block.label_confidence(shares))
         prior += shares.sum(0)
 
     def accuracy() -> FloatArray:
         share = np.divide(right + smoothing, labels + 2 * smoothing, out=np.full(len(labels), 0.5), where=labels > 0)
-        clipped: FloatArray = np.clip(share, SURE, 1 - SURE)
+        clipped: FloatArray = np.clip(share, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         return clipped
 
     def step() -> float:
@@ -58,14 +58,16 @@ def one_coin(
         height = float(log_wrong @ labels + smoothing * (np.log(a) + np.log(1 - a))[labels > 0].sum())
         right[:], prior[:] = 0, 0
         for block in votes.blocks:
-            posterior, likelihood = normalise(block.tally((log_right - log_wrong)[block.annotator]) + log_prior)
+            posterior, likelihood = normalize_log_joint(
+                block.tally((log_right - log_wrong)[block.annotator]) + log_prior
+            )
             soft[block.rows] = posterior
-            right[:] += block.by_annotator(block.right(posterior))
+            right[:] += block.by_annotator(block.label_confidence(posterior))
             prior[:] += posterior.sum(0)
             height += likelihood
         return height
 
-    climbed = climb(step, n_labels=votes.n_labels, n_iter=n_iter, tol=tol, on_iteration=on_iteration)
+    climbed = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
     return make_result(
         "one-coin",
         votes,
@@ -75,5 +77,5 @@ def one_coin(
             "accuracy": np.where(labels > 0, accuracy(), np.nan),
             "class_prior": prior / votes.n_items,
         },
-        climbed=climbed,
+        em_trace=climbed,
     )

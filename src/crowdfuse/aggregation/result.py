@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.aggregation.votes import FloatArray, Votes
-from crowdfuse.labels.ids import IntArray, counted
+from crowdfuse.labels.ids import IntArray, format_count
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -21,17 +21,17 @@ class Aggregate:
     items: NDArray[Any]
     classes: NDArray[Any]
     annotators: NDArray[Any]
-    soft_labels: NDArray[np.float32]
+    class_probabilities: NDArray[np.float32]
     """(N, K): how likely each class is; NaN for items without labels."""
-    best: IntArray
+    consensus_codes: IntArray
     """(N,): the most likely class, as a position in `classes`; -1 for items without labels. Ties are drawn from the
     seed."""
-    annotator_skill: FloatArray
+    annotator_accuracy: FloatArray
     """(R,): the share of the annotator's labels that are right, as far as the soft labels know: the mean of
     P(class that was said). It means the same in all methods; NaN for annotators without labels."""
     labels_per_item: IntArray
     labels_per_annotator: IntArray
-    confusions: FloatArray | None = None
+    confusion_matrices: FloatArray | None = None
     """(R, K, K), axes (annotator, true, said): P(said | true), where the method learns them."""
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
     """What else the method learned, by name; its docstring explains them."""
@@ -47,36 +47,37 @@ class Aggregate:
     @property
     def confidence(self) -> NDArray[np.float32]:
         """(N,): how likely the most likely class is."""
-        highest: NDArray[np.float32] = self.soft_labels.max(1)
+        highest: NDArray[np.float32] = self.class_probabilities.max(1)
         return highest
 
     @property
-    def labels(self) -> NDArray[Any]:
+    def consensus(self) -> NDArray[Any]:
         """(N,): the most likely class by name. For items without labels -1, or None where classes are strings or -1."""
         has_room = self.classes.dtype.kind == "i" and -1 not in self.classes
         names = np.array([*self.classes, -1 if has_room else None], np.int64 if has_room else object)
-        chosen: NDArray[Any] = names[self.best]  # -1 takes the last
+        chosen: NDArray[Any] = names[self.consensus_codes]  # -1 takes the last
         return chosen
 
     def to_table(self, *, proba: bool = False) -> Any:
         """A pyarrow table, a row an item: item, label, confidence, n_labels; with `proba` a column `p_...` a class."""
         import pyarrow as pa
 
-        known = self.best >= 0
+        known = self.consensus_codes >= 0
         columns = {
             "item": pa.array(self.items),
-            "label": pa.array(self.classes).take(pa.array(self.best, mask=~known)),
+            "label": pa.array(self.classes).take(pa.array(self.consensus_codes, mask=~known)),
             "confidence": pa.array(self.confidence, mask=~known),
             "n_labels": pa.array(self.labels_per_item),
         }
         if proba:
             columns |= {
-                f"p_{name}": pa.array(self.soft_labels[:, k], mask=~known) for k, name in enumerate(self.classes)
+                f"p_{name}": pa.array(self.class_probabilities[:, k], mask=~known)
+                for k, name in enumerate(self.classes)
             }
         return pa.table(columns)
 
     def __repr__(self) -> str:
-        ran = f", {counted(self.n_iter, 'iteration')}, {'' if self.converged else 'not '}converged"
+        ran = f", {format_count(self.n_iter, 'iteration')}, {'' if self.converged else 'not '}converged"
         return (
             f"Aggregate({self.method}: {len(self.items):,} items, {len(self.annotators):,} annotators, "
             f"{len(self.classes):,} classes{ran if self.n_iter else ''})"
@@ -91,14 +92,14 @@ def make_result(
     seed: int,
     confusions: FloatArray | None = None,
     parameters: Mapping[str, FloatArray] | None = None,
-    climbed: tuple[tuple[float, ...], bool] = ((), True),
+    em_trace: tuple[tuple[float, ...], bool] = ((), True),
 ) -> Aggregate:
     """From the soft labels of the items that have labels; annotators without labels get NaN everywhere."""
     ann = votes.annotations
     counts = votes.labels_per_annotator()
     right = np.zeros(votes.n_annotators)
     for block in votes.blocks:
-        right += block.by_annotator(block.right(soft[block.rows]))
+        right += block.by_annotator(block.label_confidence(soft[block.rows]))
     with np.errstate(invalid="ignore"):
         skill = right / counts
     best = np.full(ann.n_items, -1, np.int64)
@@ -110,15 +111,15 @@ def make_result(
         items=ann.items,
         classes=ann.classes,
         annotators=ann.annotators,
-        soft_labels=_with_unlabelled(soft, votes),
-        best=best,
-        annotator_skill=skill,
+        class_probabilities=_with_unlabelled(soft, votes),
+        consensus_codes=best,
+        annotator_accuracy=skill,
         labels_per_item=np.diff(ann.indptr),
         labels_per_annotator=counts,
-        confusions=confusions,
+        confusion_matrices=confusions,
         parameters={} if parameters is None else parameters,
-        log_likelihood=climbed[0],
-        converged=climbed[1],
+        log_likelihood=em_trace[0],
+        converged=em_trace[1],
     )
 
 

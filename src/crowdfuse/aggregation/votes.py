@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, few
+from crowdfuse.labels.ids import IntArray, format_names
 
 FloatArray = NDArray[np.float64]
 
-BLOCK = 1 << 22  # numbers that are worked on at a time: 32 MB, whatever the size of the crowd
-DENSE = 1 << 31  # bytes of a dense array that are too many
+FLOATS_PER_BLOCK = 1 << 22  # numbers that are worked on at a time: 32 MB, whatever the size of the crowd
+MAX_DENSE_BYTES = 1 << 31  # bytes of a dense array that are too many
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Block:
     n_classes: int
 
     @cached_property
-    def said(self) -> NDArray[np.int64]:
+    def annotator_class_cell(self) -> NDArray[np.int64]:
         """(L,): each label as a cell of a table (annotator, class said)."""
         return self.annotator.astype(np.int64) * self.n_classes + self.label
 
     @cached_property
-    def cell(self) -> NDArray[np.int64]:
+    def item_class_cell(self) -> NDArray[np.int64]:
         """(L,): each label as a cell of a table (item, class said)."""
         return self.item.astype(np.int64) * self.n_classes + self.label
 
@@ -56,7 +56,7 @@ class Block:
 
     def tally(self, weight: FloatArray | None = None) -> FloatArray:
         """The weight of the labels for each class, (n, K): how often it was said where every weight is 1."""
-        cells = np.bincount(self.cell, weights=weight, minlength=self.n_items * self.n_classes)
+        cells = np.bincount(self.item_class_cell, weights=weight, minlength=self.n_items * self.n_classes)
         tally: FloatArray = cells.astype(np.float64, copy=False).reshape(self.n_items, self.n_classes)
         return tally
 
@@ -66,9 +66,9 @@ class Block:
         shares /= shares.sum(1, keepdims=True)
         return shares
 
-    def right(self, soft: NDArray[Any]) -> NDArray[Any]:
+    def label_confidence(self, soft: NDArray[Any]) -> NDArray[Any]:
         """How likely each label is right, (L,), where the classes are as likely as `soft` (n, K) says."""
-        return soft.ravel()[self.cell]
+        return soft.ravel()[self.item_class_cell]
 
     def by_annotator(self, values: NDArray[Any]) -> FloatArray:
         """Sums over each annotator's labels, (R,)."""
@@ -93,7 +93,7 @@ class Votes:
             raise ValueError(f"{ann!r}: there is no label to aggregate")
         if ann.n_classes < 2:
             raise ValueError(
-                f"all labels say {few(ann.classes)}: with one class there is nothing to decide; name all classes "
+                f"all labels say {format_names(ann.classes)}: with one class there is nothing to decide; name all classes "
                 "with classes= (--classes on the command line)"
             )
         self.annotations = ann
@@ -106,7 +106,7 @@ class Votes:
     def _blocks(self, indptr: IntArray) -> Iterator[Block]:
         """`indptr` is that of the items with labels. Labels count for more than one number each: they take indices."""
         cost = 4 * indptr + self.n_classes * np.arange(self.n_items + 1)
-        ends = np.searchsorted(cost, np.arange(BLOCK, cost[-1] + BLOCK, BLOCK))
+        ends = np.searchsorted(cost, np.arange(FLOATS_PER_BLOCK, cost[-1] + FLOATS_PER_BLOCK, FLOATS_PER_BLOCK))
         bounds = np.unique(np.concatenate([[0], np.minimum(ends, self.n_items), [self.n_items]]))
         for start, end in pairwise(bounds):
             labels = slice(indptr[start], indptr[end])
@@ -128,12 +128,12 @@ class Votes:
         return np.bincount(self.annotations.annotator, minlength=self.n_annotators)
 
 
-def normalise(scores: FloatArray) -> tuple[FloatArray, float]:
+def normalize_log_joint(scores: FloatArray) -> tuple[FloatArray, float]:
     """From the logarithms of P(class, labels), (n, K), P(class | labels), and the sum of log P(labels).
 
     The scores are overwritten.
 
-    >>> normalise(np.log([[0.3, 0.1]]))[0].round(2).tolist()
+    >>> normalize_log_joint(np.log([[0.3, 0.1]]))[0].round(2).tolist()
     [[0.75, 0.25]]
     """
     top = scores.max(1, keepdims=True)
@@ -146,7 +146,7 @@ def normalise(scores: FloatArray) -> tuple[FloatArray, float]:
 
 def refuse_dense(size: int, what: str, n_classes: int) -> None:
     """An array of over 2 GB is refused before any work."""
-    if size > DENSE:
+    if size > MAX_DENSE_BYTES:
         raise ValueError(
             f"{what} with {n_classes:,} classes take {size / 2**30:.1f} GB, over the 2 GB that are allowed; "
             "aggregate a part of the items at a time, or take a method with less to learn, such as one-coin"

@@ -25,7 +25,7 @@ def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
     for block in votes.blocks:
         tally = block.tally()
         winners = tally == tally.max(1, keepdims=True)
-        agreed += block.by_annotator(block.right(winners / winners.sum(1, keepdims=True)))
+        agreed += block.by_annotator(block.label_confidence(winners / winners.sum(1, keepdims=True)))
     with np.errstate(invalid="ignore"):
         weight = agreed / votes.labels_per_annotator()
     soft = votes.empty()

@@ -6,23 +6,23 @@ import difflib
 from collections.abc import Iterable
 
 
-def one_of(what: str, value: object, known: Iterable[str]) -> str:
+def check_choice(what: str, value: object, known: Iterable[str]) -> str:
     """The value, if it is one of the known names; else an error that lists them and says which was most likely meant.
 
-    >>> one_of("vote", "soft", ("soft", "hard"))
+    >>> check_choice("vote", "soft", ("soft", "hard"))
     'soft'
     """
     names = list(known)
     if value not in names:
-        meant = nearest(value, names) if isinstance(value, str) else "."
+        meant = did_you_mean(value, names) if isinstance(value, str) else "."
         raise ValueError(f"{what} must be one of {', '.join(names)}, got {value!r}{meant}".removesuffix("."))
     return str(value)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence that says a name is unknown: a full stop, or the name that was most likely meant.
 
-    >>> nearest("fusoin", ["fusion", "mbem"]), nearest("x", ["fusion", "mbem"])
+    >>> did_you_mean("fusoin", ["fusion", "mbem"]), did_you_mean("x", ["fusion", "mbem"])
     ("; did you mean 'fusion'?", '.')
     """
     near = difflib.get_close_matches(name, list(known), n=1)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdfuse.aggregation import ITERATIVE, METHODS, Aggregate
-from crowdfuse.checks.choices import one_of
+from crowdfuse.aggregation import AGGREGATORS, ITERATIVE, Aggregate
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.cli.fit import parse_classes
 from crowdfuse.cli.shell import (
     AnnotatorColumn,
@@ -30,7 +30,7 @@ from crowdfuse.cli.shell import (
     refuse_same,
 )
 from crowdfuse.labels.annotations import FORMATS
-from crowdfuse.labels.ids import counted, few, find
+from crowdfuse.labels.ids import format_count, format_names, positions_of
 
 if TYPE_CHECKING:
     from crowdfuse import Annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def aggregate(
     labels: Annotated[Path, typer.Argument(help=Labels)],
     out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, label, confidence, n_labels.")],
-    method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "dawid-skene",
+    method: Annotated[str, typer.Option(help=f"One of: {', '.join(AGGREGATORS)}.")] = "dawid-skene",
     proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,
     annotators: Annotated[
         Path | None, typer.Option(help="Also write this CSV: annotator, labels, skill (the share that is right).")
@@ -63,13 +63,13 @@ def aggregate(
     quiet: Quiet = False,
 ) -> None:
     """Find one label an item from the labels alone, without inputs, and the skill of each annotator."""
-    from crowdfuse.io.files import write_json, write_table
+    from crowdfuse.io.files import write_csv, write_json
     from crowdfuse.io.labels import Reading, read_labels
 
-    one_of("--method", method, METHODS)
-    one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
-    one_of("--on-bad", on_bad, ("error", "drop"))
-    one_of("--format", format, FORMATS)
+    check_choice("--method", method, AGGREGATORS)
+    check_choice("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
+    check_choice("--on-bad", on_bad, ("error", "drop"))
+    check_choice("--format", format, FORMATS)
     if iterations is not None and method not in ITERATIVE:
         raise ValueError(f"--iterations does not go with {method}, which has none; leave it out")
     _refuse_outputs([out, annotators, json_file], [labels, gold], force)
@@ -90,7 +90,7 @@ def aggregate(
 
     notes = [line for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
     if not result.converged:
-        notes.append(f"note: stopped after {counted(result.n_iter, 'iteration')}, still rising; see --iterations")
+        notes.append(f"note: stopped after {format_count(result.n_iter, 'iteration')}, still rising; see --iterations")
     figures: dict[str, Any] = {
         "method": result.method,
         "items": ann.n_items,
@@ -106,12 +106,12 @@ def aggregate(
         typer.echo(note)
     typer.echo(
         f"{method}: {ann.n_items:,} items, {ann.n_annotators:,} annotators, {ann.n_labels:,} labels, "
-        f"{ann.n_classes:,} classes ({few(ann.classes)})"
+        f"{ann.n_classes:,} classes ({format_names(ann.classes)})"
     )
     if truth is not None:
         with_labels = truth[truth[:, 0] >= 0]
-        judged = with_labels[result.best[with_labels[:, 0]] >= 0]
-        right = result.best[judged[:, 0]] == judged[:, 1]
+        judged = with_labels[result.consensus_codes[with_labels[:, 0]] >= 0]
+        right = result.consensus_codes[judged[:, 0]] == judged[:, 1]
         figures |= {
             "gold items": len(judged),
             "gold items without labels": len(truth) - len(judged),
@@ -119,13 +119,13 @@ def aggregate(
         }
         share = f"{100 * right.mean():.2f} %" if len(judged) else "not known"
         more = f"; {len(truth) - len(judged):,} without labels" if len(judged) < len(truth) else ""
-        typer.echo(f"accuracy: {share} of {counted(len(judged), 'item')} with gold{more}")
-    write_table(out, _header(result, proba), _rows(result, proba))
+        typer.echo(f"accuracy: {share} of {format_count(len(judged), 'item')} with gold{more}")
+    write_csv(out, _header(result, proba), _rows(result, proba))
     if annotators is not None:
-        write_table(annotators, ("annotator", "labels", "skill"), _skills(result))
+        write_csv(annotators, ("annotator", "labels", "skill"), _skills(result))
     if json_file is not None:
         write_json(json_file, figures)
-    typer.echo(f"{counted(ann.n_items, 'item')}: {out}")
+    typer.echo(f"{format_count(ann.n_items, 'item')}: {out}")
 
 
 def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force: bool) -> None:
@@ -153,30 +153,30 @@ def read_truth(
 
     columns = {"item": column_beside(path, item), "label": column_beside(path, label)}
     ids, names = read_gold(path, **columns, question=question, on_bad=on_bad)
-    rows, codes = find(ids, ann.items), find(names, ann.classes)
+    rows, codes = positions_of(ids, ann.items), positions_of(names, ann.classes)
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"no item of {path} has labels: it names items such as {few(ids, 3)}, they {few(ann.items, 3)}"
+            f"no item of {path} has labels: it names items such as {format_names(ids, 3)}, they {format_names(ann.items, 3)}"
         )
     outside = known & (codes < 0)
     if outside.any():
         raise ValueError(
-            f"{path}: item {few(ids[outside][:1])} has gold {few(names[outside][:1])}, which is not one of the "
-            f"{ann.n_classes:,} classes ({few(ann.classes)}); mend it, or name all classes with --classes"
+            f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(names[outside][:1])}, which is not one of the "
+            f"{ann.n_classes:,} classes ({format_names(ann.classes)}); mend it, or name all classes with --classes"
         )
     return np.column_stack([rows, codes])
 
 
 def _run(method: str, ann: Annotations, iterations: int | None, seed: int, quiet: bool) -> Aggregate:
-    from crowdfuse.training.progress import grid_progress
+    from crowdfuse.training.progress import make_progress_bar
 
     if method not in ITERATIVE:
-        return METHODS[method](ann, seed=seed)
+        return AGGREGATORS[method](ann, seed=seed)
     most = iterations or 100
-    with grid_progress(0 if quiet else 1) as progress:
+    with make_progress_bar(0 if quiet else 1) as progress:
         task = progress.add_task(method, total=most)
-        return METHODS[method](
+        return AGGREGATORS[method](
             ann, n_iter=most, seed=seed, on_iteration=lambda number, _: progress.update(task, completed=number)
         )
 
@@ -189,8 +189,10 @@ def _header(result: Aggregate, proba: bool) -> list[str]:
 def _rows(result: Aggregate, proba: bool) -> Any:
     """A line an item; of an item without labels nothing is said but that there are none."""
     sure = result.confidence
-    for n, (name, k, count) in enumerate(zip(result.items, result.best, result.labels_per_item, strict=True)):
-        classes = result.soft_labels[n] if proba else ()
+    for n, (name, k, count) in enumerate(
+        zip(result.items, result.consensus_codes, result.labels_per_item, strict=True)
+    ):
+        classes = result.class_probabilities[n] if proba else ()
         if k < 0:
             yield (name, "", "", count, *("" for _ in classes))
         else:
@@ -199,6 +201,6 @@ def _rows(result: Aggregate, proba: bool) -> Any:
 
 def _skills(result: Aggregate) -> Any:
     """A line an annotator who gave labels, the best first."""
-    for r in (-result.annotator_skill).argsort(kind="stable"):
+    for r in (-result.annotator_accuracy).argsort(kind="stable"):
         if result.labels_per_annotator[r]:
-            yield result.annotators[r], result.labels_per_annotator[r], f"{result.annotator_skill[r]:.4f}"
+            yield result.annotators[r], result.labels_per_annotator[r], f"{result.annotator_accuracy[r]:.4f}"

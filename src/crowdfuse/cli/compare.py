@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.cli.fit import parse_classes, parse_settings
 from crowdfuse.cli.grids import (
     Cluster,
@@ -107,12 +107,12 @@ def compare(
         settings=given_settings,
         gold=None if gold is None else str(gold),
         columns={"item": item, "annotator": annotator, "label": label},
-        format=one_of("--format", format, FORMATS),
+        format=check_choice("--format", format, FORMATS),
         question=question,
-        on_bad=one_of("--on-bad", on_bad, ("error", "drop")),
+        on_bad=check_choice("--on-bad", on_bad, ("error", "drop")),
         classes=None if classes is None else parse_classes(classes),
-        on_conflict=one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
-        on_missing=one_of("--on-missing", on_missing, ("error", "drop")),
+        on_conflict=check_choice("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
+        on_missing=check_choice("--on-missing", on_missing, ("error", "drop")),
         image_size=image_size,
     )
     comparison = make_comparison(job, test_share)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfuse.aggregation import METHODS as AGGREGATORS
+from crowdfuse.aggregation import AGGREGATORS as AGGREGATORS
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,

@@ -10,7 +10,7 @@ import typer
 
 from crowdfuse.cli.fit import parse_pairs
 from crowdfuse.cli.shell import Force, Quiet, Threads, friendly, numbers, use_threads
-from crowdfuse.labels.ids import few, plural
+from crowdfuse.labels.ids import format_count_with_verb, format_names
 
 
 @friendly
@@ -74,5 +74,7 @@ def embed(
         **settings,
     )
     if made.left_out:
-        typer.echo(f"note: {plural(len(made.left_out), 'image')} not readable and left out: {few(made.left_out)}")
+        typer.echo(
+            f"note: {format_count_with_verb(len(made.left_out), 'image')} not readable and left out: {format_names(made.left_out)}"
+        )
     typer.echo(f"{made.n_images:,} images, {made.n_features:,} features each: {out}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.cli.shell import (
     AnnotatorColumn,
     Classes,
@@ -34,8 +34,8 @@ from crowdfuse.cli.shell import (
 )
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS
 from crowdfuse.labels.annotations import FORMATS
-from crowdfuse.labels.ids import few
-from crowdfuse.training.distributed import in_step, is_first
+from crowdfuse.labels.ids import format_names
+from crowdfuse.training.distributed import is_rank_zero, raise_in_all_processes
 
 
 @friendly
@@ -84,17 +84,17 @@ def fit(
     """Train on your own labels and inputs; writes a run folder with model, fused labels and annotators."""
     from crowdfuse import runs
 
-    verbose = 0 if quiet or not is_first() else 1
+    verbose = 0 if quiet or not is_rank_zero() else 1
     if resume is not None:
-        with in_step():
+        with raise_in_all_processes():
             _refuse_beside_resume(context)
             refuse_json(json_file, force)
             finished = runs.is_finished(resume)
-        if finished and is_first():
+        if finished and is_rank_zero():
             typer.echo(f"{resume} is finished already; there is nothing to go on with")
         _report(runs.resume(resume, verbose=verbose), resume, json_file)
         return
-    with in_step():
+    with raise_in_all_processes():
         absent = [
             name for name, value in (("LABELS", labels), ("--inputs", inputs), ("--out", folder)) if value is None
         ]
@@ -121,16 +121,16 @@ def fit(
             test=None if test is None else str(test),
             gold=None if gold is None else str(gold),
             columns={"item": item, "annotator": annotator, "label": label},
-            format=one_of("--format", format, FORMATS),
+            format=check_choice("--format", format, FORMATS),
             question=question,
-            on_bad=one_of("--on-bad", on_bad, ("error", "drop")),
+            on_bad=check_choice("--on-bad", on_bad, ("error", "drop")),
             classes=None if classes is None else parse_classes(classes),
-            on_conflict=one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
-            on_missing=one_of("--on-missing", on_missing, ("error", "drop")),
+            on_conflict=check_choice("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
+            on_missing=check_choice("--on-missing", on_missing, ("error", "drop")),
             image_size=image_size,
             threads=threads,
         )
-    if method is None and is_first():
+    if method is None and is_rank_zero():
         _say_default()
     _report(runs.start(job, folder, force=force, verbose=verbose), folder, json_file)
 
@@ -147,13 +147,13 @@ def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
     """Say how a run went; one that Ctrl-C ended leaves with the exit code of that. One process speaks for all."""
     from crowdfuse.io.files import write_json
 
-    if not is_first():
+    if not is_rank_zero():
         return
     for note in summary["notes"]:
         typer.echo(f"note: {note}")
     typer.echo(
         f"{summary['method']}: {summary['labelled items']:,} items, {summary['annotators']:,} annotators, "
-        f"{summary['labels']:,} labels, classes {few(summary['classes'])}; "
+        f"{summary['labels']:,} labels, classes {format_names(summary['classes'])}; "
         f"gold was used for {summary['gold was used for']}"
     )
     if "test accuracy" in summary:
@@ -206,13 +206,13 @@ def parse_classes(text: str) -> list[Any]:
     """Names separated by commas; all integers are integers, as they are in a table."""
     import numpy as np
 
-    from crowdfuse.labels.ids import from_text, refuse_repeats
+    from crowdfuse.labels.ids import parse_integer_ids, refuse_repeats
 
     names = [part.strip() for part in text.split(",")]
     if not all(names):
         raise ValueError(f"--classes must be names separated by commas, got {text!r}")
     refuse_repeats(np.array(names, dtype=object), "--classes")
-    classes: list[Any] = from_text(np.array(names, dtype=object)).tolist()
+    classes: list[Any] = parse_integer_ids(np.array(names, dtype=object)).tolist()
     return classes
 
 

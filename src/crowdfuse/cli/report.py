@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdfuse.aggregation import METHODS
-from crowdfuse.checks.choices import one_of
+from crowdfuse.aggregation import AGGREGATORS
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.cli.aggregate import read_truth
 from crowdfuse.cli.fit import parse_classes
 from crowdfuse.cli.shell import (
@@ -30,7 +30,7 @@ from crowdfuse.cli.shell import (
     use_threads,
 )
 from crowdfuse.labels.annotations import FORMATS
-from crowdfuse.labels.ids import counted
+from crowdfuse.labels.ids import format_count
 
 if TYPE_CHECKING:
     from crowdfuse.io.labels import Reading
@@ -57,7 +57,7 @@ def report(
     ] = 0.95,
     positive: Annotated[str | None, typer.Option(help="Of two classes: the one to be found; else the second.")] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"Of labels alone: {', '.join(METHODS)}; if not given, dawid-skene.")
+        str | None, typer.Option(help=f"Of labels alone: {', '.join(AGGREGATORS)}; if not given, dawid-skene.")
     ] = None,
     item: ItemColumn = None,
     annotator: AnnotatorColumn = None,
@@ -82,10 +82,10 @@ def report(
     if not run.exists():
         raise FileNotFoundError(f"{run}: no such run folder, and no such file of labels")
     if method is not None:
-        one_of("--method", method, METHODS)
-    one_of("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
-    one_of("--on-bad", on_bad, ("error", "drop"))
-    one_of("--format", format, FORMATS)
+        check_choice("--method", method, AGGREGATORS)
+    check_choice("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
+    check_choice("--on-bad", on_bad, ("error", "drop"))
+    check_choice("--format", format, FORMATS)
     how: dict[str, Any] = {"item": item, "annotator": annotator, "label": label, "format": format, "question": question}
     how |= {"classes": classes, "on_conflict": on_conflict, "on_bad": on_bad}
     if run.is_dir():
@@ -148,5 +148,5 @@ def _report_labels(labels: Path, how: Reading, gold: Path | None, *, method: str
         truth = np.full(len(ann), None, object)
         truth[rows[known]] = ann.classes[codes[known]]
         if not known.all():
-            notes.append(f"{counted(int((~known).sum()), 'item')} of {gold} without labels, left out.")
+            notes.append(f"{format_count(int((~known).sum()), 'item')} of {gold} without labels, left out.")
     return report_labels(ann, method=method, gold=truth, notes=notes, title=f"{labels.name}: {method}", **shown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -37,7 +37,7 @@ from crowdfuse.cli.shell import (
     refuse_outputs,
     use_threads,
 )
-from crowdfuse.labels.ids import counted, few
+from crowdfuse.labels.ids import format_count, format_names
 
 if TYPE_CHECKING:
     from crowdfuse.datasets.two_moons import Split
@@ -181,7 +181,9 @@ def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
         raise ValueError(f"--annotator is for supp3; the annotators of {experiment.name} are made up")
     named = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     if len(named) < len(pairs) or not all(name and source for name, source in named.items()):
-        raise ValueError(f"--annotator must be NAME=FOLDER or NAME=MODULE:CALLABLE, each name once, got {few(pairs)}")
+        raise ValueError(
+            f"--annotator must be NAME=FOLDER or NAME=MODULE:CALLABLE, each name once, got {format_names(pairs)}"
+        )
     return with_models(experiment, named)
 
 
@@ -189,7 +191,7 @@ def _too_long(seconds: float, n_runs: int, jobs: int) -> str:
     from crowdfuse.experiments.watching import in_words
 
     return (
-        f"there is no GPU here, and {counted(n_runs, 'run')} at the paper's size would take about "
+        f"there is no GPU here, and {format_count(n_runs, 'run')} at the paper's size would take about "
         f"{in_words(seconds)} (--jobs {jobs}, by a few steps). Say --yes to do so, ask for less (--values, --methods, "
         "--epochs, --items), or take --scale desk"
     )
@@ -231,7 +233,7 @@ def twomoon(
     from crowdfuse.experiments.two_moons_tables import markdown, write_twomoon_report
     from crowdfuse.io.files import write_json
 
-    chosen = cast("Split", one_of("--split", split, ("text", "code")))
+    chosen = cast("Split", check_choice("--split", split, ("text", "code")))
     use_threads(threads)
     refuse_outputs(folder, "twomoon.json", json_file, force)
     runs = run_all(integers(seeds, "--seeds"), chosen, epochs, verbose=0 if quiet else 1)

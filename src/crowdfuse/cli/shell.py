@@ -9,7 +9,7 @@ from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
-from crowdfuse.training.distributed import is_for_others
+from crowdfuse.training.distributed import is_reported_by_rank_zero
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,7 +48,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except (ValueError, OSError) as error:
-            if not is_for_others(error):
+            if not is_reported_by_rank_zero(error):
                 # echo, not rich: names of people's files and classes may hold what rich takes for markup
                 typer.echo(f"{typer.style('error:', fg='red')} {error}", err=True)
             raise typer.Exit(2) from error

@@ -82,7 +82,7 @@ def synthesize(
             items=items,
             epsilon=None if epsilon is None else _one_or_each(numbers(epsilon, "--epsilon")),
             weakness=None if weakness is None else integers(weakness, "--weakness"),
-            skills=None if skills is None else numbers(skills, "--skills"),
+            accuracies=None if skills is None else numbers(skills, "--skills"),
             wrong=wrong,
             by=by,
             n_correct=n_correct,

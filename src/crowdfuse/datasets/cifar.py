@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.datasets.data_folder import ENVIRONMENT, data_folder
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE, data_folder
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.plain_pickle import read_plain_pickle
 
@@ -100,7 +100,7 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     ...
     FileNotFoundError: cifar100: no train, test, meta in ...
     """
-    source = SOURCES[one_of("name", name, SOURCES)]
+    source = SOURCES[check_choice("name", name, SOURCES)]
     place = _find(data_folder(folder, name, f"{source.folder}/ or {source.archive}"), source, name, download=download)
     files = _read_folder(place, source) if place.is_dir() else _read_archive(place, source)
     X_train, y_train = _join([_images(files[file], source) for file in source.train])
@@ -121,7 +121,7 @@ def _find(base: Path, source: Source, name: str, *, download: bool) -> Path:
     if not download:
         raise FileNotFoundError(
             f"{name}: no {', '.join(missing[folder])} in {folder}, and no {source.archive} in {base}. Download it with "
-            f"--download (download=True), or put the archive there by hand; --data (folder=) or {ENVIRONMENT} names "
+            f"--download (download=True), or put the archive there by hand; --data (folder=) or {DATA_FOLDER_VARIABLE} names "
             "the folder"
         )
     fetch(source.archive, MIRRORS, archive, source.archive_sum)

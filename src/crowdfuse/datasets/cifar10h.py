@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.cifar import CifarData, load_cifar
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.csv_rows import read_rows, whole_number
-from crowdfuse.datasets.data_folder import ENVIRONMENT, data_folder
+from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE, data_folder
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.label_only import LabelOnly
 from crowdfuse.labels.annotations import Annotations
@@ -29,7 +29,7 @@ MIRRORS = ("https://github.com/jcpeterson/cifar-10h/raw/master/data/",)
 N_CLASSES = 10
 N_IMAGES = 10_000
 MOST_ANNOTATORS = 10**9
-CHECK = "is_attn_check"
+ATTENTION_CHECK_COLUMN = "is_attn_check"
 COLUMNS = {
     "cifar10_test_test_idx": N_IMAGES,
     "annotator_id": MOST_ANNOTATORS,
@@ -54,7 +54,7 @@ class _Trials(NamedTuple):
         return Annotations.from_table(table, classes=range(N_CLASSES), on_conflict="first").align(np.arange(n_images))
 
 
-def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crowd:
+def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> CrowdDataset:
     """The labels with the images: CIFAR-10's test images are trained on, its 50,000 training images judge.
 
     `cifar10h-raw.csv`, or the published `cifar10h-raw.zip`, which is read as it is, after its checksum, lies in
@@ -72,7 +72,7 @@ def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crow
     data = load_cifar(base, name="cifar10", download=download)
     _refuse_other_images(trials, data)
     ann = trials.annotations(len(data.y_test))
-    return Crowd(data.X_test, ann, data.y_test, data.X_train, data.y_train, class_names=data.class_names)
+    return CrowdDataset(data.X_test, ann, data.y_test, data.X_train, data.y_train, class_names=data.class_names)
 
 
 def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) -> LabelOnly:
@@ -97,7 +97,7 @@ def _find(base: Path, *, download: bool) -> Path:
     if not download:
         raise FileNotFoundError(
             f"cifar10h: no {FILE}, nor {ARCHIVE}, in {', '.join(map(str, folders))}. Download it with download=True, "
-            f"or get it from https://github.com/jcpeterson/cifar-10h (data/); folder= or {ENVIRONMENT} names the folder"
+            f"or get it from https://github.com/jcpeterson/cifar-10h (data/); folder= or {DATA_FOLDER_VARIABLE} names the folder"
         )
     target = folders[0] / ARCHIVE
     fetch(ARCHIVE, MIRRORS, target, ARCHIVE_SUM)
@@ -120,16 +120,16 @@ def _read(path: Path) -> _Trials:
 
 
 def _parse(lines: Iterable[str], where: str) -> _Trials:
-    header, rows = read_rows(lines, where, (*COLUMNS, CHECK))
-    checked = header.index(CHECK)
+    header, rows = read_rows(lines, where, (*COLUMNS, ATTENTION_CHECK_COLUMN))
+    checked = header.index(ATTENTION_CHECK_COLUMN)
     places = [(header.index(name), below, name) for name, below in COLUMNS.items()]
     trials = [
         [*(whole_number(row[at], below, where, line, name) for at, below, name in places), line]
         for line, row in rows
-        if whole_number(row[checked], 2, where, line, CHECK) == 0
+        if whole_number(row[checked], 2, where, line, ATTENTION_CHECK_COLUMN) == 0
     ]
     if not trials:
-        raise ValueError(f"{where}: every row is an attention check ({CHECK} 1); get the file again")
+        raise ValueError(f"{where}: every row is an attention check ({ATTENTION_CHECK_COLUMN} 1); get the file again")
     found = _Trials(where, *np.array(trials, np.int64).T)
     truth = np.zeros(N_IMAGES, np.int64)
     truth[found.image] = found.truth

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.data_folder import data_folder
 from crowdfuse.labels.annotations import Annotations
 
@@ -18,7 +18,7 @@ FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("answers", "y_tra
 SLOTS = ["slot-1", "slot-2", "slot-3"]
 
 
-def load_cifar10n(folder: Path | None = None) -> Crowd:
+def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     """Read `features.npz` and `labels.npz` (answers N x 3) below `folder`/cifar10n, or below $CROWDFUSE_DATA's."""
     place = data_folder(folder, "cifar10n", "cifar10n/ with frozen features") / "cifar10n"
     arrays = read_arrays(place, FILES, "or leave cifar10n out")
@@ -27,7 +27,7 @@ def load_cifar10n(folder: Path | None = None) -> Crowd:
         raise ValueError(
             f"{place / 'labels.npz'}: answers must be N x {len(SLOTS)}, got shape {arrays['answers'].shape}"
         )
-    return Crowd(
+    return CrowdDataset(
         arrays["x_train"].astype(np.float32),
         Annotations.from_matrix(arrays["answers"], annotators=SLOTS),
         arrays["y_train"].astype(np.int64),

@@ -12,7 +12,7 @@ from crowdfuse.labels.annotations import Annotations
 
 
 @dataclass(frozen=True)
-class Crowd:
+class CrowdDataset:
     """Items to train on, N of them, with their labels row by row and gold, (N,); and items to be judged by.
 
     `X` and `X_test` are what `fit` and `predict` take: arrays of features (N, D) or images (N, 3, H, W), or images
@@ -24,7 +24,7 @@ class Crowd:
     y: NDArray[np.int64]
     X_test: Any
     y_test: NDArray[np.int64]
-    foreign: tuple[NDArray[np.float32], NDArray[np.int64]] | None = None
+    external_test: tuple[NDArray[np.float32], NDArray[np.int64]] | None = None
     """Items and gold of another collection, where there is one to judge by as well."""
     class_names: tuple[str, ...] | None = None
     """What the classes 0, 1, 2, ... are called, where the files say."""

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from crowdfuse.labels.ids import few
+from crowdfuse.labels.ids import format_names
 
 Rows = Iterator[tuple[int, list[str]]]
 
@@ -25,7 +25,7 @@ def read_rows(lines: Iterable[str], where: str, needed: Sequence[str]) -> tuple[
     lacking = [name for name in needed if name not in header]
     if lacking:
         raise ValueError(
-            f"{where}, line 1: needs the columns {', '.join(needed)}; {', '.join(lacking)} not among {few(header)}. "
+            f"{where}, line 1: needs the columns {', '.join(needed)}; {', '.join(lacking)} not among {format_names(header)}. "
             "Is it another data set's file?"
         )
     return header, _rows(reader, where, len(header))

@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from crowdfuse.labels.ids import plural
+from crowdfuse.labels.ids import format_count_with_verb
 
-ENVIRONMENT = "CROWDFUSE_DATA"
+DATA_FOLDER_VARIABLE = "CROWDFUSE_DATA"
 
 
 def data_folder(folder: Path | None, name: str, holds: str) -> Path:
@@ -17,10 +17,10 @@ def data_folder(folder: Path | None, name: str, holds: str) -> Path:
     >>> data_folder(Path("mine"), "mnist", "mnist/").name
     'mine'
     """
-    named = folder or os.environ.get(ENVIRONMENT)
+    named = folder or os.environ.get(DATA_FOLDER_VARIABLE)
     if not named:
         raise FileNotFoundError(
-            f"{name}: no data folder is given; pass folder= (--data), or set {ENVIRONMENT} to the folder "
+            f"{name}: no data folder is given; pass folder= (--data), or set {DATA_FOLDER_VARIABLE} to the folder "
             f"that holds {holds}"
         )
     return Path(named)
@@ -31,7 +31,7 @@ def refuse_missing(place: Path, files: Sequence[str], name: str, published: str)
     missing = [file for file in files if not (place / file).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: no {', '.join(missing)} in {place}. {published}; folder= or {ENVIRONMENT} names the folder above"
+            f"{name}: no {', '.join(missing)} in {place}. {published}; folder= or {DATA_FOLDER_VARIABLE} names the folder above"
         )
 
 
@@ -40,5 +40,5 @@ def refuse_missing_images(paths: Sequence[Path], name: str, published: str) -> N
     missing = [path for path in paths if not path.is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: {plural(len(missing), 'image')} not there of {len(paths):,}, the first {missing[0]}. {published}"
+            f"{name}: {format_count_with_verb(len(missing), 'image')} not there of {len(paths):,}, the first {missing[0]}. {published}"
         )

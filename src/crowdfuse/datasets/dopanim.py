@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.data_folder import data_folder, refuse_missing, refuse_missing_images
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import few
+from crowdfuse.labels.ids import format_names
 
 TASKS, LABELS = "task_data.json", "annotation_data.json"
-PARTS = ("train", "valid", "test")
+SPLITS = ("train", "valid", "test")
 PUBLISHED = "dopanim is published at https://doi.org/10.5281/zenodo.11479590"
 ANIMALS = (
     "German Yellowjacket",
@@ -41,7 +41,7 @@ ANIMALS = (
 )
 
 
-def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> Crowd:
+def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> CrowdDataset:
     """Read `task_data.json` and `annotation_data.json` below `folder`/dopanim, or below $CROWDFUSE_DATA's.
 
     The images lie beside them, as in the published archives, `train/Jaguar/123.jpeg`; they are decoded when they are
@@ -66,16 +66,16 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
         refuse_missing_images(paths, "dopanim", f"Unpack {part}.zip in {place}; {PUBLISHED}")
         X[part], y[part] = ImageFiles(paths, size, workers=workers), animals
     ann = _read_labels(place / LABELS, tasks["train"], seed)
-    return Crowd(X["train"], ann, y["train"], X["test"], y["test"], class_names=ANIMALS)
+    return CrowdDataset(X["train"], ann, y["train"], X["test"], y["test"], class_names=ANIMALS)
 
 
 def _read_tasks(path: Path) -> dict[str, dict[int, int]]:
     """Of each part, the observations in the file's order, each with its animal."""
-    found: dict[str, dict[int, int]] = {part: {} for part in PARTS}
+    found: dict[str, dict[int, int]] = {part: {} for part in SPLITS}
     for key, task in _read_records(path, ("split", "taxon_name")):
         where = f"{path}, {key!r}"
-        if task["split"] not in PARTS:
-            raise ValueError(f"{where}: split {task['split']!r} is not one of {', '.join(PARTS)}")
+        if task["split"] not in SPLITS:
+            raise ValueError(f"{where}: split {task['split']!r} is not one of {', '.join(SPLITS)}")
         if task["taxon_name"] not in ANIMALS:
             raise ValueError(f"{where}: taxon_name {task['taxon_name']!r} is not one of {', '.join(ANIMALS)}")
         found[task["split"]][_observation(key, where)] = ANIMALS.index(task["taxon_name"])
@@ -117,7 +117,7 @@ def _likeliest(likelihoods: NDArray[np.float64], seed: int) -> tuple[NDArray[np.
 def _likelihoods(said: Any, where: str) -> list[float]:
     """A number for each animal; who is not named is not likely."""
     if not isinstance(said, dict):
-        raise ValueError(f"{where}: likelihoods must hold a number for each animal, found {few([said])}")
+        raise ValueError(f"{where}: likelihoods must hold a number for each animal, found {format_names([said])}")
     for name, value in said.items():
         if name not in ANIMALS:
             raise ValueError(f"{where}: likelihoods name {name!r}, which is not one of {', '.join(ANIMALS)}")
@@ -141,7 +141,7 @@ def _read_records(path: Path, needed: tuple[str, ...]) -> list[tuple[str, dict[s
     except ValueError as error:  # JSON's own, which names the line, and UTF-8's
         raise ValueError(f"{path} cannot be read: {error}; get it again. {PUBLISHED}") from error
     if not isinstance(content, dict) or not content:
-        raise ValueError(f"{path}: must hold records by their ids, found {few([content])}")
+        raise ValueError(f"{path}: must hold records by their ids, found {format_names([content])}")
     for key, record in content.items():
         lacking = [name for name in needed if not isinstance(record, dict) or name not in record]
         if lacking:

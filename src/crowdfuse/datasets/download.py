@@ -9,9 +9,9 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
-from crowdfuse.io.files import replacing
+from crowdfuse.io.files import atomic_file
 
-TIMEOUT = 30  # seconds without a byte
+DOWNLOAD_TIMEOUT_SECONDS = 30  # seconds without a byte
 
 
 def checksum(content: bytes, like: str) -> str:
@@ -30,8 +30,8 @@ def fetch(name: str, mirrors: Sequence[str], target: Path, expected: str) -> Non
     for mirror in mirrors:
         url = mirror + name
         try:
-            with replacing(target) as temporary:
-                with urlopen(url, timeout=TIMEOUT) as response, temporary.open("wb") as file:
+            with atomic_file(target) as temporary:
+                with urlopen(url, timeout=DOWNLOAD_TIMEOUT_SECONDS) as response, temporary.open("wb") as file:
                     shutil.copyfileobj(response, file)
                 found = checksum(temporary.read_bytes(), like=expected)
                 if found != expected:

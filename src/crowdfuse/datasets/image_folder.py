@@ -18,17 +18,17 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.io.files import replacing
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.io.files import atomic_file
 from crowdfuse.io.image_files import ImageFiles, find_unreadable
 from crowdfuse.io.images import IMAGE_ENDINGS
-from crowdfuse.labels.ids import counted, few
+from crowdfuse.labels.ids import format_count, format_names
 
-PARTS = ("train", "val")
-SHARES = (25, 1, 1)  # training, validation, test: the paper's
-MEASURED_AT = 224
-STD = (0.229, 0.224, 0.225)  # of ImageNet, on pixels from 0 to 1
-BLOCK = 64  # images measured in one go: 77 MB of float64
+SPLIT_FOLDERS = ("train", "val")
+SPLIT_RATIO = (25, 1, 1)  # training, validation, test: the paper's
+DISTANCE_SIDE_PIXELS = 224
+IMAGENET_STD = (0.229, 0.224, 0.225)  # of ImageNet, on pixels from 0 to 1
+IMAGES_PER_BLOCK = 64  # images measured in one go: 77 MB of float64
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ImageFolder:
         return ImageFiles(self.paths, size, workers=workers)
 
 
-class Split(NamedTuple):
+class ImageFolderSplit(NamedTuple):
     """Rows of the three parts, each in ascending order."""
 
     train: NDArray[np.int64]
@@ -70,7 +70,7 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
     ...
     FileNotFoundError: nowhere: no such folder; it should hold a folder of images for each class
     """
-    one_of("on_unreadable", on_unreadable, ("error", "skip"))
+    check_choice("on_unreadable", on_unreadable, ("error", "skip"))
     folder = Path(folder)
     if not folder.is_dir():
         what = "a file" if folder.exists() else "no such folder"
@@ -93,12 +93,14 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
 
 def _parts(folder: Path) -> list[Path]:
     """The folder itself, or `train` and `val` in it: unless these are classes, which hold images and no folders."""
-    parts = [folder / name for name in PARTS if _folders(folder / name) and not _images(folder / name, deep=False)]
-    if len(parts) == len(PARTS):
+    parts = [
+        folder / name for name in SPLIT_FOLDERS if _folders(folder / name) and not _images(folder / name, deep=False)
+    ]
+    if len(parts) == len(SPLIT_FOLDERS):
         train, val = ({path.name for path in _folders(part)} for part in parts)
         if val - train:
             raise ValueError(
-                f"{parts[1]} has class folders that {parts[0]} has not: {few(sorted(val - train))}; "
+                f"{parts[1]} has class folders that {parts[0]} has not: {format_names(sorted(val - train))}; "
                 "both must have one for each class"
             )
     return parts or [folder]
@@ -110,7 +112,7 @@ def _classes(folder: Path) -> dict[str, list[Path]]:
     empty = [name for name, paths in found.items() if not paths]
     if empty:
         raise ValueError(
-            f"{folder}: no images ({', '.join(sorted(IMAGE_ENDINGS))}) in the class folders {few(empty)}; "
+            f"{folder}: no images ({', '.join(sorted(IMAGE_ENDINGS))}) in the class folders {format_names(empty)}; "
             "remove these folders, or put the images there"
         )
     return found
@@ -138,23 +140,23 @@ def _skip_unreadable(folder: Path, found: ImageFolder, workers: int) -> ImageFol
     kept = np.setdiff1d(np.arange(len(found)), list(bad))
     lost = np.setdiff1d(np.arange(len(found.class_names)), found.y[kept])
     out = tuple(found.paths[row] for row in bad)
-    names = few([path.relative_to(folder).as_posix() for path in out])
+    names = format_names([path.relative_to(folder).as_posix() for path in out])
     if len(lost):
         raise ValueError(
-            f"{folder}: no image of the classes {few(found.class_names[k] for k in lost)} can be read; "
+            f"{folder}: no image of the classes {format_names(found.class_names[k] for k in lost)} can be read; "
             f"unreadable are {names}. The first: {next(iter(bad.values()))}"
         )
-    warnings.warn(f"{folder}: {counted(len(bad), 'unreadable image')} left out: {names}", stacklevel=3)
+    warnings.warn(f"{folder}: {format_count(len(bad), 'unreadable image')} left out: {names}", stacklevel=3)
     return ImageFolder(tuple(found.paths[row] for row in kept), found.class_names, found.y[kept], out)
 
 
-def split(folder: ImageFolder, seed: int) -> Split:
+def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
     """Training, validation and test rows, 25:1:1 in each class, drawn by the seed.
 
     A class of few images has one in validation and one in test; of fewer than three it is refused.
 
     >>> names = [Path(f"{k}/{i}.jpg") for k in "ab" for i in range(54)]
-    >>> [len(rows) for rows in split(ImageFolder(tuple(names), ("a", "b"), np.repeat([0, 1], 54)), seed=0)]
+    >>> [len(rows) for rows in split_image_folder(ImageFolder(tuple(names), ("a", "b"), np.repeat([0, 1], 54)), seed=0)]
     [100, 4, 4]
     """
     generator = np.random.default_rng(seed)
@@ -163,15 +165,15 @@ def split(folder: ImageFolder, seed: int) -> Split:
         rows = generator.permutation(np.flatnonzero(folder.y == k))
         if len(rows) < len(parts):
             raise ValueError(
-                f"class {name!r} has {counted(len(rows), 'image')}: too few for training, validation and test; "
+                f"class {name!r} has {format_count(len(rows), 'image')}: too few for training, validation and test; "
                 "add some, or remove its folder"
             )
-        n_validation, n_test = (max(1, round(len(rows) * share / sum(SHARES))) for share in SHARES[1:])
+        n_validation, n_test = (max(1, round(len(rows) * share / sum(SPLIT_RATIO))) for share in SPLIT_RATIO[1:])
         cuts = np.cumsum([n_validation, n_test])
         for part, chosen in zip((parts[1], parts[2], parts[0]), np.split(rows, cuts), strict=True):
             part.append(chosen)
     train, validation, test = (np.sort(np.concatenate(part)) for part in parts)
-    return Split(train, validation, test)
+    return ImageFolderSplit(train, validation, test)
 
 
 def weakness_distances(
@@ -184,7 +186,7 @@ def weakness_distances(
     is kept there, and taken from there as long as files and rows are the same. Others replace it.
     """
     of, weak = _check_rows("rows", rows, len(files)), _check_rows("weakness_rows", weakness_rows, len(files))
-    files = files.resized(MEASURED_AT)
+    files = files.resized(DISTANCE_SIDE_PIXELS)
     key = _key(files, of, weak)
     if cache is not None:
         kept = _read_cache(Path(cache), key)
@@ -192,21 +194,21 @@ def weakness_distances(
             return kept
     distances = _measure(files, of, weak)
     if cache is not None:
-        with replacing(Path(cache)) as temporary, temporary.open("wb") as out:
+        with atomic_file(Path(cache)) as temporary, temporary.open("wb") as out:
             np.savez(out, key=np.array(key), distances=distances)
     return distances
 
 
 def _measure(files: ImageFiles, rows: NDArray[np.int64], weak: NDArray[np.int64]) -> NDArray[np.float32]:
-    scale = 255 * np.array(STD)[:, None, None]  # of a difference, in which the means cancel
+    scale = 255 * np.array(IMAGENET_STD)[:, None, None]  # of a difference, in which the means cancel
     targets = files.rows(weak) / scale
     distances = np.empty((len(rows), len(weak)), np.float32)
-    starts = range(0, len(rows), BLOCK)
-    with closing(files.stream([rows[start : start + BLOCK] for start in starts])) as blocks:
+    starts = range(0, len(rows), IMAGES_PER_BLOCK)
+    with closing(files.stream([rows[start : start + IMAGES_PER_BLOCK] for start in starts])) as blocks:
         for start, block in zip(starts, blocks, strict=True):
             values = block / scale
             for r, target in enumerate(targets):
-                distances[start : start + BLOCK, r] = np.sqrt(((values - target) ** 2).sum((1, 2, 3)))
+                distances[start : start + IMAGES_PER_BLOCK, r] = np.sqrt(((values - target) ** 2).sum((1, 2, 3)))
     return distances
 
 
@@ -235,8 +237,12 @@ def _read_cache(path: Path, key: str) -> NDArray[np.float32] | None:
 def _check_rows(name: str, rows: ArrayLike, n_files: int) -> NDArray[np.int64]:
     given = np.asarray(rows)
     if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be row numbers of the files, at least one, got {few(np.ravel(given)) or 'none'}")
+        raise ValueError(
+            f"{name} must be row numbers of the files, at least one, got {format_names(np.ravel(given)) or 'none'}"
+        )
     outside = given[(given < 0) | (given >= n_files)]
     if len(outside):
-        raise ValueError(f"{name}: {few(outside)} is not a row of the files, whose rows are 0 to {n_files - 1:,}")
+        raise ValueError(
+            f"{name}: {format_names(outside)} is not a row of the files, whose rows are 0 to {n_files - 1:,}"
+        )
     return given.astype(np.int64)

@@ -8,9 +8,9 @@ from pathlib import Path
 from crowdfuse.datasets.data_folder import data_folder
 from crowdfuse.io.labels import read_gold
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, few, find
+from crowdfuse.labels.ids import IntArray, format_names, positions_of
 
-NAMES = ("bluebird", "dog", "rte", "web", "product", "zencrowd")
+LABEL_ONLY_DATASETS = ("bluebird", "dog", "rte", "web", "product", "zencrowd")
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
             raise FileNotFoundError(f"{place / file} is not there: labels and gold are needed, or leave {name} out")
     ann = Annotations.read(place / "labels.csv", on_conflict="first")
     ids, names = read_gold(place / "gold.csv")
-    rows = find(ids, ann.items)
+    rows = positions_of(ids, ann.items)
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"{place}: gold is of items such as {few(ids, 3)}, labels of {few(ann.items, 3)}: none of both"
+            f"{place}: gold is of items such as {format_names(ids, 3)}, labels of {format_names(ann.items, 3)}: none of both"
         )
-    return LabelOnly(ann, rows[known], find(names[known], ann.classes))
+    return LabelOnly(ann, rows[known], positions_of(names[known], ann.classes))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.csv_rows import whole_number
 from crowdfuse.datasets.data_folder import data_folder, refuse_missing, refuse_missing_images
 from crowdfuse.io.image_files import ImageFiles
@@ -27,7 +27,7 @@ SCENES = ("highway", "insidecity", "tallbuilding", "street", "forest", "coast", 
 MISSING = -1
 
 
-def load_labelme(folder: Path | None = None) -> Crowd:
+def load_labelme(folder: Path | None = None) -> CrowdDataset:
     """Read the features and answers (N, R), -1 where missing, below `folder`/labelme, or below $CROWDFUSE_DATA's.
 
     The file's validation images are left alone: nothing is chosen by gold.
@@ -35,7 +35,7 @@ def load_labelme(folder: Path | None = None) -> Crowd:
     place = data_folder(folder, "labelme", f"labelme/{FILE}") / "labelme"
     arrays = read_arrays(place, {FILE: ("x_train", "answers", "y_train", "x_test", "y_test")}, "or leave labelme out")
     refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_train", "answers"), ("x_test", "y_test")))
-    return Crowd(
+    return CrowdDataset(
         arrays["x_train"].astype(np.float32),
         Annotations.from_matrix(arrays["answers"]),
         arrays["y_train"].astype(np.int64),
@@ -44,7 +44,7 @@ def load_labelme(folder: Path | None = None) -> Crowd:
     )
 
 
-def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> Crowd:
+def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> CrowdDataset:
     """Read the authors' archive, unpacked to `folder`/LabelMe, or below $CROWDFUSE_DATA's.
 
     `filenames_train.txt` lists the images, which lie in `train/coast/coast_n203030.jpg` and so on, `labels_train.txt`
@@ -67,7 +67,7 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
     ann = Annotations.from_matrix(
         answers[:, labelled], items=train.names, annotators=labelled, classes=range(len(SCENES))
     )
-    return Crowd(
+    return CrowdDataset(
         ImageFiles(train.paths, size, workers=workers),
         ann.align(train.names),
         train.y,

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.datasets.data_folder import ENVIRONMENT, data_folder
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE, data_folder
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.idx import read_idx
 
 N_CLASSES = 10
-PARTS = {"train": 60_000, "t10k": 10_000}
+SPLIT_SIZES = {"train": 60_000, "t10k": 10_000}
 SIDE = 28
 
 
@@ -43,7 +43,7 @@ class Source:
     """Checksums of the published .gz files."""
     unzipped: dict[str, str]
     """Checksums of what is in them, as far as they are known."""
-    not_these: frozenset[str] = frozenset()
+    other_dataset_checksums: frozenset[str] = frozenset()
     """SHA-256 sums of files that have the same names and belong to another data set."""
 
 
@@ -82,7 +82,7 @@ SOURCES = {
             "t10k-labels-idx1-ubyte": "md5:bb300cfdad3c16e7a12a480ee83cd310",
         },
         unzipped={},
-        not_these=frozenset(_MNIST_UNZIPPED.values()),
+        other_dataset_checksums=frozenset(_MNIST_UNZIPPED.values()),
     ),
 }
 
@@ -100,11 +100,11 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     ...
     FileNotFoundError: mnist: no train-images-idx3-ubyte, ...
     """
-    source = SOURCES[one_of("name", name, SOURCES)]
+    source = SOURCES[check_choice("name", name, SOURCES)]
     base = data_folder(folder, name, f"{name}/")
     files = _find(base, source, name, download=download)
     X, y = {}, {}
-    for part, count in PARTS.items():
+    for part, count in SPLIT_SIZES.items():
         X[part] = _read(files[f"{part}-images-idx3-ubyte"], source, (count, SIDE, SIDE))
         y[part] = _read(files[f"{part}-labels-idx1-ubyte"], source, (count,))
         if int(y[part].max()) >= N_CLASSES:
@@ -123,7 +123,7 @@ def _find(base: Path, source: Source, name: str, *, download: bool) -> dict[str,
         raise FileNotFoundError(
             f"{name}: no {', '.join(missing)} (.gz or unzipped) in {', '.join(map(str, folders))}. Download them with "
             f"--download (download=True), or put the files into one of these folders by hand; --data (folder=) or "
-            f"{ENVIRONMENT} names the folder above"
+            f"{DATA_FOLDER_VARIABLE} names the folder above"
         )
     target = base / source.folders[0]
     for stem in missing:
@@ -148,7 +148,7 @@ def _read(path: Path, source: Source, shape: tuple[int, ...]) -> NDArray[np.uint
                 f"{path}: checksum {found}, but the published file has {expected}; it is damaged or another file: "
                 "move it away and get it again (--download, or download=True)"
             )
-    elif checksum(content, like="sha256:") in source.not_these:
+    elif checksum(content, like="sha256:") in source.other_dataset_checksums:
         raise ValueError(f"{path}: this is MNIST's file of that name; put it into a folder mnist of its own")
     values = read_idx(gzip.decompress(content) if is_zipped else content, str(path))
     if values.shape != shape:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.csv_rows import read_rows
 from crowdfuse.datasets.data_folder import data_folder, refuse_missing
 from crowdfuse.labels.annotations import Annotations
@@ -34,7 +34,7 @@ class _Songs(NamedTuple):
     y: NDArray[np.int64]
 
 
-def load_music_genres(folder: Path | None = None) -> Crowd:
+def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Read the three files below `folder`/music_genre_classification, or below $CROWDFUSE_DATA's.
 
     Songs are in the order of the gold file and known by their names; features are as they were measured. Who labels a
@@ -56,7 +56,7 @@ def load_music_genres(folder: Path | None = None) -> Crowd:
             f"feature {column} is {own!r}, and {other!r} there"
         )
     ann = _read_labels(place / LABELS, train.ids).align(train.ids)
-    return Crowd(train.X, ann, train.y, test.X, test.y, class_names=GENRES)
+    return CrowdDataset(train.X, ann, train.y, test.X, test.y, class_names=GENRES)
 
 
 def _read_songs(path: Path) -> _Songs:

@@ -22,7 +22,7 @@ MOST_STEPS = 2_000_000  # instructions; the largest of CIFAR's files has a tenth
 DEEPEST = 32  # lists in lists; CIFAR's have 2
 MOST_DIMENSIONS = 8
 
-NAMES = {
+ALLOWED_GLOBALS = {
     "_codecs.encode": "bytes",  # how Python 3 writes bytes for Python 2,
     "__builtin__.bytes": "bytes",  # and where there are none
     "numpy.dtype": "dtype",
@@ -192,9 +192,9 @@ class _Machine:
             into[name] = value
 
     def _name(self, name: str, opcode: str) -> None:
-        if name not in NAMES or opcode == "INST":
+        if name not in ALLOWED_GLOBALS or opcode == "INST":
             _refuse(f"it names {name!r:.80}")
-        self.stack.append(_Name(NAMES[name]))
+        self.stack.append(_Name(ALLOWED_GLOBALS[name]))
 
 
 def _once(value: Any) -> Any:

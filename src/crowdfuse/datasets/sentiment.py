@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.data_folder import data_folder
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import counted, few, find
+from crowdfuse.labels.ids import format_count, format_names, positions_of
 
-LABELS, LABELLED, FOREIGN = "labels.csv", "train_text.csv", "test_text.csv"
-WORDS = 5_000  # at most so many columns
+LABELS, LABELLED, EXTERNAL_TEXT_FILE = "labels.csv", "train_text.csv", "test_text.csv"
+MAX_TFIDF_FEATURES = 5_000  # at most so many columns
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Sentiment:
     texts: list[str]
     annotations: Annotations
     y: NDArray[np.int64]
-    foreign_texts: list[str]
-    foreign_y: NDArray[np.int64]
+    external_texts: list[str]
+    external_y: NDArray[np.int64]
 
-    def split(self, seed: int, share: float = 0.2, words: int = WORDS) -> Crowd:
+    def split(self, seed: int, share: float = 0.2, words: int = MAX_TFIDF_FEATURES) -> CrowdDataset:
         """Hold a share of the labelled sentences out by the seed, and make vectors of all.
 
         tf-idf of single words and of pairs, at most `words` of them, learned from the sentences to train on.
@@ -43,34 +43,34 @@ class Sentiment:
         )
         texts = np.array(self.texts, object)
         X = vectors.fit_transform(texts[train]).toarray()
-        return Crowd(
+        return CrowdDataset(
             X,
             self.annotations[train],
             self.y[train],
             vectors.transform(texts[test]).toarray(),
             self.y[test],
-            (vectors.transform(self.foreign_texts).toarray(), self.foreign_y),
+            (vectors.transform(self.external_texts).toarray(), self.external_y),
         )
 
 
 def load_sentiment(folder: Path | None = None) -> Sentiment:
     """Read labels and sentences below `folder`/sentiment_polarity, or below $CROWDFUSE_DATA's."""
-    holds = f"sentiment_polarity/ with {LABELS}, {LABELLED} and {FOREIGN}"
+    holds = f"sentiment_polarity/ with {LABELS}, {LABELLED} and {EXTERNAL_TEXT_FILE}"
     place = data_folder(folder, "sentiment", holds) / "sentiment_polarity"
-    for name in (LABELS, LABELLED, FOREIGN):
+    for name in (LABELS, LABELLED, EXTERNAL_TEXT_FILE):
         if not (place / name).exists():
             raise FileNotFoundError(f"{place / name} is not there: {holds} is needed, or leave sentiment out")
     labelled = _read(place / LABELLED, ("task", "text", "gold"))
-    foreign = _read(place / FOREIGN, ("text", "gold"))
+    foreign = _read(place / EXTERNAL_TEXT_FILE, ("text", "gold"))
     tasks = _numbers(labelled["task"], "task", place / LABELLED)
     y = _numbers(labelled["gold"], "gold", place / LABELLED)
     ann = Annotations.read(place / LABELS)
-    textless = ann.items[find(ann.items, tasks) < 0]
+    textless = ann.items[positions_of(ann.items, tasks) < 0]
     if len(textless):
         raise ValueError(
-            f"{place / LABELLED} has no text for {counted(len(textless), 'labelled task')}: {few(textless)}"
+            f"{place / LABELLED} has no text for {format_count(len(textless), 'labelled task')}: {format_names(textless)}"
         )
-    foreign_y = _numbers(foreign["gold"], "gold", place / FOREIGN)
+    foreign_y = _numbers(foreign["gold"], "gold", place / EXTERNAL_TEXT_FILE)
     return Sentiment(labelled["text"], ann.align(tasks), y, foreign["text"], foreign_y)
 
 

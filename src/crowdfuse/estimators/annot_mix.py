@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from crowdfuse.checks.numbers import above_chance, at_least_0, at_least_1
+from crowdfuse.checks.numbers import check_above_chance, check_nonnegative, check_positive_integer
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.methods.annot_mix import AnnotMix
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -58,9 +58,9 @@ class AnnotMixClassifier(GlobalConfusionsClassifier):
     eta: float = 0.9
     embedding: int = 16
 
-    def _build(self, problem: Problem) -> Method:
-        at_least_0("alpha", self.alpha)
-        at_least_1("embedding", self.embedding)
-        above_chance("eta", self.eta, problem.n_classes)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_nonnegative("alpha", self.alpha)
+        check_positive_integer("embedding", self.embedding)
+        check_above_chance("eta", self.eta, spec.n_classes)
         settings: dict[str, Any] = {"alpha": float(self.alpha), "eta": float(self.eta)}
-        return AnnotMix(problem, **settings, embedding=int(self.embedding))
+        return AnnotMix(spec, **settings, embedding=int(self.embedding))

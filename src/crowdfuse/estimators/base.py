@@ -19,19 +19,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.checks.numbers import at_least_1, below_1, widths
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.numbers import check_layer_widths, check_positive_integer, check_share_below_one
 from crowdfuse.estimators.inspection import Inspection
 from crowdfuse.io.inputs import check_inputs
-from crowdfuse.labels.alignment import align, check_weight, gold_codes, known_gold, labels_as_given, refuse_items
+from crowdfuse.labels.alignment import align, check_sample_weight, gold_codes, has_gold, labels_as_given, refuse_items
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.held_out import hold_out_labels
-from crowdfuse.labels.ids import counted, few, find, tidy
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.labels.ids import format_count, format_names, normalize_ids, positions_of
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets import Backbone, make_augmentation, make_trunk
 from crowdfuse.nets.standardize import Standardize
-from crowdfuse.training.loop import Checkpointing, Trained, Validation, check_trainable, train
+from crowdfuse.training.loop import Checkpointing, TrainingResult, Validation, check_trainable, train
 from crowdfuse.training.recipes import OptimizerFactory, Recipe, Schedule
 
 SearchSpace = dict[str, list[Any] | tuple[float, float]]
@@ -121,13 +121,13 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         return {cls.method_name: {}}
 
     @abstractmethod
-    def _build(self, problem: Problem) -> Method:
+    def _build(self, spec: ModelSpec) -> Method:
         """The method, for this problem. The only thing a subclass must define."""
 
-    def _look_back(self, data: TrainingData) -> None:
+    def _after_fit(self, data: TrainingData) -> None:
         """Look at the training data with the fitted network."""
 
-    def _settled(self) -> dict[str, Any]:
+    def _resolved_settings(self) -> dict[str, Any]:
         """Settings left to the data, as first settled, where annotators who came later would settle them otherwise."""
         return {}
 
@@ -159,7 +159,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         sample_weight : how much each row counts
         """
         draft = copy.copy(self)  # what fails, fails there: this one stays as it was
-        data, held_out, recipe = draft._prepare(X, y, items, gold, validation, sample_weight)
+        data, held_out, recipe = draft.prepare(X, y, items, gold, validation, sample_weight)
         trained = train(
             draft.method_,
             data,
@@ -170,7 +170,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             title=self.method_name,
         )
         draft._keep(trained)
-        draft._look_back(data)
+        draft._after_fit(data)
         self.__dict__ = draft.__dict__
         return self
 
@@ -193,23 +193,23 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         in it. The optimiser starts anew with each call, and its schedule runs over it; a method in phases goes through
         all of them. The other arguments are those of `fit`; there is no validation, and no checkpoint.
         """
-        at_least_1("epochs", epochs)
+        check_positive_integer("epochs", epochs)
         draft = copy.copy(self)
         if hasattr(self, "method_"):
             data, recipe = draft._continue(X, y, classes, items, gold, sample_weight)
         else:
             draft.classes = self.classes if classes is None else classes
-            data, _, recipe = draft._prepare(X, y, items, gold, None, sample_weight)
+            data, _, recipe = draft.prepare(X, y, items, gold, None, sample_weight)
             draft.classes, draft.history_ = self.classes, []
         while not all(phase.epochs for phase in draft.method_.phases(epochs)):
             epochs += 1
-        before, uses = draft.history_, {getattr(self, "uses_gold_", "nothing"), draft.uses_gold_} - {"nothing"}
+        before, uses = draft.history_, {getattr(self, "gold_used_for_", "nothing"), draft.gold_used_for_} - {"nothing"}
         trained = train(draft.method_, data, replace(recipe, epochs=epochs), verbose=self.verbose)
         draft._keep(trained)
         later = [record | {"epoch": record["epoch"] + len(before)} for record in trained.history]
         draft.history_, draft.n_iter_ = before + later, max(1, len(before) + len(later))
-        draft.uses_gold_ = " and ".join(sorted(uses, reverse=True)) or "nothing"
-        draft._look_back(data)
+        draft.gold_used_for_ = " and ".join(sorted(uses, reverse=True)) or "nothing"
+        draft._after_fit(data)
         self.__dict__ = draft.__dict__
         return self
 
@@ -222,15 +222,15 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None) -> float:
         """Accuracy against gold (N,), where it is known; against annotations, the share of labels agreed with."""
         predicted = self._logits(X).argmax(1)
-        weight = check_weight(sample_weight, len(predicted))
+        weight = check_sample_weight(sample_weight, len(predicted))
         y = labels_as_given(y)
         if y.ndim == 2:
             ann = align(y, len(predicted), items).with_classes(self.classes_)
             right, weight = predicted[ann.item] == ann.label, weight[ann.item]
         else:
             refuse_items(items)
-            known = known_gold(y, self.classes_, len(predicted))
-            right = predicted[known] == find(tidy(y[known], "gold"), self.classes_)
+            known = has_gold(y, self.classes_, len(predicted))
+            right = predicted[known] == positions_of(normalize_ids(y[known], "gold"), self.classes_)
             weight = weight[known]
         if not weight.sum() > 0:
             raise ValueError("there is nothing to score on: y holds no label")
@@ -245,7 +245,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
     # ---- from settings to a training -----------------------------------------------------------
 
-    def _prepare(
+    def prepare(
         self,
         X: Any,
         y: Any,
@@ -268,23 +268,23 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         if ann.n_classes < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes, got {ann.n_classes} class"
-                f"{' (' + few(ann.classes) + ')' if ann.n_classes else ''}; name all with classes= "
+                f"{' (' + format_names(ann.classes) + ')' if ann.n_classes else ''}; name all with classes= "
                 "(--classes on the command line)"
             )
         truth = self._gold(y, gold, ann, len(inputs))
-        weight = check_weight(sample_weight, len(inputs))
+        weight = check_sample_weight(sample_weight, len(inputs))
         data = TrainingData(inputs, ann, truth, weight)
         recipe = self._recipe()
         data, held_out = self._validation(validation, data, recipe.seed)
 
-        self.n_features_in_ = inputs.shape[0] if len(inputs.shape) == 1 else int(np.prod(inputs.shape))
-        self.input_shape_ = inputs.shape
+        self.n_features_in_ = inputs.item_shape[0] if len(inputs.item_shape) == 1 else int(np.prod(inputs.item_shape))
+        self.input_shape_ = inputs.item_shape
         self.classes_ = ann.classes
         self.annotators_ = ann.annotators
-        self.uses_gold_ = _gold_uses(data, held_out)
+        self.gold_used_for_ = _gold_uses(data, held_out)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
-            self.method_ = self._build(self._problem(recipe.seed))
+            self.method_ = self._build(self._model_spec(recipe.seed))
         rows = check_trainable(self.method_, data, recipe)
         if isinstance(self.method_.standardize, Standardize):
             self.method_.standardize.measure(inputs, rows)
@@ -301,7 +301,9 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     ) -> tuple[TrainingData, Recipe]:
         """All of a later `partial_fit` but the training: the network gets its new annotators here."""
         if classes is not None and not np.array_equal(np.sort(np.asarray(classes)), np.sort(self.classes_)):
-            raise ValueError(f"classes= names other classes than the model has ({few(self.classes_)}); leave it out")
+            raise ValueError(
+                f"classes= names other classes than the model has ({format_names(self.classes_)}); leave it out"
+            )
         inputs = self._inputs(X)
         y = labels_as_given(y)
         ann = self._known(align(y, len(inputs), items), warn=False)
@@ -309,15 +311,15 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         self.method_ = copy.deepcopy(self.method_)
         if new and not self.method_.takes_new_annotators:
             raise ValueError(
-                f"{counted(new, 'annotator')} never seen before: {few(ann.annotators[-new:])}; separate heads have no "
+                f"{format_count(new, 'annotator')} never seen before: {format_names(ann.annotators[-new:])}; separate heads have no "
                 "room for more. Take annotator_heads='shared' or 'embedded' from the start, or leave their labels out"
             )
         if new:
             self.method_.add_annotators(new)
         self.annotators_ = ann.annotators
-        weight = check_weight(sample_weight, len(inputs))
+        weight = check_sample_weight(sample_weight, len(inputs))
         data = TrainingData(inputs, ann, self._gold(y, gold, ann, len(inputs)), weight)
-        self.uses_gold_ = _gold_uses(data, None)
+        self.gold_used_for_ = _gold_uses(data, None)
         recipe = self._recipe()
         check_trainable(self.method_, data, recipe)
         return data, recipe
@@ -334,18 +336,20 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
                 settings[name] = int(settings[name])
         return Recipe(**settings, seed=int(seed))
 
-    def _problem(self, seed: int) -> Problem:
+    def _model_spec(self, seed: int) -> ModelSpec:
         """Build backbone and sizes from `input_shape_`, `classes_` and `annotators_`."""
-        below_1("dropout", self.dropout)
-        trunk = make_trunk(self.backbone, self.input_shape_, widths("hidden", self.hidden), self.dropout)
-        scaled = trunk.is_ours if self.standardize is None else self.standardize
-        return Problem(
+        check_share_below_one("dropout", self.dropout)
+        trunk = make_trunk(self.backbone, self.input_shape_, check_layer_widths("hidden", self.hidden), self.dropout)
+        scaled = trunk.is_built_in if self.standardize is None else self.standardize
+        return ModelSpec(
             trunk=trunk,
             standardize=Standardize(self.input_shape_) if scaled else None,
             augment=make_augmentation(self.augment, self.input_shape_),
             n_classes=len(self.classes_),
             n_annotators=len(self.annotators_),
-            head_hidden=trunk.head_hidden if self.head_hidden is None else widths("head_hidden", self.head_hidden),
+            head_hidden=trunk.head_hidden
+            if self.head_hidden is None
+            else check_layer_widths("head_hidden", self.head_hidden),
             dropout=self.dropout,
             seed=seed,
         )
@@ -354,7 +358,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         """True classes by row, -1 where they are not known."""
         return np.full(n_rows, -1, np.int64) if gold is None else gold_codes(gold, ann.classes, n_rows)
 
-    def _judged_by(self, ann: Annotations) -> Annotations:
+    def _validation_annotations(self, ann: Annotations) -> Annotations:
         """The labels that a validation without gold looks at."""
         return ann
 
@@ -363,7 +367,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         if given is None:
             return data, None
         if isinstance(given, str):
-            one_of("validation", given, ("annotations",))
+            check_choice("validation", given, ("annotations",))
             return self._hold_out_labels(data, seed)
         if isinstance(given, float):
             return self._hold_out(given, data, seed)
@@ -374,8 +378,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
                 f"got {type(given).__name__}"
             )
         inputs = check_inputs(given[0], "validation X")
-        if inputs.shape != data.inputs.shape:
-            raise ValueError(f"validation inputs have shape {inputs.shape}, X has {data.inputs.shape}")
+        if inputs.item_shape != data.inputs.item_shape:
+            raise ValueError(f"validation inputs have shape {inputs.item_shape}, X has {data.inputs.item_shape}")
         items = given[2] if len(given) == 3 else None
         judges = labels_as_given(given[1])
         if isinstance(judges, np.ndarray) and judges.ndim == 2 and judges.shape[1] == 1:
@@ -383,7 +387,9 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
                 "validation labels have one column: pass gold as a 1-D array, one annotator as Annotations"
             )
         if judges.ndim == 2:
-            labels = self._judged_by(align(judges, len(inputs), items)).with_classes(data.annotations.classes)
+            labels = self._validation_annotations(align(judges, len(inputs), items)).with_classes(
+                data.annotations.classes
+            )
             if not labels.n_labels:
                 raise ValueError("validation holds no label to agree with; leave it out, or give labelled items")
             return data, Validation(inputs, labels)
@@ -395,7 +401,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
     def _hold_out(self, share: float, data: TrainingData, seed: int) -> tuple[TrainingData, Validation]:
         """Keep a share of the labelled items out of training, to agree with their labels."""
-        judges = self._judged_by(data.annotations)
+        judges = self._validation_annotations(data.annotations)
         labelled = np.flatnonzero(np.diff(judges.indptr) > 0)
         count = round(share * len(labelled))
         if not 0 < share < 1 or not 0 < count < len(labelled):
@@ -408,7 +414,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
     def _hold_out_labels(self, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
         """Keep some labels of items that have several out of training."""
-        several = np.diff(self._judged_by(data.annotations).indptr) > 1
+        several = np.diff(self._validation_annotations(data.annotations).indptr) > 1
         kept, held = hold_out_labels(data.annotations, several & (data.weight > 0), seed)
         if held is None:
             raise ValueError(
@@ -417,7 +423,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             )
         return replace(data, annotations=kept), Validation(data.inputs.take(held.rows), held)
 
-    def described(self) -> dict[str, Any]:
+    def json_settings(self) -> dict[str, Any]:
         """The settings that decide a training, as JSON holds them; seed, classes and device are said elsewhere."""
         apart = ("checkpoint", "verbose", "device", "classes", "random_state")
         return {name: _describe(value) for name, value in self.get_params().items() if name not in apart}
@@ -425,7 +431,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     def _checkpointing(self, data: TrainingData, held_out: Validation | None, recipe: Recipe) -> Checkpointing | None:
         if self.checkpoint is None:
             return None
-        settings = self.described() | {"seed": recipe.seed}  # the one that was drawn
+        settings = self.json_settings() | {"seed": recipe.seed}  # the one that was drawn
         del settings["devices"]  # another number of processes may go on
         fingerprint = data.fingerprint()
         if held_out is not None:
@@ -433,7 +439,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         identity = {"settings": {"method": self.method_name, **settings}, "data": fingerprint}
         return Checkpointing(Path(self.checkpoint), identity)
 
-    def _keep(self, trained: Trained) -> None:
+    def _keep(self, trained: TrainingResult) -> None:
         self.method_.to("cpu", torch.float32)
         self.method_.load_state_dict(trained.weights)
         self.method_.zero_grad(set_to_none=True)
@@ -459,7 +465,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
 def _gold_uses(data: TrainingData, held_out: Validation | None) -> str:
     """In words, for the result to say."""
-    chooses = held_out is not None and isinstance(held_out.truth, np.ndarray)
+    chooses = held_out is not None and isinstance(held_out.reference, np.ndarray)
     uses = ["training"] if (data.gold >= 0).any() else []
     return " and ".join(uses + ["choosing the epoch"] * chooses) or "nothing"
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.checks.numbers import above_chance, at_least_0
+from crowdfuse.checks.numbers import check_above_chance, check_nonnegative
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.labels.alignment import align
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.coin_net import COINNet
 
 
@@ -67,14 +67,14 @@ class COINNetClassifier(GlobalConfusionsClassifier):
     volume_weight: float = 0.01
     start: float | None = 0.75
 
-    def _build(self, problem: Problem) -> Method:
-        at_least_0("outlier_weight", self.outlier_weight)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_nonnegative("outlier_weight", self.outlier_weight)
         if not self.outlier_weight:
             raise ValueError("outlier_weight=0 makes every item an outlier, and nothing is learned: give more than 0")
-        at_least_0("volume_weight", self.volume_weight)
+        check_nonnegative("volume_weight", self.volume_weight)
         if self.start is not None:
-            above_chance("start", self.start, problem.n_classes)
-        return COINNet(problem, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
+            check_above_chance("start", self.start, spec.n_classes)
+        return COINNet(spec, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
         """How far the labels of each item are explained by outlier terms, (N,): 0 not at all, 1 altogether.

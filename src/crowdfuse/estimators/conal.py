@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from crowdfuse.checks.numbers import at_least_0, at_least_1
+from crowdfuse.checks.numbers import check_nonnegative, check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.conal import CoNAL
 
 
@@ -64,10 +64,10 @@ class CoNALClassifier(CrowdClassifier):
     separation: float = 0.0005
     embedding: int = 20
 
-    def _build(self, problem: Problem) -> Method:
-        at_least_0("separation", self.separation)
-        at_least_1("embedding", self.embedding)
-        return CoNAL(problem, separation=self.separation, embedding=self.embedding)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_nonnegative("separation", self.separation)
+        check_positive_integer("embedding", self.embedding)
+        return CoNAL(spec, separation=self.separation, embedding=self.embedding)
 
     @property
     def common_confusion_(self) -> NDArray[np.float32]:

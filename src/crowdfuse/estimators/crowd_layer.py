@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.crowd_layer import CrowdLayer, Layer
 
 
@@ -52,6 +52,6 @@ class CrowdLayerClassifier(GlobalConfusionsClassifier):
 
     layer: Layer = "matrix"
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("layer", self.layer, ("matrix", "vector", "bias", "vector+bias"))
-        return CrowdLayer(problem, layer=self.layer)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("layer", self.layer, ("matrix", "vector", "bias", "vector+bias"))
+        return CrowdLayer(spec, layer=self.layer)

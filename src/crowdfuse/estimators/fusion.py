@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.checks.numbers import at_least_0, at_least_1, widths
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.numbers import check_layer_widths, check_nonnegative, check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
-from crowdfuse.nets.annotator_tables import FEW
-from crowdfuse.training.progress import say
+from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS
+from crowdfuse.training.progress import print_message
 
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
 
@@ -79,34 +79,36 @@ class FusionClassifier(CrowdClassifier):
     annotator_hidden: tuple[int, ...] | None = None
     loss_scale: Literal["plain", "paper"] = "plain"
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("confusions", self.confusions, ("basis", "full"))
-        one_of("weights", self.weights, ("learned", "uniform"))
-        one_of("annotator_heads", self.annotator_heads, ("auto", "shared", "separate", "embedded"))
-        one_of("loss_scale", self.loss_scale, ("plain", "paper"))
-        at_least_0("penalty", self.penalty)
-        at_least_1("n_bases", self.n_bases)
-        at_least_1("embedding", self.embedding)
-        if self.confusions == "full" and problem.n_classes > FULL_LIMIT:
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("confusions", self.confusions, ("basis", "full"))
+        check_choice("weights", self.weights, ("learned", "uniform"))
+        check_choice("annotator_heads", self.annotator_heads, ("auto", "shared", "separate", "embedded"))
+        check_choice("loss_scale", self.loss_scale, ("plain", "paper"))
+        check_nonnegative("penalty", self.penalty)
+        check_positive_integer("n_bases", self.n_bases)
+        check_positive_integer("embedding", self.embedding)
+        if self.confusions == "full" and spec.n_classes > FULL_LIMIT:
             raise ValueError(
-                f"confusions='full' is for at most {FULL_LIMIT} classes, got {problem.n_classes}; use 'basis'"
+                f"confusions='full' is for at most {FULL_LIMIT} classes, got {spec.n_classes}; use 'basis'"
             )
-        possible = math.factorial(problem.n_classes)
+        possible = math.factorial(spec.n_classes)
         if self.confusions == "basis" and self.n_bases > possible:
-            say(self.verbose, f"n_bases={self.n_bases}: {problem.n_classes} classes have only {possible} permutations")
+            print_message(
+                self.verbose, f"n_bases={self.n_bases}: {spec.n_classes} classes have only {possible} permutations"
+            )
         hidden = (
-            (problem.head_hidden or (64,))
+            (spec.head_hidden or (64,))
             if self.annotator_hidden is None
-            else widths("annotator_hidden", self.annotator_hidden)
+            else check_layer_widths("annotator_hidden", self.annotator_hidden)
         )
         return Fusion(
-            problem,
+            spec,
             n_bases=self.n_bases,
             basis=self.basis,
             penalty=self.penalty,
             confusions=self.confusions,
             weights=self.weights,
-            annotator_heads=self._heads(problem.n_annotators),
+            annotator_heads=self._heads(spec.n_annotators),
             embedding=self.embedding,
             annotator_hidden=hidden,
             loss_scale=self.loss_scale,
@@ -115,9 +117,9 @@ class FusionClassifier(CrowdClassifier):
     def _heads(self, n_annotators: int) -> Literal["shared", "separate", "embedded"]:
         if self.annotator_heads != "auto":
             return self.annotator_heads
-        return "shared" if n_annotators <= FEW else "embedded"
+        return "shared" if n_annotators <= MAX_DENSE_TABLE_ROWS else "embedded"
 
-    def _settled(self) -> dict[str, Any]:
+    def _resolved_settings(self) -> dict[str, Any]:
         assert isinstance(self.method_, Fusion)
         built = self.method_.annotator_heads
         return {} if built == self._heads(len(self.annotators_)) else {"annotator_heads": built}

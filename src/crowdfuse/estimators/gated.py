@@ -11,19 +11,25 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.checks.numbers import at_least_1
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.numbers import check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.gated import Gated
-from crowdfuse.methods.gold_classifier import FEWEST
-from crowdfuse.methods.wrong_labels import AnnotatorWrong, BasisWrong, SharedWrong, UniformWrong, WrongLabels
+from crowdfuse.methods.gold_classifier import MIN_GOLD_ITEMS
+from crowdfuse.methods.wrong_labels import (
+    BasisWrongLabels,
+    PerAnnotatorWrongLabels,
+    SharedWrongLabels,
+    UniformWrongLabels,
+    WrongLabels,
+)
 from crowdfuse.quality.diagnostics import NO_LABELS, diagnose
 from crowdfuse.training.loop import Validation
 
 SHARED_LIMIT = 1_000  # annotators: with 203, on Sentiment Polarity, shared heads were a point better than embedded
-LOOKED_AT = 20_000  # items, when a fit looks back
+MAX_DIAGNOSED_ITEMS = 20_000  # items, when a fit looks back
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -76,31 +82,31 @@ class GatedClassifier(CrowdClassifier):
     annotator_heads: Literal["auto", "shared", "embedded"] = "auto"
     embedding: int = 16
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("wrong", self.wrong, ("uniform", "annotator", "shared", "basis"))
-        one_of("annotator_heads", self.annotator_heads, ("auto", "shared", "embedded"))
-        at_least_1("n_bases", self.n_bases)
-        at_least_1("embedding", self.embedding)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("wrong", self.wrong, ("uniform", "annotator", "shared", "basis"))
+        check_choice("annotator_heads", self.annotator_heads, ("auto", "shared", "embedded"))
+        check_positive_integer("n_bases", self.n_bases)
+        check_positive_integer("embedding", self.embedding)
         if self.epochs < 2:
             raise ValueError(
                 f"gated needs at least 2 epochs, got epochs={self.epochs}: one on what annotators say, one on what the "
                 "items therefore are; from 3 on the likelihood of the labels is trained too"
             )
-        wrong: WrongLabels = UniformWrong(problem.n_classes, problem.n_annotators)
+        wrong: WrongLabels = UniformWrongLabels(spec.n_classes, spec.n_annotators)
         if self.wrong == "annotator":
-            wrong = AnnotatorWrong(problem.n_classes, problem.n_annotators)
+            wrong = PerAnnotatorWrongLabels(spec.n_classes, spec.n_annotators)
         elif self.wrong == "shared":
-            wrong = SharedWrong(problem.n_classes)
+            wrong = SharedWrongLabels(spec.n_classes)
         elif self.wrong == "basis":
-            wrong = BasisWrong(problem.n_classes, problem.n_annotators, self.n_bases, problem.seed)
-        return Gated(problem, heads=self._heads(problem.n_annotators), embedding=self.embedding, wrong=wrong)
+            wrong = BasisWrongLabels(spec.n_classes, spec.n_annotators, self.n_bases, spec.seed)
+        return Gated(spec, heads=self._heads(spec.n_annotators), embedding=self.embedding, wrong=wrong)
 
     def _heads(self, n_annotators: int) -> Literal["shared", "embedded"]:
         if self.annotator_heads != "auto":
             return self.annotator_heads
         return "shared" if n_annotators <= SHARED_LIMIT else "embedded"
 
-    def _settled(self) -> dict[str, Any]:
+    def _resolved_settings(self) -> dict[str, Any]:
         assert isinstance(self.method_, Gated)
         built = self.method_.heads
         return {} if built == self._heads(len(self.annotators_)) else {"annotator_heads": built}
@@ -111,10 +117,10 @@ class GatedClassifier(CrowdClassifier):
             given = "annotations"
         return super()._validation(given, data, seed)
 
-    def _look_back(self, data: TrainingData) -> None:
+    def _after_fit(self, data: TrainingData) -> None:
         """What the labels cannot decide; of much data, a sample tells."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
-        rows = np.sort(np.random.default_rng(0).permutation(rows)[:LOOKED_AT])
+        rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_DIAGNOSED_ITEMS])
         if not len(rows):
             self.diagnostics_ = NO_LABELS.as_json()
             return
@@ -124,11 +130,11 @@ class GatedClassifier(CrowdClassifier):
             gates = self._gates(inputs, ann, None)
         probabilities = self.predict_proba(inputs)
         assert isinstance(self.method_, Gated)
-        enough = int((data.gold >= 0).sum()) >= FEWEST
+        enough = int((data.gold >= 0).sum()) >= MIN_GOLD_ITEMS
         by_labels = "vote" if self.method_.by_vote else "labels and gold" if enough else "labels"
         decided_by = "gold" if self.method_.by_gold else by_labels
-        self.diagnostics_ = diagnose(probabilities, gates, ann, decided_by=decided_by).as_json()
-        if isinstance(self.method_.wrong, UniformWrong):
+        self.diagnostics_ = diagnose(probabilities, gates, ann, initial_classes_from=decided_by).as_json()
+        if isinstance(self.method_.wrong, UniformWrongLabels):
             annotator, label = (torch.from_numpy(part.astype(np.int64)) for part in (ann.annotator, ann.label))
             self.method_.wrong.count(annotator, label, torch.from_numpy(probabilities[ann.item]).float())
 

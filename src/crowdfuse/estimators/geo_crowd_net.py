@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.checks.numbers import above_chance, at_least_0
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.numbers import check_above_chance, check_nonnegative
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 
 
@@ -61,9 +61,9 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     volume_weight: float = 0.01
     start: float | None = 0.75
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("regularizer", self.regularizer, ("f", "w"))
-        at_least_0("volume_weight", self.volume_weight)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("regularizer", self.regularizer, ("f", "w"))
+        check_nonnegative("volume_weight", self.volume_weight)
         if self.start is not None:
-            above_chance("start", self.start, problem.n_classes)
-        return GeoCrowdNet(problem, regularizer=self.regularizer, volume_weight=self.volume_weight, start=self.start)
+            check_above_chance("start", self.start, spec.n_classes)
+        return GeoCrowdNet(spec, regularizer=self.regularizer, volume_weight=self.volume_weight, start=self.start)

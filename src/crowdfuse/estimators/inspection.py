@@ -22,17 +22,17 @@ from crowdfuse.functional import segment_softmax
 from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import counted, few, find
+from crowdfuse.labels.ids import format_count, format_names, positions_of
 from crowdfuse.methods.base import Method
 from crowdfuse.methods.data import Batch, TrainingData
-from crowdfuse.quality.label_quality import Quality, label_quality
-from crowdfuse.training.prediction import in_blocks, predict_logits
+from crowdfuse.quality.label_quality import LabelQuality, label_quality
+from crowdfuse.training.prediction import evaluation_blocks, predict_logits
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
     from crowdfuse.report.run_report import Report
 
-DENSE_LIMIT = 2 * 10**9  # bytes
+MAX_DENSE_BYTES = 2 * 10**9  # bytes
 
 
 class Inspection:
@@ -65,7 +65,7 @@ class Inspection:
             if sparse:
                 raise ValueError("sparse=True needs annotations: the pairs to compute")
             self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
-            scores = [self.method_.weight_scores(h, *self._every_pair(len(h))) for h in self._features(inputs)]
+            scores = [self.method_.weight_logits(h, *self._every_pair(len(h))) for h in self._features(inputs)]
             return torch.cat(scores).view(-1, len(self.annotators_)).softmax(1).numpy()
         ann = self._known(align(annotations, len(inputs), items))
         shape = (len(inputs), ann.n_annotators)
@@ -73,7 +73,7 @@ class Inspection:
             self._refuse_huge(shape[0] * shape[1] * 4, "annotator_weights(X, annotations, sparse=True)")
         method = self._method_for(ann)
         weights = [
-            segment_softmax(method.weight_scores(h, batch.item, batch.annotator), batch.item, len(h))
+            segment_softmax(method.weight_logits(h, batch.item, batch.annotator), batch.item, len(h))
             for batch, h in self._batches(inputs, ann)
         ]
         result = scipy_sparse.csr_array((torch.cat(weights).numpy(), ann.annotator, ann.indptr), shape=shape)
@@ -134,7 +134,7 @@ class Inspection:
         fused[~fused.any(1)] = np.nan
         return fused
 
-    def label_evidence(
+    def label_log_probabilities(
         self, X: Any, annotations: Any, *, items: ArrayLike | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, Annotations]:
         """What labels are judged by: class probabilities in logs (N, K); `log p(label | class)` of each label,
@@ -146,7 +146,7 @@ class Inspection:
         log_f, evidence = [], []
         for batch, h in self._batches(inputs, ann):
             log_f.append(method.class_logits(h).log_softmax(1))
-            evidence.append(method.label_evidence(h, batch.item, batch.annotator, batch.label))
+            evidence.append(method.label_log_probabilities(h, batch.item, batch.annotator, batch.label))
         has_model = all(part is not None for part in evidence)
         told = torch.cat([part for part in evidence if part is not None]).double().numpy() if has_model else None
         return torch.cat(log_f).double().numpy(), told, ann
@@ -173,7 +173,7 @@ class Inspection:
         items: ArrayLike | None = None,
         gold: ArrayLike | None = None,
         folds: int | None = None,
-    ) -> Quality:
+    ) -> LabelQuality:
         """Consensus and confidence of each item, suspicion that each label is wrong, skill of each annotator.
 
         What `quality` makes of the labels and this classifier's probabilities. A model that was trained on these
@@ -248,10 +248,10 @@ class Inspection:
         check_is_fitted(self)
         _check_feature_names(self, X, reset=False)
         inputs = check_inputs(X)
-        if inputs.shape != self.input_shape_:
+        if inputs.item_shape != self.input_shape_:
             raise ValueError(
-                f"X has {int(np.prod(inputs.shape))} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input (rows of shape {inputs.shape} and {self.input_shape_})"
+                f"X has {int(np.prod(inputs.item_shape))} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input (rows of shape {inputs.item_shape} and {self.input_shape_})"
             )
         return inputs
 
@@ -259,7 +259,7 @@ class Inspection:
         return predict_logits(self.method_, self._inputs(X), "cpu", self.batch_size)
 
     def _features(self, inputs: Inputs) -> Iterator[Tensor]:
-        with torch.inference_mode(), closing(inputs.stream(in_blocks(len(inputs), self.batch_size))) as blocks:
+        with torch.inference_mode(), closing(inputs.stream(evaluation_blocks(len(inputs), self.batch_size))) as blocks:
             for x in blocks:
                 yield self.method_.features(torch.from_numpy(x))
 
@@ -267,7 +267,7 @@ class Inspection:
         """All rows with their labels, in order, and their features; all strangers are one annotator, the average."""
         n_rows = len(inputs)
         data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
-        with torch.inference_mode(), closing(data.stream(in_blocks(n_rows, self.batch_size))) as stream:
+        with torch.inference_mode(), closing(data.stream(evaluation_blocks(n_rows, self.batch_size))) as stream:
             for batch in stream:
                 batch = batch._replace(annotator=batch.annotator.clamp(max=len(self.annotators_)))
                 yield batch, self.method_.features(batch.x)
@@ -288,16 +288,16 @@ class Inspection:
     def _known(self, ann: Annotations, *, warn: bool = True) -> Annotations:
         """Labels in the positions of this model's classes and annotators; strangers come after these."""
         ann = ann.with_classes(self.classes_)
-        position = find(ann.annotators, self.annotators_)
+        position = positions_of(ann.annotators, self.annotators_)
         count = np.bincount(ann.annotator, minlength=ann.n_annotators)
         strange = np.flatnonzero((position < 0) & (count > 0))
         position[strange] = len(self.annotators_) + np.arange(len(strange))
         annotators = self.annotators_
         if len(strange) and warn:
-            labels = counted(int(count[strange].sum()), "label")
+            labels = format_count(int(count[strange].sum()), "label")
             warnings.warn(
-                f"{counted(len(strange), 'annotator')} with {labels} never seen in training, taken to be like the "
-                f"average annotator: {few(ann.annotators[strange])}",
+                f"{format_count(len(strange), 'annotator')} with {labels} never seen in training, taken to be like the "
+                f"average annotator: {format_names(ann.annotators[strange])}",
                 stacklevel=4,
             )
         if len(strange):
@@ -313,5 +313,5 @@ class Inspection:
         )
 
     def _refuse_huge(self, size: int, instead: str) -> None:
-        if size > DENSE_LIMIT:
+        if size > MAX_DENSE_BYTES:
             raise ValueError(f"the result would take {size / 1e9:.1f} GB; ask for {instead}")

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.checks.numbers import above_chance, at_least_0, at_least_1
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.numbers import check_above_chance, check_nonnegative, check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.madl import MaDL
 
 
@@ -70,17 +70,17 @@ class MaDLClassifier(CrowdClassifier):
     gamma_shape: float = 1.25
     gamma_rate: float = 0.25
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("confusions", self.confusions, ("isotropic", "diagonal", "full"))
-        one_of("weights", self.weights, ("density", "uniform"))
-        at_least_1("embedding", self.embedding)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("confusions", self.confusions, ("isotropic", "diagonal", "full"))
+        check_choice("weights", self.weights, ("density", "uniform"))
+        check_positive_integer("embedding", self.embedding)
         for name in ("gamma_shape", "gamma_rate"):
-            at_least_0(name, getattr(self, name))
+            check_nonnegative(name, getattr(self, name))
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        above_chance("eta", self.eta, problem.n_classes)
+        check_above_chance("eta", self.eta, spec.n_classes)
         return MaDL(
-            problem,
+            spec,
             confusions=self.confusions,
             weights=self.weights,
             eta=float(self.eta),
@@ -95,6 +95,6 @@ class MaDLClassifier(CrowdClassifier):
         assert isinstance(self.method_, MaDL)
         everyone = torch.arange(len(self.annotators_))
         with torch.no_grad():
-            shares = self.method_.weight_scores(torch.zeros(1), everyone, everyone).softmax(0)
+            shares = self.method_.weight_logits(torch.zeros(1), everyone, everyone).softmax(0)
         weights: NDArray[np.float32] = (shares * len(everyone)).numpy()
         return weights

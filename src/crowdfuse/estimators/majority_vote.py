@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.majority_vote import MajorityVote
 
 
@@ -30,7 +30,7 @@ class MajorityVoteClassifier(CrowdClassifier):
     vote: Literal["soft", "hard"] = "soft"
     loss_scale: Literal["plain", "paper"] = "plain"
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("vote", self.vote, ("soft", "hard"))
-        one_of("loss_scale", self.loss_scale, ("plain", "paper"))
-        return MajorityVote(problem, vote=self.vote, loss_scale=self.loss_scale)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("vote", self.vote, ("soft", "hard"))
+        check_choice("loss_scale", self.loss_scale, ("plain", "paper"))
+        return MajorityVote(spec, vote=self.vote, loss_scale=self.loss_scale)

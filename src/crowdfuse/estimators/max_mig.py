@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.max_mig import MaxMIG
 
 
@@ -50,8 +50,8 @@ class MaxMIGClassifier(CrowdClassifier):
 
     prior: Literal["votes", "uniform"] = "votes"
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("prior", self.prior, ("votes", "uniform"))
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("prior", self.prior, ("votes", "uniform"))
         if self.batch_size == 1:
             raise ValueError("batch_size=1 teaches max-mig nothing: it tells the items of a batch apart; take 64 or so")
-        return MaxMIG(problem, prior=self.prior)
+        return MaxMIG(spec, prior=self.prior)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.checks.numbers import at_least_1
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.numbers import check_positive_integer
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.mbem import MBEM
 
 
@@ -60,11 +60,11 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     rounds: int = 2
     chosen: Literal["epoch", "round"] = "epoch"
 
-    def _build(self, problem: Problem) -> Method:
-        at_least_1("rounds", self.rounds)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_positive_integer("rounds", self.rounds)
         if self.rounds > self.epochs:
             raise ValueError(
                 f"rounds={self.rounds} needs at least as many epochs, got epochs={self.epochs}: every round trains"
             )
-        one_of("chosen", self.chosen, ("epoch", "round"))
-        return MBEM(problem, rounds=int(self.rounds), chosen=self.chosen)
+        check_choice("chosen", self.chosen, ("epoch", "round"))
+        return MBEM(spec, rounds=int(self.rounds), chosen=self.chosen)

@@ -15,14 +15,22 @@ from safetensors.torch import load_file, save_file
 from crowdfuse import __version__
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.io.files import new_folder, refuse_existing, refuse_foreign, replacing, sha256, strict, write_json
+from crowdfuse.io.files import (
+    atomic_file,
+    atomic_folder,
+    nonfinite_to_none,
+    refuse_existing,
+    refuse_foreign,
+    sha256,
+    write_json,
+)
 from crowdfuse.nets import Backbone
 
 FORMAT = 1
 SETTINGS_FILE, WEIGHTS_FILE = "model.json", "weights.safetensors"
 # what belongs to a machine or a run, not to a model
 NOT_SAVED = ("checkpoint", "verbose")
-OWN = "the user's own"
+CUSTOM_OBJECT = "the user's own"
 
 
 class DamagedModelError(ValueError):
@@ -33,15 +41,15 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
     """Write a fitted classifier; see `CrowdClassifier.save`."""
     refuse_existing(path, force=overwrite)
     refuse_foreign(path, SETTINGS_FILE)
-    with new_folder(path, force=overwrite) as folder:
+    with atomic_folder(path, force=overwrite) as folder:
         # copies, since safetensors refuses layers of one's own backbone that share their weights
         state = {
             name: tensor.clone(memory_format=torch.contiguous_format)
             for name, tensor in classifier.method_.state_dict().items()
         }
-        with replacing(folder / WEIGHTS_FILE) as temporary:
+        with atomic_file(folder / WEIGHTS_FILE) as temporary:
             save_file(state, temporary)
-        settings = classifier.get_params() | classifier._settled()
+        settings = classifier.get_params() | classifier._resolved_settings()
         content: dict[str, Any] = {
             "format": FORMAT,
             "crowdfuse": __version__,
@@ -54,11 +62,11 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             "history": classifier.history_,
             "best_epoch": classifier.best_epoch_,
             "interrupted": classifier.interrupted_,
-            "uses_gold": classifier.uses_gold_,
+            "uses_gold": classifier.gold_used_for_,
             "diagnostics": getattr(classifier, "diagnostics_", None),
             "weights_sha256": sha256(folder / WEIGHTS_FILE),
         }
-        content = strict(content)  # the digest must be of what is written
+        content = nonfinite_to_none(content)  # the digest must be of what is written
         write_json(folder / SETTINGS_FILE, {**content, "sha256": _digest(content)})
 
 
@@ -92,7 +100,7 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
         classifier.diagnostics_ = content["diagnostics"]
     classifier.n_iter_ = max(1, len(classifier.history_))
     with torch.random.fork_rng(devices=[]):
-        classifier.method_ = classifier._build(classifier._problem(0))
+        classifier.method_ = classifier._build(classifier._model_spec(0))
     try:
         classifier.method_.load_state_dict(load_file(weights))
     except SafetensorError as error:
@@ -114,13 +122,13 @@ def model_folder(path: str | Path) -> Path:
 def _settings(stored: dict[str, Any], backbone: Backbone | None, folder: Path) -> dict[str, Any]:
     """The settings as the classifier takes them; what could not be stored was only for training, but the backbone."""
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
-    if settings["backbone"] == OWN:
+    if settings["backbone"] == CUSTOM_OBJECT:
         if backbone is None:
             raise ValueError(f"{folder} was trained with its own backbone: load(path, backbone=...) needs it")
         settings["backbone"] = backbone
     elif backbone is not None:
         raise ValueError(f"{folder} has the backbone {settings['backbone']!r}; leave backbone= out")
-    return {name: value for name, value in settings.items() if value != OWN}
+    return {name: value for name, value in settings.items() if value != CUSTOM_OBJECT}
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
@@ -155,7 +163,7 @@ def _storable(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, (list, tuple)):
         return [_storable(part) for part in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else OWN
+    return value if value is None or isinstance(value, (bool, int, float, str)) else CUSTOM_OBJECT
 
 
 def _names(values: list[Any]) -> np.ndarray[Any, Any]:

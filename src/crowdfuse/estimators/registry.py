@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from crowdfuse.checks.choices import nearest
+from crowdfuse.checks.choices import did_you_mean
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
@@ -44,7 +44,7 @@ def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassi
     """The estimator class of a method; `others` are further names that the user could have meant."""
     if method not in ESTIMATORS:
         known = [*ESTIMATORS, *others]
-        raise ValueError(f"unknown method {method!r}{nearest(method, known)} The methods are {', '.join(known)}")
+        raise ValueError(f"unknown method {method!r}{did_you_mean(method, known)} The methods are {', '.join(known)}")
     return import_estimator(ESTIMATORS[method])
 
 

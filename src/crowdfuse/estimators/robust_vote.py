@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar, Literal
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.robust_vote import RobustVote
 
 
@@ -43,10 +43,10 @@ class RobustVoteClassifier(CrowdClassifier):
     q: float = 0.7
     vote: Literal["soft", "hard"] = "hard"
 
-    def _build(self, problem: Problem) -> Method:
+    def _build(self, spec: ModelSpec) -> Method:
         _check_q(self.q)
-        one_of("vote", self.vote, ("soft", "hard"))
-        return RobustVote(problem, q=float(self.q), vote=self.vote)
+        check_choice("vote", self.vote, ("soft", "hard"))
+        return RobustVote(spec, q=float(self.q), vote=self.vote)
 
 
 def _check_q(q: object) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import few, find, tidy
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.labels.ids import format_names, normalize_ids, positions_of
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.single_annotator import SingleAnnotator
 
 
@@ -36,23 +36,25 @@ class SingleAnnotatorClassifier(CrowdClassifier):
         """One an annotator."""
         return {f"{cls.method_name} {name}": {"annotator": name} for name in annotators}
 
-    def _build(self, problem: Problem) -> Method:
+    def _build(self, spec: ModelSpec) -> Method:
         if self.annotator is None:
             if len(self.annotators_) > 1:
                 raise ValueError(
                     "say which annotator with annotator= (--set annotator=NAME on the command line); "
-                    f"there are {few(self.annotators_)}"
+                    f"there are {format_names(self.annotators_)}"
                 )
-            return SingleAnnotator(problem, annotator=0)
-        position = int(find(tidy(np.asarray([self.annotator]), "annotator"), self.annotators_)[0])
+            return SingleAnnotator(spec, annotator=0)
+        position = int(positions_of(normalize_ids(np.asarray([self.annotator]), "annotator"), self.annotators_)[0])
         if position < 0:
-            raise ValueError(f"annotator {self.annotator!r} is not one of the annotators ({few(self.annotators_)})")
-        return SingleAnnotator(problem, annotator=position)
+            raise ValueError(
+                f"annotator {self.annotator!r} is not one of the annotators ({format_names(self.annotators_)})"
+            )
+        return SingleAnnotator(spec, annotator=position)
 
-    def _judged_by(self, ann: Annotations) -> Annotations:
-        return ann if self.annotator is None else ann.of(self.annotator)
+    def _validation_annotations(self, ann: Annotations) -> Annotations:
+        return ann if self.annotator is None else ann.select_annotator(self.annotator)
 
-    def _settled(self) -> dict[str, Any]:
+    def _resolved_settings(self) -> dict[str, Any]:
         assert isinstance(self.method_, SingleAnnotator)
         open_now = self.annotator is None and len(self.annotators_) > 1
         return {"annotator": self.annotators_[self.method_.annotator]} if open_now else {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from crowdfuse.checks.numbers import above_chance, at_least_0
+from crowdfuse.checks.numbers import check_above_chance, check_nonnegative
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.trace_reg import TraceReg
 
 
@@ -53,8 +53,8 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     trace_weight: float = 0.01
     start: float | None = 0.75
 
-    def _build(self, problem: Problem) -> Method:
-        at_least_0("trace_weight", self.trace_weight)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_nonnegative("trace_weight", self.trace_weight)
         if self.start is not None:
-            above_chance("start", self.start, problem.n_classes)
-        return TraceReg(problem, trace_weight=self.trace_weight, start=self.start)
+            check_above_chance("start", self.start, spec.n_classes)
+        return TraceReg(spec, trace_weight=self.trace_weight, start=self.start)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.true_label import TrueLabel
 
 
@@ -26,8 +26,8 @@ class TrueLabelClassifier(CrowdClassifier):
     needs: ClassVar[str] = "gold for every item that is trained on"
     trains_on_labels: ClassVar[bool] = False
 
-    def _build(self, problem: Problem) -> Method:
-        return TrueLabel(problem)
+    def _build(self, spec: ModelSpec) -> Method:
+        return TrueLabel(spec)
 
     def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
         if gold is not None:

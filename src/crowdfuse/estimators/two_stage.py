@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from crowdfuse.aggregation import METHODS
-from crowdfuse.checks.choices import one_of
+from crowdfuse.aggregation import AGGREGATORS
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.two_stage import TwoStage
 
 
@@ -51,7 +51,7 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     aggregator: str = "dawid-skene"
     target: Literal["soft", "hard"] = "soft"
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("aggregator", self.aggregator, tuple(METHODS))
-        one_of("target", self.target, ("soft", "hard"))
-        return TwoStage(problem, aggregator=self.aggregator, target=self.target)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("aggregator", self.aggregator, tuple(AGGREGATORS))
+        check_choice("target", self.target, ("soft", "hard"))
+        return TwoStage(spec, aggregator=self.aggregator, target=self.target)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.union_net import UnionNet, Variant
 
 
@@ -51,6 +51,6 @@ class UnionNetClassifier(GlobalConfusionsClassifier):
 
     variant: Variant = "b"
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("variant", self.variant, ("a", "b"))
-        return UnionNet(problem, variant=self.variant)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("variant", self.variant, ("a", "b"))
+        return UnionNet(spec, variant=self.variant)

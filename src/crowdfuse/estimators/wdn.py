@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.checks.numbers import at_least_1
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.numbers import check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.wdn import WDN
 
 
@@ -67,11 +67,11 @@ class WDNClassifier(CrowdClassifier):
     weight_epochs: int = 5
     loss_scale: Literal["plain", "paper"] = "plain"
 
-    def _build(self, problem: Problem) -> Method:
-        one_of("weights", self.weights, ("released", "softmax"))
-        one_of("loss_scale", self.loss_scale, ("plain", "paper"))
-        at_least_1("weight_epochs", self.weight_epochs)
-        return WDN(problem, weights=self.weights, weight_epochs=int(self.weight_epochs), loss_scale=self.loss_scale)
+    def _build(self, spec: ModelSpec) -> Method:
+        check_choice("weights", self.weights, ("released", "softmax"))
+        check_choice("loss_scale", self.loss_scale, ("plain", "paper"))
+        check_positive_integer("weight_epochs", self.weight_epochs)
+        return WDN(spec, weights=self.weights, weight_epochs=int(self.weight_epochs), loss_scale=self.loss_scale)
 
     @property
     def weights_(self) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.experiments import cifar, imagenet, kinds, mnist, networks
 from crowdfuse.experiments.grid import Experiment
 
@@ -43,7 +43,7 @@ def find_experiment(name: str, scale: str | None) -> Experiment:
     """
     if scale is None:
         scale = "paper" if has_gpu() or name not in DESK else "desk"
-    if one_of("--scale", scale, SCALES) == "desk":
+    if check_choice("--scale", scale, SCALES) == "desk":
         if name not in DESK:
             raise ValueError(f"{name} has one size, the paper's: leave --scale out")
         return DESK[name]

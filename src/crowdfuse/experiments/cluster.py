@@ -20,10 +20,10 @@ import torch
 from ray import cloudpickle
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, WorkerCrashedError
 
-from crowdfuse.datasets.data_folder import ENVIRONMENT
+from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE
 from crowdfuse.experiments.runner import Outcomes, Where, Work, checkpoint_of, do_run
 from crowdfuse.experiments.store import MADE_BY, Record, Run
-from crowdfuse.io.interrupts import ctrl_c_waits
+from crowdfuse.io.interrupts import ignore_sigint
 
 RETRIES = 3  # of a run whose worker, or whose machine, died
 MEGABYTE = 2**20
@@ -49,7 +49,7 @@ def on_ray(address: str) -> Where:
                 made_by=MADE_BY,
                 host=socket.gethostname(),
                 folder=Path.cwd(),
-                data=os.environ.get(ENVIRONMENT),
+                data=os.environ.get(DATA_FOLDER_VARIABLE),
                 unfinished=unfinished.absolute(),
             )
             remote = ray.remote(max_retries=RETRIES)(_on_worker)
@@ -98,7 +98,7 @@ def _connected(address: str, jobs: int | None, size: int) -> Iterator[None]:
             "on from there"
         ) from error
     finally:
-        with ctrl_c_waits():
+        with ignore_sigint():
             ray.shutdown()
 
 
@@ -152,7 +152,7 @@ def _on_worker(command: Command, work: list[Any], key: str, run: Run) -> Record 
     if command.folder.is_dir():
         os.chdir(command.folder)
     if command.data is not None:
-        os.environ.setdefault(ENVIRONMENT, command.data)
+        os.environ.setdefault(DATA_FOLDER_VARIABLE, command.data)
     if command.unfinished.is_dir():
         outcome = do_run(_unpacked(work[0]), run, checkpoint_of(command.unfinished, key))
     else:  # no shared disk: should this worker die, the run begins anew

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.aggregation import METHODS as AGGREGATORS
-from crowdfuse.checks.choices import one_of
+from crowdfuse.aggregation import AGGREGATORS as AGGREGATORS
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.datasets import label_only
 from crowdfuse.datasets.cifar10n import SLOTS, load_cifar10n
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
 from crowdfuse.estimators.base import CrowdClassifier
@@ -102,7 +102,10 @@ SETS = {
         {"batch_size": 256, "epochs": 20, "dropout": 0.5},
         tuple(SLOTS),
     ),
-    **{name: CrowdSet(name, {method: Row(method) for method in AGGREGATORS}, 10, "") for name in label_only.NAMES},
+    **{
+        name: CrowdSet(name, {method: Row(method) for method in AGGREGATORS}, 10, "")
+        for name in label_only.LABEL_ONLY_DATASETS
+    },
 }
 
 
@@ -118,10 +121,10 @@ def cells(
     for method in methods:
         if method in ESTIMATORS and method not in known:
             raise ValueError(f"--methods: {method} is compared by crowdfuse reproduce crowds --tune 1, or more than 1")
-        one_of("--methods", method, known)
+        check_choice("--methods", method, known)
     found = []
     for value in values or SETS:
-        chosen = SETS[one_of("--values", value, SETS)]
+        chosen = SETS[check_choice("--values", value, SETS)]
         for seed in seeds or range(chosen.seeds):
             for name, row in chosen.methods.items():
                 if not methods or name in methods:
@@ -152,7 +155,7 @@ class CrowdsWork:
     """Does the runs; `folder` is where the data sets are, None for the environment's."""
 
     folder: Path | None
-    _loaded: dict[tuple[str, int], Crowd] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _loaded: dict[tuple[str, int], CrowdDataset] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def check(self, runs: Sequence[Run], *, download: bool = False) -> None:
         """Read every data set once, and prepare each method once; nothing can be fetched."""
@@ -163,16 +166,16 @@ class CrowdsWork:
                 label_only.load_label_only(name, self.folder)
             else:
                 crowd = self.crowd(name, run["seed"])
-                _classifier(run, crowd)._prepare(crowd.X, _learned_from(run, crowd))
+                _classifier(run, crowd).prepare(crowd.X, _learned_from(run, crowd))
 
-    def crowd(self, name: str, seed: int) -> Crowd:
+    def crowd(self, name: str, seed: int) -> CrowdDataset:
         """A data set with inputs; the last one is kept, for most runs of a process are on the same."""
         if (name, seed) not in self._loaded:
             self._loaded.clear()
             self._loaded[name, seed] = self._load(name, seed)
         return self._loaded[name, seed]
 
-    def _load(self, name: str, seed: int) -> Crowd:
+    def _load(self, name: str, seed: int) -> CrowdDataset:
         if name == "sentiment":
             return load_sentiment(self.folder).split(seed)
         return load_labelme(self.folder) if name == "labelme" else load_cifar10n(self.folder)
@@ -195,23 +198,23 @@ class CrowdsWork:
             "best epoch": classifier.best_epoch_,
             "crowd": _facts(crowd.annotations, crowd.annotations.classes[crowd.annotations.label], crowd.y),
         }
-        if crowd.foreign is not None:
-            result |= {FOREIGN: classifier.score(*crowd.foreign), "foreign judged": len(crowd.foreign[1])}
+        if crowd.external_test is not None:
+            result |= {FOREIGN: classifier.score(*crowd.external_test), "foreign judged": len(crowd.external_test[1])}
         return result
 
 
-def _classifier(run: Run, crowd: Crowd, checkpoint: Path | None = None) -> CrowdClassifier:
+def _classifier(run: Run, crowd: CrowdDataset, checkpoint: Path | None = None) -> CrowdClassifier:
     kind = estimator_class(run["method"])
     return kind(**run["settings"], random_state=run["seed"], classes=crowd.classes, checkpoint=checkpoint)
 
 
-def _learned_from(run: Run, crowd: Crowd) -> Annotations | NDArray[np.int64]:
+def _learned_from(run: Run, crowd: CrowdDataset) -> Annotations | NDArray[np.int64]:
     return crowd.annotations if estimator_class(run["method"]).trains_on_labels else crowd.y
 
 
 def _aggregated(run: Run, crowd: label_only.LabelOnly) -> dict[str, Any]:
     ann = crowd.annotations
-    best = AGGREGATORS[run["method"]](ann, seed=run["seed"], **run["settings"]).best
+    best = AGGREGATORS[run["method"]](ann, seed=run["seed"], **run["settings"]).consensus_codes
     right = best[crowd.judged] == crowd.truth
     gold = np.full(ann.n_items, -1)
     gold[crowd.judged] = crowd.truth

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from crowdfuse.estimators import FusionClassifier, MajorityVoteClassifier, TrueLabelClassifier
 from crowdfuse.labels.summary import Summary
-from crowdfuse.synthesis import MadeUp, weakness_annotators
+from crowdfuse.synthesis import SyntheticCrowd, weakness_annotators
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve")
 # the row each annotator cannot read, and how large a share of the items looks too much like it
@@ -39,7 +39,7 @@ class DemoResult:
         return {"held-out accuracy": self.accuracy, "annotators": self.annotators, "disputed": self.disputed}
 
 
-def make_annotators(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> MadeUp:
+def make_annotators(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> SyntheticCrowd:
     """Five annotators by the paper's rule, from good to poor."""
     distance = [np.linalg.norm(X - X[row], axis=1) for row in WEAKNESS]
     epsilon = [float(np.quantile(d, share)) for d, share in zip(distance, WEAK_SHARE, strict=True)]
@@ -67,8 +67,8 @@ def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:
             "labels": int((ann.annotator == r).sum()),
             "estimated": float(estimated[r]),
             "true": float(made.accuracy[r]),
-            "weight where weak": float(weights[~made.right[:, r], r].mean()),
-            "weight where good": float(weights[made.right[:, r], r].mean()),
+            "weight where weak": float(weights[~made.is_correct[:, r], r].mean()),
+            "weight where good": float(weights[made.is_correct[:, r], r].mean()),
         }
         for r, name in enumerate(NAMES)
     ]
@@ -92,7 +92,11 @@ def _most_disputed(fused: NDArray[np.float32], n_labels: NDArray[np.int64], coun
 
 
 def _describe(
-    fusion: FusionClassifier, X: NDArray[np.float64], y: NDArray[np.int64], made: MadeUp, rows: NDArray[np.int64]
+    fusion: FusionClassifier,
+    X: NDArray[np.float64],
+    y: NDArray[np.int64],
+    made: SyntheticCrowd,
+    rows: NDArray[np.int64],
 ) -> list[dict[str, Any]]:
     ann = made.annotations[rows]
     fused = fusion.fused_labels(X[rows], ann)

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from crowdfuse.experiments.demo import DemoResult
-from crowdfuse.io.files import new_folder, write_json, write_text
+from crowdfuse.io.files import atomic_folder, write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import table
 
 
 def write_demo_report(result: DemoResult, folder: Path, *, force: bool) -> None:
     """`report.md`, its figures, and the numbers as `figures.json`."""
-    with new_folder(folder, force=force) as place:
+    with atomic_folder(folder, force=force) as place:
         names = [row["annotator"] for row in result.annotators]
         pictures = {
             "reliability": plots.reliability(

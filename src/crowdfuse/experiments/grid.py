@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.experiments.paper import paper_table
 from crowdfuse.experiments.store import Run
@@ -147,7 +147,7 @@ class Experiment:
     def _known_values(self, values: Sequence[Value]) -> list[Value]:
         known = [value for value in self.values if isinstance(value, str)]
         if known:
-            return [one_of(f"--values: {self.knob}", value, known) for value in values]
+            return [check_choice(f"--values: {self.knob}", value, known) for value in values]
         return [self._number(value) for value in values]
 
     def _number(self, value: Value) -> float:

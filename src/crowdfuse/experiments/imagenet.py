@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.data_folder import data_folder
-from crowdfuse.datasets.image_folder import STD, ImageFolder, read_image_folder, split, weakness_distances
+from crowdfuse.datasets.image_folder import (
+    IMAGENET_STD,
+    ImageFolder,
+    read_image_folder,
+    split_image_folder,
+    weakness_distances,
+)
 from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Scale
 from crowdfuse.experiments.store import Run
@@ -21,7 +27,7 @@ from crowdfuse.experiments.work import PaperWork, Parts, weakness_rows
 from crowdfuse.io.features import read_features
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.labels.ids import few, find
+from crowdfuse.labels.ids import format_names, positions_of
 
 SIZE = 224
 CANDIDATES = 256  # for weakness images; decoded at once, 154 MB
@@ -69,7 +75,7 @@ class FolderWork(PaperWork):
 
     def _rows(self, run: Run, listed: ImageFolder) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Training, validation and test rows; of the training rows as many as are asked for."""
-        train, validation, test = split(listed, run["seed"])
+        train, validation, test = split_image_folder(listed, run["seed"])
         wanted = run["data"]["train"]
         if wanted != "all":
             if wanted > len(train):
@@ -83,7 +89,7 @@ class FolderWork(PaperWork):
         train, _, _ = self._rows(run, listed)
         files = listed.files(SIZE, workers=WORKERS)
         few = np.random.default_rng(run["seed"]).permutation(train)[:CANDIDATES]
-        pixels = files.rows(few) / (255 * np.array(STD, np.float32)[:, None, None])
+        pixels = files.rows(few) / (255 * np.array(IMAGENET_STD, np.float32)[:, None, None])
         weak = few[weakness_rows(pixels, listed.y[few], spec["skills"], spec["skills at"])]
         return weakness_distances(files, train, weak.tolist(), cache=self._cache(run))
 
@@ -107,10 +113,10 @@ class FeaturesWork(FolderWork):
             )
         loaded = read_features(path)
         names = np.array([os.path.relpath(name, self.place) for name in files.paths], dtype=object)
-        at = find(names[rows], loaded.items)
+        at = positions_of(names[rows], loaded.items)
         if (at < 0).any():
             raise ValueError(
-                f"{path} has no features of {few(names[rows][at < 0])}; make them again with crowdfuse embed"
+                f"{path} has no features of {format_names(names[rows][at < 0])}; make them again with crowdfuse embed"
             )
         return loaded.inputs.take(at)
 

@@ -64,12 +64,12 @@ class GoldFreeWork(PaperWork):
         }
         if made is not None:
             result["share of right labels"] = made.accuracy.tolist()
-            result["share of items with nobody right"] = made.nobody_right
+            result["share of items with nobody right"] = made.all_wrong_share
         if made is not None and isinstance(classifier, GatedClassifier):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that they cannot be trusted is in the diagnostics
                 gates = classifier.annotator_accuracy(parts.X)
-            result["gate error"] = calibration_error(gates, made.right)
+            result["gate error"] = calibration_error(gates, made.is_correct)
             result["diagnostics"] = classifier.diagnostics_
         return result
 

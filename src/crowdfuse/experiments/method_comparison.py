@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.datasets.cifar10n import load_cifar10n
-from crowdfuse.datasets.crowd import Crowd
+from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
 from crowdfuse.estimators.base import CrowdClassifier
@@ -121,8 +121,8 @@ def cells(
 ) -> list[DrawnCell]:
     """The grid: defaults everywhere first, then defaults with held-out labels, then the draws, seed by seed. The upper
     bound is run once a seed."""
-    chosen = [one_of("--values", value, arenas) for value in values or arenas]
-    rows = [one_of("--methods", method, ROWS) for method in methods or ROWS]
+    chosen = [check_choice("--values", value, arenas) for value in values or arenas]
+    rows = [check_choice("--methods", method, ROWS) for method in methods or ROWS]
     stretches = [
         (seeds, range(1), False),
         (seeds, range(1), True),
@@ -158,7 +158,7 @@ class FairWork:
     """Does the runs; `folder` is where the data sets are, None for the environment's."""
 
     folder: Path | None
-    _loaded: dict[str, Crowd] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _loaded: dict[str, CrowdDataset] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def check(self, runs: Sequence[Run], *, download: bool = False) -> None:
         """Read every data set once, and prepare each method once on each."""
@@ -166,9 +166,9 @@ class FairWork:
         for run in once.values():
             crowd = self.crowd(run)
             train, _ = split(crowd, run["seed"])
-            _classifier(run, crowd)._prepare(crowd.X[train], _learned_from(run, crowd, train))
+            _classifier(run, crowd).prepare(crowd.X[train], _learned_from(run, crowd, train))
 
-    def crowd(self, run: Run) -> Crowd:
+    def crowd(self, run: Run) -> CrowdDataset:
         """The last one is kept: most runs of a process are on the same."""
         key = key_of({name: run.get(name) for name in ("data", "annotators", "seed")})
         if key not in self._loaded:
@@ -176,21 +176,21 @@ class FairWork:
             self._loaded[key] = self._load(run)
         return self._loaded[key]
 
-    def _load(self, run: Run) -> Crowd:
+    def _load(self, run: Run) -> CrowdDataset:
         data = run["data"]
         if data["name"] == "mnist":
             work = KindsWork(self.folder)
             parts = work.load(run)
             made = work.annotators(run, parts)
             X, X_test = (coarser(part.values, data["pixels"]) for part in (parts.X, parts.X_test))
-            return Crowd(X, made.annotations, parts.y, X_test, parts.y_test)
+            return CrowdDataset(X, made.annotations, parts.y, X_test, parts.y_test)
         if data["name"] == "sentiment":
             return load_sentiment(self.folder).split(run["seed"], words=data["words"])
         if data["name"] == "labelme":
             return load_labelme(self.folder)
         crowd = load_cifar10n(self.folder)
         first = slice(data["train"])
-        return Crowd(crowd.X[first], crowd.annotations[first], crowd.y[first], crowd.X_test, crowd.y_test)
+        return CrowdDataset(crowd.X[first], crowd.annotations[first], crowd.y[first], crowd.X_test, crowd.y_test)
 
     def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
         crowd = self.crowd(run)
@@ -216,7 +216,7 @@ class FairWork:
             }
 
 
-def split(crowd: Crowd, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split(crowd: CrowdDataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows to train on, and rows to judge settings by."""
     shuffled = np.random.default_rng([seed, 7]).permutation(len(crowd.X))
     count = round(KEPT_OUT * len(shuffled))
@@ -234,25 +234,25 @@ def coarser(images: NDArray[Any], pixels: int) -> NDArray[np.float32]:
     return np.asarray(squares.mean((2, 4)).reshape(len(images), -1), np.float32)
 
 
-def _bytes_of_a_step(run: Run, crowd: Crowd, rows: NDArray[np.int64]) -> int:
+def _bytes_of_a_step(run: Run, crowd: CrowdDataset, rows: NDArray[np.int64]) -> int:
     """What training on one batch holds at most, through all phases of the method."""
     classifier = _classifier(run, crowd).set_params(epochs=COUNTED_EPOCHS)
     few = rows[: classifier.batch_size]
     return bytes_to_train(lambda: classifier.fit(crowd.X[few], _learned_from(run, crowd, few)).method_)
 
 
-def _classifier(run: Run, crowd: Crowd) -> CrowdClassifier:
+def _classifier(run: Run, crowd: CrowdDataset) -> CrowdClassifier:
     return estimator_class(run["method"])(**run["settings"], random_state=run["seed"], classes=crowd.classes)
 
 
-def _learned_from(run: Run, crowd: Crowd, rows: NDArray[np.int64]) -> Annotations | NDArray[np.int64]:
+def _learned_from(run: Run, crowd: CrowdDataset, rows: NDArray[np.int64]) -> Annotations | NDArray[np.int64]:
     return crowd.annotations[rows] if estimator_class(run["method"]).trains_on_labels else crowd.y[rows]
 
 
-def _by_crowd(classifier: CrowdClassifier, crowd: Crowd, judges: NDArray[np.int64]) -> dict[str, Any]:
+def _by_crowd(classifier: CrowdClassifier, crowd: CrowdDataset, judges: NDArray[np.int64]) -> dict[str, Any]:
     """How likely labels of items are that were not trained on, and what speaks against the classifier."""
     verdict = label_likelihood(classifier, crowd.X[judges], crowd.annotations[judges])
-    return {"crowd score": verdict.mean, "objections": list(verdict.objections)}
+    return {"crowd score": verdict.mean, "objections": list(verdict.failed_checks)}
 
 
 def _by_gold(probabilities: NDArray[Any], classes: NDArray[Any], gold: NDArray[Any]) -> dict[str, float]:
@@ -275,7 +275,7 @@ def _by_gold(probabilities: NDArray[Any], classes: NDArray[Any], gold: NDArray[A
     }
 
 
-def _of_labels(classifier: CrowdClassifier, crowd: Crowd, rows: NDArray[np.int64]) -> dict[str, float]:
+def _of_labels(classifier: CrowdClassifier, crowd: CrowdDataset, rows: NDArray[np.int64]) -> dict[str, float]:
     """What the labels trained on are made of: are fused labels right, and do they tell which labels are wrong?"""
     ann, gold = crowd.annotations[rows], crowd.y[rows]
     if not estimator_class(classifier.method_name).trains_on_labels:

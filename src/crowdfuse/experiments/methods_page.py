@@ -22,7 +22,7 @@ from crowdfuse.experiments.evidence import (
 from crowdfuse.experiments.method_comparison import GROUPS as ARENAS
 from crowdfuse.experiments.protocols import critical_difference
 from crowdfuse.experiments.tables import BOUND
-from crowdfuse.labels.ids import counted
+from crowdfuse.labels.ids import format_count
 from crowdfuse.report.markdown import table as markdown_table
 
 PROTOCOLS = (DEFAULTS, HELD_OUT, TUNED)
@@ -118,7 +118,7 @@ def _above_the_bound(evidence: Evidence) -> str:
     """Where methods are above the one that is told the truth."""
     accuracy = {arena: of for group in evidence.values() for arena, of in group[DEFAULTS]["accuracy"].items()}
     counts = {arena: sum(value > of[BOUND] for value in of.values()) for arena, of in accuracy.items() if BOUND in of}
-    said = [f"{counted(count, 'method')} on {arena}" for arena, count in counts.items() if count]
+    said = [f"{format_count(count, 'method')} on {arena}" for arena, count in counts.items() if count]
     return f"{BOUND} is no upper bound everywhere: above it are {', '.join(said)}." if said else ""
 
 

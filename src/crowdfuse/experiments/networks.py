@@ -18,7 +18,7 @@ from crowdfuse.experiments.store import Run
 from crowdfuse.experiments.work import PaperWork, Parts, cut
 from crowdfuse.io.files import sha256
 from crowdfuse.nets.importing import import_named
-from crowdfuse.synthesis import MadeUp, network_annotators
+from crowdfuse.synthesis import SyntheticCrowd, network_annotators
 
 N_ITEMS = 20_000
 PROTOCOL = (
@@ -49,7 +49,7 @@ class NetworksWork(PaperWork):
             for name, given in run.get("annotators", {}).get("models", {}).items():
                 _model(name, given)
 
-    def annotators(self, run: Run, parts: Parts) -> MadeUp:
+    def annotators(self, run: Run, parts: Parts) -> SyntheticCrowd:
         """Train the networks, or take those that are named, and let them label the items."""
         spec, seed, classes = run["annotators"], run["seed"], list(range(parts.n_classes))
         if "models" in spec:

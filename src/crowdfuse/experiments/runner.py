@@ -17,7 +17,7 @@ import torch
 
 from crowdfuse.experiments.store import MADE_BY, Record, Run, Store, key_of
 from crowdfuse.experiments.watching import GridWatcher
-from crowdfuse.io.interrupts import ctrl_c_waits, follow_parent
+from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 
 
 class Work(Protocol):
@@ -58,7 +58,7 @@ def on_this_machine(missing: dict[str, Run], work: Work, unfinished: Path, jobs:
         return
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process, (work,))
     try:
-        with ctrl_c_waits():
+        with ignore_sigint():
             futures = {
                 pool.submit(_in_process, run, checkpoint_of(unfinished, key)): key for key, run in missing.items()
             }
@@ -82,7 +82,7 @@ def _start_process(work: Work) -> None:
     global _work
     _work = work
     torch.set_num_threads(1)
-    follow_parent()
+    init_worker_process()
 
 
 def _in_process(run: Run, checkpoint: Path) -> Record | str:

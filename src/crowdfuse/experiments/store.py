@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdfuse import __version__
-from crowdfuse.io.files import strict
+from crowdfuse.io.files import nonfinite_to_none
 
 Run = dict[str, Any]
 """What defines a run, as JSON holds it: data, annotators, method, settings, seed."""
@@ -81,7 +81,12 @@ class Store:
 
     def add(self, record: Record) -> None:
         """Append a run, on disk before this returns."""
-        entry = {"made by": MADE_BY, "run": record.run, "result": strict(record.result), "seconds": record.seconds}
+        entry = {
+            "made by": MADE_BY,
+            "run": record.run,
+            "result": nonfinite_to_none(record.result),
+            "seconds": record.seconds,
+        }
         line = json.dumps(entry, ensure_ascii=False).encode() + b"\n"
         with self.path.open("ab+") as file:
             if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):

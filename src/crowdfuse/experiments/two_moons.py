@@ -14,7 +14,7 @@ from crowdfuse.estimators import FusionClassifier, SingleAnnotatorClassifier
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.synthesis import two_moon_annotators
-from crowdfuse.training.progress import grid_progress
+from crowdfuse.training.progress import make_progress_bar
 
 PAPER = {"annotator-1": 66.51, "annotator-2": 83.67, "fusion": 86.70}  # one run each
 
@@ -142,7 +142,7 @@ def fusion_wins(runs: Iterable[Run]) -> tuple[int, int]:
 def run_all(seeds: list[int], split: Split, epochs: int, verbose: int, n_points: int = 20_000) -> list[Run]:
     """Every variant on every seed."""
     runs: list[Run] = []
-    with grid_progress(verbose) as progress:
+    with make_progress_bar(verbose) as progress:
         task = progress.add_task("two moons", total=len(seeds) * len(VARIANTS))
         for seed in seeds:
             for variant in VARIANTS:

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdfuse.datasets.two_moons import Split
 from crowdfuse.experiments.two_moons import VARIANTS, Run, fusion_wins, region, said_diagonals, summarise
-from crowdfuse.io.files import new_folder, write_json, write_text
+from crowdfuse.io.files import atomic_folder, write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import table
 from crowdfuse.synthesis import two_moon_annotators
@@ -24,7 +24,7 @@ def write_twomoon_report(runs: list[Run], folder: Path, *, split: Split, epochs:
         "fusion above both": dict(zip(("seeds", "of"), fusion_wins(runs), strict=True)),
         "runs": [{"variant": one.variant, "seed": one.seed, **one.figures} for one in runs],
     }
-    with new_folder(folder, force=force) as place:
+    with atomic_folder(folder, force=force) as place:
         draw(next(one for one in runs if one.variant == "fusion"), place)
         write_text(place / "twomoon.md", markdown(runs, split, epochs))
         write_json(place / "twomoon.json", figures)

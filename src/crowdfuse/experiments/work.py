@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 from crowdfuse.datasets.cifar import CifarData
 from crowdfuse.datasets.cifar_features import CifarFeatures
 from crowdfuse.datasets.mnist import ImageData
@@ -25,7 +25,7 @@ from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.synthesis import MadeUp, habit_annotators, hammer_spammer_annotators, weakness_annotators
+from crowdfuse.synthesis import SyntheticCrowd, habit_annotators, hammer_spammer_annotators, weakness_annotators
 from crowdfuse.synthesis.label_files import RULES
 
 FEW = 100  # items to try settings on
@@ -91,7 +91,7 @@ class PaperWork(ABC):
             self._loaded[key] = self.load(run)
         return self._loaded[key]
 
-    def annotators(self, run: Run, parts: Parts) -> MadeUp:
+    def annotators(self, run: Run, parts: Parts) -> SyntheticCrowd:
         """The annotators that a run describes.
 
         `annotators` of the run has `names` and a `rule`: "weakness" with `epsilon`, mostly `weakness`, and `wrong`
@@ -100,7 +100,7 @@ class PaperWork(ABC):
         """
         spec, seed = run["annotators"], run["seed"]
         names = spec["names"]
-        if one_of("rule", spec["rule"], RULES) == "hammer-spammer":
+        if check_choice("rule", spec["rule"], RULES) == "hammer-spammer":
             given = {"n_annotators": len(names), "n_correct": spec["n_correct"]}
             made = hammer_spammer_annotators(parts.y, **given, annotators=names, seed=seed)
         elif spec["rule"] == "habit":
@@ -128,7 +128,7 @@ class PaperWork(ABC):
         parts = self.load(runs[0], download=download)
         few = np.arange(min(FEW, len(parts.X)))
         for run in {(run["method"], str(run["settings"])): run for run in runs}.values():
-            make_classifier(run, parts)._prepare(parts.X.take(few), _right_labels(run, parts.y[few]))
+            make_classifier(run, parts).prepare(parts.X.take(few), _right_labels(run, parts.y[few]))
 
     def seconds(self, runs: Sequence[Run]) -> float:
         """About how long these runs take one after another, on this machine: from a few steps of the first."""
@@ -157,7 +157,7 @@ class PaperWork(ABC):
         }
         if made is not None:
             result["share of right labels"] = made.accuracy.tolist()
-            result["share of items with nobody right"] = made.nobody_right
+            result["share of items with nobody right"] = made.all_wrong_share
             result |= believes_the_right(classifier, parts.X, made)
         return result
 
@@ -166,7 +166,7 @@ def weakness_rows(X: Any, y: Any, skills: Sequence[float], epsilon: float) -> In
     """Weakness images that give annotators about these shares of right labels: the same for every seed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whether somebody is always right is said of the annotators that are used
-        chosen = weakness_annotators(X, y, skills=skills, epsilon=epsilon, seed=0).weakness
+        chosen = weakness_annotators(X, y, accuracies=skills, epsilon=epsilon, seed=0).weakness
     assert chosen is not None
     return chosen
 
@@ -182,7 +182,7 @@ def _values(parts: Parts) -> NDArray[Any]:
     return values
 
 
-def _without(made: MadeUp, share: float, seed: int) -> MadeUp:
+def _without(made: SyntheticCrowd, share: float, seed: int) -> SyntheticCrowd:
     """Without a share of the labels, left out one by one: some items lose all that they have."""
     ann = made.annotations
     kept = np.random.default_rng([seed, 4]).random(ann.n_labels) >= share
@@ -203,19 +203,19 @@ def make_classifier(run: Run, parts: Parts, checkpoint: Path | None = None) -> C
     return kind(**run["settings"], random_state=run["seed"], classes=classes, checkpoint=checkpoint)
 
 
-def believes_the_right(classifier: CrowdClassifier, X: Inputs, made: MadeUp) -> dict[str, Any]:
+def believes_the_right(classifier: CrowdClassifier, X: Inputs, made: SyntheticCrowd) -> dict[str, Any]:
     """The paper's point, measured: do weights and diagonals say on which items an annotator is right?
 
     An AUROC an annotator, over the training items: of the weight, and of the diagonal entry P[said, said] of
     its matrix, against being right. Only for methods whose matrices depend on the item.
     """
-    right = made.right
+    right = made.is_correct
     if classifier.confusion_given_ != "said" or right.all(0).any() or (~right).all(0).any():
         return {}
     weights = classifier.annotator_weights(X)
     found: dict[str, Any] = {"auroc of weights": [], "auroc of diagonals": []}
     for r, name in enumerate(made.annotations.annotators):
-        alone = made.annotations.of(name)
+        alone = made.annotations.select_annotator(name)
         columns = classifier.fused_labels(X, alone)  # a label by itself, with weight 1, is cleaned into P[:, said]
         diagonal = columns[alone.item, alone.label]
         found["auroc of weights"].append(float(roc_auc_score(right[:, r], weights[:, r])))

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from crowdfuse.io.exports import Found, Records, choose_question, field, keys
-from crowdfuse.labels.ids import few
+from crowdfuse.io.exports import ExportLabels, ExportRecords, choose_question, describe_keys, get_field
+from crowdfuse.labels.ids import format_names
 
 EXPECTED = (
     "Argilla: records with 'responses' or '<question>.responses', with questions of 'user_id' and 'value', "
     "or with 'annotation' and 'annotation_agent'"
 )
-FINAL = ("submitted", "validated")
+FINAL_STATUSES = ("submitted", "validated")
 
 
 class Answer(NamedTuple):
@@ -38,15 +38,15 @@ def recognises(record: Any) -> bool:
     )
 
 
-def read(source: Records, item: str | None, question: str | None) -> Found:
+def read(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
     """What the users submitted; an item is known by its record's id, or by the field that `item` names."""
-    found = Found(source)
+    found = ExportLabels(source)
     columns = {name for _, record in source.records if isinstance(record, dict) for name in _columns(record)}
     given: list[tuple[int, Any, list[Answer]]] = []
     for number, record in source.records:
         # where nobody answered, a question's column is empty, and looks like any other
         if not isinstance(record, dict) or not (recognises(record) or columns & record.keys()):
-            found.bad.append((number, f"no responses and no annotation but {keys(record)}"))
+            found.bad.append((number, f"no responses and no annotation but {describe_keys(record)}"))
             continue
         try:
             given.append((number, record, list(_answers(record))))
@@ -55,18 +55,18 @@ def read(source: Records, item: str | None, question: str | None) -> Found:
     asked = choose_question((answer.question for *_, answers in given for answer in answers), question, source.name)
     for number, record, answers in given:
         if item is not None:
-            name = found.item(number, field(record, item, "fields", "inputs", "metadata"))
+            name = found.add_item(number, get_field(record, item, "fields", "inputs", "metadata"))
         else:
-            name = found.item(number, field(record, "id") or field(record, "external_id"))
+            name = found.add_item(number, get_field(record, "id") or get_field(record, "external_id"))
         for answer in answers if name is not None else ():
             if answer.question != asked:
                 continue
-            if answer.status is not None and str(answer.status).lower() not in FINAL:
+            if answer.status is not None and str(answer.status).lower() not in FINAL_STATUSES:
                 found.left_out[f"{str(answer.status).lower()} answers"] += 1
             elif answer.value is None:
                 found.left_out["answers without a value"] += 1
             else:
-                found.say(number, str(name), answer.user, answer.value)
+                found.add_label(number, str(name), answer.user, answer.value)
     return found
 
 
@@ -80,7 +80,7 @@ def _answers(record: dict[str, Any]) -> Iterator[Answer]:
         for response in responses:
             values = response.get("values") if isinstance(response, dict) else None
             if not isinstance(values, dict):
-                raise ValueError(f"the response {few([response])} has no 'values' by question")
+                raise ValueError(f"the response {format_names([response])} has no 'values' by question")
             for question, value in values.items():
                 value = value.get("value") if isinstance(value, dict) else value
                 yield Answer(question, response.get("user_id"), value, response.get("status"))
@@ -106,7 +106,9 @@ def _of_question(question: str, given: Any) -> Iterator[Answer]:
         return
     for answer in given if isinstance(given, list) else [] if given is None else [given]:
         if not isinstance(answer, dict):
-            raise ValueError(f"an answer to {question!r} is {few([answer])}, where 'value' and 'user_id' were expected")
+            raise ValueError(
+                f"an answer to {question!r} is {format_names([answer])}, where 'value' and 'user_id' were expected"
+            )
         yield Answer(question, answer.get("user_id"), answer.get("value"), answer.get("status"))
 
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 PARTITION_BITS = 6
-SAMPLE = 1 << 15  # rows that tell whether names are many
-MANY_ROWS = 1 << 20  # with fewer, one table is as fast
+CARDINALITY_SAMPLE_ROWS = 1 << 15  # rows that tell whether names are many
+MIN_ROWS_TO_PARTITION = 1 << 20  # with fewer, one table is as fast
 
 
-class Dealt(NamedTuple):
+class PartitionedRows(NamedTuple):
     """Some rows of a column, ordered by partition."""
 
     strings: pa.Array
@@ -36,10 +36,14 @@ def encode_values(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]
     >>> names.to_pylist(), codes.tolist()
     (['b', 'a'], [0, 1, 0, -1])
     """
-    if not pa.types.is_string(column.type) or column.null_count or len(column) <= MANY_ROWS:
+    if not pa.types.is_string(column.type) or column.null_count or len(column) <= MIN_ROWS_TO_PARTITION:
         return encode_plainly(column)
-    sample = column.slice(0, SAMPLE).combine_chunks()
-    return encode_in_partitions(column, bytes_to_pass(sample)) if are_many(sample) else encode_plainly(column)
+    sample = column.slice(0, CARDINALITY_SAMPLE_ROWS).combine_chunks()
+    return (
+        encode_in_partitions(column, trailing_bytes_to_skip(sample))
+        if has_many_distinct(sample)
+        else encode_plainly(column)
+    )
 
 
 def encode_plainly(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
@@ -53,16 +57,16 @@ def encode_plainly(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]
 def encode_in_partitions(column: pa.ChunkedArray, passed: int) -> tuple[pa.Array, NDArray[np.int32]]:
     """The same result as `encode_plainly`, for strings without nulls."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        dealt = list(pool.map(lambda chunk: deal(chunk, passed), column.chunks))
-    return encode_dealt(dealt)
+        dealt = list(pool.map(lambda chunk: partition_rows(chunk, passed), column.chunks))
+    return encode_partitions(dealt)
 
 
-def are_many(sample: pa.Array) -> bool:
+def has_many_distinct(sample: pa.Array) -> bool:
     """Whether the names of a column are many, to judge by some of its rows."""
     return 4 * len(sample.unique()) > len(sample)
 
 
-def bytes_to_pass(sample: pa.StringArray) -> int:
+def trailing_bytes_to_skip(sample: pa.StringArray) -> int:
     """How many bytes at their end to pass over, because many ids end alike, such as '0017_front.jpg'."""
 
     def largest_partition(passed: int) -> int:
@@ -71,15 +75,15 @@ def bytes_to_pass(sample: pa.StringArray) -> int:
     return min(range(0, 40, 8), key=largest_partition)
 
 
-def deal(strings: pa.StringArray, passed: int) -> Dealt:
+def partition_rows(strings: pa.StringArray, passed: int) -> PartitionedRows:
     """Order some rows by partition."""
     partition = _cheap_hash(strings, passed)
     order = np.argsort(partition, kind="stable").astype(np.int32)
     bounds = np.concatenate([[0], np.cumsum(np.bincount(partition, minlength=1 << PARTITION_BITS))])
-    return Dealt(strings.take(pa.array(order)), order, bounds)
+    return PartitionedRows(strings.take(pa.array(order)), order, bounds)
 
 
-def encode_dealt(dealt: Sequence[Dealt]) -> tuple[pa.Array, NDArray[np.int32]]:
+def encode_partitions(dealt: Sequence[PartitionedRows]) -> tuple[pa.Array, NDArray[np.int32]]:
     """Names in order of first appearance, and a code a row, of all rows that were dealt."""
     starts = np.concatenate([[0], np.cumsum([len(some.rows) for some in dealt])]).astype(np.int32)
     begins = sum((some.bounds for some in dealt), np.zeros((1 << PARTITION_BITS) + 1, np.int64))

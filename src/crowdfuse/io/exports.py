@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crowdfuse.io.bad_rows import SHOWN, settle_bad
+from crowdfuse.io.bad_rows import MAX_LISTED_ROWS, drop_or_raise
 from crowdfuse.io.tables import TableError
-from crowdfuse.labels.ids import EXACT_FLOAT, few
+from crowdfuse.labels.ids import EXACT_FLOAT_LIMIT, format_names
 
 JSON_ENDINGS = {".json", ".jsonl", ".ndjson"}
 
 
-class Records(NamedTuple):
+class ExportRecords(NamedTuple):
     """The records of an export, each with its number, and the lines that are no JSON."""
 
     name: str  # of the file, for messages
@@ -24,13 +24,13 @@ class Records(NamedTuple):
     broken: list[tuple[int, str]]
 
 
-class Found:
+class ExportLabels:
     """What an export says: labels and where they stand, answers that cannot be used, and answers left out.
 
     Names are kept as text, in the order in which they appear, with a number each.
     """
 
-    def __init__(self, source: Records) -> None:
+    def __init__(self, source: ExportRecords) -> None:
         self.source = source
         self.items: dict[str, int] = {}
         self.annotators: dict[str, int] = {}
@@ -41,7 +41,7 @@ class Found:
         self._item_of: dict[int, str] = {}
         self.left_out: Counter[str] = Counter()
 
-    def item(self, number: int, value: Any) -> str | None:
+    def add_item(self, number: int, value: Any) -> str | None:
         """The name of a record's item, which may turn out to have no label; None, and a bad row, if it is no name."""
         name = as_name(value)
         if name is None:
@@ -52,7 +52,7 @@ class Found:
             self._item_of[number] = name
         return name
 
-    def say(self, number: int, item: str, annotator: Any, label: Any) -> None:
+    def add_label(self, number: int, item: str, annotator: Any, label: Any) -> None:
         """One answer. A list stands for the choices that were made."""
         who = as_name(annotator)
         if isinstance(label, list):
@@ -60,7 +60,7 @@ class Found:
                 self.left_out["answers without a choice"] += 1
                 return
             if len(label) > 1:
-                self.bad.append((number, f"{len(label)} choices ({few(label)}), where one was expected"))
+                self.bad.append((number, f"{len(label)} choices ({format_names(label)}), where one was expected"))
                 return
             label = label[0]
         what = as_name(label)
@@ -80,23 +80,23 @@ class Found:
     def place(self, number: int) -> str:
         return f"{self.source.name}, {self.source.unit} {number}"
 
-    def settle_bad(self, on_bad: str) -> list[str]:
+    def drop_or_raise_bad(self, on_bad: str) -> list[str]:
         """Refuse the answers that cannot be used, or say that they were dropped."""
         if not self.bad:
             return []
         shown = []
-        for number, reason in sorted(self.bad)[:SHOWN]:
+        for number, reason in sorted(self.bad)[:MAX_LISTED_ROWS]:
             item = f" (item {self._item_of[number]!r})" if number in self._item_of else ""
             shown.append(f"{self.place(number)}{item}: {reason}")
         total = len(self.bad) + len(self.rows)
-        return [settle_bad(self.source.name, shown, len(self.bad), total, "answers", on_bad)]
+        return [drop_or_raise(self.source.name, shown, len(self.bad), total, "answers", on_bad)]
 
     def notes(self) -> list[str]:
         """What was left out, in words."""
         return [f"left out: {what} ({count:,})" for what, count in self.left_out.items()]
 
 
-def read_json(path: Path) -> Records:
+def read_json(path: Path) -> ExportRecords:
     """The records of a `.json` or `.jsonl` file. One called `.json` may hold a record a line as well."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
@@ -117,10 +117,10 @@ def read_json(path: Path) -> Records:
         if len(lines.records) > 1:
             return lines
         raise TableError(f"{path}: not JSON ({error})") from error
-    return Records(str(path), "record", list(enumerate(_records(path, content), start=1)), [])
+    return ExportRecords(str(path), "record", list(enumerate(_records(path, content), start=1)), [])
 
 
-def _read_lines(path: Path, text: str) -> Records:
+def _read_lines(path: Path, text: str) -> ExportRecords:
     records, broken = [], []
     for number, line in enumerate(text.split("\n"), start=1):  # splitlines() would also split at U+2028
         if line.strip():
@@ -128,7 +128,7 @@ def _read_lines(path: Path, text: str) -> Records:
                 records.append((number, json.loads(line)))
             except (ValueError, RecursionError) as error:
                 broken.append((number, f"not JSON ({error})"))
-    return Records(str(path), "line", records, broken)
+    return ExportRecords(str(path), "line", records, broken)
 
 
 def _records(path: Path, content: Any) -> list[Any]:
@@ -136,7 +136,7 @@ def _records(path: Path, content: Any) -> list[Any]:
     if isinstance(content, list):
         return content
     if not isinstance(content, dict) or not content:
-        raise TableError(f"{path} holds {few([content])}, where a list of records was expected")
+        raise TableError(f"{path} holds {format_names([content])}, where a list of records was expected")
     values = list(content.values())
     if all(isinstance(value, list) for value in values) and len({len(value) for value in values}) == 1:
         return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
@@ -153,7 +153,7 @@ def as_name(value: Any) -> str | None:
     """
     if isinstance(value, str):
         return value if value.strip() else None
-    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT_FLOAT:
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT_FLOAT_LIMIT:
         return str(int(value))
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -161,10 +161,10 @@ def as_name(value: Any) -> str | None:
 def _no_name(role: str, value: Any) -> str:
     if value is None or value != value or (isinstance(value, str) and not value.strip()):
         return f"the {role} is empty"
-    return f"the {role} is {few([value])}, where a string or a whole number was expected"
+    return f"the {role} is {format_names([value])}, where a string or a whole number was expected"
 
 
-def field(record: Mapping[str, Any], name: str, *inside: str) -> Any:
+def get_field(record: Mapping[str, Any], name: str, *inside: str) -> Any:
     """A field of a record, or of one of the objects in it, None if there is none."""
     for part in (record, *(record.get(key) for key in inside)):
         if isinstance(part, dict) and part.get(name) is not None:
@@ -172,19 +172,19 @@ def field(record: Mapping[str, Any], name: str, *inside: str) -> Any:
     return None
 
 
-def keys(record: Any) -> str:
+def describe_keys(record: Any) -> str:
     """What a record holds, for a message."""
-    return f"the keys {few(record, 8)}" if isinstance(record, dict) else few([record])
+    return f"the keys {format_names(record, 8)}" if isinstance(record, dict) else format_names([record])
 
 
 def choose_question(names: Iterable[str], question: str | None, where: str) -> str | None:
     """The question that is meant: the one given, which must be there, or the only one there is."""
     known = list(dict.fromkeys(names))
     if question is not None and question not in known:
-        raise TableError(f"{where} has no question {question!r}; it has {few(known, 12) if known else 'none'}")
+        raise TableError(f"{where} has no question {question!r}; it has {format_names(known, 12) if known else 'none'}")
     if question is None and len(known) > 1:
         raise TableError(
-            f"{where} answers several questions: {few(known, 12)}. "
+            f"{where} answers several questions: {format_names(known, 12)}. "
             "Name the right one with question= (--question on the command line)"
         )
     return question or (known[0] if known else None)

@@ -15,18 +15,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
-from crowdfuse.io.images import GREY, find_images, image_names, not_readable, open_upright
+from crowdfuse.io.images import GREY_MODES, find_images, image_names, not_readable, open_upright
 from crowdfuse.io.inputs import Inputs, check_inputs
-from crowdfuse.io.tables import TABLE_ENDINGS, USUAL_NAMES, TableError, TableFile, choose_columns, encode
-from crowdfuse.labels.ids import as_text, few, find, refuse_repeats, tidy
+from crowdfuse.io.tables import (
+    DEFAULT_COLUMN_NAMES,
+    TABLE_ENDINGS,
+    TableError,
+    TableFile,
+    choose_columns,
+    encode_column,
+)
+from crowdfuse.labels.ids import format_names, ids_to_strings, normalize_ids, positions_of, refuse_repeats
 
-NOT_FEATURES = {*USUAL_NAMES["annotator"], *USUAL_NAMES["label"], "gold", "class", "target"}
-AS_IS = 96  # images of one size up to this many pixels a side are taken as they are
-RESIZED = 64  # others become this size unless the user says otherwise
+NOT_FEATURES = {*DEFAULT_COLUMN_NAMES["annotator"], *DEFAULT_COLUMN_NAMES["label"], "gold", "class", "target"}
+MAX_UNRESIZED_SIDE_PIXELS = 96  # images of one size up to this many pixels a side are taken as they are
+DEFAULT_IMAGE_SIDE_PIXELS = 64  # others become this size unless the user says otherwise
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedInputs:
     """Inputs and the id of each row. Images, and features of images, also answer to the path without the ending."""
 
     inputs: Inputs
@@ -35,20 +42,20 @@ class Loaded:
     note: str = ""
     columns: tuple[str, ...] | None = None  # of a table
 
-    def find(self, wanted: NDArray[Any]) -> NDArray[np.int64]:
+    def rows_of(self, wanted: NDArray[Any]) -> NDArray[np.int64]:
         """The row that answers to each id, -1 where none does. Two images that answer to one id are refused."""
-        rows = find(wanted, self.items).astype(np.int64)
+        rows = positions_of(wanted, self.items).astype(np.int64)
         if self.short_names is None:
             return rows
         names, first, count = np.unique(self.short_names, return_index=True, return_counts=True)
-        position = find(as_text(wanted), names)
+        position = positions_of(ids_to_strings(wanted), names)
         by_short_name = np.where(position >= 0, first[position], -1)
         several = (position >= 0) & ((count[position] > 1) | ((rows >= 0) & (rows != by_short_name)))
         if several.any():
-            name = as_text(wanted)[several][0]
+            name = ids_to_strings(wanted)[several][0]
             both = self.items[(self.items == name) | (self.short_names == name)]
             raise ValueError(
-                f"two images answer to the id {name!r}: {few(both)}. "
+                f"two images answer to the id {name!r}: {format_names(both)}. "
                 "Use their full names in the labels, or rename or remove one of the files"
             )
         return np.where(rows >= 0, rows, by_short_name)
@@ -68,7 +75,7 @@ def read_features(
     image_size: int | None = None,
     image_shape: tuple[int, ...] | None = None,
     columns: Sequence[str] | None = None,
-) -> Loaded:
+) -> LoadedInputs:
     """Inputs from a file or a folder of images.
 
     An `.npz` holds `X` and `items`, and `short_names` where an item answers to a second name; a table an item column
@@ -91,7 +98,7 @@ def read_features(
     )
 
 
-def _read_numpy(path: Path) -> Loaded:
+def _read_numpy(path: Path) -> LoadedInputs:
     try:
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -99,7 +106,7 @@ def _read_numpy(path: Path) -> Loaded:
         else:
             with content:
                 if "X" not in content:
-                    held = few(content.files)
+                    held = format_names(content.files)
                     raise ValueError(f"it has no array 'X' but {held}; write it with np.savez(path, X=X, items=items)")
                 arrays = {name: content[name] for name in ("X", "items", "short_names") if name in content}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -109,39 +116,39 @@ def _read_numpy(path: Path) -> Loaded:
     inputs = check_inputs(arrays["X"], name)
     if "items" not in arrays:
         note = f"{path} names no items: its row numbers, 0 to {len(inputs) - 1:,}, are the ids"
-        return Loaded(inputs, np.arange(len(inputs)), note=note)
-    items = tidy(arrays["items"], f"{path}, items")
+        return LoadedInputs(inputs, np.arange(len(inputs)), note=note)
+    items = normalize_ids(arrays["items"], f"{path}, items")
     if len(items) != len(inputs):
         raise ValueError(f"{path}: X has {len(inputs):,} rows, but there are {len(items):,} items; one a row is needed")
     refuse_repeats(items, f"{path}, items")
     if "short_names" not in arrays:
-        return Loaded(inputs, items)
-    short_names = as_text(tidy(arrays["short_names"], f"{path}, short_names"))
+        return LoadedInputs(inputs, items)
+    short_names = ids_to_strings(normalize_ids(arrays["short_names"], f"{path}, short_names"))
     if len(short_names) != len(items):
         raise ValueError(f"{path}: there are {len(items):,} items, but {len(short_names):,} short_names; one each")
-    return Loaded(inputs, items, short_names)
+    return LoadedInputs(inputs, items, short_names)
 
 
-def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> Loaded:
+def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> LoadedInputs:
     file = TableFile(path)
     id_column = choose_columns(file.columns, {"item": item}, str(path))["item"]
-    items, code = encode(file.read([id_column], text=True)[id_column], id_column, str(path), text=file.is_text)
+    items, code = encode_column(file.read([id_column], text=True)[id_column], id_column, str(path), text=file.is_text)
     if not len(code):
         raise TableError(f"{path} has a header but no rows")
     if (code < 0).any():
-        raise TableError(f"{file.line(int(np.argmax(code < 0)))}: {id_column} is empty")
+        raise TableError(f"{file.describe_row(int(np.argmax(code < 0)))}: {id_column} is empty")
     refuse_repeats(items[code], f"{path}, {id_column}")
 
     names = [name for name in file.columns if name != id_column] if columns is None else list(columns)
     suspect = [name for name in names if name.strip().lower() in NOT_FEATURES]
     if suspect and columns is None:
         raise TableError(
-            f"{path}: column {few(suspect)} looks like labels, not like a feature; leave it out, "
+            f"{path}: column {format_names(suspect)} looks like labels, not like a feature; leave it out, "
             "or rename it if it is one"
         )
     absent = [name for name in names if name not in file.columns]
     if absent:
-        raise TableError(f"{path} has no column {few(absent)}, which the model was trained on")
+        raise TableError(f"{path} has no column {format_names(absent)}, which the model was trained on")
     if not names:
         raise TableError(f"{path} has no column but {id_column!r}; numeric columns were expected beside it")
     table = file.read(names)
@@ -153,9 +160,9 @@ def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> 
             X[:, index] = table[name].cast(pa.float64(), safe=False).to_numpy()
 
     def place(at: tuple[int, ...]) -> str:
-        return f"{file.line(at[0]).removeprefix(f'{path}, ')}, column {names[at[1]]!r}"
+        return f"{file.describe_row(at[0]).removeprefix(f'{path}, ')}, column {names[at[1]]!r}"
 
-    return Loaded(check_inputs(X, str(path), place), items[code], columns=tuple(names))
+    return LoadedInputs(check_inputs(X, str(path), place), items[code], columns=tuple(names))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -171,30 +178,30 @@ def _refuse_words(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
             float(value or 0)
         except (TypeError, ValueError) as error:
             raise TableError(
-                f"{file.line(row)}: column {name!r} holds {value!r}, which is no number; "
+                f"{file.describe_row(row)}: column {name!r} holds {value!r}, which is no number; "
                 "turn the column into numbers, or leave it out"
             ) from error
     raise TableError(f"{file.path}: column {name!r} holds {column.type}; turn it into numbers, or leave it out")
 
 
-def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> Loaded:
+def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> LoadedInputs:
     paths = find_images(folder)
     note = ""
     if image_shape is not None and len(image_shape) == 3:
         channels, height, width = image_shape
         size, mode = (width, height), "L" if channels == 1 else "RGB"
     else:
-        sizes, modes = _look(paths)
-        size, mode = next(iter(sizes)), "L" if modes <= GREY else "RGB"
-        if image_size is None and (len(sizes) > 1 or max(size) > AS_IS):
-            note = f"images are resized to {RESIZED} x {RESIZED} (--image-size changes that)"
-            size = (RESIZED, RESIZED)
+        sizes, modes = _image_sizes_and_modes(paths)
+        size, mode = next(iter(sizes)), "L" if modes <= GREY_MODES else "RGB"
+        if image_size is None and (len(sizes) > 1 or max(size) > MAX_UNRESIZED_SIDE_PIXELS):
+            note = f"images are resized to {DEFAULT_IMAGE_SIDE_PIXELS} x {DEFAULT_IMAGE_SIDE_PIXELS} (--image-size changes that)"
+            size = (DEFAULT_IMAGE_SIDE_PIXELS, DEFAULT_IMAGE_SIDE_PIXELS)
     if image_size is not None:
         size = (image_size, image_size)
     X = np.empty((len(paths), len(mode), size[1], size[0]), np.uint8)  # "L" has one channel, "RGB" three
     for row, path in enumerate(paths):
         X[row] = _pixels(path, size, mode)
-    return Loaded(check_inputs(X, str(folder)), *image_names(folder, paths), note)
+    return LoadedInputs(check_inputs(X, str(folder)), *image_names(folder, paths), note)
 
 
 def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -203,7 +210,7 @@ def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return _pixels(path, (width, height), "L" if channels == 1 else "RGB")
 
 
-def _look(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
+def _image_sizes_and_modes(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
     """The sizes and modes there are, from the files' headers."""
     sizes, modes = set(), set()
     for path in paths:

@@ -18,7 +18,7 @@ from typing import Any
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary path to write to; when all went well it takes the place of `path`, at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
@@ -35,7 +35,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
+def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     """A temporary folder to fill; when all went well it becomes `path`. An existing one is kept unless `force`."""
     refuse_existing(path, force=force)
     path = path.resolve()  # a link keeps pointing to the folder it points to
@@ -95,11 +95,11 @@ def refuse_foreign(path: Path, marker: str) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Text as UTF-8, whole or not at all."""
-    with replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """A CSV file, whole or not at all."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -110,19 +110,19 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
 
 def write_json(path: Path, value: Any) -> None:
     """JSON, indented, whole or not at all."""
-    write_text(path, json.dumps(strict(value), indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(nonfinite_to_none(value), indent=2, ensure_ascii=False) + "\n")
 
 
-def strict(value: Any) -> Any:
+def nonfinite_to_none(value: Any) -> Any:
     """The same with null for NaN and infinity, which JSON does not have and other readers refuse.
 
-    >>> strict({"loss": [0.5, float("nan")]})
+    >>> nonfinite_to_none({"loss": [0.5, float("nan")]})
     {'loss': [0.5, None]}
     """
     if isinstance(value, dict):
-        return {name: strict(part) for name, part in value.items()}
+        return {name: nonfinite_to_none(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [strict(part) for part in value]
+        return [nonfinite_to_none(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from crowdfuse.io import argilla, label_studio, prodigy
-from crowdfuse.io.exports import Found, Records, keys
+from crowdfuse.io.exports import ExportLabels, ExportRecords, describe_keys
 from crowdfuse.io.tables import TableError
-from crowdfuse.labels.ids import counted
+from crowdfuse.labels.ids import format_count
 
-READERS: dict[str, Callable[[Records, str | None, str | None], Found]] = {
+READERS: dict[str, Callable[[ExportRecords, str | None, str | None], ExportLabels]] = {
     "label-studio": label_studio.read,
     "argilla": argilla.read,
     "prodigy": prodigy.read,
 }
 
 
-def form_of(record: Any) -> str | None:
+def detect_record_format(record: Any) -> str | None:
     """The tool that writes such records.
 
-    >>> form_of({"text": "hi", "label": "GREETING", "answer": "accept", "_input_hash": 7, "_annotator_id": "ada"})
+    >>> detect_record_format({"text": "hi", "label": "GREETING", "answer": "accept", "_input_hash": 7, "_annotator_id": "ada"})
     'prodigy'
     """
     if label_studio.recognises(record):
@@ -31,9 +31,9 @@ def form_of(record: Any) -> str | None:
     return "prodigy" if prodigy.recognises(record) else None
 
 
-def recognise(source: Records) -> str:
+def detect_format(source: ExportRecords) -> str:
     """The tool that most of the records are from; an error if none of them is known."""
-    forms = Counter(form for _, record in source.records if (form := form_of(record)) is not None)
+    forms = Counter(form for _, record in source.records if (form := detect_record_format(record)) is not None)
     if forms:
         return forms.most_common(1)[0][0]
     raise TableError(
@@ -43,9 +43,9 @@ def recognise(source: Records) -> str:
     )
 
 
-def _found(source: Records) -> str:
+def _found(source: ExportRecords) -> str:
     if not source.records:
         number, reason = source.broken[0]
-        return f"no records but {counted(len(source.broken), 'broken line')}, such as line {number}: {reason}"
+        return f"no records but {format_count(len(source.broken), 'broken line')}, such as line {number}: {reason}"
     _, first = source.records[0]
-    return f"{counted(len(source.records), 'record')}, the first with {keys(first)}"
+    return f"{format_count(len(source.records), 'record')}, the first with {describe_keys(first)}"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdfuse.io.tables import TableError
-from crowdfuse.labels.ids import few
+from crowdfuse.labels.ids import format_names
 
 
 def is_dataset(table: Any) -> bool:
@@ -22,7 +22,9 @@ def dataset_table(dataset: Any) -> pa.Table:
     """The rows of a `datasets.Dataset`, in its order: after `select` or `shuffle` its own table has another one."""
     if isinstance(dataset, Mapping):
         splits = list(dataset)
-        raise TableError(f"this is a DatasetDict with the splits {few(splits)}; give one, such as data[{splits[0]!r}]")
+        raise TableError(
+            f"this is a DatasetDict with the splits {format_names(splits)}; give one, such as data[{splits[0]!r}]"
+        )
     table = dataset.with_format("arrow")[:]
     if not isinstance(table, pa.Table):
         raise TableError(f"the {type(dataset).__name__} gives no Arrow table of its rows; load it without streaming")

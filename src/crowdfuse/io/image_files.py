@@ -20,12 +20,12 @@ from PIL import Image
 
 from crowdfuse.io.images import not_readable, open_upright
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.io.interrupts import ctrl_c_waits, follow_parent
+from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-CHECKED = 64  # files that are tried in one go
+FILES_PER_CHECK_TASK = 64  # files that are tried in one go
 
 
 class ImageFiles(Inputs):
@@ -60,7 +60,7 @@ class ImageFiles(Inputs):
         if not self.paths:
             raise ValueError("ImageFiles: the list of files is empty")
         self.size, self.workers = int(size), int(workers)
-        self.shape = (3, self.size, self.size)
+        self.item_shape = (3, self.size, self.size)
         self.is_sparse = False
         self._folder = _common_folder(self.paths)
 
@@ -96,7 +96,7 @@ class ImageFiles(Inputs):
         That is not their content: reading 135,000 files would take minutes. A file that was changed without
         changing its length is taken for the same.
         """
-        digest.update(f"image files {len(self)} {self.shape}".encode())
+        digest.update(f"image files {len(self)} {self.item_shape}".encode())
         for path in self.paths:
             try:
                 length = os.stat(path).st_size
@@ -121,8 +121,8 @@ def find_unreadable(paths: Sequence[str | Path], *, workers: int = 0) -> dict[in
     at an eighth of its size, where only the reading costs time.
     """
     names = [os.fspath(path) for path in paths]
-    starts = range(0, len(names), CHECKED)
-    tasks = ((names[start : start + CHECKED],) for start in starts)
+    starts = range(0, len(names), FILES_PER_CHECK_TASK)
+    tasks = ((names[start : start + FILES_PER_CHECK_TASK],) for start in starts)
     with closing(in_processes(_complaints, tasks, min(workers, len(starts)))) as found:
         said = [complaint for block in found for complaint in block]
     return {row: complaint for row, complaint in enumerate(said) if complaint is not None}
@@ -223,7 +223,7 @@ def in_order(
     ...     list(in_order(lambda number: pool.submit(abs, number), iter([-1, -2, -3]), 2))
     [1, 2, 3]
     """
-    with ctrl_c_waits():
+    with ignore_sigint():
         waiting = deque(submit(task) for task in islice(tasks, ahead))
     while waiting:
         yield waiting.popleft().result()
@@ -236,4 +236,4 @@ _stop: Any = None  # in a process of a pool, an event: its work is no longer wan
 def _start_process(stop: Any) -> None:
     global _stop
     _stop = stop
-    follow_parent()
+    init_worker_process()

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
-SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N"}
-GREY = {"1", "L", "LA", *SIXTEEN_BIT}
+SIXTEEN_BIT_MODES = {"I;16", "I;16L", "I;16B", "I;16N"}
+GREY_MODES = {"1", "L", "LA", *SIXTEEN_BIT_MODES}
 
 
 def find_images(folder: Path) -> list[Path]:
@@ -47,7 +47,7 @@ def open_upright(path: str | Path, least: int | None = None) -> Image.Image:
         if least is not None:
             image.draft(None, (least, least))
         ready = ImageOps.exif_transpose(image)
-    if ready.mode in SIXTEEN_BIT:  # convert would turn all but the darkest 256 of 65,536 greys white
+    if ready.mode in SIXTEEN_BIT_MODES:  # convert would turn all but the darkest 256 of 65,536 greys white
         return Image.fromarray((np.asarray(ready) >> 8).astype(np.uint8))
     if ready.mode == "P" and "transparency" in ready.info:
         return ready.convert("RGBA")  # Pillow warns where that is left out

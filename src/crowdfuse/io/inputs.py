@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-CELLS = 1 << 22  # how many values are looked at in one go
+VALUES_PER_BLOCK = 1 << 22  # how many values are looked at in one go
 
-Place = Callable[[tuple[int, ...]], str]
+PositionDescriber = Callable[[tuple[int, ...]], str]
 
 
 class Inputs:
@@ -23,7 +23,7 @@ class Inputs:
     def __init__(self, X: Any) -> None:
         self.values = X
         self.is_sparse = sparse.issparse(X)
-        self.shape: tuple[int, ...] = tuple(X.shape[1:])
+        self.item_shape: tuple[int, ...] = tuple(X.shape[1:])
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -57,7 +57,7 @@ class Inputs:
                 digest.update(np.ascontiguousarray(block).data)
 
 
-def check_inputs(X: Any, name: str = "X", place: Place | None = None) -> Inputs:
+def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber | None = None) -> Inputs:
     """Inputs from anything array-like; NaN and infinity are refused, naming the place.
 
     `name` is what messages call X, and `place` puts an index into words for them. Inputs are taken as they are.
@@ -89,11 +89,11 @@ def check_inputs(X: Any, name: str = "X", place: Place | None = None) -> Inputs:
     if 0 in X.shape[1:]:
         raise ValueError(f"{name} has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if X.dtype.kind == "f":
-        _refuse_unfinite(X, name, place or _in_words)
+        _refuse_unfinite(X, name, describe_position or _in_words)
     return Inputs(X)
 
 
-def _refuse_unfinite(X: Any, name: str, place: Place) -> None:
+def _refuse_unfinite(X: Any, name: str, place: PositionDescriber) -> None:
     values = X.data if sparse.issparse(X) else X
     count, first = 0, None
     for start, block in _blocks(values):
@@ -121,6 +121,6 @@ def _in_words(at: tuple[int, ...]) -> str:
 
 def _blocks(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
     """Runs of rows, with the number of the first: few where rows are large."""
-    n_rows = max(1, CELLS // max(1, int(np.prod(values.shape[1:]))))
+    n_rows = max(1, VALUES_PER_BLOCK // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), n_rows):
         yield start, values[start : start + n_rows]

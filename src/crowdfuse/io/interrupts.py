@@ -13,7 +13,7 @@ from typing import Any
 
 
 @contextmanager
-def on_ctrl_c(action: Any) -> Iterator[None]:
+def sigint_handler(action: Any) -> Iterator[None]:
     """What Ctrl-C does meanwhile; processes that start while it is ignored never hear of it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may change what signals do, and only it gets them
@@ -25,12 +25,12 @@ def on_ctrl_c(action: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def ctrl_c_waits() -> AbstractContextManager[None]:
+def ignore_sigint() -> AbstractContextManager[None]:
     """Ctrl-C does nothing meanwhile."""
-    return on_ctrl_c(signal.SIG_IGN)
+    return sigint_handler(signal.SIG_IGN)
 
 
-def follow_parent() -> None:
+def init_worker_process() -> None:
     """In a process of a pool, first thing: leave Ctrl-C to the parent, and end should the parent be killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not inherited
     threading.Thread(target=_die_with_parent, daemon=True).start()

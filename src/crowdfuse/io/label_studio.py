@@ -11,9 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.io.exports import Found, Records, as_name, choose_question, field, keys, read_json
+from crowdfuse.io.exports import (
+    ExportLabels,
+    ExportRecords,
+    as_name,
+    choose_question,
+    describe_keys,
+    get_field,
+    read_json,
+)
 from crowdfuse.io.tables import TableError
-from crowdfuse.labels.ids import few
+from crowdfuse.labels.ids import format_names
 
 EXPECTED = (
     "Label Studio: tasks with 'id', 'data' and 'annotations', or (JSON_MIN) records with 'annotator' and "
@@ -29,7 +37,7 @@ def recognises(record: Any) -> bool:
     return is_task or {"annotator", "annotation_id"} <= record.keys()
 
 
-def read(source: Records, item: str | None, question: str | None, *, truth: bool = False) -> Found:
+def read(source: ExportRecords, item: str | None, question: str | None, *, truth: bool = False) -> ExportLabels:
     """What the annotators chose; with `truth`, what the ground-truth annotations say instead.
 
     An item is known by its task's id, or by the field of the task's data that `item` names.
@@ -38,13 +46,13 @@ def read(source: Records, item: str | None, question: str | None, *, truth: bool
         if truth:
             raise TableError(f"{source.name}: ground truth is read from Label Studio's JSON export, not from others")
         return _read_flat(source, item, question)
-    found = Found(source)
+    found = ExportLabels(source)
     asked = choose_question(_questions(source), question, source.name)
     for number, task in source.records:
         if not isinstance(task, dict) or not _is_task(task):
-            found.bad.append((number, f"no list of 'annotations' but {keys(task)}"))
+            found.bad.append((number, f"no list of 'annotations' but {describe_keys(task)}"))
             continue
-        name = found.item(number, field(task, item or "id", "data"))
+        name = found.add_item(number, get_field(task, item or "id", "data"))
         if name is not None:
             for annotation in _annotations(task):
                 _read_annotation(found, number, name, annotation, asked, truth)
@@ -57,7 +65,7 @@ def label_studio_gold(
     """The ground-truth annotations of an export: item -> class."""
     found = read(read_json(path), item, question, truth=True)
     items, classes = list(found.items), list(found.classes)
-    found.settle_bad(on_bad)
+    found.drop_or_raise_bad(on_bad)
     gold: dict[str, str] = {}
     for (row, _, code), number in zip(found.rows, found.numbers, strict=True):
         known = gold.setdefault(items[row], classes[code])
@@ -71,9 +79,11 @@ def label_studio_gold(
     return gold
 
 
-def _read_annotation(found: Found, number: int, item: str, annotation: Any, asked: str | None, truth: bool) -> None:
+def _read_annotation(
+    found: ExportLabels, number: int, item: str, annotation: Any, asked: str | None, truth: bool
+) -> None:
     if not isinstance(annotation, dict) or not isinstance(annotation.get("result"), list):
-        found.bad.append((number, f"an annotation without a list 'result' but {keys(annotation)}"))
+        found.bad.append((number, f"an annotation without a list 'result' but {describe_keys(annotation)}"))
         return
     if annotation.get("was_cancelled") or annotation.get("skipped"):
         found.left_out["cancelled annotations"] += 1
@@ -88,16 +98,16 @@ def _read_annotation(found: Found, number: int, item: str, annotation: Any, aske
     if len(choices) > 1:
         found.bad.append((number, f"{len(choices)} answers to {asked!r} in one annotation, where one was expected"))
     elif choices:
-        found.say(number, item, "truth" if truth else _who(annotation.get("completed_by")), choices[0])
+        found.add_label(number, item, "truth" if truth else _who(annotation.get("completed_by")), choices[0])
     elif others and len(others) == len(results):
-        found.bad.append((number, f"the result is {few(dict.fromkeys(others))}, where 'choices' was expected"))
+        found.bad.append((number, f"the result is {format_names(dict.fromkeys(others))}, where 'choices' was expected"))
     else:
         found.left_out["annotations without an answer"] += 1
 
 
-def _read_flat(source: Records, item: str | None, question: str | None) -> Found:
+def _read_flat(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
     """JSON_MIN, which leaves out cancelled annotations by itself, and does not tell which are ground truth."""
-    found = Found(source)
+    found = ExportLabels(source)
     known = [record for _, record in source.records if isinstance(record, dict)]
     if question is None:
         asked = choose_question((name for record in known for name in _answers(record)), None, source.name)
@@ -105,20 +115,20 @@ def _read_flat(source: Records, item: str | None, question: str | None) -> Found
         asked = choose_question((name for record in known for name in record), question, source.name)
     for number, record in source.records:
         if not isinstance(record, dict) or not recognises(record):
-            found.bad.append((number, f"no 'annotator' and 'annotation_id' but {keys(record)}"))
+            found.bad.append((number, f"no 'annotator' and 'annotation_id' but {describe_keys(record)}"))
             continue
-        name = found.item(number, field(record, item or "id"))
+        name = found.add_item(number, get_field(record, item or "id"))
         answer = record.get(asked) if asked is not None else None
         if name is None:
             continue
         if answer is None:
             found.left_out["annotations without an answer"] += 1
         elif isinstance(answer, dict) and isinstance(answer.get("choices"), list):
-            found.say(number, name, _who(record["annotator"]), answer["choices"])
+            found.add_label(number, name, _who(record["annotator"]), answer["choices"])
         elif as_name(answer) is None:
-            found.bad.append((number, f"{asked!r} is {few([answer])}, where a choice was expected"))
+            found.bad.append((number, f"{asked!r} is {format_names([answer])}, where a choice was expected"))
         else:
-            found.say(number, name, _who(record["annotator"]), answer)
+            found.add_label(number, name, _who(record["annotator"]), answer)
     return found
 
 
@@ -130,7 +140,7 @@ def _answers(record: dict[str, Any]) -> list[str]:
     return names[names.index("id") + 1 : names.index("annotator")]
 
 
-def _questions(source: Records) -> Iterator[str]:
+def _questions(source: ExportRecords) -> Iterator[str]:
     """The names of the choice tags that were answered."""
     for _, task in source.records:
         for annotation in _annotations(task) if isinstance(task, dict) else ():

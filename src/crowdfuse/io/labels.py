@@ -14,11 +14,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.io.bad_rows import SHOWN, settle_bad
-from crowdfuse.io.dictionary_encoding import Dealt, are_many, bytes_to_pass, deal, encode_dealt
-from crowdfuse.io.exports import JSON_ENDINGS, Records, read_json
-from crowdfuse.io.format_detection import READERS, form_of, recognise
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.io.bad_rows import MAX_LISTED_ROWS, drop_or_raise
+from crowdfuse.io.dictionary_encoding import (
+    PartitionedRows,
+    encode_partitions,
+    has_many_distinct,
+    partition_rows,
+    trailing_bytes_to_skip,
+)
+from crowdfuse.io.exports import JSON_ENDINGS, ExportRecords, read_json
+from crowdfuse.io.format_detection import READERS, detect_format, detect_record_format
 from crowdfuse.io.hugging_face import dataset_table, is_dataset, with_class_names
 from crowdfuse.io.label_studio import label_studio_gold
 from crowdfuse.io.tables import (
@@ -27,19 +33,28 @@ from crowdfuse.io.tables import (
     CutInsideQuotes,
     TableError,
     TableFile,
-    as_names,
     as_table,
     choose_columns,
-    encode,
+    drop_blank_names,
+    encode_column,
     usual_columns,
 )
 from crowdfuse.io.wide import is_wide, read_wide
-from crowdfuse.labels.annotations import FORMATS, Annotations, Format, OnBad, OnConflict, not_a_class
-from crowdfuse.labels.ids import IntArray, few, find, from_text, note_alike, refuse_repeats, sort_names, tidy
+from crowdfuse.labels.annotations import FORMATS, Annotations, Format, OnBad, OnConflict, unknown_class_message
+from crowdfuse.labels.ids import (
+    IntArray,
+    format_names,
+    normalize_ids,
+    parse_integer_ids,
+    positions_of,
+    refuse_repeats,
+    similar_class_notes,
+    sort_names,
+)
 from crowdfuse.labels.triples import ConflictError, sort_triples
 
-SAMPLE = 100  # rows that tell whether a table holds the records of an export
-LARGE = 1 << 24  # bytes from which on it pays to read a text file block by block
+FORMAT_SAMPLE_ROWS = 100  # rows that tell whether a table holds the records of an export
+MIN_BYTES_TO_READ_IN_BLOCKS = 1 << 24  # bytes from which on it pays to read a text file block by block
 
 
 @dataclass(frozen=True)
@@ -60,9 +75,9 @@ class Source(NamedTuple):
     """Where labels come from, for messages, and what their names are."""
 
     name: str
-    places: Callable[[Sequence[int]], list[str]]  # row numbers in words: 'labels.csv, line 17'
+    describe_rows: Callable[[Sequence[int]], list[str]]  # row numbers in words: 'labels.csv, line 17'
     is_text: bool  # strings are text that may mean integers
-    numbered: bool = True  # integer ids may be row numbers of X
+    ids_may_be_row_numbers: bool = True  # integer ids may be row numbers of X
 
 
 class Column(NamedTuple):
@@ -72,30 +87,30 @@ class Column(NamedTuple):
     codes: NDArray[np.int32]
 
 
-def read_labels(path: Path, how: Reading) -> Annotations:
+def read_labels(path: Path, options: Reading) -> Annotations:
     """Annotations from a file; see `Annotations.read`."""
-    known = _check(how)
+    known = _check(options)
     if path.suffix.lower() in JSON_ENDINGS:
-        return _from_records(read_json(path), how, known)
+        return _from_records(read_json(path), options, known)
     file, notes = TableFile(path), list[str]()
-    source = Source(str(path), file.lines, file.is_text)
+    source = Source(str(path), file.describe_rows, file.is_text)
 
     def whole() -> pa.Table:
         try:
             return file.read(text=True)
         except BrokenLinesError as error:
-            return _sound(file, error, None, how, notes)
+            return _sound(file, error, None, options, notes)
 
-    other = _from_other_forms(file.columns, whole, source, how, known, notes)
+    other = _from_other_forms(file.columns, whole, source, options, known, notes)
     if other is not None:
         return other
-    columns = choose_columns(file.columns, _roles(how), str(path))
+    columns = choose_columns(file.columns, _roles(options), str(path))
     try:
         found = _read(file, columns, source)
     except BrokenLinesError as error:
-        found = _encode(_sound(file, error, list(columns.values()), how, notes), columns, source)
+        found = _encode(_sound(file, error, list(columns.values()), options, notes), columns, source)
     pa.default_memory_pool().release_unused()  # make room for the sort
-    return _build(*found, source, known, how, notes)
+    return _build(*found, source, known, options, notes)
 
 
 def table_labels(table: Any, how: Reading) -> Annotations:
@@ -134,26 +149,29 @@ def read_gold(
     """
     if path.suffix.lower() in JSON_ENDINGS:
         gold = label_studio_gold(path, item, question, on_bad)
-        return from_text(np.array(list(gold), object)), from_text(np.array(list(gold.values()), object))
+        return parse_integer_ids(np.array(list(gold), object)), parse_integer_ids(np.array(list(gold.values()), object))
     file = TableFile(path)
     columns = choose_columns(file.columns, {"item": item, "label": label}, str(path))
     table = with_class_names(file.read(list(columns.values()), text=True))
     if not table.num_rows:
         raise TableError(f"{path} has a header but no rows")
-    ids, row = encode(table[columns["item"]], columns["item"], str(path), text=file.is_text)
-    names, code = encode(table[columns["label"]], columns["label"], str(path), text=file.is_text)
+    ids, row = encode_column(table[columns["item"]], columns["item"], str(path), text=file.is_text)
+    names, code = encode_column(table[columns["label"]], columns["label"], str(path), text=file.is_text)
     for role, codes in (("item", row), ("label", code)):
         if (codes < 0).any():
             raise TableError(
-                f"{file.line(int(np.argmax(codes < 0)))}: the {role} is empty; fill it in or remove the row"
+                f"{file.describe_row(int(np.argmax(codes < 0)))}: the {role} is empty; fill it in or remove the row"
             )
     _, first = np.unique(row, return_index=True)
     differing = np.flatnonzero(code != code[first][row])
     if len(differing):
         rows = [int(first[row[differing[0]]]), int(differing[0])]
-        said = [f"{few([names[code[at]]])} ({place})" for at, place in zip(rows, file.lines(rows), strict=True)]
+        said = [
+            f"{format_names([names[code[at]]])} ({place})"
+            for at, place in zip(rows, file.describe_rows(rows), strict=True)
+        ]
         raise TableError(
-            f"item {few([ids[row[rows[0]]]])} has two different gold labels, {' and '.join(said)}; remove one"
+            f"item {format_names([ids[row[rows[0]]]])} has two different gold labels, {' and '.join(said)}; remove one"
         )
     return ids, names[code[first]]
 
@@ -162,11 +180,11 @@ def _check(how: Reading) -> NDArray[Any] | None:
     """The given classes, if there are any; an error before any work if something of what is asked cannot be."""
     if how.on_conflict not in ("error", "first", "last", "drop"):
         raise ValueError(f"on_conflict must be 'error', 'first', 'last' or 'drop', got {how.on_conflict!r}")
-    one_of("on_bad", how.on_bad, ("error", "drop"))
-    one_of("format", how.format, FORMATS)
+    check_choice("on_bad", how.on_bad, ("error", "drop"))
+    check_choice("format", how.format, FORMATS)
     if how.classes is None:
         return None
-    names = tidy(how.classes, "classes")
+    names = normalize_ids(how.classes, "classes")
     refuse_repeats(names, "classes")
     return names
 
@@ -195,9 +213,11 @@ def _from_other_forms(
         return None
     table = with_class_names(read())
     may_hold_records = how.format == "auto" and not source.is_text
-    if how.format in READERS or (may_hold_records and any(map(form_of, table.slice(0, SAMPLE).to_pylist()))):
+    if how.format in READERS or (
+        may_hold_records and any(map(detect_record_format, table.slice(0, FORMAT_SAMPLE_ROWS).to_pylist()))
+    ):
         records = list(enumerate(table.to_pylist()))
-        return _from_records(Records(source.name, "row", records, []), how, classes)
+        return _from_records(ExportRecords(source.name, "row", records, []), how, classes)
     if how.format == "wide" or (not any(roles) and is_wide(table, how.item, source.name)):
         return _from_wide(table, source, how, classes, notes)
     return None
@@ -212,22 +232,22 @@ def _from_wide(
     found = read_wide(table, how.item, source.name, text=source.is_text)
 
     def places(labels: Sequence[int]) -> list[str]:
-        lines = source.places([int(found.row[label]) for label in labels])
-        who = [few([found.annotators[found.annotator[label]]]) for label in labels]
+        lines = source.describe_rows([int(found.row[label]) for label in labels])
+        who = [format_names([found.annotators[found.annotator[label]]]) for label in labels]
         return [f"{line}, column {name}" for line, name in zip(lines, who, strict=True)]
 
     return _build(
         Column(found.items, found.item),
         Column(found.annotators, found.annotator),
         Column(found.classes, found.label),
-        source._replace(places=places),
+        source._replace(describe_rows=places),
         classes,
         how,
         notes,
     )
 
 
-def _from_records(records: Records, how: Reading, classes: NDArray[Any] | None) -> Annotations:
+def _from_records(records: ExportRecords, how: Reading, classes: NDArray[Any] | None) -> Annotations:
     """Annotations from the records of an export."""
     if how.format in ("table", "wide"):
         raise TableError(f"{records.name}: format={how.format!r} is read from .csv, .tsv or .parquet files")
@@ -235,19 +255,19 @@ def _from_records(records: Records, how: Reading, classes: NDArray[Any] | None) 
         raise ValueError("annotator= and label= name columns of a table; an export is read with item= and question=")
     if not records.records and not records.broken:
         raise TableError(f"{records.name} has no records; the export of a labelling tool was expected")
-    form = recognise(records) if how.format == "auto" else how.format
+    form = detect_format(records) if how.format == "auto" else how.format
     found = READERS[form](records, how.item, how.question)
-    notes = [*found.notes(), *found.settle_bad(how.on_bad)]
+    notes = [*found.notes(), *found.drop_or_raise_bad(how.on_bad)]
     codes = np.array(found.rows, np.int32).reshape(-1, 3)
     item, annotator, label = (
-        Column(from_text(np.array(list(names), object)), codes[:, at])
+        Column(parse_integer_ids(np.array(list(names), object)), codes[:, at])
         for at, names in enumerate((found.items, found.annotators, found.classes))
     )
     source = Source(
         records.name,
         lambda rows: [found.place(found.numbers[row]) for row in rows],
         is_text=True,
-        numbered=how.item is not None,  # a tool's own ids number its tasks, not rows of X
+        ids_may_be_row_numbers=how.item is not None,  # a tool's own ids number its tasks, not rows of X
     )
     return _build(item, annotator, label, source, classes, how, notes)
 
@@ -256,17 +276,17 @@ def _sound(
     file: TableFile, error: BrokenLinesError, columns: Sequence[str] | None, how: Reading, notes: list[str]
 ) -> pa.Table:
     """The rows of a file without its broken lines, if that is what is asked for."""
-    notes.append(settle_bad(str(file.path), error.places, len(error.broken), error.n_rows, "rows", how.on_bad))
+    notes.append(drop_or_raise(str(file.path), error.places, len(error.broken), error.n_rows, "rows", how.on_bad))
     return file.read_sound(error, columns)
 
 
 def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
     """Items, annotators and labels of each row of a file."""
     names = [columns[role] for role in ("item", "annotator", "label")]
-    if file.is_text and file.size > LARGE:
+    if file.is_text and file.size > MIN_BYTES_TO_READ_IN_BLOCKS:
         with suppress(CutInsideQuotes):
-            if are_many(sample := file.head(columns["item"])):
-                return _read_many(file, columns, bytes_to_pass(sample.combine_chunks()))
+            if has_many_distinct(sample := file.head(columns["item"])):
+                return _read_many(file, columns, trailing_bytes_to_skip(sample.combine_chunks()))
             return _encode(pa.concat_tables(file.map(lambda table: table, names, names)), columns, source)
     return _encode(file.read(names, text=True, dictionary=names[1:]), columns, source)
 
@@ -275,16 +295,18 @@ def _read_many(file: TableFile, columns: dict[str, str], passed: int) -> tuple[C
     """The same for many items: they are dealt block by block, so that the file is never in memory as a whole."""
     item, *others = (columns[role] for role in ("item", "annotator", "label"))
 
-    def take_apart(table: pa.Table) -> tuple[list[Dealt], pa.Table]:
-        return [deal(chunk, passed) for chunk in table[item].chunks], table.select(others)
+    def take_apart(table: pa.Table) -> tuple[list[PartitionedRows], pa.Table]:
+        return [partition_rows(chunk, passed) for chunk in table[item].chunks], table.select(others)
 
     dealt, tables = zip(*file.map(take_apart, [item, *others], others), strict=True)
     with ThreadPoolExecutor(2) as pool:
-        encoded = pool.map(lambda column: Column(*encode(column, "", "", text=True)), pa.concat_tables(tables).columns)
-        names, codes = encode_dealt(list(chain.from_iterable(dealt)))
+        encoded = pool.map(
+            lambda column: Column(*encode_column(column, "", "", text=True)), pa.concat_tables(tables).columns
+        )
+        names, codes = encode_partitions(list(chain.from_iterable(dealt)))
         del dealt, tables
         pa.default_memory_pool().release_unused()  # make room for the names as Python has them
-        items = Column(*as_names(names, codes, text=True))
+        items = Column(*drop_blank_names(names, codes, text=True))
         annotator, label = encoded
     return items, annotator, label
 
@@ -296,7 +318,7 @@ def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[C
     table = with_class_names(table)
 
     def column(role: str) -> Column:
-        return Column(*encode(table[columns[role]], columns[role], source.name, text=source.is_text))
+        return Column(*encode_column(table[columns[role]], columns[role], source.name, text=source.is_text))
 
     with ThreadPoolExecutor(2) as pool:
         others = pool.map(column, ("annotator", "label"))
@@ -324,13 +346,13 @@ def _build(
     n_missing = n_rows - len(present)
     if (item.codes < 0).any() or (annotator.codes < 0).any():
         bad = (item.codes < 0) | (annotator.codes < 0)
-        places = source.places([int(present[row]) for row in np.flatnonzero(bad)[:SHOWN]])
-        roles = ["item" if item.codes[row] < 0 else "annotator" for row in np.flatnonzero(bad)[:SHOWN]]
+        places = source.describe_rows([int(present[row]) for row in np.flatnonzero(bad)[:MAX_LISTED_ROWS]])
+        roles = ["item" if item.codes[row] < 0 else "annotator" for row in np.flatnonzero(bad)[:MAX_LISTED_ROWS]]
         shown = [f"{place}: the {role} is empty" for place, role in zip(places, roles, strict=True)]
-        notes.append(settle_bad(source.name, shown, int(bad.sum()), n_rows, "rows", how.on_bad))
+        notes.append(drop_or_raise(source.name, shown, int(bad.sum()), n_rows, "rows", how.on_bad))
         present = np.asarray(present)[~bad]
         item, annotator, label = (Column(names, codes[~bad]) for names, codes in (item, annotator, label))
-    notes += note_alike(label.names) if classes is None else []
+    notes += similar_class_notes(label.names) if classes is None else []
     try:
         triples = sort_triples(item.codes, annotator.codes, label.codes, len(item.names), how.on_conflict)
     except ConflictError as error:
@@ -343,7 +365,7 @@ def _build(
         annotators=annotator.names,
         classes=label.names,
         by_row=False,
-        numbered=source.numbered,
+        numbered=source.ids_may_be_row_numbers,
         dropped=(n_missing, triples.n_duplicates, triples.n_conflicts),
         notes=tuple(notes),
     )
@@ -355,11 +377,11 @@ def _sorted(column: Column) -> Column:
 
 
 def _among(classes: NDArray[Any], label: Column, source: Source) -> Column:
-    position = find(label.names, classes)
+    position = positions_of(label.names, classes)
     if (position < 0).any():
         code = int(np.argmax(position < 0))  # names come as they appear, so this one's row is the first bad one
-        place = source.places([int(np.argmax(label.codes == code))])[0]
-        raise TableError(f"{place}: {not_a_class(few([label.names[code]]), classes)}")
+        place = source.describe_rows([int(np.argmax(label.codes == code))])[0]
+        raise TableError(f"{place}: {unknown_class_message(format_names([label.names[code]]), classes)}")
     return Column(classes, _renumber(label.codes, position))
 
 
@@ -375,10 +397,10 @@ def _conflicts(
     present: Sequence[int] | IntArray,
     source: Source,
 ) -> str:
-    places = source.places([int(present[row]) for pair in error.rows for row in pair])
+    places = source.describe_rows([int(present[row]) for pair in error.rows for row in pair])
     shown = [
-        f"  item {few([item.names[item.codes[one]]])}, annotator {few([annotator.names[annotator.codes[one]]])}: "
-        f"{few([label.names[label.codes[one]]])} ({place}) and {few([label.names[label.codes[other]]])} ({other_place})"
+        f"  item {format_names([item.names[item.codes[one]]])}, annotator {format_names([annotator.names[annotator.codes[one]]])}: "
+        f"{format_names([label.names[label.codes[one]]])} ({place}) and {format_names([label.names[label.codes[other]]])} ({other_place})"
         for (one, other), place, other_place in zip(error.rows, places[::2], places[1::2], strict=True)
     ]
     return (

@@ -19,18 +19,18 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from crowdfuse.io.dictionary_encoding import encode_values
-from crowdfuse.labels.ids import EXACT_FLOAT, WHOLE, few, integers
+from crowdfuse.labels.ids import EXACT_FLOAT_LIMIT, WHOLE, format_names, parse_integers
 
 T = TypeVar("T")
 
-USUAL_NAMES = {
+DEFAULT_COLUMN_NAMES = {
     "item": ("item", "task", "example"),
     "annotator": ("annotator", "worker", "rater"),
     "label": ("label", "answer", "response"),
 }
 IMAGE_NAMES = ("image", "file", "filename", "file_name")  # an item that has no better name
 TABLE_ENDINGS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".parquet": "", ".pq": ""}  # and their delimiters
-BLOCK = 1 << 22  # bytes parsed at a time: what stays in the cache is quickest to take apart
+CSV_BLOCK_BYTES = 1 << 22  # bytes parsed at a time: what stays in the cache is quickest to take apart
 
 
 class TableError(ValueError):
@@ -97,7 +97,7 @@ class TableFile:
         names = self._distinct(columns)
         with self._in_words():
             if self.is_text:
-                return self._parse(_conversion(names, dictionary) if text else _conversion(names), BLOCK)
+                return self._parse(_conversion(names, dictionary) if text else _conversion(names), CSV_BLOCK_BYTES)
             return pyarrow.parquet.read_table(self.path, columns=names)
 
     def read_sound(self, error: BrokenLinesError, columns: Sequence[str] | None = None) -> pa.Table:
@@ -112,7 +112,7 @@ class TableFile:
         names = list(self.columns if columns is None else columns)
         repeated = sorted({name for name in names if self.columns.count(name) > 1})
         if repeated:
-            raise TableError(f"{self.path} has two columns called {few(repeated)}; rename one")
+            raise TableError(f"{self.path} has two columns called {format_names(repeated)}; rename one")
         return names
 
     def _parse(self, conversion: pyarrow.csv.ConvertOptions, block: int) -> pa.Table:
@@ -136,12 +136,14 @@ class TableFile:
         """
         conversion = _conversion(columns, dictionary)
         with self._in_words(), ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(lambda block: work(self._parse_block(block, conversion)), self._blocks(BLOCK)))
+            return list(
+                pool.map(lambda block: work(self._parse_block(block, conversion)), self._blocks(CSV_BLOCK_BYTES))
+            )
 
     def head(self, column: str) -> pa.ChunkedArray:
         """The strings of a column of a text file, of some rows at its beginning."""
         with self._in_words():
-            return self._parse_block(next(self._blocks(BLOCK // 16)), _conversion([column], []))[column]
+            return self._parse_block(next(self._blocks(CSV_BLOCK_BYTES // 16)), _conversion([column], []))[column]
 
     def _blocks(self, size: int) -> Iterator[tuple[int, int]]:
         """Where blocks of whole lines begin and end."""
@@ -199,11 +201,11 @@ class TableFile:
                 raise BrokenLinesError(self.path, broken, n_rows) from error
             raise TableError(f"{self.path}: {error}") from error
 
-    def line(self, row: int) -> str:
+    def describe_row(self, row: int) -> str:
         """'labels.csv, line 17' for a row number of a text file, 'labels.parquet, row 15' otherwise."""
-        return self.lines([row])[0]
+        return self.describe_rows([row])[0]
 
-    def lines(self, rows: Sequence[int]) -> list[str]:
+    def describe_rows(self, rows: Sequence[int]) -> list[str]:
         """The same for several rows, in one pass over the file."""
         if not self.is_text:
             return [f"{self.path}, row {row}" for row in rows]
@@ -221,7 +223,7 @@ class TableFile:
         if len(values) != len(self.columns):
             return (
                 f"the number of values is {len(values)}, but the header names "
-                f"{len(self.columns)} columns ({few(self.columns, 12)}); mend the line or quote the value"
+                f"{len(self.columns)} columns ({format_names(self.columns, 12)}); mend the line or quote the value"
             )
         return "" if _is_utf8(values) else "not UTF-8 text; save it as UTF-8"
 
@@ -282,12 +284,12 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
     for role, name in given.items():
         if name is not None:
             if name not in found:
-                raise TableError(f"{where} has no column {name!r}; its columns are {few(found, 12)}")
+                raise TableError(f"{where} has no column {name!r}; its columns are {format_names(found, 12)}")
             if found.count(name) > 1:
                 raise TableError(f"{where} has two columns called {name!r}; rename one")
             chosen[role] = name
             continue
-        usual = [*USUAL_NAMES[role], *(IMAGE_NAMES if role == "item" else ())]
+        usual = [*DEFAULT_COLUMN_NAMES[role], *(IMAGE_NAMES if role == "item" else ())]
         matches = usual_columns(found, role)
         if not matches:
             wide = ""
@@ -295,11 +297,11 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
                 wide = "; where every column but the item's is an annotator, say format='wide' (--format wide)"
             raise TableError(
                 f"{where} has no column for the {role}: looked for {', '.join(usual)}; its columns are "
-                f"{few(found, 12)}. Name the right one with {role}= (--{role} on the command line){wide}"
+                f"{format_names(found, 12)}. Name the right one with {role}= (--{role} on the command line){wide}"
             )
         if len(matches) > 1:
             raise TableError(
-                f"{where} has several columns that may be the {role}: {few(matches)}. "
+                f"{where} has several columns that may be the {role}: {format_names(matches)}. "
                 f"Name the right one with {role}= (--{role} on the command line)"
             )
         chosen[role] = matches[0]
@@ -311,7 +313,7 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
 
 def usual_columns(columns: Sequence[str], role: str) -> list[str]:
     """The columns that are called like one for the item, the annotator or the label."""
-    found = _called(columns, USUAL_NAMES[role])
+    found = _called(columns, DEFAULT_COLUMN_NAMES[role])
     return _called(columns, IMAGE_NAMES) if role == "item" and not found else found
 
 
@@ -320,7 +322,9 @@ def _called(columns: Sequence[str], words: Sequence[str]) -> list[str]:
     return [column for column in columns if column.strip().lower() in names]
 
 
-def encode(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def encode_column(
+    column: pa.ChunkedArray, name: str, where: str, *, text: bool
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """A column as distinct names and a code a row, -1 where null, empty or blank.
 
     Names come in order of appearance, those of a categorical column in the order of its categories.
@@ -329,10 +333,12 @@ def encode(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> tup
     """
     if pa.types.is_dictionary(column.type) and not pa.types.is_primitive(column.type.value_type):
         return _encode_dictionary(column, name, where, text=text)
-    return as_names(*encode_values(_usable(column, name, where)), text=text)
+    return drop_blank_names(*encode_values(_usable(column, name, where)), text=text)
 
 
-def as_names(names: pa.Array, codes: NDArray[np.int32], *, text: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def drop_blank_names(
+    names: pa.Array, codes: NDArray[np.int32], *, text: bool
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Distinct values and a code a row, empty names taken out."""
     if pa.types.is_integer(names.type):
         return np.asarray(names.cast(pa.int64())), codes
@@ -341,7 +347,7 @@ def as_names(names: pa.Array, codes: NDArray[np.int32], *, text: bool) -> tuple[
         position = np.where(blank, -1, np.cumsum(~blank) - 1).astype(np.int32)
         codes = np.append(position, np.int32(-1))[codes]
         names = names.filter(pa.array(~blank))
-    numbers = integers(names) if text else None
+    numbers = parse_integers(names) if text else None
     return names.to_numpy(zero_copy_only=False).astype(object, copy=False) if numbers is None else numbers, codes
 
 
@@ -350,7 +356,7 @@ def _encode_dictionary(
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """By way of the dictionaries, one a chunk, of whose values some may be empty or unused."""
     dictionaries = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
-    names, of_value = encode(dictionaries, name, where, text=text)
+    names, of_value = encode_column(dictionaries, name, where, text=text)
     first_row = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
     first_value = np.cumsum([0, *(len(dictionary) for dictionary in dictionaries.chunks)])
     codes = np.empty(len(column), np.int32)
@@ -387,7 +393,7 @@ def _usable(column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
         fits = pc.less_equal(column, pa.scalar(np.iinfo(np.int64).max, pa.uint64()))
     elif pa.types.is_floating(kind):  # integers with gaps often come so
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
-        fits = pc.and_(pc.less(pc.abs(column), float(EXACT_FLOAT)), pc.equal(column, pc.floor(column)))
+        fits = pc.and_(pc.less(pc.abs(column), float(EXACT_FLOAT_LIMIT)), pc.equal(column, pc.floor(column)))
     else:
         raise TableError(f"{where}: column {name!r} holds {kind}; strings or integers were expected")
     row = pc.index(fits, False).as_py()

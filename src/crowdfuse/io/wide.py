@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crowdfuse.io.tables import TableError, choose_columns, encode
-from crowdfuse.labels.ids import as_text, find, from_text
+from crowdfuse.io.tables import TableError, choose_columns, encode_column
+from crowdfuse.labels.ids import ids_to_strings, parse_integer_ids, positions_of
 
 
 class WideLabels(NamedTuple):
@@ -32,10 +32,12 @@ def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
     """
     try:
         id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
-        columns = [encode(table[name], name, where, text=False)[0] for name in table.column_names if name != id_column]
+        columns = [
+            encode_column(table[name], name, where, text=False)[0] for name in table.column_names if name != id_column
+        ]
     except TableError:
         return False
-    values = [set(as_text(names)) for names in columns]
+    values = [set(ids_to_strings(names)) for names in columns]
     return len(values) >= 2 and all(one & other for one, other in combinations(values, 2))
 
 
@@ -49,21 +51,23 @@ def read_wide(table: pa.Table, item: str | None, where: str, *, text: bool) -> W
         raise TableError(f"{where}: a column has no name, and in a wide table it is the annotator's; name or remove it")
     if not table.num_rows:
         raise TableError(f"{where} has a header but no rows")
-    items, rows = encode(table[id_column], id_column, where, text=text)
-    columns = [encode(table[name], name, where, text=False) for name in names]
+    items, rows = encode_column(table[id_column], id_column, where, text=text)
+    columns = [encode_column(table[name], name, where, text=False) for name in names]
     said = [values for values, _ in columns]
     has_words = any(len(values) and values.dtype.kind == "O" for values in said)
     if has_words:
-        said = [as_text(values) for values in said]
+        said = [ids_to_strings(values) for values in said]
     distinct = dict.fromkeys(value for values in said for value in values.tolist())
     classes = np.array(list(distinct), object if has_words else np.int64)
-    codes = [np.append(find(values, classes), -1)[code] for values, (_, code) in zip(said, columns, strict=True)]
+    codes = [
+        np.append(positions_of(values, classes), -1)[code] for values, (_, code) in zip(said, columns, strict=True)
+    ]
     label = np.stack(codes, axis=1).astype(np.int32)
     row, annotator = np.nonzero(label >= 0)
     return WideLabels(
         items,
-        from_text(np.array(names, object)),
-        from_text(classes) if text else classes,
+        parse_integer_ids(np.array(names, object)),
+        parse_integer_ids(classes) if text else classes,
         rows[row].astype(np.int32),
         annotator.astype(np.int32),
         label[row, annotator],

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import few, find, tidy
+from crowdfuse.labels.ids import format_names, normalize_ids, positions_of
 
 
 def labels_as_given(y: Any) -> Annotations | NDArray[Any]:
@@ -23,7 +23,7 @@ def labels_as_given(y: Any) -> Annotations | NDArray[Any]:
     return y if isinstance(y, Annotations) else np.asarray(y, dtype=object if _holds_none(y) else None)
 
 
-def annotations_of(y: Any) -> Annotations:
+def as_annotations(y: Any) -> Annotations:
     """`y` as annotations: an (N, R) array is a matrix of labels, a 1-D array one annotator."""
     values = labels_as_given(y)
     if isinstance(values, Annotations):
@@ -41,7 +41,7 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
     An array goes row by row. Annotations meet rows by id, through `items`, the ids of X's rows; without it,
     row by row where they are known to be in that order, by row number where a table's ids are row numbers.
     """
-    ann = annotations_of(y)
+    ann = as_annotations(y)
     ids = None if items is None else np.asarray(items)
     if ids is not None and ids.shape != (n_rows,):
         raise ValueError(f"items= must name each of the {n_rows:,} rows of X, got shape {ids.shape}")
@@ -55,7 +55,7 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
             )
         return ann
     numbers = ann.items.dtype.kind == "i" and len(ann.items) > 0
-    if ann.numbered and numbers and ann.items.min() >= 0 and ann.items.max() < n_rows:
+    if ann.ids_may_be_row_numbers and numbers and ann.items.min() >= 0 and ann.items.max() < n_rows:
         if ann.items.min() == 1:
             warnings.warn(
                 "integer ids are taken as row numbers, and nobody labelled row 0: if your ids count from 1, "
@@ -64,12 +64,12 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
             )
         return ann.align(np.arange(n_rows))
     raise ValueError(
-        f"the labels know items by ids such as {few(ann.items, 3)}, not as rows of X (0 to {n_rows - 1}). "
+        f"the labels know items by ids such as {format_names(ann.items, 3)}, not as rows of X (0 to {n_rows - 1}). "
         "Pass items=, the ids of X's rows in order, such as fit(X, annotations, items=ids)"
     )
 
 
-def known_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, what: str = "gold") -> NDArray[np.bool_]:
+def has_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, what: str = "gold") -> NDArray[np.bool_]:
     """Where gold says something, (N,): None, NaN and, unless it is a class, -1 say nothing."""
     if gold.shape != (n_rows,):
         raise ValueError(f"{what} must have one class a row of X ({n_rows:,}), got shape {gold.shape}")
@@ -80,20 +80,20 @@ def known_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, what: str
 def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, what: str = "gold") -> NDArray[np.int64]:
     """True classes by name, one a row, as positions in `classes`; -1 where gold says nothing."""
     values = np.asarray(gold, dtype=object if _holds_none(gold) else None)
-    known = known_gold(values, classes, n_rows, what)
-    names = tidy(values[known], what)
+    known = has_gold(values, classes, n_rows, what)
+    names = normalize_ids(values[known], what)
     codes = np.full(n_rows, -1, np.int64)
-    codes[known] = find(names, classes)
+    codes[known] = positions_of(names, classes)
     outside = codes[known] < 0
     if outside.any():
         raise ValueError(
-            f"{what} holds {few(np.unique(names[outside]))}, not among the classes ({few(classes)}); "
+            f"{what} holds {format_names(np.unique(names[outside]))}, not among the classes ({format_names(classes)}); "
             "name all with classes= (--classes on the command line)"
         )
     return codes
 
 
-def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float32]:
+def check_sample_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float32]:
     """How much each row counts, (N,): all alike where nothing is said."""
     if sample_weight is None:
         return np.ones(n_rows, np.float32)

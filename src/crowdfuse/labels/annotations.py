@@ -14,7 +14,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.labels.ids import IntArray, as_array, few, find, note_alike, plural, refuse_repeats, tidy, unique_sorted
+from crowdfuse.labels.ids import (
+    IntArray,
+    as_array,
+    format_count_with_verb,
+    format_names,
+    normalize_ids,
+    positions_of,
+    refuse_repeats,
+    similar_class_notes,
+    unique_sorted,
+)
 from crowdfuse.labels.summary import Summary, summarise
 
 OnConflict = Literal["error", "first", "last", "drop"]
@@ -62,7 +72,7 @@ class Annotations:
         self.annotators = annotators
         self.classes = classes
         self.by_row = by_row
-        self.numbered = numbered
+        self.ids_may_be_row_numbers = numbered
         self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts = dropped
         self.notes = notes
 
@@ -182,8 +192,8 @@ class Annotations:
         classes: Sequence[Any] | None,
     ) -> Annotations:
         n_items, n_annotators = values.shape
-        row_ids = np.arange(n_items) if items is None else tidy(items, "items")
-        column_ids = np.arange(n_annotators) if annotators is None else tidy(annotators, "annotators")
+        row_ids = np.arange(n_items) if items is None else normalize_ids(items, "items")
+        column_ids = np.arange(n_annotators) if annotators is None else normalize_ids(annotators, "annotators")
         for what, ids, expected in (("items", row_ids, n_items), ("annotators", column_ids, n_annotators)):
             if len(ids) != expected:
                 raise ValueError(f"{what}= names {len(ids):,}, but the labels have shape {values.shape}")
@@ -203,7 +213,7 @@ class Annotations:
             annotators=column_ids,
             classes=names,
             by_row=items is None,
-            notes=tuple(note_alike(names)) if classes is None else (),
+            notes=tuple(similar_class_notes(names)) if classes is None else (),
         )
 
     # ---- shape -----------------------------------------------------------------------------
@@ -260,12 +270,14 @@ class Annotations:
 
     def select(self, items: ArrayLike) -> Annotations:
         """The items with these ids, in this order; known by their ids, so that `fit` needs `items=`."""
-        ids = tidy(items, "items")
+        ids = normalize_ids(items, "items")
         refuse_repeats(ids, "items")
-        rows = find(ids, self.items)
+        rows = positions_of(ids, self.items)
         if (rows < 0).any():
             unknown = ids[rows < 0]
-            raise KeyError(f"{plural(len(unknown), 'item')} not in these annotations: {few(unknown)}")
+            raise KeyError(
+                f"{format_count_with_verb(len(unknown), 'item')} not in these annotations: {format_names(unknown)}"
+            )
         return self._rows(rows, by_row=False)
 
     def align(self, items: ArrayLike, *, on_missing: Literal["error", "drop"] = "error") -> Annotations:
@@ -275,19 +287,19 @@ class Annotations:
         """
         if on_missing not in ("error", "drop"):
             raise ValueError(f"on_missing must be 'error' or 'drop', got {on_missing!r}")
-        ids = tidy(items, "items")
+        ids = normalize_ids(items, "items")
         refuse_repeats(ids, "items")
-        rows = find(ids, self.items)
+        rows = positions_of(ids, self.items)
         labelled = np.diff(self.indptr) > 0
         kept = np.zeros(self.n_items, bool)
         kept[rows[rows >= 0]] = True
         lost = self.items[labelled & ~kept]
         if len(lost) and on_missing == "error":
             raise ValueError(
-                f"{plural(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: {few(lost)}. "
+                f"{format_count_with_verb(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: {format_names(lost)}. "
                 "Pass the rows' ids as items=, or choose the labels with select() or on_missing='drop'"
             )
-        return self.rows(rows, ids)
+        return self.take_rows(rows, ids)
 
     def __getitem__(self, key: Any) -> Annotations:
         """Rows by position, as scikit-learn's splitters ask for them."""
@@ -305,13 +317,13 @@ class Annotations:
             raise ValueError("a row was chosen twice; an item can stand only once. Use sample_weight to repeat items")
         return self._rows(rows, by_row=True)
 
-    def of(self, annotator: Any) -> Annotations:
+    def select_annotator(self, annotator: Any) -> Annotations:
         """The labels of one annotator, given by name; items and classes stay."""
-        position = int(find(tidy([annotator], "annotator"), self.annotators)[0])
+        position = int(positions_of(normalize_ids([annotator], "annotator"), self.annotators)[0])
         if position < 0:
             raise KeyError(
-                f"annotator {few([annotator])} is not one of the {self.n_annotators:,} annotators "
-                f"({few(self.annotators)})"
+                f"annotator {format_names([annotator])} is not one of the {self.n_annotators:,} annotators "
+                f"({format_names(self.annotators)})"
             )
         keep = self.annotator == position
         return Annotations(
@@ -322,7 +334,7 @@ class Annotations:
             annotators=self.annotators[position : position + 1],
             classes=self.classes,
             by_row=self.by_row,
-            numbered=self.numbered,
+            numbered=self.ids_may_be_row_numbers,
         )
 
     def keep_labels(self, keep: NDArray[np.bool_]) -> Annotations:
@@ -335,10 +347,10 @@ class Annotations:
             annotators=self.annotators,
             classes=self.classes,
             by_row=self.by_row,
-            numbered=self.numbered,
+            numbered=self.ids_may_be_row_numbers,
         )
 
-    def rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
+    def take_rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
         """Rows by position under the names `items`, ready to stand beside X; -1 is an item without labels."""
         chosen = self._rows(rows, by_row=True)
         chosen.items = items
@@ -348,7 +360,7 @@ class Annotations:
         """Rows by position; -1 stands for an item without labels."""
         counts = np.where(rows < 0, 0, np.diff(self.indptr)[rows]) if self.n_items else np.zeros(len(rows), np.int64)
         starts = np.where(rows < 0, 0, self.indptr[:-1][rows]) if self.n_items else counts
-        picked = ranges(starts, counts)
+        picked = concatenate_ranges(starts, counts)
         return Annotations(
             indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             annotator=self.annotator[picked],
@@ -361,14 +373,14 @@ class Annotations:
 
     def with_classes(self, classes: ArrayLike) -> Annotations:
         """The same labels over a fixed list of classes, which must hold every class that was said."""
-        names = tidy(classes, "classes")
+        names = normalize_ids(classes, "classes")
         refuse_repeats(names, "classes")
-        position = find(self.classes, names)
+        position = positions_of(self.classes, names)
         said = np.zeros(self.n_classes, bool)
         said[self.label] = True
         outside = self.classes[said & (position < 0)]
         if len(outside):
-            raise ValueError(not_a_class(few(outside), names))
+            raise ValueError(unknown_class_message(format_names(outside), names))
         return Annotations(
             indptr=self.indptr,
             annotator=self.annotator,
@@ -377,7 +389,7 @@ class Annotations:
             annotators=self.annotators,
             classes=names,
             by_row=self.by_row,
-            numbered=self.numbered,
+            numbered=self.ids_may_be_row_numbers,
             dropped=(self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts),
             notes=self.notes,
         )
@@ -444,10 +456,10 @@ class Annotations:
         )
 
 
-def ranges(starts: IntArray, counts: IntArray) -> IntArray:
+def concatenate_ranges(starts: IntArray, counts: IntArray) -> IntArray:
     """The positions start, start + 1, ... of each run, one after another.
 
-    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    >>> concatenate_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
     ends = np.cumsum(counts)
@@ -456,28 +468,28 @@ def ranges(starts: IntArray, counts: IntArray) -> IntArray:
 
 
 def encode_classes(
-    values: NDArray[Any], classes: Sequence[Any] | None, place: Callable[[int], str] | None = None
+    values: NDArray[Any], classes: Sequence[Any] | None, describe_position: Callable[[int], str] | None = None
 ) -> tuple[NDArray[Any], IntArray]:
     """Class names and the position of each value among them; names are sorted unless they are given.
 
     `place` puts a position in `values` into words for an error message.
     """
-    said = tidy(values, "labels", place)
+    said = normalize_ids(values, "labels", describe_position)
     if classes is None:
         return unique_sorted(said)
-    names = tidy(classes, "classes")
+    names = normalize_ids(classes, "classes")
     refuse_repeats(names, "classes")
-    code = find(said, names)
+    code = positions_of(said, names)
     if (code < 0).any():
         first = int(np.argmax(code < 0))
-        where = f"labels[{first}]" if place is None else place(first)
-        raise ValueError(f"{where}: {not_a_class(few([said[first]]), names)}")
+        where = f"labels[{first}]" if describe_position is None else describe_position(first)
+        raise ValueError(f"{where}: {unknown_class_message(format_names([said[first]]), names)}")
     return names, code
 
 
-def not_a_class(label: str, classes: NDArray[Any]) -> str:
+def unknown_class_message(label: str, classes: NDArray[Any]) -> str:
     """What is wrong with a label outside the given classes, and the way out."""
-    return f"label {label} is not one of the {len(classes):,} classes ({few(classes)}); mend it, or add it to classes="
+    return f"label {label} is not one of the {len(classes):,} classes ({format_names(classes)}); mend it, or add it to classes="
 
 
 def _is_missing(values: NDArray[Any], *, sentinel: bool) -> NDArray[np.bool_]:

@@ -18,37 +18,39 @@ from scipy.special import log_softmax
 
 from crowdfuse.labels.annotations import Annotations
 
-SHARE, MOST = 0.1, 5_000  # of the labels; labels
-ITERATIONS = 8
-SHRINKAGE = 5.0  # labels: how many an annotator's own share of right ones must outweigh
-COLLAPSE = 0.05  # of the share of labels that name a class: predicted less often than that, the class is lost
+HELD_OUT_FRACTION, MAX_HELD_OUT_LABELS = 0.1, 5_000  # of the labels; labels
+N_EM_ITERATIONS = 8
+ACCURACY_PRIOR_LABELS = 5.0  # labels: how many an annotator's own share of right ones must outweigh
+MIN_PREDICTED_TO_LABELLED_RATIO = (
+    0.05  # of the share of labels that name a class: predicted less often than that, the class is lost
+)
 
 
-class Verdict(NamedTuple):
+class ValidationScore(NamedTuple):
     """What held-out labels say of a classifier."""
 
     values: NDArray[np.float64]
     """The log-likelihood of each label, (H,)."""
-    objections: tuple[str, ...]
+    failed_checks: tuple[str, ...]
     """What speaks against the classifier however likely it makes the labels; empty if nothing does."""
 
     @property
     def mean(self) -> float:
         return float(self.values.mean())
 
-    def beats(self, other: Verdict) -> bool:
+    def beats(self, other: ValidationScore) -> bool:
         """Whether to prefer this one: no objections, or as few; then likelier by more than one standard error.
 
         Paired, label by label. Where two are as good as equal the earlier, simpler one stays.
         """
-        if bool(self.objections) != bool(other.objections):
-            return not self.objections
+        if bool(self.failed_checks) != bool(other.failed_checks):
+            return not self.failed_checks
         difference = self.values - other.values
         return bool(difference.mean() > difference.std() / math.sqrt(len(difference)))
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutLabels:
     """Labels that were kept out of training, and what was kept in of the same items."""
 
     rows: NDArray[np.int64]
@@ -57,10 +59,10 @@ class HeldOut:
     """Which of the M items each label is of, (H,)."""
     annotator: NDArray[np.int64]
     label: NDArray[np.int64]
-    kept: Annotations
+    training_annotations: Annotations
     """The other labels of the M items: a model of annotators is fitted to these."""
 
-    def judge(self, logits: NDArray[Any]) -> Verdict:
+    def score(self, logits: NDArray[Any]) -> ValidationScore:
         """The verdict on class logits (M, K) of the items.
 
         A label y of annotator r has the likelihood `sum_k f_k (a_r [y = k] + (1 - a_r) W[k, y])`: an annotator is
@@ -71,21 +73,21 @@ class HeldOut:
         log_f = log_softmax(np.asarray(logits, np.float64), axis=1)
         f = np.exp(log_f)
         right, spread = self._annotators(f)
-        likely = (f[self.item] * label_given_class(right[self.annotator], spread, self.label)).sum(1)
-        return Verdict(np.log(np.maximum(likely, 1e-9)), self._objections(f.argmax(1)))
+        likely = (f[self.item] * label_probabilities(right[self.annotator], spread, self.label)).sum(1)
+        return ValidationScore(np.log(np.maximum(likely, 1e-9)), self._objections(f.argmax(1)))
 
     def _annotators(self, f: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """How often each annotator is right, (R,), and what is said instead of each class, (K, K), diagonal 0."""
-        ann = self.kept
-        right, spread = annotators_given(None, ann)
-        for _ in range(ITERATIONS):
-            posterior = f[ann.item] * label_given_class(right[ann.annotator], spread, ann.label)
+        ann = self.training_annotations
+        right, spread = estimate_annotators(None, ann)
+        for _ in range(N_EM_ITERATIONS):
+            posterior = f[ann.item] * label_probabilities(right[ann.annotator], spread, ann.label)
             posterior /= np.maximum(posterior.sum(1, keepdims=True), 1e-300)
-            right, spread = annotators_given(posterior, ann)
+            right, spread = estimate_annotators(posterior, ann)
         return right, spread
 
     def _objections(self, predicted: NDArray[np.int64]) -> tuple[str, ...]:
-        return objections(predicted, self.kept)
+        return failed_sanity_checks(predicted, self.training_annotations)
 
     def fingerprint(self) -> dict[str, str]:
         """A hash of the labels, to know them again."""
@@ -95,7 +97,7 @@ class HeldOut:
         return {"held-out labels": digest.hexdigest()}
 
 
-def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> tuple[Annotations, HeldOut | None]:
+def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> tuple[Annotations, HeldOutLabels | None]:
     """Keep one label each of some items out: a tenth of all labels, at most 5,000, of `usable` items with several.
 
     Returns the labels to train on, in the same rows, and those held out; None where no item has two labels.
@@ -107,7 +109,7 @@ def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> t
     """
     counts = np.diff(ann.indptr)
     several = np.flatnonzero((counts > 1) & usable)
-    wanted = min(MOST, len(several), max(1, round(SHARE * ann.n_labels)))
+    wanted = min(MAX_HELD_OUT_LABELS, len(several), max(1, round(HELD_OUT_FRACTION * ann.n_labels)))
     if not len(several):
         return ann, None
     generator = np.random.default_rng([seed, 5])
@@ -116,26 +118,26 @@ def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> t
     stays = np.ones(ann.n_labels, bool)
     stays[out] = False
     kept = ann.keep_labels(stays)
-    held = HeldOut(
+    held = HeldOutLabels(
         rows=rows,
         item=np.arange(len(rows)),
         annotator=ann.annotator[out].astype(np.int64),
         label=ann.label[out].astype(np.int64),
-        kept=kept[rows],
+        training_annotations=kept[rows],
     )
     return kept, held
 
 
-def objections(predicted: NDArray[np.int64], ann: Annotations) -> tuple[str, ...]:
+def failed_sanity_checks(predicted: NDArray[np.int64], ann: Annotations) -> tuple[str, ...]:
     """What speaks against predicted classes (N,), whatever likelihood says; empty if nothing does.
 
     Annotators are taken to be better than chance together, those who agree on an item to be right more often than
     not, and a class that labels name to be there.
 
     >>> ann = Annotations.from_matrix([[0, 0], [1, 1], [0, 0], [1, 0]])
-    >>> objections(np.array([0, 1, 0, 1]), ann)
+    >>> failed_sanity_checks(np.array([0, 1, 0, 1]), ann)
     ()
-    >>> objections(np.array([1, 0, 1, 0]), ann)[0]
+    >>> failed_sanity_checks(np.array([1, 0, 1, 0]), ann)[0]
     'annotators would be right on 12 % of their labels, no better than chance'
     """
     found: list[str] = []
@@ -152,14 +154,14 @@ def objections(predicted: NDArray[np.int64], ann: Annotations) -> tuple[str, ...
         found.append(f"where annotators are of one mind it agrees with them on {100 * share:.0f} % of the items alone")
     said = np.bincount(ann.label, minlength=ann.n_classes) / ann.n_labels
     given = np.bincount(predicted, minlength=ann.n_classes) / len(predicted)
-    lost = np.flatnonzero((given < COLLAPSE * said) & (said * len(predicted) > 20))
+    lost = np.flatnonzero((given < MIN_PREDICTED_TO_LABELLED_RATIO * said) & (said * len(predicted) > 20))
     if len(lost):
         names = ", ".join(str(ann.classes[k]) for k in lost[:3])
         found.append(f"it never sees {names}{' and more' if len(lost) > 3 else ''}, which annotators name")
     return tuple(found)
 
 
-def annotators_given(
+def estimate_annotators(
     posterior: NDArray[np.float64] | None, ann: Annotations
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """How often annotators are right, (R,), and what all say instead of each class, (K, K), diagonal 0.
@@ -167,26 +169,28 @@ def annotators_given(
     From how likely each label's item is of each class, (L, K); None for a first guess.
     """
     if posterior is None or not len(posterior):
-        return np.full(ann.n_annotators, 0.7), _uneven(np.ones((ann.n_classes, ann.n_classes)))
+        return np.full(ann.n_annotators, 0.7), _normalize_off_diagonal(np.ones((ann.n_classes, ann.n_classes)))
     is_right = posterior[np.arange(len(posterior)), ann.label]
     summed = np.bincount(ann.annotator, is_right, minlength=ann.n_annotators)
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
-    right = np.clip((summed + SHRINKAGE * is_right.mean()) / (counts + SHRINKAGE), 1e-3, 1 - 1e-3)
+    right = np.clip(
+        (summed + ACCURACY_PRIOR_LABELS * is_right.mean()) / (counts + ACCURACY_PRIOR_LABELS), 1e-3, 1 - 1e-3
+    )
     said = np.zeros((ann.n_classes, ann.n_classes))
     np.add.at(said, ann.label, posterior)  # rows: said; columns: true
-    return right, _uneven(said.T + 1.0)
+    return right, _normalize_off_diagonal(said.T + 1.0)
 
 
-def label_given_class(
-    right: NDArray[np.float64], spread: NDArray[np.float64], label: NDArray[Any]
+def label_probabilities(
+    accuracy: NDArray[np.float64], wrong_label_distribution: NDArray[np.float64], label: NDArray[Any]
 ) -> NDArray[np.float64]:
     """How likely each label is, given each class, (L, K), by annotators who are so often right, (L,)."""
-    given: NDArray[np.float64] = (1 - right)[:, None] * spread.T[label]
-    given[np.arange(len(label)), label] = right
+    given: NDArray[np.float64] = (1 - accuracy)[:, None] * wrong_label_distribution.T[label]
+    given[np.arange(len(label)), label] = accuracy
     return given
 
 
-def _uneven(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalize_off_diagonal(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows summing to 1, the diagonal 0."""
     counts = counts * (1 - np.eye(len(counts)))
     shares: NDArray[np.float64] = counts / counts.sum(1, keepdims=True)

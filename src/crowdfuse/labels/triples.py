@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.labels.ids import IntArray
 
-CHUNK = 1 << 17  # integers that are dealt at a time
+TRIPLES_PER_CHUNK = 1 << 17  # integers that are dealt at a time
 
 
 class SortedTriples(NamedTuple):
@@ -57,7 +57,7 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
     bits = item_bits + annotator_bits + label_bits
     if bits > 63 or max(item_bits, annotator_bits, label_bits) > 31:
         return None
-    bucket_bits = min(8, item_bits) if len(item) > CHUNK else 0
+    bucket_bits = min(8, item_bits) if len(item) > TRIPLES_PER_CHUNK else 0
     own_bits, low_bits = item_bits - bucket_bits, bits - bucket_bits
     # the integers of a bucket agree in their highest bits, so that 32 may be enough to sort them, and faster
     low = np.uint32 if low_bits <= 32 else np.uint64
@@ -68,7 +68,7 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
 
     def deal(start: int) -> NDArray[np.int64]:
         """Put some of the integers in the order of their buckets; where each bucket begins among them."""
-        rows = slice(start, start + CHUNK)
+        rows = slice(start, start + TRIPLES_PER_CHUNK)
         key = item[rows].astype(np.int64)
         for codes, width in ((annotator, annotator_bits), (label, label_bits)):
             key <<= width
@@ -90,7 +90,7 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
         return len(key), not _is_new(pair).all()
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        starts = range(0, max(len(item), 1), CHUNK)
+        starts = range(0, max(len(item), 1), TRIPLES_PER_CHUNK)
         dealt = list(pool.map(deal, starts))
         begins = np.sum(dealt, axis=0) - sum(starts)
         left, conflicts = zip(*pool.map(sort, range(1 << bucket_bits)), strict=True)

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Beta
 
-from crowdfuse.functional import mixture_log_likelihood, said_log_likelihood, scatter_sum
-from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.functional import mixture_log_likelihood, rowwise_mixture_log_likelihood, scatter_sum
+from crowdfuse.methods.base import Loss, ModelSpec
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding
-from crowdfuse.nets.annotator_tables import present
+from crowdfuse.nets.annotator_tables import active_annotators
 
 
 class AnnotMix(GlobalConfusions):
@@ -41,16 +41,16 @@ class AnnotMix(GlobalConfusions):
     makes them cautious.
     """
 
-    def __init__(self, problem: Problem, *, alpha: float, eta: float, embedding: int) -> None:
-        super().__init__(problem)
+    def __init__(self, spec: ModelSpec, *, alpha: float, eta: float, embedding: int) -> None:
+        super().__init__(spec)
         self.alpha = alpha
         if alpha:
             self.shares = Beta(alpha, alpha, validate_args=False)
-        self.embed = AnnotatorEmbedding(problem.n_annotators, embedding)
-        self.confuse = nn.Linear(embedding, problem.n_classes**2)
-        right = math.log(eta / (1 - eta) * (problem.n_classes - 1))
+        self.embed = AnnotatorEmbedding(spec.n_annotators, embedding)
+        self.confuse = nn.Linear(embedding, spec.n_classes**2)
+        right = math.log(eta / (1 - eta) * (spec.n_classes - 1))
         with torch.no_grad():
-            self.confuse.bias.copy_((right * torch.eye(problem.n_classes)).flatten())
+            self.confuse.bias.copy_((right * torch.eye(spec.n_classes)).flatten())
 
     def loss(self, batch: Batch) -> Loss:
         """Of mixed pairs; gold items go through the backbone beside them, so that batch norm never sees one row."""
@@ -60,7 +60,7 @@ class AnnotMix(GlobalConfusions):
         known = batch.gold >= 0
         if not known.any():
             return self._mixed_loss(x, batch, x[:0], None)
-        return self._mixed_loss(x[~known], batch.of(~known), x[known], batch.of(known))
+        return self._mixed_loss(x[~known], batch.select(~known), x[known], batch.select(known))
 
     def _mixed_loss(self, x: Tensor, crowd: Batch, x_certain: Tensor, certain: Batch | None) -> Loss:
         n_pairs = len(crowd.item)
@@ -80,7 +80,7 @@ class AnnotMix(GlobalConfusions):
         e = self.embed(batch.annotator)
         matrices = self.confuse(_mix(share, e, e.index_select(0, other))).view(-1, self.n_classes, self.n_classes)
         labels = torch.stack([batch.label, batch.label[other]], 1)
-        log_p = said_log_likelihood(self.class_logits(h), matrices, labels)
+        log_p = rowwise_mixture_log_likelihood(self.class_logits(h), matrices, labels)
         weight = batch.weight[batch.item]
         counts = torch.stack([share * weight, (1 - share) * weight[other]], 1)
         return -(counts * log_p).sum(1)
@@ -88,7 +88,7 @@ class AnnotMix(GlobalConfusions):
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         """Without mixing."""
         log_f = self.class_logits(h).log_softmax(1)
-        those, place = present(batch.annotator, self.n_annotators)
+        those, place = active_annotators(batch.annotator, self.n_annotators)
         losses = -mixture_log_likelihood(log_f, self.log_confusions(those), batch.item, place, batch.label)
         weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from crowdfuse.functional import scatter_sum, segment_softmax
-from crowdfuse.labels.held_out import Verdict
+from crowdfuse.labels.held_out import ValidationScore
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.nets import Trunk
 from crowdfuse.nets.annotator_tables import PerAnnotator
@@ -22,7 +22,7 @@ from crowdfuse.nets.standardize import Standardize
 
 
 @dataclass(frozen=True)
-class Problem:
+class ModelSpec:
     """What a method is built for: its trunk, and how many classes and annotators there are."""
 
     trunk: Trunk
@@ -51,12 +51,12 @@ class Phase(NamedTuple):
 
     name: str  # "" for a training that has no phases to speak of
     epochs: int
-    trains: tuple[str, ...] | None = None
+    trainable: tuple[str, ...] | None = None
     """Which attributes of the method learn; the others are frozen, in evaluation mode. None: all learn.
 
     Where it differs from that of the phase before there is a new optimiser; else the old one goes on.
     """
-    chosen: Literal["epoch", "end", "any", "never"] = "epoch"
+    selection: Literal["epoch", "end", "any", "never"] = "epoch"
     """What validation chooses among: this phase's epochs and nothing before ("epoch"); the ends of this and earlier
     phases ("end"); this phase's epochs and what earlier phases offered ("any"); "never": nothing of this phase."""
 
@@ -65,15 +65,15 @@ class Predict(Protocol):
     """The network as it stands, in evaluation mode, on the training data."""
 
     def __call__(
-        self, ask: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
+        self, feature_function: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
         """Class logits (N, K) of all rows, or of some; instead of logits, what `ask` makes of features (B, D)."""
 
 
-Question = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+LabelFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """From features (B, D) and labels as item, annotator and label, (L,) each, to a figure a label, (L,)."""
 
-Judge = Callable[[Question], Verdict]
+HeldOutScorer = Callable[[LabelFunction], ValidationScore]
 """The answers on held-out labels, by the network as it stands: log-likelihoods of them."""
 
 
@@ -89,20 +89,20 @@ class Method(nn.Module, ABC):
     kept: ClassVar[tuple[str, ...]] = ()
     """Buffers that are not part of the model, but that a training which goes on needs."""
 
-    phase: int = 0
+    phase_index: int = 0
     """Which of its phases is being trained. The loop keeps it, also over a stop and a resume."""
 
-    scale: float = 1.0
+    loss_factor: float = 1.0
     """What the loss is multiplied by, where a method follows the paper in dividing it by K."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.augment = problem.augment or nn.Identity()
-        self.standardize = problem.standardize or nn.Identity()
-        self.trunk = problem.trunk.module
-        self.classify = mlp(problem.trunk.n_features, problem.head_hidden, problem.n_classes, problem.dropout)
-        self.n_classes = problem.n_classes
-        self.n_annotators = problem.n_annotators
+        self.augment = spec.augment or nn.Identity()
+        self.standardize = spec.standardize or nn.Identity()
+        self.trunk = spec.trunk.module
+        self.classify = mlp(spec.trunk.n_features, spec.head_hidden, spec.n_classes, spec.dropout)
+        self.n_classes = spec.n_classes
+        self.n_annotators = spec.n_annotators
 
     def features(self, x: Tensor) -> Tensor:
         """Inputs (B, ...) to features (B, D)."""
@@ -124,11 +124,11 @@ class Method(nn.Module, ABC):
         known = batch.gold >= 0
         if not known.any():
             return self.crowd_loss(h, batch)
-        certain = batch.of(known)
+        certain = batch.select(known)
         losses = self.gold_losses(h[known], certain)
         total, weight = (certain.weight * losses).sum(), certain.weight.sum()
         if not known.all():
-            rest = self.crowd_loss(h[~known], batch.of(~known))
+            rest = self.crowd_loss(h[~known], batch.select(~known))
             total, weight = total + rest.total, weight + rest.weight
         return Loss(total, weight)
 
@@ -141,14 +141,14 @@ class Method(nn.Module, ABC):
 
         A method that learns about annotators adds what their labels of these items tell of them.
         """
-        return self.scale * cross_entropy(self.class_logits(h), batch.gold, reduction="none")
+        return self.loss_factor * cross_entropy(self.class_logits(h), batch.gold, reduction="none")
 
-    def trains_on(self, data: TrainingData) -> NDArray[np.bool_]:
+    def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
         """Which rows take part in training: those that have a label, or gold."""
         mask: NDArray[np.bool_] = (np.diff(data.annotations.indptr) > 0) | (data.gold >= 0)
         return mask
 
-    def refusal(self, data: TrainingData) -> str | None:
+    def unsupported_reason(self, data: TrainingData) -> str | None:
         """Why it cannot learn from this data, if so, and which methods can: asked before any work."""
         return None
 
@@ -169,7 +169,7 @@ class Method(nn.Module, ABC):
                 part.add_annotators(count)
         self.n_annotators += count
 
-    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Draw conclusions from the training so far, before the first step of each phase but the first.
 
         `judge` is there where labels were held out.
@@ -179,7 +179,9 @@ class Method(nn.Module, ABC):
         not persistent, and named in `kept`.
         """
 
-    def label_evidence(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor | None:
+    def label_log_probabilities(
+        self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor
+    ) -> Tensor | None:
         """`log p(label | class)` of each label and class, (L, K), by a model that is to be believed; None for no such.
 
         Labels that were kept out are judged by it where there is one, else by one model for all methods: see `HeldOut`.
@@ -192,7 +194,7 @@ class Method(nn.Module, ABC):
 
     # ---- what it has to say about annotators, for pairs (item, annotator) --------------------
 
-    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+    def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Scores (L,) whose softmax over an item's pairs are the annotators' weights."""
         return features.new_zeros(len(item))
 
@@ -202,5 +204,5 @@ class Method(nn.Module, ABC):
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """What the labels of each item amount to, (B, K); rows of items without labels are 0."""
-        weights = segment_softmax(self.weight_scores(features, item, annotator), item, len(features))
+        weights = segment_softmax(self.weight_logits(features, item, annotator), item, len(features))
         return scatter_sum(weights[:, None] * nn.functional.one_hot(label, self.n_classes), item, len(features))

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from crowdfuse.functional import posterior, scatter_sum
-from crowdfuse.methods.base import Phase, Problem
+from crowdfuse.methods.base import ModelSpec, Phase
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 
 POWER = 0.4  # p, as in the paper's code: a little of an outlier term costs nearly as much as a lot
 EPSILON = 1e-10
-ROUNDS = 20
-WITHOUT = 0.3  # of the epochs: a network that knows nothing yet finds outliers everywhere
+N_SOLVER_ITERATIONS = 20
+WARMUP_EPOCH_SHARE = 0.3  # of the epochs: a network that knows nothing yet finds outliers everywhere
 
 
 class COINNet(GeoCrowdNet):
@@ -53,9 +53,9 @@ class COINNet(GeoCrowdNet):
 
     usual: Tensor
 
-    def __init__(self, problem: Problem, *, outlier_weight: float, volume_weight: float, start: float | None) -> None:
-        super().__init__(problem, regularizer="f", volume_weight=volume_weight, start=start)
-        self.cost = outlier_weight * math.log(problem.n_classes)
+    def __init__(self, spec: ModelSpec, *, outlier_weight: float, volume_weight: float, start: float | None) -> None:
+        super().__init__(spec, regularizer="f", volume_weight=volume_weight, start=start)
+        self.cost = outlier_weight * math.log(spec.n_classes)
         self.register_buffer("usual", torch.ones(()))
 
     def prepare(self, data: TrainingData) -> None:
@@ -64,7 +64,7 @@ class COINNet(GeoCrowdNet):
         labelled = counts > 0
         self.usual.fill_(float(np.average(counts[labelled], weights=data.weight[labelled])))
 
-    def refusal(self, data: TrainingData) -> str | None:
+    def unsupported_reason(self, data: TrainingData) -> str | None:
         if ((np.diff(data.annotations.indptr) > 1) & (data.weight > 0)).any():
             return None
         return (
@@ -74,13 +74,13 @@ class COINNet(GeoCrowdNet):
 
     def phases(self, epochs: int) -> list[Phase]:
         """First the matrices alone."""
-        without = max(1, round(WITHOUT * epochs))
+        without = max(1, round(WARMUP_EPOCH_SHARE * epochs))
         if without >= epochs:
             return [Phase("matrices", epochs)]
-        return [Phase("matrices", without, chosen="never"), Phase("outliers", epochs - without)]
+        return [Phase("matrices", without, selection="never"), Phase("outliers", epochs - without)]
 
     def item_losses(self, log_likelihood: Tensor, batch: Batch) -> Tensor:
-        if self.phase == 0:
+        if self.phase_index == 0:
             return super().item_losses(log_likelihood, batch)
         return outlier_losses(log_likelihood, batch.item, batch.n_items, self.cost, self.usual)
 
@@ -126,7 +126,7 @@ def outlier_terms(likely: Tensor, item: Tensor, n_items: int, cost: float, usual
     tensor([0.0000, 0.9900, 0.9900])
     """
     terms = 1 - likely
-    for _ in range(ROUNDS):
+    for _ in range(N_SOLVER_ITERATIONS):
         _, square = _squares(terms, item, n_items, usual)
         a = cost * POWER * (square + EPSILON) ** (POWER / 2 - 1)
         terms = (((likely.square() + 4 / a[item]).sqrt() - likely) / 2).minimum(1 - likely)

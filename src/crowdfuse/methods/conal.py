@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from crowdfuse.functional import posterior, scatter_sum
-from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.base import Loss, Method, ModelSpec
 from crowdfuse.methods.crowd_layer import times_matrices
 from crowdfuse.methods.data import Batch
-from crowdfuse.nets.annotator_tables import add_rows, present, take_rows
+from crowdfuse.nets.annotator_tables import active_annotators, extend_tables, take_rows
 
-START = 2.0  # on the diagonal of all matrices, as in the authors' code
+INITIAL_DIAGONAL = 2.0  # on the diagonal of all matrices, as in the authors' code
 
 
 class CoNAL(Method):
@@ -41,17 +41,17 @@ class CoNAL(Method):
 
     confusion_given: ClassVar[Literal["true"]] = "true"
 
-    def __init__(self, problem: Problem, *, separation: float, embedding: int) -> None:
-        super().__init__(problem)
-        start = START * torch.eye(problem.n_classes)
+    def __init__(self, spec: ModelSpec, *, separation: float, embedding: int) -> None:
+        super().__init__(spec)
+        start = INITIAL_DIAGONAL * torch.eye(spec.n_classes)
         self.common = nn.Parameter(start.clone())
-        self.individual = nn.Parameter(start.repeat(problem.n_annotators, 1, 1))
-        self.of_item = nn.Linear(problem.trunk.n_features, embedding)
-        self.of_annotator = nn.Parameter(torch.randn(problem.n_annotators, embedding))
+        self.individual = nn.Parameter(start.repeat(spec.n_annotators, 1, 1))
+        self.of_item = nn.Linear(spec.trunk.n_features, embedding)
+        self.of_annotator = nn.Parameter(torch.randn(spec.n_annotators, embedding))
         self.separation = separation
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        those, place = present(batch.annotator, self.n_annotators)
+        those, place = active_annotators(batch.annotator, self.n_annotators)
         W = take_rows(self.individual, those)
         logits = self._said_logits(self.class_logits(h).softmax(1), h, W, place, batch)
         apart = (self.common - W).flatten(1).norm(dim=1)[place]
@@ -61,7 +61,7 @@ class CoNAL(Method):
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """With the class known, a label is explained by one row of the two matrices."""
-        those, place = present(batch.annotator, self.n_annotators)
+        those, place = active_annotators(batch.annotator, self.n_annotators)
         f = one_hot(batch.gold, self.n_classes).to(h.dtype)
         logits = self._said_logits(f, h, take_rows(self.individual, those), place, batch)
         said = cross_entropy(logits, batch.label, reduction="none")
@@ -75,7 +75,7 @@ class CoNAL(Method):
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
-        add_rows(self, ("individual", "of_annotator"), count)
+        extend_tables(self, ("individual", "of_annotator"), count)
 
     # ---- what it has to say about annotators ---------------------------------------------------
 

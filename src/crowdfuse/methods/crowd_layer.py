@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from crowdfuse.functional import scatter_sum
-from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.base import Loss, ModelSpec
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.annotator_tables import add_rows, present, take_rows
+from crowdfuse.nets.annotator_tables import active_annotators, extend_tables, take_rows
 
-DENSE = 16  # times the labels: so many products cost less in one than each with a copy of its matrix
+MAX_DENSE_CELLS_PER_PAIR = 16  # times the labels: so many products cost less in one than each with a copy of its matrix
 
 Layer = Literal["matrix", "vector", "bias", "vector+bias"]
 
@@ -42,9 +42,9 @@ class CrowdLayer(GlobalConfusions):
     vector: nn.Parameter
     bias: nn.Parameter
 
-    def __init__(self, problem: Problem, *, layer: Layer) -> None:
-        super().__init__(problem)
-        R, K = problem.n_annotators, problem.n_classes
+    def __init__(self, spec: ModelSpec, *, layer: Layer) -> None:
+        super().__init__(spec)
+        R, K = spec.n_annotators, spec.n_classes
         self.tables: tuple[str, ...] = {
             "matrix": ("matrix",),
             "vector": ("vector",),
@@ -64,7 +64,7 @@ class CrowdLayer(GlobalConfusions):
     def said_logits(self, f: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """`g_r(f_n)`: what layers make of class probabilities f (B, K), for pairs (L,), (L,) to (L, K)."""
         if "matrix" in self.tables:
-            those, place = present(annotator, self.n_annotators)
+            those, place = active_annotators(annotator, self.n_annotators)
             return times_matrices(f, take_rows(self.matrix, those), item, place)
         logits = f.index_select(0, item)
         if "vector" in self.tables:
@@ -88,7 +88,7 @@ class CrowdLayer(GlobalConfusions):
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
-        add_rows(self, self.tables, count)
+        extend_tables(self, self.tables, count)
 
     def log_prior(self, features: Tensor) -> Tensor:
         """The network's prediction."""
@@ -104,7 +104,7 @@ def times_matrices(f: Tensor, matrices: Tensor, item: Tensor, annotator: Tensor)
             [0.2000, 1.8000]])
     """
     n_items, n_matrices = len(f), len(matrices)
-    if n_items * n_matrices > DENSE * len(item):
+    if n_items * n_matrices > MAX_DENSE_CELLS_PER_PAIR * len(item):
         return torch.bmm(f.index_select(0, item)[:, None], matrices.index_select(0, annotator))[:, 0]
     every = f @ matrices.permute(1, 0, 2).flatten(1)  # (B, U K)
     return every.view(n_items * n_matrices, -1).index_select(0, item * n_matrices + annotator)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.labels.annotations import Annotations, ranges
+from crowdfuse.labels.annotations import Annotations, concatenate_ranges
 
-TOGETHER = 16  # batches whose labels are looked up in one go
+BATCHES_PER_LOOKUP = 16  # batches whose labels are looked up in one go
 
 
 class Batch(NamedTuple):
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
         """Sample weights (B,), 0 where an item has no label."""
         return self.weight * (torch.bincount(self.item, minlength=self.n_items) > 0)
 
-    def of(self, chosen: Tensor) -> Batch:
+    def select(self, chosen: Tensor) -> Batch:
         """The items where `chosen` (B,) is true, with their labels."""
         place = chosen.cumsum(0) - 1
         kept = chosen[self.item]
@@ -79,7 +79,10 @@ class TrainingData:
 
         Labels of some batches are looked up in one go: of small batches one by one, that would be work to speak of.
         """
-        runs = (self._rest(batches[start : start + TOGETHER]) for start in range(0, len(batches), TOGETHER))
+        runs = (
+            self._rest(batches[start : start + BATCHES_PER_LOOKUP])
+            for start in range(0, len(batches), BATCHES_PER_LOOKUP)
+        )
         with closing(self.inputs.stream(batches)) as inputs:
             for x, rest in zip(inputs, chain.from_iterable(runs), strict=True):
                 yield Batch(torch.from_numpy(x), *rest)
@@ -88,10 +91,10 @@ class TrainingData:
         """All of each batch but its inputs."""
         ann, rows = self.annotations, np.concatenate(batches)
         counts = ann.indptr[rows + 1] - ann.indptr[rows]
-        labels = ranges(ann.indptr[rows], counts)
+        labels = concatenate_ranges(ann.indptr[rows], counts)
         n_rows = [len(batch) for batch in batches]
         n_labels = np.diff(np.append(0, counts.cumsum())[np.append(0, np.cumsum(n_rows))]).tolist()
-        item = np.repeat(ranges(np.zeros(len(batches), np.int64), np.array(n_rows)), counts)
+        item = np.repeat(concatenate_ranges(np.zeros(len(batches), np.int64), np.array(n_rows)), counts)
         of_rows = rows, self.weight[rows], self.gold[rows]
         of_labels = item, ann.annotator[labels].astype(np.int64), ann.label[labels].astype(np.int64)
         columns = [(column, n_rows) for column in of_rows] + [(column, n_labels) for column in of_labels]

@@ -24,14 +24,16 @@ from crowdfuse.functional import (
     scatter_sum,
     segment_softmax,
 )
-from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.base import Loss, Method, ModelSpec
 from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead, SeparateHeads
 
-Heads = Callable[[int, tuple[int, ...], int, int], nn.Module]
+HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 """What makes a head, of the numbers of features, its hidden layers, and the numbers of annotators and outputs."""
 
-LEAST = 1e-6  # of a fused label's share of the known class: where no permutation leads there, nothing can be learned
+MIN_GOLD_PROBABILITY = (
+    1e-6  # of a fused label's share of the known class: where no permutation leads there, nothing can be learned
+)
 
 
 class BasisConfusions(nn.Module):
@@ -42,20 +44,18 @@ class BasisConfusions(nn.Module):
 
     def __init__(
         self,
-        problem: Problem,
-        heads: Heads,
+        spec: ModelSpec,
+        heads: HeadFactory,
         hidden: tuple[int, ...],
         n_bases: int,
         kind: Literal["random", "latin"],
     ) -> None:
         super().__init__()
-        self.register_buffer("basis", permutation_basis(problem.n_classes, n_bases, kind, problem.seed))
+        self.register_buffer("basis", permutation_basis(spec.n_classes, n_bases, kind, spec.seed))
         self.register_buffer("form", penalty_form(self.basis))
         # with the identity alone there is nothing to learn: the weights-only ablation
         self.head = (
-            heads(problem.trunk.n_features, hidden, problem.n_annotators, len(self.basis))
-            if len(self.basis) > 1
-            else None
+            heads(spec.trunk.n_features, hidden, spec.n_annotators, len(self.basis)) if len(self.basis) > 1 else None
         )
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
@@ -78,10 +78,10 @@ class BasisConfusions(nn.Module):
 class FullConfusions(nn.Module):
     """A free column-stochastic matrix a pair, for small K: what the basis does can be measured against it."""
 
-    def __init__(self, problem: Problem, heads: Heads, hidden: tuple[int, ...]) -> None:
+    def __init__(self, spec: ModelSpec, heads: HeadFactory, hidden: tuple[int, ...]) -> None:
         super().__init__()
-        self.n_classes = problem.n_classes
-        self.head = heads(problem.trunk.n_features, hidden, problem.n_annotators, problem.n_classes**2)
+        self.n_classes = spec.n_classes
+        self.head = heads(spec.trunk.n_features, hidden, spec.n_annotators, spec.n_classes**2)
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Matrices (L, K, K), axes (true, said)."""
@@ -107,7 +107,7 @@ class Fusion(Method):
 
     def __init__(
         self,
-        problem: Problem,
+        spec: ModelSpec,
         *,
         n_bases: int,
         basis: Literal["random", "latin"],
@@ -119,23 +119,23 @@ class Fusion(Method):
         annotator_hidden: tuple[int, ...],
         loss_scale: Literal["plain", "paper"],
     ) -> None:
-        super().__init__(problem)
-        heads: Heads = SeparateHeads if annotator_heads == "separate" else AnnotatorHead
-        weigh: Heads = AnnotatorHead
+        super().__init__(spec)
+        heads: HeadFactory = SeparateHeads if annotator_heads == "separate" else AnnotatorHead
+        weigh: HeadFactory = AnnotatorHead
         if annotator_heads == "embedded":
-            heads = weigh = partial(EmbeddedHead, embedding=AnnotatorEmbedding(problem.n_annotators, embedding))
+            heads = weigh = partial(EmbeddedHead, embedding=AnnotatorEmbedding(spec.n_annotators, embedding))
         self.annotator_heads = annotator_heads
         self.takes_new_annotators = annotator_heads != "separate"
         self.confuse: BasisConfusions | FullConfusions = (
-            BasisConfusions(problem, heads, annotator_hidden, n_bases, basis)
+            BasisConfusions(spec, heads, annotator_hidden, n_bases, basis)
             if confusions == "basis"
-            else FullConfusions(problem, heads, annotator_hidden)
+            else FullConfusions(spec, heads, annotator_hidden)
         )
         self.weigh = (
-            weigh(problem.trunk.n_features, annotator_hidden, problem.n_annotators, 1) if weights == "learned" else None
+            weigh(spec.trunk.n_features, annotator_hidden, spec.n_annotators, 1) if weights == "learned" else None
         )
         self.penalty = penalty
-        self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
+        self.loss_factor = 1 / spec.n_classes if loss_scale == "paper" else 1.0
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         log_f = self.class_logits(h).log_softmax(1)
@@ -143,20 +143,20 @@ class Fusion(Method):
         n_labels = torch.bincount(batch.item, minlength=batch.n_items)
         weight = batch.weight * (n_labels > 0)
         losses = kl_divergence(t, log_f) + self.penalty * self._penalties(c, batch.item, n_labels)
-        return Loss(self.scale * (weight * losses).sum(), weight.sum())
+        return Loss(self.loss_factor * (weight * losses).sum(), weight.sum())
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """Weights and matrices learn to make the known class of the labels: `-log t_n[gold]`, and the penalty."""
         t, c = self._fuse(h, batch.item, batch.annotator, batch.label)
         n_labels = torch.bincount(batch.item, minlength=batch.n_items)
-        made = t.gather(1, batch.gold[:, None])[:, 0].clamp(min=LEAST)
+        made = t.gather(1, batch.gold[:, None])[:, 0].clamp(min=MIN_GOLD_PROBABILITY)
         fusing = torch.where(n_labels > 0, -made.log(), 0)
         of_annotators = fusing + self.penalty * self._penalties(c, batch.item, n_labels)
-        return super().gold_losses(h, batch) + self.scale * of_annotators
+        return super().gold_losses(h, batch) + self.loss_factor * of_annotators
 
-    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+    def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         if self.weigh is None:
-            return super().weight_scores(features, item, annotator)
+            return super().weight_logits(features, item, annotator)
         scores: Tensor = self.weigh(features, item, annotator)[:, 0]
         return scores
 
@@ -172,6 +172,6 @@ class Fusion(Method):
 
     def _fuse(self, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Fused labels t (B, K), and the pairs' coefficients or matrices c that made them."""
-        w = segment_softmax(self.weight_scores(h, item, annotator), item, len(h))
+        w = segment_softmax(self.weight_logits(h, item, annotator), item, len(h))
         c = self.confuse(h, item, annotator)
         return self.confuse.fuse(c, w, label, item, len(h)), c

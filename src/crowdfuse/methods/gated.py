@@ -27,21 +27,32 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid, normalize, one_hot
 
-from crowdfuse.functional import class_scores, posterior, scatter_sum
-from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
+from crowdfuse.functional import expected_class_log_likelihood, posterior, scatter_sum
+from crowdfuse.methods.base import HeldOutScorer, Loss, Method, ModelSpec, Phase, Predict
 from crowdfuse.methods.data import Batch, TrainingData
-from crowdfuse.methods.gold_classifier import FEWEST, read_gold
+from crowdfuse.methods.gold_classifier import MIN_GOLD_ITEMS, fit_gold_classifier
 from crowdfuse.methods.wrong_labels import WrongLabels
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 
-SHARES = (0.25, 0.08)  # of the epochs: on what annotators say, and on the start; the rest is for the likelihood
-ASKED = 64  # annotators at most, those with the most labels, who are asked what they would say of an item
-SURE = 0.8  # what a sure answer is
-CONTESTED, DIVIDED = 0.14, 0.5  # the share of sure pairs that may be of two minds: of two classes, and of more
-COMMON = 0.01  # of the items: gold decides only if it has all classes that labels see so often
-RARELY, SAMPLE = 0.05, 5_000  # the share of pairs that must be sure to speak of it; items that show it
+PHASE_EPOCH_SHARES = (
+    0.25,
+    0.08,
+)  # of the epochs: on what annotators say, and on the start; the rest is for the likelihood
+MAX_POLLED_ANNOTATORS = (
+    64  # annotators at most, those with the most labels, who are asked what they would say of an item
+)
+MIN_CONFIDENT_PROBABILITY = 0.8  # what a sure answer is
+MAX_CONTESTED_SHARE, MAX_DISAGREEMENT_SHARE = (
+    0.14,
+    0.5,
+)  # the share of sure pairs that may be of two minds: of two classes, and of more
+MIN_COMMON_CLASS_SHARE = 0.01  # of the items: gold decides only if it has all classes that labels see so often
+MIN_PAIR_SHARE, MAX_CONFLICT_CHECK_ITEMS = (
+    0.05,
+    5_000,
+)  # the share of pairs that must be sure to speak of it; items that show it
 
-Heads = Callable[[int, tuple[int, ...], int, int], nn.Module]
+HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 Reading = Literal["any", "above chance"]
 
 
@@ -64,17 +75,17 @@ class Gated(Method):
     expected: Tensor
 
     def __init__(
-        self, problem: Problem, *, heads: Literal["shared", "embedded"], embedding: int, wrong: WrongLabels
+        self, spec: ModelSpec, *, heads: Literal["shared", "embedded"], embedding: int, wrong: WrongLabels
     ) -> None:
-        super().__init__(problem)
-        make: Heads = AnnotatorHead
-        hidden = problem.head_hidden
+        super().__init__(spec)
+        make: HeadFactory = AnnotatorHead
+        hidden = spec.head_hidden
         if heads == "embedded":
             hidden = hidden or (64,)
-            make = partial(EmbeddedHead, embedding=AnnotatorEmbedding(problem.n_annotators, embedding))
-        n_features, n_annotators = problem.trunk.n_features, problem.n_annotators
+            make = partial(EmbeddedHead, embedding=AnnotatorEmbedding(spec.n_annotators, embedding))
+        n_features, n_annotators = spec.trunk.n_features, spec.n_annotators
         self.heads = heads
-        self.says = make(n_features, hidden, n_annotators, problem.n_classes)
+        self.says = make(n_features, hidden, n_annotators, spec.n_classes)
         self.gate = make(n_features, hidden[-1:], n_annotators, 1)
         self.wrong = wrong
         self.register_buffer("started", torch.zeros((), dtype=torch.bool))
@@ -86,11 +97,11 @@ class Gated(Method):
 
     def phases(self, epochs: int) -> list[Phase]:
         """What annotators say, the start, the likelihood; held-out labels choose among what comes after the start."""
-        says, start = (max(1, round(share * epochs)) for share in SHARES)
+        says, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
         return [
-            Phase("what annotators say", says, chosen="never"),
-            Phase("start", start, chosen="end"),
-            Phase("gates", max(0, epochs - says - start), chosen="any"),
+            Phase("what annotators say", says, selection="never"),
+            Phase("start", start, selection="end"),
+            Phase("gates", max(0, epochs - says - start), selection="any"),
         ]
 
     def prepare(self, data: TrainingData) -> None:
@@ -98,7 +109,7 @@ class Gated(Method):
             decision.fill_(False)  # of an earlier training
         ann = data.annotations
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
-        counts[np.argsort(-counts, kind="stable")[ASKED:]] = 0
+        counts[np.argsort(-counts, kind="stable")[MAX_POLLED_ANNOTATORS:]] = 0
         self.asked.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
         self.register_buffer("target", torch.zeros(len(data), dtype=torch.int64), persistent=False)
         self.register_buffer("watching", torch.full((len(data),), -1), persistent=False)
@@ -108,24 +119,28 @@ class Gated(Method):
     def _trunk_tensors(self) -> list[Tensor]:
         return [tensor for tensor in self.trunk.state_dict().values() if tensor.is_floating_point()]
 
-    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, judge: HeldOutScorer | None) -> None:
         """Before the start: read from what annotators would say what each item is."""
-        if self.phase != 1:
+        if self.phase_index != 1:
             return
         reading = self._best_reading(judge)
         classes = predict(partial(self._asked_scores, reading=reading)).argmax(1)
         known = np.flatnonzero(data.gold >= 0)
         told = None
-        common = np.flatnonzero(np.bincount(classes, minlength=self.n_classes) > COMMON * len(classes))
-        if len(known) >= FEWEST and np.isin(common, data.gold[known]).all():  # a class that gold lacks would be lost
-            told = read_gold(predict(self._described, known), data.gold[known], classes[known], self.n_classes)
+        common = np.flatnonzero(np.bincount(classes, minlength=self.n_classes) > MIN_COMMON_CLASS_SHARE * len(classes))
+        if (
+            len(known) >= MIN_GOLD_ITEMS and np.isin(common, data.gold[known]).all()
+        ):  # a class that gold lacks would be lost
+            told = fit_gold_classifier(
+                predict(self._described, known), data.gold[known], classes[known], self.n_classes
+            )
         if told is not None:
             self.by_gold.fill_(True)
             classes = predict(lambda h: told(self._described(h))).argmax(1)
             self.settled.fill_(judge is None)
             if judge is not None:
                 self.watching[known[::2]] = torch.from_numpy(data.gold[known[::2]]).to(self.watching)
-                self.expected.fill_(float(told.right[::2].mean()))
+                self.expected.fill_(float(told.is_correct_out_of_fold[::2].mean()))
         elif self._is_undecided(data, predict):
             self.by_vote.fill_(True)
             if self.n_classes == 2:
@@ -133,7 +148,7 @@ class Gated(Method):
         self.target.copy_(torch.from_numpy(classes))
         self.started.fill_(True)
 
-    def _best_reading(self, judge: Judge | None) -> Reading:
+    def _best_reading(self, judge: HeldOutScorer | None) -> Reading:
         """Labels below chance are read as saying what an item is not, where held-out labels bear that out.
 
         With two classes nothing could: there the mirror image explains them equally well.
@@ -146,13 +161,16 @@ class Gated(Method):
     def _is_undecided(self, data: TrainingData, predict: Predict) -> bool:
         """Whether annotators contradict each other so surely that nothing tells who is right where."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
-        rows = np.sort(np.random.default_rng(0).permutation(rows)[:SAMPLE])
+        rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_CONFLICT_CHECK_ITEMS])
         weight = self.asked[self.asked > 0].cpu().numpy()
         if self.n_classes == 2:
-            return contested(predict(lambda h: self._asked_shares(h)[..., 1], rows), weight) > CONTESTED
+            return contested_share(predict(lambda h: self._asked_shares(h)[..., 1], rows), weight) > MAX_CONTESTED_SHARE
         said = predict(lambda h: torch.cat([part.to(h) for part in self._asked_shares(h).max(2)], 1), rows)
         share, named = np.split(said, 2, axis=1)
-        return divided(np.where(share > SURE, named, -1).astype(np.int64), weight) > DIVIDED
+        return (
+            disagreement_share(np.where(share > MIN_CONFIDENT_PROBABILITY, named, -1).astype(np.int64), weight)
+            > MAX_DISAGREEMENT_SHARE
+        )
 
     def _forget(self) -> None:
         """The trunk as it was: one that knows who is wrong where votes along with them more than the vote does."""
@@ -168,7 +186,7 @@ class Gated(Method):
         rows = self.watching.cpu().numpy()
         watching = np.flatnonzero(rows >= 0)
         share = float((predict(rows=watching).argmax(1) == rows[watching]).mean())
-        if self.phase < 2 or share >= float(self.expected):
+        if self.phase_index < 2 or share >= float(self.expected):
             return ()
         return (f"gold that was kept out is right in {100 * share:.0f} %, and was in {100 * self.expected:.0f} %",)
 
@@ -194,7 +212,7 @@ class Gated(Method):
 
     def _asked_scores(self, h: Tensor, reading: Reading) -> Tensor:
         q, weight = self._asked_shares(h), self.asked[self.asked > 0]
-        return (weight[:, None] * class_scores(q, above_chance=reading == "above chance")).sum(1)
+        return (weight[:, None] * expected_class_log_likelihood(q, above_chance=reading == "above chance")).sum(1)
 
     def _described(self, h: Tensor) -> Tensor:
         """Items by features, and by what annotators would say of them, of length 1 each, (B, D')."""
@@ -203,28 +221,28 @@ class Gated(Method):
 
     def loss(self, batch: Batch) -> Loss:
         """Gold that watches does not teach as well."""
-        if self.phase == 2 and self.by_gold:
+        if self.phase_index == 2 and self.by_gold:
             watches = self.watching.to(batch.row.device)[batch.row] >= 0
             batch = batch._replace(gold=batch.gold.masked_fill(watches, -1))
         return super().loss(batch)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         weight = batch.labelled_weight
-        if self.phase == 0:
+        if self.phase_index == 0:
             losses = self._saying(h, batch)
         elif self.by_vote:
             losses = self._voting(h, batch)
-        elif self.phase == 1 or self.settled:
+        elif self.phase_index == 1 or self.settled:
             losses = self._starting(h, batch, self.target.to(batch.row.device)[batch.row])
         else:
             log_f = super().class_logits(h).log_softmax(1)
-            evidence = self.label_evidence(h, batch.item, batch.annotator, batch.label)
+            evidence = self.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
             losses = -(log_f + scatter_sum(evidence, batch.item, batch.n_items)).logsumexp(1)
         return Loss((weight * losses).sum(), weight.sum())
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """The class is certain, and whether each annotator was right is seen."""
-        if self.phase == 0:
+        if self.phase_index == 0:
             return self._saying(h, batch)
         return self._starting(h, batch, batch.gold)
 
@@ -250,7 +268,7 @@ class Gated(Method):
         of_gates = binary_cross_entropy_with_logits(logits, said.detach().exp(), reduction="none")
         return scatter_sum(of_gates - said / count[batch.item], batch.item, batch.n_items)
 
-    def label_evidence(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+    def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         logits = self.gate(features, item, annotator)
         is_said = one_hot(label, self.n_classes).bool()
         return torch.where(is_said, logsigmoid(logits), logsigmoid(-logits) + self.wrong(annotator, label))
@@ -262,7 +280,7 @@ class Gated(Method):
         gates: Tensor = self.gate(features, item, annotator)[:, 0].sigmoid()
         return gates
 
-    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+    def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Weights in proportion to the gates."""
         return self.accuracies(features, item, annotator).clamp(min=1e-6).log()
 
@@ -274,43 +292,43 @@ class Gated(Method):
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """The posterior of the class, given the item and all its labels."""
         log_f = self.class_logits(features).log_softmax(1)
-        return posterior(log_f, self.label_evidence(features, item, annotator, label), item)
+        return posterior(log_f, self.label_log_probabilities(features, item, annotator, label), item)
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
         self.asked = torch.cat([self.asked, self.asked.new_zeros(count)])
 
 
-def contested(said: NDArray[Any], weight: NDArray[Any]) -> float:
+def contested_share(said: NDArray[Any], weight: NDArray[Any]) -> float:
     """Of pairs of annotators who are both sure of an item, the share that is of two minds, and elsewhere of one.
 
     `said` (N, A) is how likely each says the second of two classes. Those who disagree throughout do not count: one is
     the other's mirror image, and most annotators tell which. Where hardly anybody is ever sure there is no saying: 0.
 
-    >>> contested(np.array([[0.9, 0.9], [0.1, 0.1], [0.9, 0.1], [0.5, 0.1]]), np.array([1.0, 1.0]))
+    >>> contested_share(np.array([[0.9, 0.9], [0.1, 0.1], [0.9, 0.1], [0.5, 0.1]]), np.array([1.0, 1.0]))
     0.3333333333333333
-    >>> contested(np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([1.0, 1.0]))
+    >>> contested_share(np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([1.0, 1.0]))
     0.0
     """
-    up, down = (said > SURE).astype(float), (said < 1 - SURE).astype(float)
+    up, down = (said > MIN_CONFIDENT_PROBABILITY).astype(float), (said < 1 - MIN_CONFIDENT_PROBABILITY).astype(float)
     of_one, of_two = up.T @ up + down.T @ down, up.T @ down + down.T @ up
     pairs = weight[:, None] * weight * (1 - np.eye(len(weight)))
     sure = float((pairs * (of_one + of_two)).sum())
-    if not sure > RARELY * len(said) * pairs.sum():
+    if not sure > MIN_PAIR_SHARE * len(said) * pairs.sum():
         return 0.0
     return float((pairs * np.minimum(of_one, of_two)).sum()) / sure
 
 
-def divided(named: NDArray[np.int64], weight: NDArray[Any]) -> float:
+def disagreement_share(named: NDArray[np.int64], weight: NDArray[Any]) -> float:
     """Of pairs of annotators who are both sure of an item, the share that is of two minds.
 
     `named` (N, A) is the class that each is sure of, or -1. Pairs that hardly ever agree do not count: one of the two
     has names of its own, and the others tell which. Where hardly anybody is ever sure there is no saying: 0. Wrong
     labels that are even are nothing that an annotator could be sure to say: they divide nobody.
 
-    >>> divided(np.array([[0, 0], [1, 2], [2, -1], [0, 1]]), np.array([1.0, 1.0]))
+    >>> disagreement_share(np.array([[0, 0], [1, 2], [2, -1], [0, 1]]), np.array([1.0, 1.0]))
     0.6666666666666666
-    >>> divided(np.array([[0, 1], [1, 2], [2, 0]]), np.array([1.0, 1.0]))
+    >>> disagreement_share(np.array([[0, 1], [1, 2], [2, 0]]), np.array([1.0, 1.0]))
     0.0
     """
     sure = (named >= 0).astype(float)
@@ -320,7 +338,7 @@ def divided(named: NDArray[np.int64], weight: NDArray[Any]) -> float:
         says = (named == k).astype(float)
         of_one += says.T @ says
     pairs = weight[:, None] * weight * (1 - np.eye(len(weight)))
-    if not (pairs * together).sum() > RARELY * len(named) * pairs.sum():
+    if not (pairs * together).sum() > MIN_PAIR_SHARE * len(named) * pairs.sum():
         return 0.0
-    pairs = pairs * (of_one > RARELY * together)
+    pairs = pairs * (of_one > MIN_PAIR_SHARE * together)
     return float((pairs * (together - of_one)).sum() / max((pairs * together).sum(), 1e-300))

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from crowdfuse.functional import mixture_log_likelihood, scatter_sum
-from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.base import Loss, ModelSpec
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.annotator_tables import present, take_rows, with_average
+from crowdfuse.nets.annotator_tables import active_annotators, append_mean_rows, take_rows
 
 JITTER = 1e-3  # added to the eigenvalues, which are 1 where the volume is largest
 
@@ -43,17 +43,17 @@ class GeoCrowdNet(GlobalConfusions):
     """
 
     def __init__(
-        self, problem: Problem, *, regularizer: Literal["f", "w"], volume_weight: float, start: float | None
+        self, spec: ModelSpec, *, regularizer: Literal["f", "w"], volume_weight: float, start: float | None
     ) -> None:
-        super().__init__(problem)
-        logit = 1.0 if start is None else math.log(start / (1 - start) * (problem.n_classes - 1))
-        self.confusion_logits = nn.Parameter((logit * torch.eye(problem.n_classes)).repeat(problem.n_annotators, 1, 1))
+        super().__init__(spec)
+        logit = 1.0 if start is None else math.log(start / (1 - start) * (spec.n_classes - 1))
+        self.confusion_logits = nn.Parameter((logit * torch.eye(spec.n_classes)).repeat(spec.n_annotators, 1, 1))
         self.regularizer = regularizer
         self.volume_weight = volume_weight
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         log_f = self.class_logits(h).log_softmax(1)
-        those, place = present(batch.annotator, self.n_annotators)
+        those, place = active_annotators(batch.annotator, self.n_annotators)
         log_A = self.log_confusions(those)
         losses = self.item_losses(mixture_log_likelihood(log_f, log_A, batch.item, place, batch.label), batch)
         weight = batch.labelled_weight
@@ -74,7 +74,7 @@ class GeoCrowdNet(GlobalConfusions):
         of_truth = self.evidence(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[:, 0]
         return super().gold_losses(h, batch) + self.item_losses(of_truth, batch)
 
-    def label_evidence(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+    def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         return self.evidence(annotator, label)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class GeoCrowdNet(GlobalConfusions):
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
-        matrices = with_average(self.confusion_logits.detach().softmax(2), count)
+        matrices = append_mean_rows(self.confusion_logits.detach().softmax(2), count)
         self.confusion_logits = nn.Parameter(matrices.log())
 
 

@@ -10,12 +10,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from crowdfuse.functional import label_evidence, posterior
-from crowdfuse.methods.base import Method, Problem
+from crowdfuse.functional import label_log_probabilities, posterior
+from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
-from crowdfuse.nets.annotator_tables import add_rows, present
+from crowdfuse.nets.annotator_tables import active_annotators, extend_tables
 
-SMOOTHING = 0.01  # added to every count: what was never seen is unlikely, not impossible
+PSEUDO_COUNT_PER_CELL = 0.01  # added to every count: what was never seen is unlikely, not impossible
 
 
 class GlobalConfusions(Method):
@@ -32,7 +32,7 @@ class GlobalConfusions(Method):
         """What is known of each item before its labels are: log class probabilities (B, K)."""
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        those, place = present(annotator, self.n_annotators)
+        those, place = active_annotators(annotator, self.n_annotators)
         return self.log_confusions(those).exp()[place]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
@@ -41,8 +41,8 @@ class GlobalConfusions(Method):
 
     def evidence(self, annotator: Tensor, label: Tensor) -> Tensor:
         """`log A_r[k, y]` of each pair and class k, (L, K), from the matrices of those annotators alone."""
-        those, place = present(annotator, self.n_annotators)
-        return label_evidence(self.log_confusions(those), place, label)
+        those, place = active_annotators(annotator, self.n_annotators)
+        return label_log_probabilities(self.log_confusions(those), place, label)
 
 
 class CountedConfusions(GlobalConfusions):
@@ -51,9 +51,9 @@ class CountedConfusions(GlobalConfusions):
     prior: Tensor
     matrices: Tensor
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        n_classes, n_annotators = problem.n_classes, problem.n_annotators
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec)
+        n_classes, n_annotators = spec.n_classes, spec.n_annotators
         self.register_buffer("prior", torch.full((n_classes,), 1 / n_classes))
         self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
 
@@ -62,7 +62,7 @@ class CountedConfusions(GlobalConfusions):
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
-        add_rows(self, ("matrices",), count)
+        extend_tables(self, ("matrices",), count)
 
     def log_prior(self, features: Tensor) -> Tensor:
         """The share of each class, the same for every item."""
@@ -77,11 +77,11 @@ class CountedConfusions(GlobalConfusions):
         gold = (np.ones(known.sum()), (np.flatnonzero(known), data.gold[known]))
         classes = sparse.diags_array(1.0 - known) @ classes + sparse.csr_array(gold, shape=classes.shape)
         counted = data.weight * ((np.diff(ann.indptr) > 0) | known)
-        prior = SMOOTHING + counted @ classes
+        prior = PSEUDO_COUNT_PER_CELL + counted @ classes
         # each label adds its item's row of classes to what is counted for its annotator and what was said
         said = (ann.annotator.astype(np.int64) * self.n_classes + ann.label, ann.item)
         pairs = sparse.csr_array((counted[ann.item], said), shape=(self.n_annotators * self.n_classes, len(data)))
-        counts = SMOOTHING + (pairs @ classes).toarray()
+        counts = PSEUDO_COUNT_PER_CELL + (pairs @ classes).toarray()
         matrices = counts.reshape(self.n_annotators, self.n_classes, self.n_classes).transpose(0, 2, 1)
         seen = np.bincount(ann.annotator, minlength=self.n_annotators) > 0
         self.prior.copy_(torch.from_numpy(prior / prior.sum()))

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-FEWEST = 10  # gold items
+MIN_GOLD_ITEMS = 10  # gold items
 FOLDS = 5
-STRENGTH = 10.0  # of the evidence against the prior, where descriptions have a length of 1 on average
+LOGISTIC_REGRESSION_C = 10.0  # of the evidence against the prior, where descriptions have a length of 1 on average
 
 
-class GoldReading(NamedTuple):
+class GoldClassifier(NamedTuple):
     """A linear classifier of described items, and how it did on gold that it had not seen."""
 
     weight: Tensor  # (K, D)
     bias: Tensor  # (K,)
-    right: NDArray[np.bool_]
+    is_correct_out_of_fold: NDArray[np.bool_]
     """Whether each gold item was right when it was left out of the fit."""
 
     def __call__(self, described: Tensor) -> Tensor:
@@ -33,22 +33,22 @@ class GoldReading(NamedTuple):
         return described @ self.weight.to(described).T + self.bias.to(described)
 
 
-def read_gold(
+def fit_gold_classifier(
     described: NDArray[np.float32], gold: NDArray[np.int64], by_labels: NDArray[np.int64], n_classes: int
-) -> GoldReading | None:
+) -> GoldClassifier | None:
     """A classifier from gold items' descriptions (G, D), if it beats what labels make of these items, (G,).
 
     Beats: in cross-validation, paired, by more than one standard error; None if it does not, or gold is too little.
 
     >>> x = np.linspace(-1, 1, 40, dtype=np.float32)[:, None]
     >>> gold = (x[:, 0] > 0).astype(np.int64)
-    >>> found = read_gold(x, gold, 1 - gold, 2)                    # the labels say the opposite
+    >>> found = fit_gold_classifier(x, gold, 1 - gold, 2)                    # the labels say the opposite
     >>> found(torch.tensor([[-0.5], [0.5]])).argmax(1)
     tensor([0, 1])
-    >>> read_gold(x, gold, gold, 2) is None
+    >>> fit_gold_classifier(x, gold, gold, 2) is None
     True
     """
-    if len(gold) < FEWEST or len(np.unique(gold)) < 2:
+    if len(gold) < MIN_GOLD_ITEMS or len(np.unique(gold)) < 2:
         return None
     fold = np.random.default_rng(0).permutation(len(gold)) % FOLDS
     right = np.zeros(len(gold), bool)
@@ -59,7 +59,7 @@ def read_gold(
     if not gain.mean() > gain.std() / math.sqrt(len(gain)):
         return None
     weight, bias = _fit(described, gold, n_classes)
-    return GoldReading(torch.from_numpy(weight), torch.from_numpy(bias), right)
+    return GoldClassifier(torch.from_numpy(weight), torch.from_numpy(bias), right)
 
 
 def _fit(
@@ -73,7 +73,7 @@ def _fit(
         return weight, bias
     mean = described.mean(0)
     scale = max(1e-6, math.sqrt(float(((described - mean) ** 2).sum(1).mean())))
-    model = LogisticRegression(C=STRENGTH, max_iter=500).fit((described - mean) / scale, gold)
+    model = LogisticRegression(C=LOGISTIC_REGRESSION_C, max_iter=500).fit((described - mean) / scale, gold)
     if len(seen) == 2:
         weight[seen[1]], bias[seen] = model.coef_[0], (0.0, model.intercept_[0])
     else:

@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, one_hot
 
 from crowdfuse.functional import posterior, scatter_sum
-from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.base import Loss, Method, ModelSpec
 from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding
-from crowdfuse.nets.annotator_tables import present
+from crowdfuse.nets.annotator_tables import active_annotators
 
 Confusions = Literal["isotropic", "diagonal", "full"]
 
 HIDDEN = 128  # width of the performance network's hidden layer
-SHARPEST = 1e-3  # the least sharpness of the kernel, above which its prior has a finite density
-COMPARED = 1000  # annotators, evenly chosen, whom an annotator is compared with by those who look inside
+MIN_KERNEL_GAMMA = 1e-3  # the least sharpness of the kernel, above which its prior has a finite density
+MAX_COMPARED_ANNOTATORS = 1000  # annotators, evenly chosen, whom an annotator is compared with by those who look inside
 
 
 class MaDL(Method):
@@ -53,7 +53,7 @@ class MaDL(Method):
 
     def __init__(
         self,
-        problem: Problem,
+        spec: ModelSpec,
         *,
         confusions: Confusions,
         weights: Literal["density", "uniform"],
@@ -61,11 +61,11 @@ class MaDL(Method):
         embedding: int,
         gamma_prior: tuple[float, float],
     ) -> None:
-        super().__init__(problem)
+        super().__init__(spec)
         self.kind = confusions
         self.by_density = weights == "density"
-        self.of_annotator = AnnotatorEmbedding(problem.n_annotators, embedding)
-        self.of_item = nn.Linear(problem.trunk.n_features, embedding)
+        self.of_annotator = AnnotatorEmbedding(spec.n_annotators, embedding)
+        self.of_item = nn.Linear(spec.trunk.n_features, embedding)
         self.product = nn.Linear(embedding**2, embedding)
         self.hidden = nn.Sequential(
             nn.Linear(3 * embedding, HIDDEN),
@@ -74,7 +74,7 @@ class MaDL(Method):
             nn.Linear(HIDDEN, embedding),
             nn.LayerNorm(embedding),
         )
-        n_classes = problem.n_classes
+        n_classes = spec.n_classes
         self.out = nn.Linear(embedding, {"isotropic": 1, "diagonal": n_classes, "full": n_classes**2}[confusions])
         odds = math.log(eta / (1 - eta))
         with torch.no_grad():
@@ -87,7 +87,7 @@ class MaDL(Method):
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         log_f = self.class_logits(h).log_softmax(1)
-        evidence = self.label_evidence(h, batch.item, batch.annotator, batch.label)
+        evidence = self.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
         losses = -(log_f[batch.item] + evidence).logsumexp(1)
         if self.by_density:
             losses = self._weights(batch.annotator) * losses - self._log_prior()
@@ -96,19 +96,19 @@ class MaDL(Method):
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """With the class known, a label is explained by how its annotator does alone."""
-        evidence = self.label_evidence(h, batch.item, batch.annotator, batch.label)
+        evidence = self.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
         of_truth = evidence.gather(1, batch.gold[batch.item][:, None])[:, 0]
         return super().gold_losses(h, batch) - scatter_sum(of_truth, batch.item, batch.n_items)
 
     def _weights(self, annotator: Tensor) -> Tensor:
         """How much each label counts, (L,): over the annotators that are compared the mean is 1."""
-        those, place = present(annotator, self.n_annotators)
+        those, place = active_annotators(annotator, self.n_annotators)
         embeddings = self.of_annotator.table.detach()[those]
         rarity = 1 / mean_similarity(embeddings, embeddings, self._sharpness())
         return (rarity / rarity.mean())[place]
 
     def _sharpness(self) -> Tensor:
-        return self.gamma.clamp(min=SHARPEST)
+        return self.gamma.clamp(min=MIN_KERNEL_GAMMA)
 
     def _log_prior(self) -> Tensor:
         """The log of the gamma density of the sharpness."""
@@ -124,7 +124,7 @@ class MaDL(Method):
         performance: Tensor = self.out((e + self.hidden(torch.cat([e, u, product], 1))).relu())
         return performance
 
-    def label_evidence(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+    def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         logits = self._performance(features, item, annotator)
         n_classes = self.n_classes
         if self.kind == "full":
@@ -144,19 +144,23 @@ class MaDL(Method):
         g = logits.sigmoid()[:, :, None]
         return g * right + (1 - g) * (1 - right) / (n_classes - 1)
 
-    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+    def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Weights in proportion to those of the loss: how much of an opinion of its own an annotator is."""
         if not self.by_density:
-            return super().weight_scores(features, item, annotator)
-        those, place = present(annotator, self.n_annotators)
+            return super().weight_logits(features, item, annotator)
+        those, place = active_annotators(annotator, self.n_annotators)
         table = self.of_annotator.table.detach()
-        chosen = torch.linspace(0, len(table) - 1, min(len(table), COMPARED), device=table.device).round().long()
+        chosen = (
+            torch.linspace(0, len(table) - 1, min(len(table), MAX_COMPARED_ANNOTATORS), device=table.device)
+            .round()
+            .long()
+        )
         return -mean_similarity(table[those], table[chosen], self._sharpness()).log()[place]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """The posterior of the class, given the item and all its labels."""
         log_f = self.class_logits(features).log_softmax(1)
-        return posterior(log_f, self.label_evidence(features, item, annotator, label), item)
+        return posterior(log_f, self.label_log_probabilities(features, item, annotator, label), item)
 
 
 def mean_similarity(these: Tensor, others: Tensor, sharpness: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from crowdfuse.functional import kl_divergence
-from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.base import Loss, Method, ModelSpec
 from crowdfuse.methods.data import Batch, TrainingData
 
 
@@ -20,12 +20,12 @@ class MajorityVote(Method):
     winner: Tensor
 
     def __init__(
-        self, problem: Problem, *, vote: Literal["soft", "hard"], loss_scale: Literal["plain", "paper"]
+        self, spec: ModelSpec, *, vote: Literal["soft", "hard"], loss_scale: Literal["plain", "paper"]
     ) -> None:
-        super().__init__(problem)
+        super().__init__(spec)
         self.vote = vote
-        self.scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
-        self.seed = problem.seed
+        self.loss_factor = 1 / spec.n_classes if loss_scale == "paper" else 1.0
+        self.seed = spec.seed
 
     def prepare(self, data: TrainingData) -> None:
         if self.vote == "hard":
@@ -42,4 +42,4 @@ class MajorityVote(Method):
         else:
             losses = cross_entropy(logits, self.winner.to(batch.row.device)[batch.row], reduction="none")
         weight = batch.labelled_weight
-        return Loss(self.scale * (weight * losses).sum(), weight.sum())
+        return Loss(self.loss_factor * (weight * losses).sum(), weight.sum())

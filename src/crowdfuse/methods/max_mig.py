@@ -15,10 +15,10 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from crowdfuse.functional import scatter_sum
-from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.base import Loss, Method, ModelSpec
 from crowdfuse.methods.data import Batch, TrainingData
-from crowdfuse.methods.global_confusions import SMOOTHING
-from crowdfuse.nets.annotator_tables import take_rows, with_average
+from crowdfuse.methods.global_confusions import PSEUDO_COUNT_PER_CELL
+from crowdfuse.nets.annotator_tables import append_mean_rows, take_rows
 
 
 class MaxMIG(Method):
@@ -41,17 +41,15 @@ class MaxMIG(Method):
     prior: Tensor
     started: Tensor
 
-    def __init__(self, problem: Problem, *, prior: Literal["votes", "uniform"]) -> None:
-        super().__init__(problem)
-        n_classes = problem.n_classes
+    def __init__(self, spec: ModelSpec, *, prior: Literal["votes", "uniform"]) -> None:
+        super().__init__(spec)
+        n_classes = spec.n_classes
         self.by_votes = prior == "votes"
-        self.evidence = nn.Parameter(
-            torch.zeros(problem.n_annotators * n_classes, n_classes)
-        )  # (annotator, said), true
+        self.evidence = nn.Parameter(torch.zeros(spec.n_annotators * n_classes, n_classes))  # (annotator, said), true
         self.register_buffer("prior", torch.full((n_classes,), 1 / n_classes))
         self.register_buffer("started", torch.zeros((), dtype=torch.bool))
 
-    def refusal(self, data: TrainingData) -> str | None:
+    def unsupported_reason(self, data: TrainingData) -> str | None:
         ann = data.annotations
         n_annotators = len(np.unique(ann.annotator[data.weight[ann.item] > 0]))
         if n_annotators > 1 or self.started:  # one that knows others can go on with one of them
@@ -71,12 +69,12 @@ class MaxMIG(Method):
         rows = (ann.annotator.astype(np.int64) * K + ann.label, ann.item)
         said = sparse.csr_array((np.ones(ann.n_labels), rows), shape=(self.n_annotators * K, len(data)))
         counts = (said @ votes).toarray().reshape(self.n_annotators, K, K)
-        shares = (SMOOTHING + counts) / (SMOOTHING + counts).sum(1, keepdims=True)
+        shares = (PSEUDO_COUNT_PER_CELL + counts) / (PSEUDO_COUNT_PER_CELL + counts).sum(1, keepdims=True)
         start = np.where(counts.any(2, keepdims=True), np.log(shares), 0).reshape(-1, K)
         with torch.no_grad():
             self.evidence.copy_(torch.from_numpy(start))
         if self.by_votes:
-            shares = SMOOTHING + votes.sum(0)
+            shares = PSEUDO_COUNT_PER_CELL + votes.sum(0)
             self.prior.copy_(torch.from_numpy(shares / shares.sum()))
         self.started.fill_(True)
 
@@ -84,7 +82,7 @@ class MaxMIG(Method):
         weight = batch.labelled_weight
         log_g = self._log_aggregated(batch.item, batch.annotator, batch.label, batch.n_items)
         log_ratio = self.class_logits(h).log_softmax(1) - self.prior.log()
-        gain = information_gain(log_ratio, log_g, weight)
+        gain = mutual_information_gain(log_ratio, log_g, weight)
         weight = weight * ((weight > 0).sum() > 1)
         return Loss(-weight.sum() * gain, weight.sum())
 
@@ -102,11 +100,11 @@ class MaxMIG(Method):
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
         each = self.evidence.detach().view(-1, self.n_classes, self.n_classes)
-        self.evidence = nn.Parameter(with_average(each, count).flatten(0, 1))
+        self.evidence = nn.Parameter(append_mean_rows(each, count).flatten(0, 1))
 
     # ---- what it has to say about annotators ---------------------------------------------------
 
-    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+    def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Weights in proportion to how far the labels of an annotator move the aggregate: the spread of its evidence.
 
         Whose labels are taken to say nothing has none.
@@ -121,14 +119,14 @@ class MaxMIG(Method):
         return self._log_aggregated(item, annotator, label, len(features)).exp() * labelled[:, None]
 
 
-def information_gain(log_ratio: Tensor, log_g: Tensor, weight: Tensor) -> Tensor:
+def mutual_information_gain(log_ratio: Tensor, log_g: Tensor, weight: Tensor) -> Tensor:
     """`mean_i [1 + log m_ii] - mean_{i != j} m_ij` with `m_ij = sum_k exp(log_ratio_i(k) + log_g_j(k))`.
 
     Means by weight (B,), and by the product of two for the crossed pairs. Where there is at most one item of any
     weight, 0.
 
     >>> h = torch.eye(2).clamp(min=1e-9).log()  # no crossed pair is alike: 1 + log 2
-    >>> information_gain(h - torch.tensor(0.5).log(), h, torch.ones(2))
+    >>> mutual_information_gain(h - torch.tensor(0.5).log(), h, torch.ones(2))
     tensor(1.6931)
     """
     if (weight > 0).sum() < 2:

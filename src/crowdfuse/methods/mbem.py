@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from crowdfuse.functional import vote_shares
-from crowdfuse.methods.base import Judge, Loss, Phase, Predict, Problem
+from crowdfuse.methods.base import HeldOutScorer, Loss, ModelSpec, Phase, Predict
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.global_confusions import CountedConfusions
 
@@ -31,8 +31,8 @@ class MBEM(CountedConfusions):
     is computed a batch at a time and nothing is kept an item.
     """
 
-    def __init__(self, problem: Problem, *, rounds: int, chosen: Literal["epoch", "round"]) -> None:
-        super().__init__(problem)
+    def __init__(self, spec: ModelSpec, *, rounds: int, chosen: Literal["epoch", "round"]) -> None:
+        super().__init__(spec)
         self.rounds = rounds
         self.chosen: Literal["epoch", "end"] = "epoch" if chosen == "epoch" else "end"
 
@@ -40,7 +40,8 @@ class MBEM(CountedConfusions):
         """The epochs split evenly over the rounds, the first ones getting what is left over."""
         least, more = divmod(epochs, self.rounds)
         return [
-            Phase(f"round {i + 1} of {self.rounds}", least + (i < more), chosen=self.chosen) for i in range(self.rounds)
+            Phase(f"round {i + 1} of {self.rounds}", least + (i < more), selection=self.chosen)
+            for i in range(self.rounds)
         ]
 
     def prepare(self, data: TrainingData) -> None:
@@ -49,7 +50,7 @@ class MBEM(CountedConfusions):
         shares = 1 / np.diff(ann.indptr)[ann.item]
         self.count(data, sparse.csr_array((shares, (ann.item, ann.label)), shape=(len(data), self.n_classes)))
 
-    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, judge: HeldOutScorer | None) -> None:
         """Matrices by the network's hard predictions."""
         rows = np.arange(len(data))
         hard = (np.ones(len(data)), (rows, predict().argmax(1)))
@@ -59,7 +60,7 @@ class MBEM(CountedConfusions):
         log_f = self.class_logits(h).log_softmax(1)
         q = (
             vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)
-            if self.phase == 0
+            if self.phase_index == 0
             else self.fused(h, batch.item, batch.annotator, batch.label)
         )
         weight = batch.labelled_weight

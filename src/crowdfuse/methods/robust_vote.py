@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from crowdfuse.functional import generalized_cross_entropy, scatter_sum
-from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.base import Loss, ModelSpec
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.majority_vote import MajorityVote
 
@@ -30,8 +30,8 @@ class RobustVote(MajorityVote):
     is not here. Gold is no vote: it has cross-entropy.
     """
 
-    def __init__(self, problem: Problem, *, q: float, vote: Literal["soft", "hard"]) -> None:
-        super().__init__(problem, vote=vote, loss_scale="plain")
+    def __init__(self, spec: ModelSpec, *, q: float, vote: Literal["soft", "hard"]) -> None:
+        super().__init__(spec, vote=vote, loss_scale="plain")
         self.q = q
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:

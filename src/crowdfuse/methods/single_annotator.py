@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from crowdfuse.methods.base import Loss, Method, Problem
+from crowdfuse.methods.base import Loss, Method, ModelSpec
 from crowdfuse.methods.data import Batch, TrainingData
 
 
 class SingleAnnotator(Method):
     """Cross-entropy on the labels of one annotator, given by position."""
 
-    def __init__(self, problem: Problem, *, annotator: int) -> None:
-        super().__init__(problem)
+    def __init__(self, spec: ModelSpec, *, annotator: int) -> None:
+        super().__init__(spec)
         self.annotator = annotator
 
-    def trains_on(self, data: TrainingData) -> NDArray[np.bool_]:
+    def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
         ann = data.annotations
         mask: NDArray[np.bool_] = data.gold >= 0
         mask[ann.item[ann.annotator == self.annotator]] = True
@@ -32,5 +32,5 @@ class SingleAnnotator(Method):
         weight = batch.weight[item]
         return Loss((weight * losses).sum(), weight.sum())
 
-    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+    def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         return torch.where(annotator == self.annotator, 0.0, -torch.inf).to(features.dtype)

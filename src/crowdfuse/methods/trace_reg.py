@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from crowdfuse.functional import mixture_log_likelihood, scatter_sum
-from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.base import Loss, ModelSpec
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.annotator_tables import present, take_rows, with_average
+from crowdfuse.nets.annotator_tables import active_annotators, append_mean_rows, take_rows
 
 
 class TraceReg(GlobalConfusions):
@@ -30,16 +30,16 @@ class TraceReg(GlobalConfusions):
     are parameters like all others: the optimiser's weight decay pulls at them too.
     """
 
-    def __init__(self, problem: Problem, *, trace_weight: float, start: float | None) -> None:
-        super().__init__(problem)
-        logit = 1.0 if start is None else math.log(start / (1 - start) * (problem.n_classes - 1))
-        start_logits = logit * torch.eye(problem.n_classes)
-        self.confusion_logits = nn.Parameter(start_logits.repeat(problem.n_annotators, 1, 1))
+    def __init__(self, spec: ModelSpec, *, trace_weight: float, start: float | None) -> None:
+        super().__init__(spec)
+        logit = 1.0 if start is None else math.log(start / (1 - start) * (spec.n_classes - 1))
+        start_logits = logit * torch.eye(spec.n_classes)
+        self.confusion_logits = nn.Parameter(start_logits.repeat(spec.n_annotators, 1, 1))
         self.trace_weight = trace_weight
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         log_f = self.class_logits(h).log_softmax(1)
-        those, place = present(batch.annotator, self.n_annotators)
+        those, place = active_annotators(batch.annotator, self.n_annotators)
         log_A = self.log_confusions(those)
         losses = -mixture_log_likelihood(log_f, log_A, batch.item, place, batch.label)
         traces = log_A.diagonal(dim1=1, dim2=2).exp().sum(1)[place]
@@ -56,7 +56,7 @@ class TraceReg(GlobalConfusions):
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
-        matrices = with_average(self.confusion_logits.detach().softmax(2), count)
+        matrices = append_mean_rows(self.confusion_logits.detach().softmax(2), count)
         self.confusion_logits = nn.Parameter(matrices.log())
 
     def log_prior(self, features: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from crowdfuse.methods.data import Batch, TrainingData
 class TrueLabel(Method):
     """Cross-entropy on gold."""
 
-    def trains_on(self, data: TrainingData) -> NDArray[np.bool_]:
+    def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
         mask: NDArray[np.bool_] = data.gold >= 0
         return mask
 

@@ -10,9 +10,9 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from crowdfuse.aggregation import METHODS
+from crowdfuse.aggregation import AGGREGATORS
 from crowdfuse.functional import kl_divergence
-from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.methods.base import Loss, ModelSpec
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.global_confusions import CountedConfusions
 
@@ -25,11 +25,11 @@ class TwoStage(CountedConfusions):
 
     target: Tensor
 
-    def __init__(self, problem: Problem, *, aggregator: str, target: Literal["soft", "hard"]) -> None:
-        super().__init__(problem)
+    def __init__(self, spec: ModelSpec, *, aggregator: str, target: Literal["soft", "hard"]) -> None:
+        super().__init__(spec)
         self.aggregator = aggregator
         self.is_soft = target == "soft"
-        self.seed = problem.seed
+        self.seed = spec.seed
 
     def prepare(self, data: TrainingData) -> None:
         """Aggregate the labels of the rows that count; Dawid and Skene alone know what to do with gold."""
@@ -40,8 +40,8 @@ class TwoStage(CountedConfusions):
             given: dict[str, Any] = {"seed": self.seed}
             if self.aggregator == "dawid-skene":
                 given["gold"] = [ann.classes[code] if code >= 0 else None for code in data.gold[rows]]
-            result = METHODS[self.aggregator](ann, **given)
-            soft[rows], best[rows] = result.soft_labels, result.best
+            result = AGGREGATORS[self.aggregator](ann, **given)
+            soft[rows], best[rows] = result.class_probabilities, result.consensus_codes
         self.count(data, sparse.csr_array(soft))
         self.register_buffer("target", torch.from_numpy(soft if self.is_soft else best), persistent=False)
 

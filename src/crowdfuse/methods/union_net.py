@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from crowdfuse.functional import label_evidence, scatter_sum
-from crowdfuse.methods.base import Loss, Problem
+from crowdfuse.functional import label_log_probabilities, scatter_sum
+from crowdfuse.methods.base import Loss, ModelSpec
 from crowdfuse.methods.crowd_layer import times_matrices
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
-from crowdfuse.nets.annotator_tables import add_rows, present, take_rows
+from crowdfuse.nets.annotator_tables import active_annotators, extend_tables, take_rows
 
 Variant = Literal["a", "b"]
 
@@ -43,9 +43,9 @@ class UnionNet(GlobalConfusions):
     Within the union, an annotator says y of class k with `A_r[k, y] = softmax(W_r[k])[y]`: its confusion matrix.
     """
 
-    def __init__(self, problem: Problem, *, variant: Variant) -> None:
-        super().__init__(problem)
-        self.transition = nn.Parameter(torch.eye(problem.n_classes).repeat(problem.n_annotators, 1, 1))
+    def __init__(self, spec: ModelSpec, *, variant: Variant) -> None:
+        super().__init__(spec)
+        self.transition = nn.Parameter(torch.eye(spec.n_classes).repeat(spec.n_annotators, 1, 1))
         self.variant = variant
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
@@ -61,17 +61,17 @@ class UnionNet(GlobalConfusions):
 
     def _of_outputs(self, f: Tensor, batch: Batch) -> Tensor:
         """-log u_n[r, y] of each label by "a", (L,)."""
-        those, place = present(batch.annotator, self.n_annotators)
+        those, place = active_annotators(batch.annotator, self.n_annotators)
         z = times_matrices(f, take_rows(self.transition, those), batch.item, place)
         whole = segment_logsumexp(z.logsumexp(1), batch.item, batch.n_items)
         return whole[batch.item] - z.gather(1, batch.label[:, None])[:, 0]
 
     def _of_rows(self, log_f: Tensor, batch: Batch) -> Tensor:
         """-log u_n[r, y] of each label by "b", (L,)."""
-        those, place = present(batch.annotator, self.n_annotators)
+        those, place = active_annotators(batch.annotator, self.n_annotators)
         W = take_rows(self.transition, those)
         whole = segment_logsumexp(W.logsumexp(2).index_select(0, place), batch.item, batch.n_items)  # (B, K)
-        said = label_evidence(W, place, batch.label)  # W_r[k, y], (L, K)
+        said = label_log_probabilities(W, place, batch.label)  # W_r[k, y], (L, K)
         return -((log_f - whole).index_select(0, batch.item) + said).logsumexp(1)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class UnionNet(GlobalConfusions):
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
-        add_rows(self, ("transition",), count)
+        extend_tables(self, ("transition",), count)
 
     def log_prior(self, features: Tensor) -> Tensor:
         """The network's prediction."""

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from crowdfuse.functional import kl_divergence, scatter_sum, vote_shares
-from crowdfuse.methods.base import Judge, Loss, Method, Phase, Predict, Problem
+from crowdfuse.methods.base import HeldOutScorer, Loss, Method, ModelSpec, Phase, Predict
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.nets.annotator_heads import AnnotatorHead
-from crowdfuse.nets.annotator_tables import add_rows
+from crowdfuse.nets.annotator_tables import extend_tables
 from crowdfuse.nets.mlp import dense_layers
 
 
@@ -38,28 +38,28 @@ class WDN(Method):
 
     def __init__(
         self,
-        problem: Problem,
+        spec: ModelSpec,
         *,
         weights: Literal["released", "softmax"],
         weight_epochs: int,
         loss_scale: Literal["plain", "paper"],
     ) -> None:
-        super().__init__(problem)
+        super().__init__(spec)
         # the class head's hidden layers are shared; its last one is one an annotator
-        self.classify = nn.Sequential(*dense_layers(problem.trunk.n_features, problem.head_hidden, problem.dropout))
-        width = problem.head_hidden[-1] if problem.head_hidden else problem.trunk.n_features
-        self.last = AnnotatorHead(width, (), problem.n_annotators, problem.n_classes)
-        self.weights = nn.Parameter(torch.ones(problem.n_annotators))  # the plain average, either way
-        self.register_buffer("labelled", torch.zeros(problem.n_annotators, dtype=torch.bool))
+        self.classify = nn.Sequential(*dense_layers(spec.trunk.n_features, spec.head_hidden, spec.dropout))
+        width = spec.head_hidden[-1] if spec.head_hidden else spec.trunk.n_features
+        self.last = AnnotatorHead(width, (), spec.n_annotators, spec.n_classes)
+        self.weights = nn.Parameter(torch.ones(spec.n_annotators))  # the plain average, either way
+        self.register_buffer("labelled", torch.zeros(spec.n_annotators, dtype=torch.bool))
         self.released = weights == "released"
         self.weight_epochs = weight_epochs
-        self.weights_scale = 1 / problem.n_classes if loss_scale == "paper" else 1.0
-        self.seed = problem.seed
+        self.weights_scale = 1 / spec.n_classes if loss_scale == "paper" else 1.0
+        self.seed = spec.seed
 
     def phases(self, epochs: int) -> list[Phase]:
         return [
-            Phase("networks", epochs, trains=("augment", "trunk", "classify", "last")),
-            Phase("weights", self.weight_epochs, trains=("weights",)),
+            Phase("networks", epochs, trainable=("augment", "trunk", "classify", "last")),
+            Phase("weights", self.weight_epochs, trainable=("weights",)),
         ]
 
     def prepare(self, data: TrainingData) -> None:
@@ -68,7 +68,7 @@ class WDN(Method):
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
         self.labelled |= torch.from_numpy(counts > 0).to(self.labelled.device)
 
-    def begin_phase(self, data: TrainingData, predict: Predict, judge: Judge | None) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, judge: HeldOutScorer | None) -> None:
         if self.released:
             start = np.random.default_rng([self.seed, 3]).standard_normal(self.n_annotators)
             with torch.no_grad():
@@ -76,7 +76,7 @@ class WDN(Method):
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         weight = batch.labelled_weight.sum()
-        if self.phase == 0:
+        if self.phase_index == 0:
             return Loss((batch.weight * self._of_networks(h, batch)).sum(), weight)
         shares = vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)
         kl = kl_divergence(shares, self.class_logits(h).log_softmax(1))  # 0 without labels
@@ -85,7 +85,7 @@ class WDN(Method):
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """The networks still learn what their annotators say; the average, what is right."""
         of_average = super().gold_losses(h, batch)
-        return of_average + self._of_networks(h, batch) if self.phase == 0 else self.weights_scale * of_average
+        return of_average + self._of_networks(h, batch) if self.phase_index == 0 else self.weights_scale * of_average
 
     def _of_networks(self, h: Tensor, batch: Batch) -> Tensor:
         """The cross-entropies of each item's labels, summed, (B,)."""
@@ -116,10 +116,10 @@ class WDN(Method):
     def add_annotators(self, count: int) -> None:
         """They have no part in the average: nothing is known of what they would say."""
         super().add_annotators(count)
-        add_rows(self, ("weights",), count)
+        extend_tables(self, ("weights",), count)
         self.labelled = torch.cat([self.labelled, self.labelled.new_zeros(count)])
 
-    def weight_scores(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+    def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """The logs of the weights. Who has a negative one counts for nothing; where all do, all count the same.
 
         Who has no labels that were trained on counts as much as the others do on average.

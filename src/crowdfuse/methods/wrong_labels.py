@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.functional import derangements, label_evidence
-from crowdfuse.nets.annotator_tables import PerAnnotator, add_rows, present, take_rows
+from crowdfuse.functional import derangements, label_log_probabilities
+from crowdfuse.nets.annotator_tables import PerAnnotator, active_annotators, extend_tables, take_rows
 
-NEVER = -1e9  # the log of a chance of 0, as softmax can take it
-COUNTED = 10**7  # numbers in tables that are only looked at
-SMOOTHING = 2.0  # labels, spread evenly, that are added to what was counted
-SLIP = 1e-6  # how often, with a basis, any wrong class is said
+LOG_ZERO = -1e9  # the log of a chance of 0, as softmax can take it
+MAX_COUNTED_CELLS = 10**7  # numbers in tables that are only looked at
+PSEUDO_LABELS_PER_ROW = 2.0  # labels, spread evenly, that are added to what was counted
+UNIFORM_MIXTURE_SHARE = 1e-6  # how often, with a basis, any wrong class is said
 
 
 class WrongLabels(PerAnnotator):
@@ -29,7 +29,7 @@ class WrongLabels(PerAnnotator):
     def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
         """`log W_r[k, y]` of each pair and class k, (L, K); of the class that was said, what does not matter."""
         log_W, place = self._tables(annotator)
-        return label_evidence(log_W, place, label)
+        return label_log_probabilities(log_W, place, label)
 
     def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
         """`log W_r[k, y]` where k is known, (L,); 0 where the label is right."""
@@ -48,7 +48,7 @@ class WrongLabels(PerAnnotator):
         return self.log_tables(annotator[:1]), torch.zeros_like(annotator)
 
 
-class UniformWrong(WrongLabels):
+class UniformWrongLabels(WrongLabels):
     """All wrong classes alike, as the paper's made-up annotators choose them.
 
     That is for training. To be looked at, there are tables of what was really said, counted at the end: R x K^2
@@ -60,7 +60,7 @@ class UniformWrong(WrongLabels):
     def __init__(self, n_classes: int, n_annotators: int) -> None:
         super().__init__()
         self.n_classes = n_classes
-        self.is_each = n_annotators * n_classes**2 <= COUNTED
+        self.is_each = n_annotators * n_classes**2 <= MAX_COUNTED_CELLS
         even = (1 - torch.eye(n_classes)) / (n_classes - 1)
         self.register_buffer("shown", even.repeat(n_annotators if self.is_each else 1, 1, 1))
 
@@ -75,7 +75,7 @@ class UniformWrong(WrongLabels):
 
     def add_annotators(self, count: int) -> None:
         if self.is_each:
-            add_rows(self, ("shown",), count)
+            extend_tables(self, ("shown",), count)
 
     def count(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
         """Tables from labels (L,), and how likely each class is for their items (L, K)."""
@@ -84,11 +84,11 @@ class UniformWrong(WrongLabels):
         said = torch.zeros(len(self.shown) * K, K, dtype=f.dtype).index_add(0, place * K + label, f)
         counts = said.view(-1, K, K).transpose(1, 2) * (1 - torch.eye(K, dtype=f.dtype))  # axes (true, said)
         even = (1 - torch.eye(K, dtype=f.dtype)) / (K - 1)
-        tables = counts + SMOOTHING * even
+        tables = counts + PSEUDO_LABELS_PER_ROW * even
         self.shown.copy_(tables / tables.sum(2, keepdim=True))
 
 
-class SharedWrong(WrongLabels):
+class SharedWrongLabels(WrongLabels):
     """One table for all, learned."""
 
     def __init__(self, n_classes: int) -> None:
@@ -100,7 +100,7 @@ class SharedWrong(WrongLabels):
         return _without_diagonal(self.logits).log_softmax(2)
 
 
-class AnnotatorWrong(WrongLabels):
+class PerAnnotatorWrongLabels(WrongLabels):
     """A table an annotator, learned, even at the start: R x K^2 numbers, of which a step moves those in its batch."""
 
     def __init__(self, n_classes: int, n_annotators: int) -> None:
@@ -109,17 +109,17 @@ class AnnotatorWrong(WrongLabels):
         self.logits = nn.Parameter(torch.zeros(n_annotators, n_classes, n_classes))
 
     def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
-        those, place = present(annotator, len(self.logits))
+        those, place = active_annotators(annotator, len(self.logits))
         return self.log_tables(those), place
 
     def log_tables(self, annotators: Tensor) -> Tensor:
         return _without_diagonal(take_rows(self.logits, annotators)).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
-        add_rows(self, ("logits",), count)
+        extend_tables(self, ("logits",), count)
 
 
-class BasisWrong(WrongLabels):
+class BasisWrongLabels(WrongLabels):
     """The paper's basis read forward: a mixture, an annotator, of permutations that leave no class in its place."""
 
     basis: Tensor
@@ -131,7 +131,7 @@ class BasisWrong(WrongLabels):
         self.logits = nn.Parameter(torch.zeros(n_annotators, len(self.basis)))
 
     def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
-        those, place = present(annotator, len(self.logits))
+        those, place = active_annotators(annotator, len(self.logits))
         return self.log_tables(those), place
 
     def log_tables(self, annotators: Tensor) -> Tensor:
@@ -139,12 +139,12 @@ class BasisWrong(WrongLabels):
         says = nn.functional.one_hot(self.basis, self.n_classes).to(shares.dtype)  # (M, K, K)
         tables = torch.einsum("um,mky->uky", shares, says)
         # no permutation may lead from a class to a label that is said all the same
-        possible = (1 - SLIP) * tables + SLIP / (self.n_classes - 1)
+        possible = (1 - UNIFORM_MIXTURE_SHARE) * tables + UNIFORM_MIXTURE_SHARE / (self.n_classes - 1)
         return _without_diagonal(possible.log())
 
     def add_annotators(self, count: int) -> None:
-        add_rows(self, ("logits",), count)
+        extend_tables(self, ("logits",), count)
 
 
 def _without_diagonal(tables: Tensor) -> Tensor:
-    return tables.masked_fill(torch.eye(tables.shape[1], dtype=torch.bool, device=tables.device), NEVER)
+    return tables.masked_fill(torch.eye(tables.shape[1], dtype=torch.bool, device=tables.device), LOG_ZERO)

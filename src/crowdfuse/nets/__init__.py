@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.checks.choices import nearest, one_of
+from crowdfuse.checks.choices import check_choice, did_you_mean
 from crowdfuse.nets.augment import CropAndFlip, RandomResizedCropAndFlip
 from crowdfuse.nets.lenet import LeNet
 from crowdfuse.nets.mlp import dense_layers
@@ -17,8 +17,8 @@ from crowdfuse.nets.resnet import ResNet18, resnet_stem
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
 
-LENET_LEAST = 16  # pixels a side, so that something is left after both convolutions
-NAMES = ("auto", "mlp", "lenet", "resnet18", "identity")
+LENET_MIN_SIDE_PIXELS = 16  # pixels a side, so that something is left after both convolutions
+BACKBONE_NAMES = ("auto", "mlp", "lenet", "resnet18", "identity")
 AUGMENTATIONS = ("crop-flip", "resized-crop-flip")
 
 
@@ -29,7 +29,7 @@ class Trunk:
     module: nn.Module
     n_features: int
     head_hidden: tuple[int, ...]
-    is_ours: bool
+    is_built_in: bool
 
 
 def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ...], dropout: float) -> Trunk:
@@ -63,22 +63,24 @@ def _named(
     if name == "resnet18":
         return ResNet18(channels, resnet_stem(shape)), (128,)
     if name == "lenet":
-        if min(shape[-2:]) < LENET_LEAST:
+        if min(shape[-2:]) < LENET_MIN_SIDE_PIXELS:
             raise ValueError(
-                f"backbone 'lenet' reads images of at least {LENET_LEAST} pixels a side, "
+                f"backbone 'lenet' reads images of at least {LENET_MIN_SIDE_PIXELS} pixels a side, "
                 f"got {shape[-2]} x {shape[-1]}; "
                 "make them larger (--image-size 32), or use backbone='mlp' (--backbone mlp)"
             )
         return LeNet(channels), (120, 84)
-    meant = nearest(name, NAMES)
-    raise ValueError(f"unknown backbone {name!r}{meant} The named ones are {', '.join(NAMES)}, or pass an nn.Module")
+    meant = did_you_mean(name, BACKBONE_NAMES)
+    raise ValueError(
+        f"unknown backbone {name!r}{meant} The named ones are {', '.join(BACKBONE_NAMES)}, or pass an nn.Module"
+    )
 
 
 def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | None:
     """Random crops and flips of training images, by name."""
     if name is None:
         return None
-    one_of("augment", name, AUGMENTATIONS)
+    check_choice("augment", name, AUGMENTATIONS)
     least = 2 if name == "crop-flip" else 3
     if not least <= len(shape) <= 3:
         raise ValueError(f"augment={name!r} is for images of {least} or 3 dimensions, got inputs of shape {shape}")

@@ -8,10 +8,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from crowdfuse.nets.annotator_tables import PerAnnotator, add_rows, take_rows
+from crowdfuse.nets.annotator_tables import PerAnnotator, extend_tables, take_rows
 from crowdfuse.nets.mlp import dense_layers, mlp
 
-DENSE = 16  # times the pairs asked for: so many cost less in one product than each with a copy of its weights
+MAX_DENSE_CELLS_PER_PAIR = (
+    16  # times the pairs asked for: so many cost less in one product than each with a copy of its weights
+)
 
 
 class AnnotatorHead(PerAnnotator):
@@ -24,17 +26,17 @@ class AnnotatorHead(PerAnnotator):
     def __init__(self, n_features: int, hidden: tuple[int, ...], n_annotators: int, n_out: int) -> None:
         super().__init__()
         self.hidden = nn.Sequential(*dense_layers(n_features, hidden))
-        self.last = LayerEach(hidden[-1] if hidden else n_features, n_out, n_annotators)
+        self.last = PerAnnotatorLinear(hidden[-1] if hidden else n_features, n_out, n_annotators)
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Features (B, D) and pairs (L,), (L,) to (L, n_out)."""
         h = self.hidden(features)
-        if len(h) * len(self.last.bias) <= DENSE * len(item):
+        if len(h) * len(self.last.bias) <= MAX_DENSE_CELLS_PER_PAIR * len(item):
             return _choose(self.last.for_all(h), item, annotator)
         return self.last.for_pairs(h.index_select(0, item), annotator)
 
     def add_annotators(self, count: int) -> None:
-        add_rows(self.last, ("weight", "bias"), count)
+        extend_tables(self.last, ("weight", "bias"), count)
 
 
 class SeparateHeads(PerAnnotator):
@@ -47,7 +49,7 @@ class SeparateHeads(PerAnnotator):
     def __init__(self, n_features: int, hidden: tuple[int, ...], n_annotators: int, n_out: int) -> None:
         super().__init__()
         widths = [n_features, *hidden, n_out]
-        self.layers = nn.ModuleList(LayerEach(n_in, n, n_annotators) for n_in, n in itertools.pairwise(widths))
+        self.layers = nn.ModuleList(PerAnnotatorLinear(n_in, n, n_annotators) for n_in, n in itertools.pairwise(widths))
         self.n_averages = 0
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
@@ -78,7 +80,7 @@ class AnnotatorEmbedding(PerAnnotator):
         return take_rows(self.table, annotator)
 
     def add_annotators(self, count: int) -> None:
-        add_rows(self, ("table",), count)
+        extend_tables(self, ("table",), count)
 
 
 class EmbeddedHead(nn.Module):
@@ -105,7 +107,7 @@ class EmbeddedHead(nn.Module):
         return out
 
 
-class LayerEach(nn.Module):
+class PerAnnotatorLinear(nn.Module):
     """A linear layer an annotator, with the start of `nn.Linear`."""
 
     def __init__(self, n_in: int, n_out: int, n_annotators: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-FEW = 100  # rows: below, gradients of the whole table cost less than the care for some of it
+MAX_DENSE_TABLE_ROWS = 100  # rows: below, gradients of the whole table cost less than the care for some of it
 
 
 def take_rows(table: Tensor, rows: Tensor) -> Tensor:
@@ -18,32 +18,32 @@ def take_rows(table: Tensor, rows: Tensor) -> Tensor:
     >>> table.grad.coalesce().indices().tolist(), table.grad.coalesce().values().tolist()
     ([[3, 7]], [[1.0, 1.0], [2.0, 2.0]])
     """
-    if len(table) <= FEW or not torch.is_grad_enabled():
+    if len(table) <= MAX_DENSE_TABLE_ROWS or not torch.is_grad_enabled():
         return table.index_select(0, rows)
     taken: Tensor = _TakeRows.apply(table, rows)  # type: ignore[no-untyped-call]  # torch has no types here
     return taken
 
 
-def present(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Tensor]:
+def active_annotators(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Tensor]:
     """Which annotators to compute for some labels (L,): sorted numbers (U,), and each label's place among them (L,).
 
     Where there are few, all: that costs less than finding out.
 
-    >>> present(torch.tensor([7, 3, 7]), 1000)
+    >>> active_annotators(torch.tensor([7, 3, 7]), 1000)
     (tensor([3, 7]), tensor([1, 0, 1]))
-    >>> present(torch.tensor([2, 0]), 3)
+    >>> active_annotators(torch.tensor([2, 0]), 3)
     (tensor([0, 1, 2]), tensor([2, 0]))
     """
-    if n_annotators <= FEW:
+    if n_annotators <= MAX_DENSE_TABLE_ROWS:
         return torch.arange(n_annotators, device=annotator.device), annotator
     those, place = annotator.unique(return_inverse=True)
     return those, place
 
 
-def with_average(table: Tensor, count: int) -> Tensor:
+def append_mean_rows(table: Tensor, count: int) -> Tensor:
     """The table with `count` rows more, each the mean of those that are there.
 
-    >>> with_average(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), 1)
+    >>> append_mean_rows(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), 1)
     tensor([[1., 2.],
             [3., 6.],
             [2., 4.]])
@@ -51,11 +51,11 @@ def with_average(table: Tensor, count: int) -> Tensor:
     return torch.cat([table, table.mean(0, keepdim=True).expand(count, *table.shape[1:])])
 
 
-def add_rows(module: nn.Module, names: tuple[str, ...], count: int) -> None:
+def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None:
     """Give tables of a module, parameters or buffers, `count` rows more: those of the average annotator."""
     for name in names:
         table = getattr(module, name)
-        longer = with_average(table.detach(), count)
+        longer = append_mean_rows(table.detach(), count)
         setattr(module, name, nn.Parameter(longer) if isinstance(table, nn.Parameter) else longer)
 
 

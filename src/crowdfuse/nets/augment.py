@@ -43,7 +43,7 @@ class CropAndFlip(nn.Module):
         rows = down + torch.arange(height, device=x.device)  # (N, H), of the padded image
         columns = right + torch.arange(width, device=x.device)
         if self.flip:
-            columns = torch.where(_heads(count, x.device)[:, None], columns.flip(1), columns)
+            columns = torch.where(_coin_flips(count, x.device)[:, None], columns.flip(1), columns)
         pixels = rows[:, :, None] * (width + 2 * side) + columns[:, None]  # (N, H, W)
         planes = pad(x, (side,) * 4).flatten(-2).view(count, -1, (height + 2 * side) * (width + 2 * side))
         index = pixels.view(count, 1, -1).expand(-1, planes.shape[1], -1)
@@ -96,7 +96,7 @@ class RandomResizedCropAndFlip(nn.Module):
         # The image spans -1 to 1 both ways: a crop of share s has its middle within +-(1 - s).
         across, down = torch.rand((2, len(x)), device=x.device, dtype=x.dtype) * 2 - 1
         place = x.new_zeros(len(x), 2, 3)
-        place[:, 0, 0] = torch.where(_heads(len(x), x.device), -width, width) if self.flip else width
+        place[:, 0, 0] = torch.where(_coin_flips(len(x), x.device), -width, width) if self.flip else width
         place[:, 1, 1] = height
         place[:, 0, 2] = across * (1 - width)
         place[:, 1, 2] = down * (1 - height)
@@ -115,7 +115,7 @@ class RandomResizedCropAndFlip(nn.Module):
         return width.gather(1, first)[:, 0].clamp(max=1), height.gather(1, first)[:, 0].clamp(max=1)
 
 
-def _heads(count: int, device: torch.device) -> Tensor:
+def _coin_flips(count: int, device: torch.device) -> Tensor:
     """Fair coins, (count,)."""
     return torch.rand(count, device=device) < 0.5
 

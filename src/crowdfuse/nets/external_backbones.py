@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from crowdfuse.nets.importing import error_in_words, import_named
+from crowdfuse.nets.importing import format_error, import_named
 
 EXPORTED = ".pt2"
 PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".joblib")
@@ -69,7 +69,7 @@ def _exported(path: Path, arguments: Mapping[str, Any], trust_model: bool) -> nn
     try:
         return torch.export.load(path).module()
     except Exception as error:  # whatever torch stumbles over in the file
-        raise ValueError(f"backbone {path} cannot be loaded: {error_in_words(error)}") from error
+        raise ValueError(f"backbone {path} cannot be loaded: {format_error(error)}") from error
 
 
 def _built(found: Any, name: str, arguments: dict[str, Any]) -> nn.Module:
@@ -87,7 +87,7 @@ def _built(found: Any, name: str, arguments: dict[str, Any]) -> nn.Module:
         made = found(**arguments)
     except Exception as error:  # it is the user's own code
         said = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        raise ValueError(f"backbone {name!r}: calling it with ({said}) failed: {error_in_words(error)}") from error
+        raise ValueError(f"backbone {name!r}: calling it with ({said}) failed: {format_error(error)}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"backbone {name!r} must return an nn.Module, got {type(made).__name__}")
     return made

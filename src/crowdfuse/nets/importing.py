@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.checks.choices import nearest
+from crowdfuse.checks.choices import did_you_mean
 
 
 def import_named(name: str, what: str) -> Any:
@@ -36,15 +36,17 @@ def import_named(name: str, what: str) -> Any:
     for part in path.split("."):
         if not hasattr(found, part):
             known = [other for other in dir(found) if not other.startswith("_")]
-            raise ValueError(f"{what} {name!r}: {module_name} has no {part!r}{nearest(part, known)}".removesuffix("."))
+            raise ValueError(
+                f"{what} {name!r}: {module_name} has no {part!r}{did_you_mean(part, known)}".removesuffix(".")
+            )
         found = getattr(found, part)
     return found
 
 
-def error_in_words(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """What went wrong in code that is not ours.
 
-    >>> error_in_words(KeyError("x"))
+    >>> format_error(KeyError("x"))
     "KeyError: 'x'"
     """
     return f"{type(error).__name__}: {error}"
@@ -61,4 +63,4 @@ def _import(module_name: str, said: str) -> Any:
             ) from error
         raise ValueError(f"{said}: {module_name} needs the module {missing!r}, which is not installed") from error
     except Exception as error:  # it runs whatever code it holds
-        raise ValueError(f"{said}: importing {module_name} failed: {error_in_words(error)}") from error
+        raise ValueError(f"{said}: importing {module_name} failed: {format_error(error)}") from error

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-MAP = 4  # pixels a side of the last feature map
+FEATURE_MAP_SIDE = 4  # pixels a side of the last feature map
 
 
 class LeNet(nn.Module):
@@ -30,8 +30,8 @@ class LeNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         maps: Tensor = self.layers(x.unsqueeze(1) if x.ndim == 3 else x)
-        if maps.shape[2:] != (MAP, MAP):
-            maps = nn.functional.adaptive_avg_pool2d(maps, MAP)
+        if maps.shape[2:] != (FEATURE_MAP_SIDE, FEATURE_MAP_SIDE):
+            maps = nn.functional.adaptive_avg_pool2d(maps, FEATURE_MAP_SIDE)
         return maps.flatten(1)
 
 

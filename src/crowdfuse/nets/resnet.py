@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
-from crowdfuse.checks.choices import one_of
+from crowdfuse.checks.choices import check_choice
 
 Stem = Literal["small", "large"]
 
@@ -30,7 +30,7 @@ class ResNet18(nn.Module):
 
     def __init__(self, channels: int = 3, stem: Stem = "small") -> None:
         super().__init__()
-        self.stem = one_of("stem", stem, ("small", "large"))
+        self.stem = check_choice("stem", stem, ("small", "large"))
         if self.stem == "large":
             self.conv1 = nn.Conv2d(channels, WIDTHS[0], 7, stride=2, padding=3, bias=False)
         else:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from crowdfuse.io.inputs import Inputs
 
-SAMPLE = 4096  # rows that are looked at where each has to be read and decoded first
+MAX_ROWS_READ = 4096  # rows that are looked at where each has to be read and decoded first
 
 
 class Standardize(nn.Module):
@@ -37,13 +37,13 @@ class Standardize(nn.Module):
         """
         size = 4096
         if not inputs.in_memory:
-            rows = rows[np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).round().astype(np.int64)]
+            rows = rows[np.linspace(0, len(rows) - 1, min(MAX_ROWS_READ, len(rows))).round().astype(np.int64)]
             size = 64  # such rows are large
         total = square = np.zeros(1)
         count = 0.0
         # a figure a feature of rows, a channel of images, and one for all of anything else
         known: dict[int, tuple[int, ...]] = {1: (0,), 3: (0, 2, 3)}
-        axes = known.get(len(inputs.shape), tuple(range(1 + len(inputs.shape))))
+        axes = known.get(len(inputs.item_shape), tuple(range(1 + len(inputs.item_shape))))
         with closing(inputs.stream(np.array_split(rows, max(1, len(rows) // size)))) as blocks:
             for block in blocks:
                 values = block.astype(np.float64)

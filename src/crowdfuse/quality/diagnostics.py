@@ -14,30 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.held_out import objections
-from crowdfuse.labels.ids import few
+from crowdfuse.labels.held_out import failed_sanity_checks
+from crowdfuse.labels.ids import format_names
 
-UNEVEN = 0.25  # how far wrong labels may be from even, between 0 and 1
-ALIKE = 0.1  # how much oftener than by chance two wrong labels of an item may be the same
-TOGETHER = 1.25  # times as often as the gates explain that two labels of an item are wrong
-ENOUGH = 30  # wrong labels, or pairs of them, to speak of
+MAX_ERROR_CONCENTRATION = 0.25  # how far wrong labels may be from even, between 0 and 1
+MAX_EXCESS_SHARED_ERRORS = 0.1  # how much oftener than by chance two wrong labels of an item may be the same
+MAX_JOINT_ERROR_RATIO = 1.25  # times as often as the gates explain that two labels of an item are wrong
+MIN_WRONG_LABELS = 30  # wrong labels, or pairs of them, to speak of
 
 
 @dataclass(frozen=True)
 class Diagnostics:
     """What was looked at. A figure is None where there is nothing to compute it from."""
 
-    unevenness: float | None
+    error_concentration: float | None
     """How far wrong labels are from even over the wrong classes: 0 for even, near 1 for always the same one."""
-    same_mistakes: float | None
+    shared_error_rate: float | None
     """Of two wrong labels of an item, how often they are the same..."""
-    same_by_chance: float | None
+    shared_error_rate_by_chance: float | None
     """... and how often they would be, were they chosen independently."""
-    wrong_together: float | None
+    joint_error_ratio: float | None
     """How often two labels of an item are both wrong, over how often the gates have it so."""
     overlap: float
     """The share of labelled items that have more than one label."""
-    decided_by: str
+    initial_classes_from: str
     """What told the classes at the start: "labels", "labels and gold" where they agree, "gold", or "vote"."""
     gates_can_be_trusted: bool
     messages: tuple[str, ...]
@@ -53,7 +53,7 @@ NO_LABELS = Diagnostics(
 
 
 def diagnose(
-    probabilities: NDArray[Any], gates: NDArray[Any], ann: Annotations, *, decided_by: str = "labels"
+    probabilities: NDArray[Any], gates: NDArray[Any], ann: Annotations, *, initial_classes_from: str = "labels"
 ) -> Diagnostics:
     """Look at class probabilities (N, K), the gates of all labels (L,), and the labels.
 
@@ -72,32 +72,32 @@ def diagnose(
     spread, uneven = _unevenness(probabilities, ann)
     same, by_chance, together = _pairs(predicted, gates, ann, spread)
     doubts = []
-    if uneven is not None and uneven > UNEVEN:
+    if uneven is not None and uneven > MAX_ERROR_CONCENTRATION:
         doubts.append(
             f"wrong labels are not even over the wrong classes (by {uneven:.2f}; 0 is even, 1 always the same): who is "
             "wrong where may be taken for somebody else"
         )
-    if same is not None and by_chance is not None and same > by_chance + ALIKE:
+    if same is not None and by_chance is not None and same > by_chance + MAX_EXCESS_SHARED_ERRORS:
         doubts.append(
             f"two wrong labels of an item are the same in {100 * same:.0f} % of cases, {100 * by_chance:.0f} % by "
             "chance: annotators share mistakes, and nothing in the labels tells these from the truth"
         )
-    if together is not None and together > TOGETHER:
+    if together is not None and together > MAX_JOINT_ERROR_RATIO:
         doubts.append(f"two labels of an item are both wrong {together:.1f} times as often as the gates explain")
-    if decided_by == "vote":
+    if initial_classes_from == "vote":
         doubts.append(
             "annotators contradict each other, each on other items, and nothing in the labels tells who is right "
             "where: the classifier goes by the vote, and fifty gold items could change that"
         )
-    elif ann.n_classes == 2 and decided_by == "labels":
+    elif ann.n_classes == 2 and initial_classes_from == "labels":
         doubts.append("with two classes, who is wrong on a kind of items cannot be told from labels: give some gold")
     if overlap == 0:
         doubts.append("no item has two labels: a hard item and a bad annotator look the same")
-    against = [] if decided_by == "gold" else _objections(predicted, ann, labelled)
+    against = [] if initial_classes_from == "gold" else _objections(predicted, ann, labelled)
     messages = [*doubts, *against, *_missing(predicted, ann)]
     if doubts:
         messages.insert(0, "the gates cannot be trusted")
-    return Diagnostics(uneven, same, by_chance, together, overlap, decided_by, not doubts, tuple(messages))
+    return Diagnostics(uneven, same, by_chance, together, overlap, initial_classes_from, not doubts, tuple(messages))
 
 
 def _unevenness(f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64], float | None]:
@@ -109,7 +109,7 @@ def _unevenness(f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64],
     count = table.sum(1)
     even = (1 - np.eye(n_classes)) / (n_classes - 1)
     spread = np.where(count[:, None] > 0, table / np.maximum(count, 1e-9)[:, None], even)
-    if n_classes == 2 or count.sum() < ENOUGH:
+    if n_classes == 2 or count.sum() < MIN_WRONG_LABELS:
         return spread, None
     off = np.abs(spread - even).sum(1) / 2
     p = 1 / (n_classes - 1)
@@ -127,7 +127,7 @@ def _pairs(
     missed = np.bincount(ann.item, 1.0 - gates, minlength=ann.n_items)
     squares = np.bincount(ann.item, (1.0 - gates) ** 2, minlength=ann.n_items)
     explained = float((missed**2 - squares).sum() / 2)
-    if pairs.sum() < ENOUGH:
+    if pairs.sum() < MIN_WRONG_LABELS:
         return None, None, None
     together = float(pairs.sum()) / explained if explained > 1e-9 else None
     if ann.n_classes == 2:
@@ -141,7 +141,7 @@ def _pairs(
 def _objections(predicted: NDArray[np.int64], ann: Annotations, labelled: NDArray[np.bool_]) -> list[str]:
     if not labelled.any():
         return []
-    return [f"against the classifier: {one}" for one in objections(predicted, ann)]
+    return [f"against the classifier: {one}" for one in failed_sanity_checks(predicted, ann)]
 
 
 def _missing(predicted: NDArray[np.int64], ann: Annotations) -> list[str]:
@@ -149,7 +149,7 @@ def _missing(predicted: NDArray[np.int64], ann: Annotations) -> list[str]:
     found = []
     said = np.bincount(ann.label, minlength=ann.n_classes)
     if (said == 0).any():
-        found.append(f"nobody ever names {few(ann.classes[said == 0])}: it cannot be learned")
+        found.append(f"nobody ever names {format_names(ann.classes[said == 0])}: it cannot be learned")
     if np.count_nonzero(np.bincount(ann.annotator, minlength=ann.n_annotators)) == 1:
         found.append("all labels are by one annotator: what they get wrong cannot be told from what is there")
     if ann.n_labels:

@@ -10,23 +10,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.aggregation.result import Aggregate, most_likely
-from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalise
+from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, few, find, tidy
+from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of
 
-N_ITER, MOVED = 100, 1e-4  # rounds at most; fewer once soft labels change by less than this in the mean
-STRENGTH = 10.0  # labels that the average annotator's record counts for, beside an annotator's own
-RIGHT, TRUST = 0.9, 0.5  # people are believed to be right so often, by half as many labels as there are
-FLOOR = 1e-3  # no class is ruled out by the classifier alone, however sure it is: networks and forests say 0 and 1
-BLUNTEST, SHARPEST = 0.05, 20.0  # between them the classifier's sharpness is looked for
-HOLD = 0.1  # how strongly it is held at 1: it stays there where the classifier has no opinion
-OWN_CONFUSIONS = 1 << 28  # bytes of confusion matrices, from which on annotators share what they take for what
-OFF_BY = 1e-3  # how far a row of probabilities may be from 1 in sum
+MAX_EM_ITERATIONS, CONVERGENCE_TOLERANCE = (
+    100,
+    1e-4,
+)  # rounds at most; fewer once soft labels change by less than this in the mean
+ANNOTATOR_PRIOR_LABELS = 10.0  # labels that the average annotator's record counts for, beside an annotator's own
+PRIOR_ACCURACY, PRIOR_ACCURACY_WEIGHT = (
+    0.9,
+    0.5,
+)  # people are believed to be right so often, by half as many labels as there are
+UNIFORM_MIXTURE_WEIGHT = (
+    1e-3  # no class is ruled out by the classifier alone, however sure it is: networks and forests say 0 and 1
+)
+MIN_SHARPNESS, MAX_SHARPNESS = 0.05, 20.0  # between them the classifier's sharpness is looked for
+SHARPNESS_PRIOR_PRECISION = 0.1  # how strongly it is held at 1: it stays there where the classifier has no opinion
+MAX_CONFUSION_BYTES = 1 << 28  # bytes of confusion matrices, from which on annotators share what they take for what
+ROW_SUM_TOLERANCE = 1e-3  # how far a row of probabilities may be from 1 in sum
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class Quality(Aggregate):
+class LabelQuality(Aggregate):
     """What the labels and a classifier amount to together. N items, K classes, R annotators, L labels.
 
     As in `Aggregate`, but items without labels have a soft label too, the classifier's; `confusions` are drawn towards
@@ -56,7 +64,7 @@ class Quality(Aggregate):
                 "item": pa.array(self.items).take(pa.array(item)),
                 "annotator": pa.array(self.annotators).take(pa.array(ann.annotator[order])),
                 "label": pa.array(self.classes).take(pa.array(ann.label[order])),
-                "consensus": pa.array(self.classes).take(pa.array(self.best[item])),
+                "consensus": pa.array(self.classes).take(pa.array(self.consensus_codes[item])),
                 "suspicion": pa.array(self.suspicion[order]),
             }
         )
@@ -80,13 +88,13 @@ class Quality(Aggregate):
         spelt = pc.binary_join_element_wise(
             _text(self.classes).take(pa.array(said % K)), pa.array(times).cast(pa.string()), " x"
         )
-        differs = ann.label != self.best[ann.item]
+        differs = ann.label != self.consensus_codes[ann.item]
         names = _text(self.annotators).take(pa.array(ann.annotator[differs]))
         chosen = pa.array(order)
         return pa.table(
             {
                 "item": pa.array(self.items).take(chosen),
-                "consensus": pa.array(self.classes).take(pa.array(self.best[order])),
+                "consensus": pa.array(self.classes).take(pa.array(self.consensus_codes[order])),
                 "confidence": pa.array(self.confidence[order]),
                 "n_labels": pa.array(self.labels_per_item[order]),
                 "labels": _joined(spelt, said // K, ann.n_items).take(chosen),
@@ -110,7 +118,7 @@ def label_quality(
     classes: ArrayLike | None = None,
     gold: ArrayLike | Sequence[Any] | None = None,
     out_of_fold: bool = True,
-) -> Quality:
+) -> LabelQuality:
     """Consensus, confidence, suspicion of each label and skill of each annotator, by any classifier's probabilities.
 
     `pred_probs` (N, K) should be out of fold, as `cross_val_predict(..., method="predict_proba")` gives them: a
@@ -135,7 +143,7 @@ def label_quality(
 
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, -1, 0], [1, 1, 0]])
     >>> found = label_quality(ann, [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
-    >>> found.labels.tolist(), found.suspicion.argsort()[-2:].tolist()
+    >>> found.consensus.tolist(), found.suspicion.argsort()[-2:].tolist()
     ([0, 1, 0, 1], [10, 2])
     >>> found.review_labels().slice(0, 1).to_pylist()[0]["annotator"]
     2
@@ -144,9 +152,9 @@ def label_quality(
         raise TypeError(f"labels must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
     probabilities, names = _checked(pred_probs, ann, classes)
     ann = align(ann, len(probabilities), items).with_classes(names)
-    log_p = np.log(probabilities * (1 - FLOOR) + FLOOR / len(names))
+    log_p = np.log(probabilities * (1 - UNIFORM_MIXTURE_WEIGHT) + UNIFORM_MIXTURE_WEIGHT / len(names))
     certain = np.full(len(ann), -1) if gold is None else gold_codes(gold, ann.classes, len(ann))
-    return _Fit(Votes(ann), log_p, certain, SHARPEST if out_of_fold else 1.0).result()
+    return _Fit(Votes(ann), log_p, certain, MAX_SHARPNESS if out_of_fold else 1.0).result()
 
 
 class _Fit:
@@ -157,7 +165,7 @@ class _Fit:
         self.of_labelled = log_p if votes.labelled.all() else log_p[votes.labelled]
         self.certain_of_labelled = certain[votes.labelled]
         R, K = votes.n_annotators, votes.n_classes
-        self.own = R * K * K * 8 <= OWN_CONFUSIONS
+        self.own = R * K * K * 8 <= MAX_CONFUSION_BYTES
         self.n_labels = votes.labels_per_annotator()
         self.sharpness, self.bias = 1.0, np.zeros(K)
         self.soft = votes.empty()
@@ -168,8 +176,8 @@ class _Fit:
             _anchor(posterior, self.certain_of_labelled[block.rows])
             self._remember(block, posterior)
         self.converged = False
-        for _ in range(N_ITER):
-            if self._step() < MOVED:
+        for _ in range(MAX_EM_ITERATIONS):
+            if self._step() < CONVERGENCE_TOLERANCE:
                 self.converged = True
                 break
 
@@ -183,7 +191,7 @@ class _Fit:
         if self.own:
             self.counts += block.incidence.T @ posterior
         self.pooled += block.tally().T @ posterior
-        self.right += block.by_annotator(block.right(posterior))
+        self.right += block.by_annotator(block.label_confidence(posterior))
         self.soft[block.rows] = posterior
 
     def _step(self) -> float:
@@ -193,17 +201,17 @@ class _Fit:
         log_wrong = np.log(wrong + np.eye(len(wrong)))
         log_odds = np.log(accuracy) - np.log1p(-accuracy)
         self._forget()
-        slope, curve, moved = HOLD * (1 - self.sharpness), HOLD, 0.0
+        slope, curve, moved = SHARPNESS_PRIOR_PRECISION * (1 - self.sharpness), SHARPNESS_PRIOR_PRECISION, 0.0
         expected = np.zeros(len(wrong))
         for block in self.votes.blocks:
             log_p = self.of_labelled[block.rows]
-            believed, _ = normalise(self.sharpness * log_p + self.bias)
+            believed, _ = normalize_log_joint(self.sharpness * log_p + self.bias)
             scores = self.sharpness * log_p + self.bias
             if log_confusion is not None:
                 scores += block.incidence @ log_confusion
             else:  # each label (r, y): wrong[y, k], times the odds that r is right where k = y
                 scores += block.tally() @ log_wrong + block.tally(log_odds[block.annotator])
-            posterior, _ = normalise(scores)
+            posterior, _ = normalize_log_joint(scores)
             _anchor(posterior, self.certain_of_labelled[block.rows])
             moved += float(np.abs(posterior - self.soft[block.rows]).sum())
             self._remember(block, posterior)
@@ -213,7 +221,7 @@ class _Fit:
             expected += believed.sum(0)
         # one Newton step, and one of iterative scaling: the calibration follows the soft labels as they settle
         newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, self.sharpness * 2)
-        self.sharpness = float(np.clip(newton, BLUNTEST, self.sharpest))
+        self.sharpness = float(np.clip(newton, MIN_SHARPNESS, self.sharpest))
         voted = self.pooled.sum(1) * (self.votes.n_items / self.votes.n_labels)
         seen = (self.soft.sum(0, dtype=np.float64) + voted) / 2
         self.bias = self.bias + np.log(seen + 1) - np.log(expected + 1)
@@ -221,8 +229,12 @@ class _Fit:
 
     def _accuracy(self) -> FloatArray:
         """(R,): P(right), drawn towards that of all; theirs, where an annotator has no labels."""
-        everyone = (self.right.sum() / self.votes.n_labels + TRUST * RIGHT) / (1 + TRUST)
-        accuracy: FloatArray = (self.right + STRENGTH * everyone) / (self.n_labels + STRENGTH)
+        everyone = (self.right.sum() / self.votes.n_labels + PRIOR_ACCURACY_WEIGHT * PRIOR_ACCURACY) / (
+            1 + PRIOR_ACCURACY_WEIGHT
+        )
+        accuracy: FloatArray = (self.right + ANNOTATOR_PRIOR_LABELS * everyone) / (
+            self.n_labels + ANNOTATOR_PRIOR_LABELS
+        )
         return np.clip(accuracy, 1e-9, 1 - 1e-9)
 
     def _wrong(self) -> FloatArray:
@@ -237,17 +249,17 @@ class _Fit:
         K = len(wrong)
         a = accuracy[:, None, None]
         counts = self.counts.reshape(-1, K, K)
-        confusions: FloatArray = STRENGTH * (a * np.eye(K) + (1 - a) * wrong) + counts
-        confusions /= counts.sum(1, keepdims=True) + STRENGTH
+        confusions: FloatArray = ANNOTATOR_PRIOR_LABELS * (a * np.eye(K) + (1 - a) * wrong) + counts
+        confusions /= counts.sum(1, keepdims=True) + ANNOTATOR_PRIOR_LABELS
         return confusions
 
-    def result(self) -> Quality:
+    def result(self) -> LabelQuality:
         votes, ann = self.votes, self.votes.annotations
         everyone = np.empty((ann.n_items, votes.n_classes), np.float32)
         everyone[votes.labelled] = self.soft
         alone = ~votes.labelled
         if alone.any():
-            everyone[alone] = normalise(self.sharpness * self.log_p[alone] + self.bias)[0]
+            everyone[alone] = normalize_log_joint(self.sharpness * self.log_p[alone] + self.bias)[0]
         _anchor(everyone, self.certain)
         accuracy = self._accuracy()
         confusions = None
@@ -255,17 +267,17 @@ class _Fit:
             confusions = np.ascontiguousarray(self._confusions(accuracy, self._wrong()).transpose(0, 2, 1))
         with np.errstate(invalid="ignore"):
             skill = self.right / self.n_labels
-        return Quality(
+        return LabelQuality(
             method="quality",
             items=ann.items,
             classes=ann.classes,
             annotators=ann.annotators,
-            soft_labels=everyone,
-            best=most_likely(everyone, seed=0),
-            annotator_skill=skill,
+            class_probabilities=everyone,
+            consensus_codes=most_likely(everyone, seed=0),
+            annotator_accuracy=skill,
             labels_per_item=np.diff(ann.indptr),
             labels_per_annotator=self.n_labels,
-            confusions=confusions,
+            confusion_matrices=confusions,
             parameters={"sharpness": np.array(self.sharpness), "class_bias": self.bias, "accuracy": accuracy},
             converged=self.converged,
             annotations=ann,
@@ -279,14 +291,14 @@ def _checked(pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None)
         given = np.asarray(pred_probs, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"pred_probs must be an (items, classes) array of probabilities: {error}") from None
-    names = ann.classes if classes is None else tidy(classes, "classes")
+    names = ann.classes if classes is None else normalize_ids(classes, "classes")
     if given.ndim != 2 or given.shape[1] != len(names):
         one = "; for two classes np.column_stack([1 - p, p]) makes two columns of one" if given.ndim == 1 else ""
         raise ValueError(
-            f"pred_probs must have a row an item and a column for each of the {len(names):,} classes ({few(names)}), "
+            f"pred_probs must have a row an item and a column for each of the {len(names):,} classes ({format_names(names)}), "
             f"got shape {given.shape}; classes= names the columns, such as clf.classes_{one}"
         )
-    impossible = ~((given >= 0) & (given <= 1 + OFF_BY))
+    impossible = ~((given >= 0) & (given <= 1 + ROW_SUM_TOLERANCE))
     if impossible.any():
         row, column = np.argwhere(impossible)[0]
         raise ValueError(
@@ -294,13 +306,13 @@ def _checked(pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None)
             "through a softmax first"
         )
     total = given.sum(1)
-    off = np.abs(total - 1) > OFF_BY
+    off = np.abs(total - 1) > ROW_SUM_TOLERANCE
     if off.any():
         row = int(np.argmax(off))
         raise ValueError(f"pred_probs[{row}] sums to {total[row]:g}, not 1 ({int(off.sum()):,} such rows)")
     said = np.zeros(ann.n_classes, bool)
     said[ann.label] = True
-    missing = ann.classes[said & (find(ann.classes, names) < 0)]
+    missing = ann.classes[said & (positions_of(ann.classes, names) < 0)]
     given = given / total[:, None]
     if not len(missing):
         return given, names

@@ -17,15 +17,21 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.held_out import ITERATIONS, Verdict, annotators_given, label_given_class, objections
+from crowdfuse.labels.held_out import (
+    N_EM_ITERATIONS,
+    ValidationScore,
+    estimate_annotators,
+    failed_sanity_checks,
+    label_probabilities,
+)
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
-FOLDS = 5
+N_FOLDS = 5
 
 
-def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> Verdict:
+def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> ValidationScore:
     """How likely a fitted classifier makes each label of items it never saw, in logs, and what speaks against it.
 
     The better of two has the higher `mean`; `one.beats(other)` also asks for more than a standard error, and puts
@@ -39,13 +45,13 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     >>> label_likelihood(good, X[1::2], Y[1::2]).beats(label_likelihood(bad, X[1::2], Y[1::2]))
     True
     """
-    log_f, evidence, ann = classifier.label_evidence(X, annotations)
+    log_f, evidence, ann = classifier.label_log_probabilities(X, annotations)
     if not ann.n_labels:
         raise ValueError("there is no label to judge by")
     values = _by_yardstick(log_f, ann)
     if evidence is not None and (own := leave_one_out(log_f, evidence, ann)).mean() > values.mean():
         values = own
-    return Verdict(values, objections(log_f.argmax(1), ann))
+    return ValidationScore(values, failed_sanity_checks(log_f.argmax(1), ann))
 
 
 def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
@@ -54,9 +60,9 @@ def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
     `GridSearchCV(GatedClassifier(), {"dropout": [0, 0.5]}, scoring=crowdfuse.label_score).fit(X, Y)`, Y of shape (N, R)
     """
     verdict = label_likelihood(classifier, X, y)
-    if not verdict.objections:
+    if not verdict.failed_checks:
         return verdict.mean
-    warnings.warn(f"{type(classifier).__name__} is not to be chosen: {'; '.join(verdict.objections)}", stacklevel=2)
+    warnings.warn(f"{type(classifier).__name__} is not to be chosen: {'; '.join(verdict.failed_checks)}", stacklevel=2)
     return verdict.mean + 2 * math.log(1e-9)  # below anything that has none, and still in order
 
 
@@ -77,24 +83,24 @@ def leave_one_out(log_f: NDArray[Any], evidence: NDArray[Any], ann: Annotations)
 
 def _by_yardstick(log_f: NDArray[Any], ann: Annotations) -> NDArray[np.float64]:
     """The same by a model of annotators that is fitted to the labels of other folds."""
-    fold = np.random.default_rng(0).permutation(ann.n_labels) % FOLDS
+    fold = np.random.default_rng(0).permutation(ann.n_labels) % N_FOLDS
     values = np.zeros(ann.n_labels)
-    for out in range(FOLDS):
+    for out in range(N_FOLDS):
         kept = ann.keep_labels(fold != out)
         right, spread = _fit(log_f, kept)
         prior = np.array(log_f, np.float64)
-        np.add.at(prior, kept.item, np.log(label_given_class(right[kept.annotator], spread, kept.label)))
+        np.add.at(prior, kept.item, np.log(label_probabilities(right[kept.annotator], spread, kept.label)))
         those = fold == out
-        given = label_given_class(right[ann.annotator[those]], spread, ann.label[those])
+        given = label_probabilities(right[ann.annotator[those]], spread, ann.label[those])
         values[those] = np.log(np.maximum((softmax(prior, axis=1)[ann.item[those]] * given).sum(1), 1e-9))
     return values
 
 
 def _fit(log_f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Expectation and maximisation, the classes of items given f and all their labels."""
-    right, spread = annotators_given(None, ann)
-    for _ in range(ITERATIONS):
+    right, spread = estimate_annotators(None, ann)
+    for _ in range(N_EM_ITERATIONS):
         posterior = np.array(log_f, np.float64)
-        np.add.at(posterior, ann.item, np.log(label_given_class(right[ann.annotator], spread, ann.label)))
-        right, spread = annotators_given(softmax(posterior, axis=1)[ann.item], ann)
+        np.add.at(posterior, ann.item, np.log(label_probabilities(right[ann.annotator], spread, ann.label)))
+        right, spread = estimate_annotators(softmax(posterior, axis=1)[ann.item], ann)
     return right, spread

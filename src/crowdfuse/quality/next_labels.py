@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.aggregation.result import Aggregate
-from crowdfuse.aggregation.votes import BLOCK, FloatArray
+from crowdfuse.aggregation.votes import FLOATS_PER_BLOCK, FloatArray
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, few, find, refuse_repeats, tidy
-from crowdfuse.quality.label_quality import STRENGTH, Quality
+from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of, refuse_repeats
+from crowdfuse.quality.label_quality import ANNOTATOR_PRIOR_LABELS, LabelQuality
 
-NOTHING = 1e-9  # bits that are not worth asking for
-BRANCHES = 128  # answers to earlier proposals that are thought through; the less likely ones are dropped
+MIN_INFORMATION_BITS = 1e-9  # bits that are not worth asking for
+MAX_ANSWER_BRANCHES = 128  # answers to earlier proposals that are thought through; the less likely ones are dropped
 
 
 def next_labels(
@@ -66,7 +66,7 @@ def next_labels(
         )
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not 0 < budget < math.inf:
         raise ValueError(f"budget must be a number above 0, got {budget!r}")
-    people = ann.annotators if annotators is None else tidy(annotators, "annotators")
+    people = ann.annotators if annotators is None else normalize_ids(annotators, "annotators")
     refuse_repeats(people, "annotators")
     if not len(people):
         raise ValueError("there is nobody to ask; annotators= must name at least one")
@@ -95,16 +95,16 @@ def next_labels(
     while candidates and prices.min() <= left:
         _, item, annotator, information = heapq.heappop(candidates)
         weights, branches = thought.get(item, (np.ones(1), posterior[item : item + 1]))
-        if information > NOTHING and prices[annotator] <= left:
+        if information > MIN_INFORMATION_BITS and prices[annotator] <= left:
             chosen.append((item, annotator, information))
             left -= prices[annotator]
             open_pairs.close(item, annotator)
             thought[item] = weights, branches = _after(weights, branches, gains.confusions[annotator])
-        elif information <= NOTHING:
+        elif information <= MIN_INFORMATION_BITS:
             continue
         # the item's next best, among those who can still be paid
         gain = weights @ gains.information(branches)
-        rate = np.where(open_pairs.of(item) & (prices <= left) & (gain > NOTHING), gain / prices, -np.inf)
+        rate = np.where(open_pairs.of(item) & (prices <= left) & (gain > MIN_INFORMATION_BITS), gain / prices, -np.inf)
         best_one = int(rate.argmax())
         if rate[best_one] > 0:
             heapq.heappush(candidates, (-float(rate[best_one]), item, best_one, float(gain[best_one])))
@@ -141,7 +141,7 @@ class _OpenPairs:
 
     def __init__(self, ann: Annotations, people: NDArray[Any], pairs: tuple[ArrayLike, ArrayLike] | None) -> None:
         self.n_people = len(people)
-        position = find(ann.annotators, people)
+        position = positions_of(ann.annotators, people)
         given = position[ann.annotator]
         self.given = _by_item(ann.item[given >= 0], given[given >= 0], ann.n_items)
         self.allowed = None if pairs is None else _checked_pairs(ann, people, pairs)
@@ -171,8 +171,8 @@ def _after(weights: FloatArray, branches: FloatArray, confusion: FloatArray) -> 
     joint = weights[:, None, None] * branches[:, :, None] * confusion[None]  # (branch, true, said)
     joint = joint.transpose(0, 2, 1).reshape(-1, branches.shape[1])
     chance = joint.sum(1)
-    if len(chance) > BRANCHES:
-        kept = np.argpartition(-chance, BRANCHES)[:BRANCHES]
+    if len(chance) > MAX_ANSWER_BRANCHES:
+        kept = np.argpartition(-chance, MAX_ANSWER_BRANCHES)[:MAX_ANSWER_BRANCHES]
         joint, chance = joint[kept], chance[kept]
     joint, chance = joint[chance > 0], chance[chance > 0]
     return chance / chance.sum(), joint / chance[:, None]
@@ -188,15 +188,15 @@ def _entropy(p: FloatArray) -> FloatArray:
 
 def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
     """(N, K): how likely the classes of ann's items are; where the model does not know, as in general."""
-    rows = find(ann.items, model.items)
+    rows = positions_of(ann.items, model.items)
     if (rows < 0).any():
         raise ValueError(
-            f"the model does not know {few(ann.items[rows < 0])} of the items; make it from these annotations"
+            f"the model does not know {format_names(ann.items[rows < 0])} of the items; make it from these annotations"
         )
-    strange = ann.classes[find(ann.classes, model.classes) < 0]
+    strange = ann.classes[positions_of(ann.classes, model.classes) < 0]
     if len(strange):
-        raise ValueError(f"the model does not know the classes {few(strange)}; make it from these annotations")
-    soft = model.soft_labels.astype(np.float64)
+        raise ValueError(f"the model does not know the classes {format_names(strange)}; make it from these annotations")
+    soft = model.class_probabilities.astype(np.float64)
     known = ~np.isnan(soft).any(1)
     soft[~known] = soft[known].mean(0)
     posterior: FloatArray = soft[rows]
@@ -211,17 +211,17 @@ def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
     """
     n_labels = model.labels_per_annotator.astype(np.float64)
     known = n_labels > 0
-    matrices = model.confusions
+    matrices = model.confusion_matrices
     if matrices is None:
         K = len(model.classes)
-        accuracy = model.parameters.get("accuracy", model.annotator_skill)[:, None, None]
+        accuracy = model.parameters.get("accuracy", model.annotator_accuracy)[:, None, None]
         matrices = np.where(np.eye(K, dtype=bool), accuracy, (1 - accuracy) / (K - 1))
     average = np.einsum("r,rks->ks", n_labels[known], matrices[known]) / n_labels.sum()
     everyone = np.where(known[:, None, None], matrices, average)
-    if not isinstance(model, Quality):
-        share = (n_labels / (n_labels + STRENGTH))[:, None, None]
+    if not isinstance(model, LabelQuality):
+        share = (n_labels / (n_labels + ANNOTATOR_PRIOR_LABELS))[:, None, None]
         everyone = share * everyone + (1 - share) * average
-    position = find(people, model.annotators)
+    position = positions_of(people, model.annotators)
     chosen: FloatArray = np.concatenate([everyone, average[None]])[position]  # -1 takes the last
     return chosen
 
@@ -233,23 +233,27 @@ def _prices(people: NDArray[Any], cost: Mapping[Any, float] | None) -> FloatArra
         raise TypeError(f"cost must map each annotator to a price, such as {{'ada': 2.0}}, got {type(cost).__name__}")
     unnamed = [name for name in people.tolist() if name not in cost]
     if unnamed:
-        raise ValueError(f"cost= has no price for {few(unnamed)}; name one for each annotator who can be asked")
+        raise ValueError(
+            f"cost= has no price for {format_names(unnamed)}; name one for each annotator who can be asked"
+        )
     for name in people.tolist():
         if not isinstance(cost[name], (int, float, np.number)) or not 0 < cost[name] < math.inf:
-            raise ValueError(f"the cost of {few([name])} is {cost[name]!r}; costs must be numbers above 0")
+            raise ValueError(f"the cost of {format_names([name])} is {cost[name]!r}; costs must be numbers above 0")
     return np.array([cost[name] for name in people.tolist()], np.float64)
 
 
 def _checked_pairs(
     ann: Annotations, people: NDArray[Any], pairs: tuple[ArrayLike, ArrayLike]
 ) -> tuple[IntArray, IntArray]:
-    items, names = tidy(pairs[0], "pairs[0]"), tidy(pairs[1], "pairs[1]")
+    items, names = normalize_ids(pairs[0], "pairs[0]"), normalize_ids(pairs[1], "pairs[1]")
     if len(items) != len(names):
         raise ValueError(f"pairs= must be items and annotators side by side, got {len(items):,} and {len(names):,}")
-    row, person = find(items, ann.items), find(names, people)
+    row, person = positions_of(items, ann.items), positions_of(names, people)
     for what, codes, given in (("items", row, items), ("annotators", person, names)):
         if (codes < 0).any():
-            raise ValueError(f"pairs= names {few(given[codes < 0])}, not among the {what} that can be asked for")
+            raise ValueError(
+                f"pairs= names {format_names(given[codes < 0])}, not among the {what} that can be asked for"
+            )
     return _by_item(row, person, ann.n_items)
 
 
@@ -260,6 +264,6 @@ def _by_item(item: IntArray, annotator: IntArray, n_items: int) -> tuple[IntArra
 
 def _blocks(n_items: int, width: int) -> list[slice]:
     """Rows of items such that their answers, `width` numbers each, fit into a block."""
-    step = max(BLOCK // max(width, 1), 1)
+    step = max(FLOATS_PER_BLOCK // max(width, 1), 1)
     bounds = [*range(0, n_items, step), n_items]
     return [slice(start, end) for start, end in pairwise(bounds)]

@@ -69,7 +69,7 @@ def method_confusion(look: Look, r: int, labels: IntArray) -> tuple[FloatArray, 
     if not len(labels):
         return None
     rows = look.ann.item[labels]  # each row once: nobody labels an item twice
-    alone = look.ann[rows].of(look.ann.annotators[r])
+    alone = look.ann[rows].select_annotator(look.ann.annotators[r])
     mean = look.model.classifier.confusion_matrices(look.model.take(rows), alone).mean(0, dtype=np.float64)
     if given == "said":
         everything = look.ann.label[look.ann.annotator == r]
@@ -83,12 +83,12 @@ def estimated_confusion(look: Look, r: int) -> FloatArray:
 
     Each label counts for every class as much as its item is likely to be of it.
     """
-    if look.found.confusions is not None:
-        matrix: FloatArray = look.found.confusions[r]
+    if look.found.confusion_matrices is not None:
+        matrix: FloatArray = look.found.confusion_matrices[r]
         return matrix
     mine = look.ann.annotator == r
     joint = np.zeros((look.ann.n_classes, look.ann.n_classes))
-    np.add.at(joint.T, look.ann.label[mine], look.found.soft_labels[look.ann.item[mine]])
+    np.add.at(joint.T, look.ann.label[mine], look.found.class_probabilities[look.ann.item[mine]])
     counted: FloatArray = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
     return counted
 

@@ -27,7 +27,7 @@ def annotator_facts(look: Look, gold: IntArray) -> dict[str, Any]:
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
     speaking = np.flatnonzero(counts)
     chosen = speaking[np.argsort(-counts[speaking], kind="stable")][:MOST]
-    skill = found.annotator_skill[chosen]
+    skill = found.annotator_accuracy[chosen]
     low, high = wilson(skill * counts[chosen], counts[chosen])
     agreed = _share_of(look, look.fused, ann.n_annotators)
     true = _share_of(look, gold, ann.n_annotators)
@@ -58,7 +58,7 @@ def annotator_facts(look: Look, gold: IntArray) -> dict[str, Any]:
     return {
         "total": len(speaking),
         "without labels": int(len(counts) - len(speaking)),
-        "contradictions": contradictions(look, mean_weight, found.annotator_skill),
+        "contradictions": contradictions(look, mean_weight, found.annotator_accuracy),
         "rows": rows,
     }
 
@@ -74,7 +74,7 @@ def class_shares(look: Look, annotators: IntArray) -> tuple[FloatArray, FloatArr
     keep = place[ann.annotator] >= 0
     who, item = place[ann.annotator[keep]], ann.item[keep]
     shape = (len(annotators), ann.n_items)
-    seen = sparse.csr_array((np.ones(len(who), np.float32), (who, item)), shape=shape) @ look.found.soft_labels
+    seen = sparse.csr_array((np.ones(len(who), np.float32), (who, item)), shape=shape) @ look.found.class_probabilities
     said = np.bincount(who * K + ann.label[keep], look.found.label_confidence[keep], len(annotators) * K)
     return seen.astype(np.float64), said.reshape(-1, K).astype(np.float64)
 

@@ -33,7 +33,7 @@ def accuracy_facts(look: Look, sets: Sequence[Gold]) -> list[dict[str, Any]]:
     """For each set the share of right predictions, of right fused labels, and of a right consensus."""
     facts = []
     for gold in sets:
-        guesses = {"predicted": look.predicted, "fused": look.fused, "consensus": look.found.best}
+        guesses = {"predicted": look.predicted, "fused": look.fused, "consensus": look.found.consensus_codes}
         counted = {}
         for name, guess in guesses.items():
             known = guess[gold.rows] >= 0

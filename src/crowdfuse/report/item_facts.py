@@ -31,7 +31,7 @@ def ambiguous_rows(look: Look) -> IntArray:
     Good: on average at least as accurate as the annotator of an average label. At least two labels.
     """
     n = look.labels_per_item
-    skill = look.found.annotator_skill[look.ann.annotator]
+    skill = look.found.annotator_accuracy[look.ann.annotator]
     with np.errstate(invalid="ignore"):
         mean = np.bincount(look.ann.item, skill, minlength=look.ann.n_items) / n
     unsure = (n > 1) & (look.found.confidence < UNSURE) & (mean >= skill.mean())
@@ -42,7 +42,9 @@ def ambiguous_rows(look: Look) -> IntArray:
 def mislabelled_rows(look: Look) -> IntArray:
     """Items of which the consensus is sure, against half of the labels or more: these labels are in doubt."""
     n = look.labels_per_item
-    against = np.bincount(look.ann.item, look.ann.label != look.found.best[look.ann.item], minlength=look.ann.n_items)
+    against = np.bincount(
+        look.ann.item, look.ann.label != look.found.consensus_codes[look.ann.item], minlength=look.ann.n_items
+    )
     rows = np.flatnonzero((n > 0) & ~look.certain & (look.found.confidence >= UNSURE) & (2 * against >= n))
     share = against[rows] / n[rows]
     return rows[np.lexsort((-look.found.confidence[rows], -share))]
@@ -72,7 +74,7 @@ def item_facts(look: Look, row: int, gold: IntArray) -> dict[str, Any]:
         "voices": voices,
         "votes": votes,
         "fused": _named(look, look.fused[row], look.fused_sure[row]),
-        "consensus": _named(look, look.found.best[row], look.found.confidence[row]),
+        "consensus": _named(look, look.found.consensus_codes[row], look.found.confidence[row]),
         "predicted": _named(look, look.predicted[row], look.sure[row]),
         "gold": plain(ann.classes[gold[row]]) if gold[row] >= 0 else None,
     }
@@ -90,7 +92,7 @@ def suspicious_facts(look: Look, most: int) -> dict[str, Any]:
             "row": int(item[label]),
             "annotator": plain(ann.annotators[ann.annotator[label]]),
             "label": plain(ann.classes[ann.label[label]]),
-            "consensus": plain(ann.classes[look.found.best[item[label]]]),
+            "consensus": plain(ann.classes[look.found.consensus_codes[item[label]]]),
             "suspicion": float(suspicion[label]),
         }
         for label in order
@@ -104,7 +106,7 @@ def mixed_facts(look: Look) -> dict[str, Any]:
     ann, K = look.ann, look.ann.n_classes
     said = sparse.csr_array((np.ones(ann.n_labels), ann.label, ann.indptr), shape=(ann.n_items, K))
     labelled = look.labels_per_item > 0
-    counts = (said[labelled].T @ look.found.soft_labels[labelled].astype(np.float64)).T  # axes (true, said)
+    counts = (said[labelled].T @ look.found.class_probabilities[labelled].astype(np.float64)).T  # axes (true, said)
     total = np.maximum(counts.sum(1), 1e-12)
     wrong = counts * (1 - np.eye(K))
     pairs = []

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdfuse.aggregation import METHODS
-from crowdfuse.checks.choices import one_of
-from crowdfuse.labels.alignment import annotations_of, gold_codes
-from crowdfuse.labels.ids import counted
+from crowdfuse.aggregation import AGGREGATORS
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.labels.alignment import as_annotations, gold_codes
+from crowdfuse.labels.ids import format_count
 from crowdfuse.report.gold_facts import Gold
 from crowdfuse.report.look import look_at_aggregate
 from crowdfuse.report.run_report import Report, check_settings, make_report
@@ -45,18 +45,18 @@ def report_labels(
     >>> report_labels([["cat", "cat", "dog"], ["dog", "dog", "dog"], ["cat", "cat", "cat"]])
     Report(3 items, 3 annotators, 9 labels; .save('report.html') writes it)
     """
-    one_of("method", method, METHODS)
+    check_choice("method", method, AGGREGATORS)
     check_settings(n_items, sensitivity)
-    ann = annotations_of(annotations)
+    ann = as_annotations(annotations)
     codes = np.full(len(ann), -1) if gold is None else gold_codes(gold, ann.classes, len(ann))
-    fused = METHODS[method](ann, seed=seed)
+    fused = AGGREGATORS[method](ann, seed=seed)
     rows = np.flatnonzero(codes >= 0)
     told = [
         f"Fused labels are what {method} makes of the labels. Estimated accuracies, mixed up classes and likely wrong "
         "labels are judged by them."
     ]
     if not fused.converged:
-        told.append(f"It stopped after {counted(fused.n_iter, 'iteration')}, still rising.")
+        told.append(f"It stopped after {format_count(fused.n_iter, 'iteration')}, still rising.")
     return make_report(
         look_at_aggregate(ann, fused),
         about=None,

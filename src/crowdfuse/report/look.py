@@ -17,7 +17,7 @@ from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.quality.label_quality import Quality, label_quality
+from crowdfuse.quality.label_quality import LabelQuality, label_quality
 
 FloatArray = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class Look:
     sure: FloatArray  # (N,): the probability of the predicted class
     fused: IntArray  # (N,)
     fused_sure: FloatArray  # (N,)
-    found: Quality  # what labels and predictions amount to together
+    found: LabelQuality  # what labels and predictions amount to together
     certain: NDArray[np.bool_]  # (N,): where gold was trained on, and stands for the fused label and the consensus
     weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label, NaN without inputs
     weights_vary: bool = False  # whether an annotator has another weight on one item than on another
@@ -89,7 +89,7 @@ def look_at(
     for batch, h in classifier._batches(inputs, ann):
         logits.append(classifier.method_.class_logits(h))
         fused.append(method.fused(h, batch.item, batch.annotator, batch.label))
-        weights.append(segment_softmax(method.weight_scores(h, batch.item, batch.annotator), batch.item, len(h)))
+        weights.append(segment_softmax(method.weight_logits(h, batch.item, batch.annotator), batch.item, len(h)))
     probabilities = softmax(torch.cat(logits).numpy().astype(np.float64), axis=1)
     predicted = probabilities.argmax(1)
     soft = torch.cat(fused).numpy()
@@ -128,7 +128,10 @@ def look_at_labels(
     K = ann.n_classes
     found = label_quality(ann, np.full((ann.n_items, K), 1 / K), items=ann.items, gold=_named(certain, ann.classes))
     known = np.diff(ann.indptr) > 0
-    best, confidence = np.where(known, found.best, -1), np.where(known, found.confidence, np.nan).astype(np.float64)
+    best, confidence = (
+        np.where(known, found.consensus_codes, -1),
+        np.where(known, found.confidence, np.nan).astype(np.float64),
+    )
     return Look(
         ann=found.annotations,
         predicted=best if predicted is None else predicted,
@@ -164,15 +167,15 @@ def with_some_inputs(look: Look, classifier: CrowdClassifier, inputs: Inputs, po
 
 def look_at_aggregate(ann: Annotations, fused: Aggregate) -> Look:
     """Labels alone, as an aggregation sees them: what it found is fused label and consensus, and nobody predicts."""
-    said = fused.soft_labels.ravel()[ann.item * ann.n_classes + ann.label].astype(np.float64)
+    said = fused.class_probabilities.ravel()[ann.item * ann.n_classes + ann.label].astype(np.float64)
     known: dict[str, Any] = {field.name: getattr(fused, field.name) for field in fields(Aggregate)}
     return Look(
         ann=ann,
         predicted=np.full(ann.n_items, -1, np.int64),
         sure=np.full(ann.n_items, np.nan),
-        fused=fused.best,
+        fused=fused.consensus_codes,
         fused_sure=fused.confidence.astype(np.float64),
-        found=Quality(**known, annotations=ann, label_confidence=said),
+        found=LabelQuality(**known, annotations=ann, label_confidence=said),
         certain=np.zeros(ann.n_items, bool),
         weights=None,
         model=None,

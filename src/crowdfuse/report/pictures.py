@@ -55,7 +55,7 @@ def pictures_of_inputs(inputs: Inputs, rows: IntArray, side: int, names: Sequenc
         return [picture_of_file(Path(inputs.paths[row]), side) for row in rows]
     if not len(rows):
         return []
-    shape = inputs.shape
+    shape = inputs.item_shape
     if len(shape) == 1:
         return _features_of_inputs(inputs, rows, names)
     if len(shape) == 2 or (len(shape) == 3 and shape[0] in (1, 3)):
@@ -68,7 +68,7 @@ def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
     if getattr(inputs.values, "dtype", None) != np.uint8:
         low, high = float(pixels.min()), float(pixels.max())
         pixels = (pixels - low) * (255 / (high - low) if high > low else 0)
-    images = pixels.round().astype(np.uint8).reshape(len(rows), -1, *inputs.shape[-2:])
+    images = pixels.round().astype(np.uint8).reshape(len(rows), -1, *inputs.item_shape[-2:])
     return [Image.fromarray(np.moveaxis(p, 0, 2) if len(p) == 3 else p[0]).convert("RGB") for p in images]
 
 
@@ -88,8 +88,8 @@ def _data_uri(image: Image.Image, side: int) -> str:
 def _features_of_inputs(inputs: Inputs, rows: IntArray, names: Sequence[str] | None) -> list[Picture]:
     """The features of each row that are furthest from usual, in standard deviations."""
     usual = np.random.default_rng(0).permutation(len(inputs))[:LOOKED_AT]
-    total, square = np.zeros(inputs.shape), np.zeros(inputs.shape)
-    size = max(1, 4_000_000 // inputs.shape[0])
+    total, square = np.zeros(inputs.item_shape), np.zeros(inputs.item_shape)
+    size = max(1, 4_000_000 // inputs.item_shape[0])
     for start in range(0, len(usual), size):
         block = inputs.rows(usual[start : start + size]).astype(np.float64)
         total, square = total + block.sum(0), square + (block**2).sum(0)

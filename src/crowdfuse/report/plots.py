@@ -13,7 +13,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from crowdfuse.io.files import replacing
+from crowdfuse.io.files import atomic_file
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8c8c8c"
 TWO = ListedColormap([BLUE, ORANGE])
@@ -21,7 +21,7 @@ TWO = ListedColormap([BLUE, ORANGE])
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, whole or not at all."""
-    with replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120, bbox_inches="tight", pad_inches=0.15)
 
 

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from crowdfuse import __version__
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.io.files import strict, write_text
+from crowdfuse.io.files import nonfinite_to_none, write_text
 from crowdfuse.labels.alignment import gold_codes
-from crowdfuse.labels.ids import IntArray, counted, few, find, tidy
+from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize_ids, positions_of
 from crowdfuse.report.annotator_details import chosen_annotators, detail_facts, own_labels
 from crowdfuse.report.annotator_facts import annotator_facts
 from crowdfuse.report.gold_facts import (
@@ -69,7 +69,7 @@ class Report:
 
     def to_json(self) -> str:
         """Every figure, without pictures."""
-        return json.dumps(strict(self.facts), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(nonfinite_to_none(self.facts), indent=2, ensure_ascii=False) + "\n"
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write `path`, an .html file, and beside it the same as .md and .json.
@@ -138,7 +138,7 @@ def report_on(
     sets = [] if gold is None else _by_labels(look, gold_codes(gold, look.ann.classes, look.ann.n_items))
     names = getattr(classifier, "feature_names_in_", None)
     strangers = look.ann.n_annotators - len(classifier.annotators_)
-    notes = [f"{counted(strangers, 'annotator')} never seen in training, taken to be like the average one."]
+    notes = [f"{format_count(strangers, 'annotator')} never seen in training, taken to be like the average one."]
     notes = [*(notes if strangers else []), *undecided(classifier)]
     inputs = classifier._inputs(X)
     return make_report(
@@ -172,8 +172,8 @@ def about(classifier: CrowdClassifier) -> dict[str, Any]:
         "history": [_record(record) for record in classifier.history_],
         "best epoch": classifier.best_epoch_,
         "interrupted": classifier.interrupted_,
-        "gold was used for": classifier.uses_gold_,
-        "settings": classifier.described(),
+        "gold was used for": classifier.gold_used_for_,
+        "settings": classifier.json_settings(),
     }
 
 
@@ -271,9 +271,11 @@ def _positive(look: Look, name: Any) -> int | None:
     classes = look.ann.classes
     if name is None:
         return 1 if len(classes) == 2 else None
-    code = int(find(tidy([name], "positive"), classes)[0])
+    code = int(positions_of(normalize_ids([name], "positive"), classes)[0])
     if code < 0:
-        raise ValueError(f"the positive class {few([name])} is not one of the classes ({few(classes)})")
+        raise ValueError(
+            f"the positive class {format_names([name])} is not one of the classes ({format_names(classes)})"
+        )
     if len(classes) != 2:
         raise ValueError(f"a positive class goes with two classes, and there are {len(classes)}; leave it out")
     return code

@@ -14,7 +14,7 @@ from PIL import Image
 
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
-from crowdfuse.io.features import Loaded, read_features, read_image
+from crowdfuse.io.features import LoadedInputs, read_features, read_image
 from crowdfuse.io.images import find_images, image_names, not_readable, open_upright
 from crowdfuse.io.labels import column_beside
 from crowdfuse.review.folder import RunFolder
@@ -36,7 +36,7 @@ class Exhibits:
         self.run = run
         self.notes: list[str] = []
         self.folder: Path | None = None
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedInputs | None = None
         self._one_thread = threading.Lock()
         path = find_given(run.path, run.job.inputs)
         if path.is_dir() or (not path.exists() and not path.suffix):
@@ -132,7 +132,7 @@ class Exhibits:
         run = self.run
         try:
             self._loaded = read_features(path, item=column_beside(path, run.job.columns.get("item")))
-            self._rows = self._loaded.find(np.array(run.items, dtype=object))
+            self._rows = self._loaded.rows_of(np.array(run.items, dtype=object))
         except (OSError, ValueError) as error:
             self._loaded = None
             self.notes.append(f"the inputs cannot be read ({error}): items are shown by their names and labels alone")

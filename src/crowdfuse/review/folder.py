@@ -14,7 +14,7 @@ from crowdfuse.estimators.persistence import SETTINGS_FILE as MODEL_FILE
 from crowdfuse.io.files import sha256
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import as_text, find
+from crowdfuse.labels.ids import ids_to_strings, positions_of
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
 from crowdfuse.runs.job import Job, find_given
 from crowdfuse.runs.material import READ_AS
@@ -119,7 +119,7 @@ def _labels(
         notes.append(f"{path} cannot be read ({error}): {without}")
         return None
     names = np.array(items, dtype=object)
-    return ann.rows(find(names, as_text(ann.items)), names)
+    return ann.take_rows(positions_of(names, ids_to_strings(ann.items)), names)
 
 
 def _known_gold(run: Path, job: Job, notes: list[str]) -> set[str]:
@@ -135,7 +135,7 @@ def _known_gold(run: Path, job: Job, notes: list[str]) -> set[str]:
         except (OSError, ValueError) as error:
             notes.append(f"the {name} gold cannot be read ({error}): its items are among those to settle")
             continue
-        known |= set(as_text(ids).tolist())
+        known |= set(ids_to_strings(ids).tolist())
     return known
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from crowdfuse import runs
 from crowdfuse.io.files import sha256, write_text
 from crowdfuse.io.labels import column_beside, read_gold
-from crowdfuse.labels.ids import as_text
+from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.review.changes import what_changed
 from crowdfuse.review.desk import gold_csv, read_gold_rows
 from crowdfuse.review.folder import RunFolder
@@ -142,7 +142,7 @@ def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job
         path = Path(given["gold"])
         columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
         ids, truth = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
-        gold = dict(zip(as_text(ids).tolist(), as_text(truth).tolist(), strict=True))
+        gold = dict(zip(ids_to_strings(ids).tolist(), ids_to_strings(truth).tolist(), strict=True))
     gold |= dict(rows)
     file = out.with_name(f"{out.name}-gold.csv")
     write_text(file, gold_csv(list(gold.items())))

@@ -20,19 +20,19 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import read_features
 from crowdfuse.io.files import (
-    new_folder,
+    atomic_folder,
     refuse_existing,
     refuse_foreign,
     remove_leftovers,
     sha256,
+    write_csv,
     write_json,
-    write_table,
 )
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_inputs, read_material
 from crowdfuse.runs.results import SUMMARY_FILE, write_results
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
-from crowdfuse.training.distributed import EverywhereError, gather, in_step, is_first
+from crowdfuse.training.distributed import AllProcessesError, all_gather, is_rank_zero, raise_in_all_processes
 
 __all__ = ["Job", "is_finished", "predict_file", "read_job", "rehearse", "resume", "start"]
 
@@ -45,11 +45,11 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
 
     Of several processes the first writes the folder, and returns the summary; the others return nothing in theirs.
     """
-    with in_step():
+    with raise_in_all_processes():
         classifier, material, hashes = _get_ready(job, out, force, verbose)
     _refuse_different(hashes)
-    if is_first():
-        with new_folder(out, force=force) as folder:
+    if is_rank_zero():
+        with atomic_folder(out, force=force) as folder:
             write_json(folder / SETTINGS_FILE, {"crowdfuse": __version__, "job": asdict(job), "hashes": hashes})
     return _train(classifier, job, material, out)
 
@@ -72,10 +72,10 @@ def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
 
     Of a run that is finished, the summary. The number of processes may be another.
     """
-    finished = gather(is_finished(out))[0]
-    with in_step():
+    finished = all_gather(is_finished(out))[0]
+    with raise_in_all_processes():
         job, hashes = read_job(out)
-        if is_first():
+        if is_rank_zero():
             remove_leftovers(out)
         if finished:
             (out / CHECKPOINT_FILE).unlink(missing_ok=True)
@@ -100,7 +100,7 @@ def is_finished(out: Path) -> bool:
 
 def rehearse(classifier: CrowdClassifier, material: Material) -> None:
     """All of `fit` but the training, so that what it would refuse is refused before anything is written."""
-    clone(classifier).set_params(verbose=0)._prepare(
+    clone(classifier).set_params(verbose=0).prepare(
         material.loaded.inputs.values,
         material.annotations,
         gold=material.gold_by_row(),
@@ -114,7 +114,7 @@ def _train(classifier: CrowdClassifier, job: Job, material: Material, out: Path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary says so
         classifier.fit(X, material.annotations, gold=material.gold_by_row(), validation=material.validation_set())
-    if not is_first():
+    if not is_rank_zero():
         return {}
     summary = write_results(classifier, material, out)
     if not classifier.interrupted_:
@@ -128,11 +128,11 @@ def _file_hashes(job: Job) -> dict[str, str]:
 
 def _refuse_different(hashes: dict[str, str]) -> None:
     """All processes must have read the same: each of them trains on its share of it."""
-    found = gather(hashes)
+    found = all_gather(hashes)
     for number, others in enumerate(found):
         for name, value in found[0].items():
             if others[name] != value:
-                raise EverywhereError(
+                raise AllProcessesError(
                     f"process {number + 1} of {len(found)} has read other {name} than the first: "
                     "every machine needs the same files"
                 )
@@ -213,7 +213,7 @@ def predict_file(
     header = ["item", "label", "confidence"]
     if proba:
         header += [f"p_{name}" for name in classifier.classes_]
-    write_table(
+    write_csv(
         out,
         header,
         (

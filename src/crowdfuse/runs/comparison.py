@@ -17,7 +17,7 @@ from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import Run
 from crowdfuse.io.files import sha256
-from crowdfuse.labels.ids import counted, find
+from crowdfuse.labels.ids import format_count, positions_of
 from crowdfuse.quality.model_selection import label_likelihood
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.material import Material, read_material
@@ -96,16 +96,16 @@ class Comparison:
             ]
         else:
             drawn = len(test) - bare
-            judges = [f"{counted(bare, 'gold item')} without labels"] if bare else []
+            judges = [f"{format_count(bare, 'gold item')} without labels"] if bare else []
             if drawn:
                 judges.append(f"{drawn:,} of the gold items with labels, drawn by each seed and kept out of training")
             how = [f"judged by {' and '.join(judges)}; gold chooses nothing"]
             training = len(np.setdiff1d(self.material.gold[0], test)) if self.material.gold else 0
             if training:
-                how.append(f"true-label, and nothing else, is trained on gold: on {counted(training, 'item')}")
+                how.append(f"true-label, and nothing else, is trained on gold: on {format_count(training, 'item')}")
         if len(test) < ENOUGH:
             error = 50 / np.sqrt(len(test))
-            few = counted(len(test), "item")
+            few = format_count(len(test), "item")
             how.append(f"only {few} to judge by: the standard error of an accuracy is up to {error:.0f} points")
         return [*self.material.notes, *how]
 
@@ -120,7 +120,12 @@ class Comparison:
             for method in methods:
                 for row, extra in estimator_class(method).variants(annotators).items():
                     classifier = make_classifier(replace(self.job, method=method, settings=self.job.settings | extra))
-                    run: Run = {"data": identity, "method": method, "settings": classifier.described(), "seed": seed}
+                    run: Run = {
+                        "data": identity,
+                        "method": method,
+                        "settings": classifier.json_settings(),
+                        "seed": seed,
+                    }
                     cells.append(Cell(row, "", seed, run))
         return cells
 
@@ -153,7 +158,7 @@ class Comparison:
                 left_out[cell.row] = f"{who} has no label among the items to train on"
                 continue
             try:
-                self._classifier(cell.run, None)._prepare(**training)
+                self._classifier(cell.run, None).prepare(**training)
             except UnfitDataError as error:
                 left_out[cell.row] = str(error)
         if len(left_out) == len({cell.row for cell in cells}):
@@ -173,7 +178,7 @@ class Comparison:
         seconds = [epoch["seconds"] for epoch in classifier.history_]
         result: dict[str, Any] = {
             "items judged": len(split.test),
-            "predicted": find(classifier.predict(X[split.test]), classifier.classes_).tolist(),
+            "predicted": positions_of(classifier.predict(X[split.test]), classifier.classes_).tolist(),
             "seconds an epoch": round(float(np.median(seconds)), 4),
         }
         if self.has_gold:
@@ -183,7 +188,7 @@ class Comparison:
             verdict = label_likelihood(classifier, X[split.test], self.material.annotations[split.test])
             result[WITHOUT_GOLD] = math.exp(verdict.mean)
             result[AGREEMENT] = classifier.score(X[split.test], self.material.annotations[split.test])
-            result["objections"] = list(verdict.objections)
+            result["objections"] = list(verdict.failed_checks)
         return result
 
     def _fused(self, classifier: CrowdClassifier, split: Split) -> dict[str, float]:

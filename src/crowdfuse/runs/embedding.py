@@ -13,12 +13,12 @@ from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.io.files import refuse_existing, replacing
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.io.files import atomic_file, refuse_existing
 from crowdfuse.io.image_files import ImageFiles, find_unreadable
 from crowdfuse.io.images import find_images, image_names
-from crowdfuse.labels.ids import counted, few, plural
-from crowdfuse.training.progress import grid_progress, say
+from crowdfuse.labels.ids import format_count, format_count_with_verb, format_names
+from crowdfuse.training.progress import make_progress_bar, print_message
 from crowdfuse.training.recipes import DEVICES
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1: what most published weights expect
@@ -58,10 +58,10 @@ def embed(
     meet the folder meet the features. All files are tried before the work; such as cannot be read are an error, or
     left out with `on_unreadable="skip"`. Images are decoded in `workers` processes, and never all in memory.
     """
-    one_of("on_unreadable", on_unreadable, ("error", "skip"))
+    check_choice("on_unreadable", on_unreadable, ("error", "skip"))
     shift, scale = _channels("mean", mean), _channels("std", std)
     if (scale <= 0).any():
-        raise ValueError(f"std must be above 0, got {few(scale)}")
+        raise ValueError(f"std must be above 0, got {format_names(scale)}")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     _refuse_output(out, force)
@@ -73,10 +73,10 @@ def embed(
     files = ImageFiles(paths, image_size, workers=workers)
     place = _find_device(device)
     frozen = _Frozen(backbone if isinstance(backbone, nn.Module) else backbone(), place, shift, scale)
-    n_features = frozen(np.zeros((min(batch_size, len(files)), *files.shape), np.float32)).shape[1]
-    with replacing(out) as temporary:  # from here on it is known that the file can be written
-        counts = f"{counted(len(files), 'image')}, {counted(n_features, 'feature')} each, on {place}"
-        say(verbose, f"{counts}; all files are tried first")
+    n_features = frozen(np.zeros((min(batch_size, len(files)), *files.item_shape), np.float32)).shape[1]
+    with atomic_file(out) as temporary:  # from here on it is known that the file can be written
+        counts = f"{format_count(len(files), 'image')}, {format_count(n_features, 'feature')} each, on {place}"
+        print_message(verbose, f"{counts}; all files are tried first")
         kept, left_out = _readable(folder, paths, workers, on_unreadable)
         names, short_names = image_names(folder, [paths[row] for row in kept])
         X = _run(frozen, files.take(kept), names, n_features, batch_size, verbose)
@@ -92,7 +92,7 @@ def _run(
     rows = np.arange(len(files))
     # the short batch at the end comes first: a network that cannot take it says so before the work, not after
     batches = [rows[start : start + batch_size] for start in reversed(range(0, len(files), batch_size))]
-    with grid_progress(verbose) as progress, closing(files.stream(batches)) as blocks:
+    with make_progress_bar(verbose) as progress, closing(files.stream(batches)) as blocks:
         task = progress.add_task("embedding", total=len(files))
         for batch, pixels in zip(batches, blocks, strict=True):
             features = frozen(pixels)
@@ -104,7 +104,7 @@ def _run(
             bad = ~np.isfinite(features).all(1)
             if bad.any():
                 raise ValueError(
-                    f"the features of {few(names[batch[bad]])} are NaN, infinite, or too large for float32; look at "
+                    f"the features of {format_names(names[batch[bad]])} are NaN, infinite, or too large for float32; look at "
                     "the image and at the backbone, which may expect pixels of another range (--mean, --std)"
                 )
             X[batch] = features
@@ -160,7 +160,7 @@ def _as_rows(features: Any, n_images: int) -> Tensor:
         )
     if len(shape) not in (2, 4) or shape[0] != n_images or 0 in shape:
         raise ValueError(
-            f"the backbone must give ({n_images}, D) or ({n_images}, D, H, W) for {counted(n_images, 'image')}, "
+            f"the backbone must give ({n_images}, D) or ({n_images}, D, H, W) for {format_count(n_images, 'image')}, "
             f"got {shape}; {wrap} returns that"
         )
     return features if len(shape) == 2 else features.mean((2, 3))
@@ -168,7 +168,7 @@ def _as_rows(features: Any, n_images: int) -> Tensor:
 
 def _parts(features: Any) -> str:
     if isinstance(features, dict):
-        return f" with {few(features)}"
+        return f" with {format_names(features)}"
     return f" of {len(features)}" if isinstance(features, tuple | list) else ""
 
 
@@ -182,7 +182,7 @@ def _readable(
     if bad and (on_unreadable == "error" or not len(kept)):
         way_out = ", or go on without them by --on-unreadable skip (on_unreadable='skip')" if len(kept) else ""
         raise ValueError(
-            f"{folder}: {plural(len(bad), 'image')} not readable: {few(left_out)}. The first: "
+            f"{folder}: {format_count_with_verb(len(bad), 'image')} not readable: {format_names(left_out)}. The first: "
             f"{next(iter(bad.values()))}. Repair or remove what is broken{way_out}"
         )
     return kept, left_out
@@ -198,7 +198,7 @@ def _refuse_output(out: Path, force: bool) -> None:
 
 def _find_device(name: str) -> torch.device:
     """Where to run; auto is what it is in training."""
-    one_of("device", name, DEVICES)
+    check_choice("device", name, DEVICES)
     try:
         return Fabric(accelerator=name, devices=1).device
     except RuntimeError as error:
@@ -209,5 +209,5 @@ def _channels(name: str, values: Sequence[float]) -> NDArray[np.float32]:
     """One number for all three channels, or three."""
     given = np.asarray(values, np.float32)
     if given.shape not in ((1,), (3,)) or not np.isfinite(given).all():
-        raise ValueError(f"{name} must be one number or three (red, green, blue), got {few(np.ravel(given))}")
+        raise ValueError(f"{name} must be one number or three (red, green, blue), got {format_names(np.ravel(given))}")
     return np.broadcast_to(given, 3).copy()

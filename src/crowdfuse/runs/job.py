@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.checks.choices import nearest
+from crowdfuse.checks.choices import did_you_mean
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
 
@@ -54,7 +54,7 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
         if name not in names:
             known = sorted(names - set(RUN_DECIDES))
             raise ValueError(
-                f"--set {name}: {job.method} has no such setting{nearest(name, known)} It has {', '.join(known)}"
+                f"--set {name}: {job.method} has no such setting{did_you_mean(name, known)} It has {', '.join(known)}"
             )
         hint = typing.get_type_hints(kind)[name]
         if not _fits(value, hint):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.io.features import Loaded, read_features
+from crowdfuse.io.features import LoadedInputs, read_features
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import as_text, few, find, plural
+from crowdfuse.labels.ids import format_count_with_verb, format_names, ids_to_strings, positions_of
 from crowdfuse.runs.job import Job
 
 READ_AS = ("classes", "on_conflict", "format", "question", "on_bad")  # what a job says of its labels
@@ -23,7 +23,7 @@ Gold = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classes by
 class Material:
     """Everything a job reads, checked and joined: row i of all arrays is the same item."""
 
-    loaded: Loaded
+    loaded: LoadedInputs
     items: NDArray[Any]
     labelled: Annotations  # all labels that have inputs
     annotations: Annotations  # those to train on: without the items held out for validation and test
@@ -45,7 +45,7 @@ class Material:
         return None if self.validation is None else (self.loaded.inputs.values[self.validation[0]], self.validation[1])
 
 
-def read_material(job: Job, loaded: Loaded | None = None) -> Material:
+def read_material(job: Job, loaded: LoadedInputs | None = None) -> Material:
     """Read and join all files of a job; every complaint about them comes from here, before any work."""
     asked: dict[str, Any] = {name: getattr(job, name) for name in READ_AS} | job.columns
     ann = read_labels(Path(job.labels), Reading(**asked))
@@ -53,7 +53,7 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
     notes = [loaded.note] if loaded.note else []
     notes += [line.removeprefix("note: ") for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
 
-    rows = loaded.find(ann.items)
+    rows = loaded.rows_of(ann.items)
     lost = ann.items[(rows < 0) & (np.diff(ann.indptr) > 0)]
     if len(lost):
         _or_drop(job, lost, Path(job.labels), loaded)
@@ -68,7 +68,7 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
     known = np.flatnonzero(rows >= 0)
     items, said = loaded.items.copy(), ann.items
     if said.dtype.kind != items.dtype.kind:
-        items, said = as_text(items), as_text(said)
+        items, said = ids_to_strings(items), ids_to_strings(said)
     items[rows[known]] = said[known]  # people know a row by the name that their labels use
     position = np.full(len(items), -1)
     position[rows[known]] = known
@@ -78,13 +78,13 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
         bare[gold_rows] = False
     if bare.any():
         if job.on_missing != "drop":
-            few_items = f"{plural(int(bare.sum()), 'item')} in {job.inputs} but not in {job.labels}: {few(items[bare])}"
+            few_items = f"{format_count_with_verb(int(bare.sum()), 'item')} in {job.inputs} but not in {job.labels}: {format_names(items[bare])}"
             raise ValueError(f"{few_items}. Go on without training on them by --on-missing drop")
         notes.append(f"{int(bare.sum()):,} items have inputs but no labels: not trained on")
 
-    labelled = ann.rows(position, items)
+    labelled = ann.take_rows(position, items)
     position[_held_out(held, labelled, notes)] = -1
-    annotations = ann.rows(position, items)
+    annotations = ann.take_rows(position, items)
     if not annotations.n_labels:
         reasons = "; ".join(notes)
         raise ValueError(f"no labels of {job.labels} are left to train on{': ' + reasons if reasons else ''}")
@@ -100,17 +100,17 @@ def read_material(job: Job, loaded: Loaded | None = None) -> Material:
     )
 
 
-def read_inputs(job: Job) -> Loaded:
+def read_inputs(job: Job) -> LoadedInputs:
     """The inputs of a job, ids and all."""
     path = Path(job.inputs)
     return read_features(path, item=column_beside(path, job.columns.get("item")), image_size=job.image_size)
 
 
-def _read_gold(job: Job, path: Path, loaded: Loaded, classes: NDArray[Any], notes: list[str]) -> Gold:
+def _read_gold(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]) -> Gold:
     """Rows and true classes of the items in a gold file, by the names that the labels use."""
     columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
     ids, truth = read_gold(path, item=columns["item"], label=columns["label"], question=job.question, on_bad=job.on_bad)
-    rows = loaded.find(ids)
+    rows = loaded.rows_of(ids)
     lost = ids[rows < 0]
     if len(lost):
         _or_drop(job, lost, path, loaded)
@@ -118,31 +118,31 @@ def _read_gold(job: Job, path: Path, loaded: Loaded, classes: NDArray[Any], note
     if not (rows >= 0).any():
         raise ValueError(f"no item of {path} has inputs in {job.inputs}")
     _refuse_two_names(ids, rows, path)
-    code = find(truth, classes)
+    code = positions_of(truth, classes)
     if (code < 0).any():
         raise ValueError(
-            f"{path}: item {few(ids[code < 0][:1])} has gold {few(truth[code < 0][:1])}, which is not one of the "
-            f"classes ({few(classes)}); name all classes with --classes"
+            f"{path}: item {format_names(ids[code < 0][:1])} has gold {format_names(truth[code < 0][:1])}, which is not one of the "
+            f"classes ({format_names(classes)}); name all classes with --classes"
         )
     return rows[rows >= 0], classes[code[rows >= 0]]
 
 
-def _or_drop(job: Job, lost: NDArray[Any], path: Path, loaded: Loaded) -> None:
+def _or_drop(job: Job, lost: NDArray[Any], path: Path, loaded: LoadedInputs) -> None:
     if job.on_missing != "drop":
         raise ValueError(
-            f"{plural(len(lost), 'item')} in {path} but not in {job.inputs}: {few(lost)} (the ids there are "
-            f"{few(loaded.items, 3)}). {_way_out(as_text(lost), loaded)}"
+            f"{format_count_with_verb(len(lost), 'item')} in {path} but not in {job.inputs}: {format_names(lost)} (the ids there are "
+            f"{format_names(loaded.items, 3)}). {_way_out(ids_to_strings(lost), loaded)}"
         )
 
 
-def _way_out(lost: NDArray[Any], loaded: Loaded) -> str:
+def _way_out(lost: NDArray[Any], loaded: LoadedInputs) -> str:
     """What to do about items without inputs. Labels of images are often paths from another folder."""
     if loaded.short_names is not None:
         folders = str(lost[0]).split("/")[:-1]
         for depth in range(1, len(folders) + 1):
             start = "/".join(folders[:depth]) + "/"
             rest = np.array([name.removeprefix(start) for name in lost], dtype=object)
-            if (rest != lost).all() and (loaded.find(rest) >= 0).all():
+            if (rest != lost).all() and (loaded.rows_of(rest) >= 0).all():
                 ways = "take it off these ids, or let --inputs be the folder they start from"
                 return f"Without {start!r} they are there: {ways}"
     return "Proceed without them by --on-missing drop"
@@ -153,7 +153,7 @@ def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) ->
     values, count = np.unique(rows[rows >= 0], return_counts=True)
     if (count > 1).any():
         twice = ids[rows == values[count > 1][0]]
-        raise ValueError(f"{path} calls one input by several names: {few(twice)}; use one of them throughout")
+        raise ValueError(f"{path} calls one input by several names: {format_names(twice)}; use one of them throughout")
 
 
 def _held_out(held: dict[str, Gold], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:

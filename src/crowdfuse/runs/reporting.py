@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
-from crowdfuse.io.features import Loaded, read_features
+from crowdfuse.io.features import LoadedInputs, read_features
 from crowdfuse.io.files import sha256
 from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, counted, few, find, from_text
+from crowdfuse.labels.ids import IntArray, format_count, format_names, parse_integer_ids, positions_of
 from crowdfuse.report.gold_facts import Gold
 from crowdfuse.report.look import Look, look_at, look_at_labels, with_some_inputs
 from crowdfuse.report.names import plain
@@ -120,7 +120,7 @@ def _is_unchanged(name: str, path: Path, hashes: dict[str, str], story: _Story) 
     return True
 
 
-def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[Loaded | None, str]:
+def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None, str]:
     """The inputs, if they are what was trained on; else why not."""
     path = Path(job.inputs)
     if not path.exists():
@@ -165,14 +165,14 @@ def _labels(run: Path, job: Job, is_unchanged: bool, classes: NDArray[Any]) -> A
     return read_labels(record, Reading("item", "annotator", "label", names, format="table"))
 
 
-def _by_row(ann: Annotations, loaded: Loaded | None) -> Annotations:
+def _by_row(ann: Annotations, loaded: LoadedInputs | None) -> Annotations:
     """Labels on record meet inputs by name; every one of them had inputs when it was written down."""
     if loaded is None:
-        return ann.rows(np.arange(len(ann)), ann.items)
+        return ann.take_rows(np.arange(len(ann)), ann.items)
     position = np.full(len(loaded.items), -1)
-    rows = loaded.find(ann.items)
+    rows = loaded.rows_of(ann.items)
     position[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
-    return ann.rows(position, loaded.items)
+    return ann.take_rows(position, loaded.items)
 
 
 def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Look:
@@ -183,7 +183,7 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Lo
     with path.open(newline="", encoding="utf-8") as lines:
         table = list(csv.DictReader(lines))
     try:
-        rows = find(from_text(np.array([line["item"] for line in table], dtype=object)), ann.items)
+        rows = positions_of(parse_integer_ids(np.array([line["item"] for line in table], dtype=object)), ann.items)
         columns = {
             name: _column(table, rows, ann, *source)
             for name, source in (
@@ -201,7 +201,7 @@ def _with_images_left(look: Look, classifier: CrowdClassifier, folder: Path) -> 
     """Where images of a folder have gone or changed, the others still have their weights and their place on the map."""
     try:
         left = read_features(folder, image_shape=classifier.input_shape_)
-        position = left.find(look.ann.items)
+        position = left.rows_of(look.ann.items)
     except (ValueError, OSError):  # why, is said already
         return look
     return with_some_inputs(look, classifier, left.inputs, position)
@@ -212,7 +212,7 @@ def _column(
 ) -> tuple[IntArray, NDArray[np.float64]]:
     keep = rows >= 0
     codes, sure = np.full(ann.n_items, -1, np.int64), np.full(ann.n_items, np.nan)
-    codes[rows[keep]] = find(np.array([line[label] for line in table], dtype=object)[keep], ann.classes)
+    codes[rows[keep]] = positions_of(np.array([line[label] for line in table], dtype=object)[keep], ann.classes)
     sure[rows[keep]] = np.array([float(line[confidence]) for line in table])[keep]
     return codes, sure
 
@@ -226,7 +226,7 @@ def _sets_of_material(material: Material) -> list[Gold]:
         known = getattr(material, name)
         if known is not None and len(known[0]):
             rows, truth = known
-            sets.append(Gold(name, rows, find(truth, material.labelled.classes), seen, is_fair))
+            sets.append(Gold(name, rows, positions_of(truth, material.labelled.classes), seen, is_fair))
     return sets
 
 
@@ -235,7 +235,7 @@ def _certain(sets: list[Gold], ann: Annotations, story: _Story) -> IntArray | No
     for known in sets:
         if known.name == "gold":
             story.notes.append(
-                f"{counted(len(known.rows), 'item')} with gold that was trained on: it stands for their fused label "
+                f"{format_count(len(known.rows), 'item')} with gold that was trained on: it stands for their fused label "
                 "and consensus, and nobody needs to look at them again."
             )
             codes = np.full(ann.n_items, -1, np.int64)
@@ -244,7 +244,7 @@ def _certain(sets: list[Gold], ann: Annotations, story: _Story) -> IntArray | No
     return None
 
 
-def _sets_of_files(job: Job, ann: Annotations, loaded: Loaded | None, story: _Story) -> list[Gold]:
+def _sets_of_files(job: Job, ann: Annotations, loaded: LoadedInputs | None, story: _Story) -> list[Gold]:
     sets = []
     for name, path in job.files().items():
         if name in HOW_SEEN:
@@ -255,13 +255,19 @@ def _sets_of_files(job: Job, ann: Annotations, loaded: Loaded | None, story: _St
 
 
 def _sets_given(
-    path: Path, job: Job, ann: Annotations, loaded: Loaded | None, trained: Annotations, sets: list[Gold], story: _Story
+    path: Path,
+    job: Job,
+    ann: Annotations,
+    loaded: LoadedInputs | None,
+    trained: Annotations,
+    sets: list[Gold],
+    story: _Story,
 ) -> list[Gold]:
     """Gold given for the report, apart by what training saw of its items; then what else the run had."""
     rows, codes = _read_gold(path, job, ann, loaded, story)
     if not len(rows):
         raise ValueError(
-            f"no item of {path} is in this run, whose items are called {few(ann.items, 3)}; see that the ids match"
+            f"no item of {path} is in this run, whose items are called {format_names(ann.items, 3)}; see that the ids match"
         )
     parts, left = [], np.ones(len(rows), bool)
     for known in sets:
@@ -280,21 +286,21 @@ def _sets_given(
 
 
 def _read_gold(
-    path: Path, job: Job, ann: Annotations, loaded: Loaded | None, story: _Story
+    path: Path, job: Job, ann: Annotations, loaded: LoadedInputs | None, story: _Story
 ) -> tuple[IntArray, IntArray]:
     """Rows and true classes of a gold file's items."""
     columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
     ids, truth = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
-    rows = find(ids, ann.items) if loaded is None else loaded.find(ids)
-    codes = find(truth, ann.classes)
+    rows = positions_of(ids, ann.items) if loaded is None else loaded.rows_of(ids)
+    codes = positions_of(truth, ann.classes)
     outside = (rows >= 0) & (codes < 0)
     if outside.any():
         raise ValueError(
-            f"{path}: item {few(ids[outside][:1])} has gold {few(truth[outside][:1])}, which is not one of the "
-            f"classes ({few(ann.classes)})"
+            f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(truth[outside][:1])}, which is not one of the "
+            f"classes ({format_names(ann.classes)})"
         )
     if (rows < 0).any():
-        story.notes.append(f"{counted(int((rows < 0).sum()), 'item')} of {path} not in this run, left out.")
+        story.notes.append(f"{format_count(int((rows < 0).sum()), 'item')} of {path} not in this run, left out.")
     return rows[rows >= 0], codes[rows >= 0]
 
 

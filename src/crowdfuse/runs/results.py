@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.io.files import strict, write_json, write_table, write_text
-from crowdfuse.labels.ids import find
-from crowdfuse.quality.label_quality import Quality, label_quality
+from crowdfuse.io.files import nonfinite_to_none, write_csv, write_json, write_text
+from crowdfuse.labels.ids import positions_of
+from crowdfuse.quality.label_quality import LabelQuality, label_quality
 from crowdfuse.report.look import relative_weights
 from crowdfuse.runs.material import Material
 
@@ -25,13 +25,13 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
     fused = classifier.fused_labels(X, ann)
     if material.gold is not None:  # what is certain needs no labels to tell it
         rows, truth = material.gold
-        fused[rows] = np.eye(fused.shape[1])[find(truth, classifier.classes_)]
+        fused[rows] = np.eye(fused.shape[1])[positions_of(truth, classifier.classes_)]
     known = ~np.isnan(fused).any(1)
     best = np.where(known, np.nan_to_num(fused).argmax(1), -1)
     counts = np.diff(ann.indptr)
     probabilities = classifier.predict_proba(X)
     predicted = probabilities.argmax(1)
-    write_table(
+    write_csv(
         out / "fused.csv",
         ("item", "label", "confidence", "labels", "predicted", "predicted_confidence"),
         (
@@ -49,7 +49,9 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
     _write_annotators(classifier, material, best, out / "annotators.csv")
     gold = material.gold_by_row()
     _write_reviews(label_quality(ann, probabilities, classes=classifier.classes_, gold=gold, out_of_fold=False), out)
-    write_text(out / "log.jsonl", "".join(json.dumps(strict(record)) + "\n" for record in classifier.history_))
+    write_text(
+        out / "log.jsonl", "".join(json.dumps(nonfinite_to_none(record)) + "\n" for record in classifier.history_)
+    )
     summary: dict[str, Any] = {
         "method": classifier.method_name,
         "items": len(material.items),
@@ -60,7 +62,7 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
         "epochs": len(classifier.history_),
         "best epoch": classifier.best_epoch_,
         "interrupted": classifier.interrupted_,
-        "gold was used for": classifier.uses_gold_,
+        "gold was used for": classifier.gold_used_for_,
         "final loss": classifier.history_[-1]["loss"] if classifier.history_ else None,
         "notes": [*material.notes, *getattr(classifier, "diagnostics_", {}).get("messages", [])],
     }
@@ -96,7 +98,7 @@ def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDA
     figures = np.column_stack([classifier.annotator_reliability(X, ann), mean(ann.label == fused), mean(weights)])
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
     order = np.argsort(-np.nan_to_num(figures[:, 0], nan=-1), kind="stable")
-    write_table(
+    write_csv(
         path,
         ("annotator", "labels", "reliability", "agreement_with_fused", "mean_weight"),
         (
@@ -107,7 +109,7 @@ def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDA
     )
 
 
-def _write_reviews(found: Quality, out: Path) -> None:
+def _write_reviews(found: LabelQuality, out: Path) -> None:
     """What to look at again first: items by how unsure they are, labels by how likely they are wrong."""
     for name, table, figure in (
         ("review_items.csv", found.review_items(), "confidence"),
@@ -115,4 +117,4 @@ def _write_reviews(found: Quality, out: Path) -> None:
     ):
         columns = {column: table[column].to_pylist() for column in table.column_names}
         columns[figure] = [f"{value:.6f}" for value in columns[figure]]
-        write_table(out / name, table.column_names, zip(*columns.values(), strict=True))
+        write_csv(out / name, table.column_names, zip(*columns.values(), strict=True))

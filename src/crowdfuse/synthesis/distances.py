@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.labels.ids import IntArray
 
-BLOCK = 1 << 18  # values of X worked on at a time: 2 MB of float64, which the cache holds
+VALUES_PER_BLOCK = 1 << 18  # values of X worked on at a time: 2 MB of float64, which the cache holds
 
 
 def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
@@ -31,7 +31,7 @@ def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
 
 def blocks(inputs: NDArray[Any]) -> Iterator[slice]:
     """Slices of rows, few enough at a time to be worked on in float64."""
-    size = max(1, BLOCK // max(1, inputs.shape[1]))
+    size = max(1, VALUES_PER_BLOCK // max(1, inputs.shape[1]))
     return (slice(start, start + size) for start in range(0, len(inputs), size))
 
 

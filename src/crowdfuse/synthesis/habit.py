@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.labels.ids import IntArray, few
+from crowdfuse.labels.ids import IntArray, format_names
 from crowdfuse.synthesis.distances import as_rows, class_means, distances_to
-from crowdfuse.synthesis.synthetic_crowd import MadeUp, annotate, check_missing, class_positions, true_classes
+from crowdfuse.synthesis.synthetic_crowd import SyntheticCrowd, annotate, check_missing, class_positions, true_classes
 
 
 def habit_annotators(
@@ -24,7 +24,7 @@ def habit_annotators(
     missing: float = 0.0,
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
-) -> MadeUp:
+) -> SyntheticCrowd:
     """Each annotator calls class a b on the items of a that look like b, and is right on all others.
 
     That is the paper's Figure 1, where one annotator takes some 5 for a 6 and another some 1 for a 2. `habits` are
@@ -40,7 +40,7 @@ def habit_annotators(
     >>> made = habit_annotators(X, y, habits=[[("a", "b")], [("b", "a")]])
     >>> made.annotations.to_matrix().T.tolist()
     [['a', 'a', 'b', 'b', 'b', 'b'], ['a', 'a', 'a', 'a', 'a', 'b']]
-    >>> made.accuracy.round(2).tolist(), made.nobody_right
+    >>> made.accuracy.round(2).tolist(), made.all_wrong_share
     ([0.67, 0.83], 0.0)
     """
     check_missing(missing)
@@ -68,7 +68,9 @@ def habit_annotators(
             alike = alike[distance[alike] < nearest[items[alike]]]
             nearest[items[alike]] = distance[alike]
             said[items[alike], r] = b
-    return MadeUp(annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, habit=habit)
+    return SyntheticCrowd(
+        annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, habit=habit
+    )
 
 
 def _drawn(n_annotators: int, n_habits: int | None, n_classes: int, generator: np.random.Generator) -> list[IntArray]:
@@ -96,7 +98,9 @@ def _named(habits: Sequence[Sequence[tuple[Any, Any]]], classes: NDArray[Any]) -
             raise ValueError(f"{what} must be a list of pairs (class, class it is taken for), got {mine!r}")
         found = class_positions([name for pair in mine for name in pair], classes, what).reshape(-1, 2)
         if (found[:, 0] == found[:, 1]).any():
-            raise ValueError(f"{what} takes class {few(classes[found[found[:, 0] == found[:, 1], 0]])} for itself")
+            raise ValueError(
+                f"{what} takes class {format_names(classes[found[found[:, 0] == found[:, 1], 0]])} for itself"
+            )
         pairs.append(found)
     return pairs
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.synthesis.synthetic_crowd import MadeUp, annotate, check_missing, true_classes
-from crowdfuse.synthesis.wrong_label_kinds import wrong_labels
+from crowdfuse.synthesis.synthetic_crowd import SyntheticCrowd, annotate, check_missing, true_classes
+from crowdfuse.synthesis.wrong_label_kinds import draw_wrong_labels
 
 By = Literal["class", "annotator"]
 
@@ -25,7 +25,7 @@ def hammer_spammer_annotators(
     missing: float = 0.0,
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
-) -> MadeUp:
+) -> SyntheticCrowd:
     """Each annotator is a hammer, always right, or a spammer; one of three rules, told apart by what is given.
 
     - `n_correct`: by class, the paper's own (supplement: 5 annotators, `n_correct=3` of 10 classes). Each annotator
@@ -58,12 +58,14 @@ def hammer_spammer_annotators(
     generator = np.random.default_rng(seed)
     if by == "class":
         hammer = _hammers(generator.random((n_annotators, K)), n_correct, p)
-        said = wrong_labels(truth, n_annotators, K, generator)
+        said = draw_wrong_labels(truth, n_annotators, K, generator)
     else:
         hammer = np.repeat(_hammers(generator.random(n_annotators), n_hammers, p)[:, None], K, axis=1)
         said = generator.integers(0, K, (len(truth), n_annotators))
     said = np.where(hammer.T[truth], truth[:, None], said)
-    return MadeUp(annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, hammer=hammer)
+    return SyntheticCrowd(
+        annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, hammer=hammer
+    )
 
 
 def _hammers(luck: NDArray[np.float64], number: int | None, p: float | None) -> NDArray[np.bool_]:

@@ -10,13 +10,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.io.files import refuse_existing, write_table
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.io.files import refuse_existing, write_csv
 from crowdfuse.synthesis.habit import habit_annotators
 from crowdfuse.synthesis.hammer_spammer import By, hammer_spammer_annotators
-from crowdfuse.synthesis.synthetic_crowd import MadeUp, check_missing
+from crowdfuse.synthesis.synthetic_crowd import SyntheticCrowd, check_missing
 from crowdfuse.synthesis.weakness import weakness_annotators
-from crowdfuse.synthesis.wrong_label_kinds import KINDS
+from crowdfuse.synthesis.wrong_label_kinds import WRONG_LABEL_KINDS
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ DATASETS = {
     "fashion-mnist": Defaults(55_000, 30.0, None),
     "digits": Defaults(1_797, 48.0, (4, 2, 3)),
 }
-SKILLS = (0.7, 0.6, 0.45)
+DEFAULT_ACCURACIES = (0.7, 0.6, 0.45)
 N_CORRECT = 3  # as in the paper's supplement
 RULES = {
     "weakness": ("epsilon", "weakness", "skills", "wrong"),
@@ -54,7 +54,7 @@ def write_labels(
     items: int | None = None,
     epsilon: float | Sequence[float] | None = None,
     weakness: Sequence[int] | None = None,
-    skills: Sequence[float] | None = None,
+    accuracies: Sequence[float] | None = None,
     wrong: str | None = None,
     by: str | None = None,
     n_correct: int | None = None,
@@ -89,12 +89,12 @@ def write_labels(
     >>> result["nobody_right"] > 0.2
     True
     """
-    one_of("dataset", dataset, DATASETS)
-    one_of("rule", rule, RULES)
+    check_choice("dataset", dataset, DATASETS)
+    check_choice("rule", rule, RULES)
     given: dict[str, Any] = {
         "epsilon": epsilon,
         "weakness": weakness,
-        "skills": skills,
+        "skills": accuracies,
         "wrong": wrong,
         "by": by,
         "n_correct": n_correct,
@@ -111,8 +111,8 @@ def write_labels(
         raise ValueError(f"{', '.join(foreign)}: not a setting of the rule {rule}, which has {', '.join(RULES[rule])}")
     check_missing(missing)
     if wrong is not None:
-        one_of("wrong", wrong, KINDS)
-    n_items = _check_items(dataset, items, default_rows=rule == "weakness" and weakness is None and skills is None)
+        check_choice("wrong", wrong, WRONG_LABEL_KINDS)
+    n_items = _check_items(dataset, items, default_rows=rule == "weakness" and weakness is None and accuracies is None)
     if dataset == "digits" and (data is not None or download):
         raise ValueError("digits come with scikit-learn: leave out data and download")
     _check_outputs(out, gold, force=force)
@@ -135,23 +135,23 @@ def write_labels(
         "items": n_items,
         "classes": made.annotations.n_classes,
         "labels": made.annotations.n_labels,
-        "nobody_right": made.nobody_right,
+        "nobody_right": made.all_wrong_share,
         "annotators": _annotators(made),
     }
 
 
 def _weakness(
     dataset: str, X: NDArray[Any], y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int
-) -> MadeUp:
+) -> SyntheticCrowd:
     default = DATASETS[dataset]
     settings = {"epsilon": default.epsilon} | settings
     if "weakness" not in settings and "skills" not in settings:
-        settings |= {"weakness": default.weakness} if default.weakness is not None else {"skills": SKILLS}
+        settings |= {"weakness": default.weakness} if default.weakness is not None else {"skills": DEFAULT_ACCURACIES}
     count = len(settings["weakness" if "weakness" in settings else "skills"])
     return weakness_annotators(X, y, **settings, missing=missing, annotators=_names(count), seed=seed)
 
 
-def _hammer_spammer(y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int) -> MadeUp:
+def _hammer_spammer(y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int) -> SyntheticCrowd:
     settings = {"n_annotators": 5} | settings
     by = cast("By", settings.pop("by", "class"))
     if by == "class" and not {"n_correct", "n_hammers", "p"} & set(settings):
@@ -160,7 +160,7 @@ def _hammer_spammer(y: NDArray[Any], settings: dict[str, Any], missing: float, s
     return hammer_spammer_annotators(y, by=by, **settings, missing=missing, annotators=names, seed=seed)
 
 
-def _habit(X: NDArray[Any], y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int) -> MadeUp:
+def _habit(X: NDArray[Any], y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int) -> SyntheticCrowd:
     settings = settings if "habits" in settings else {"n_annotators": 3} | settings
     names = _names(len(settings["habits"]) if "habits" in settings else settings["n_annotators"])
     return habit_annotators(X, y, **settings, missing=missing, annotators=names, seed=seed)
@@ -182,15 +182,15 @@ def _load(dataset: str, data: Path | None, *, download: bool) -> tuple[NDArray[A
     return images.X_train, images.y_train
 
 
-def _write(made: MadeUp, out: Path, gold: Path | None) -> None:
+def _write(made: SyntheticCrowd, out: Path, gold: Path | None) -> None:
     ann = made.annotations
     columns = ann.items[ann.item], ann.annotators[ann.annotator], ann.classes[ann.label]
-    write_table(out, ["item", "annotator", "label"], zip(*(column.tolist() for column in columns), strict=True))
+    write_csv(out, ["item", "annotator", "label"], zip(*(column.tolist() for column in columns), strict=True))
     if gold is not None:
-        write_table(gold, ["item", "label"], zip(ann.items.tolist(), ann.classes[made.truth].tolist(), strict=True))
+        write_csv(gold, ["item", "label"], zip(ann.items.tolist(), ann.classes[made.truth].tolist(), strict=True))
 
 
-def _annotators(made: MadeUp) -> list[dict[str, Any]]:
+def _annotators(made: SyntheticCrowd) -> list[dict[str, Any]]:
     ann = made.annotations
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
     right = made.accuracy

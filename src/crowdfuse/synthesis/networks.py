@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.labels.annotations import not_a_class
-from crowdfuse.labels.ids import IntArray, few, find, refuse_repeats, tidy
-from crowdfuse.synthesis.synthetic_crowd import MadeUp, annotate, check_missing, true_classes
+from crowdfuse.labels.annotations import unknown_class_message
+from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of, refuse_repeats
+from crowdfuse.synthesis.synthetic_crowd import SyntheticCrowd, annotate, check_missing, true_classes
 
 
 class Predictor(Protocol):
@@ -30,7 +30,7 @@ def network_annotators(
     classes: Sequence[Any] | None = None,
     missing: float = 0.0,
     seed: int = 0,
-) -> MadeUp:
+) -> SyntheticCrowd:
     """Each model labels the items: an annotator that errs as models do, on what is hard.
 
     A model has `predict(X)`, or is itself called with X; either gives a class name an item. A dict names the
@@ -40,17 +40,17 @@ def network_annotators(
 
     >>> X, y = np.array([[1.0], [2.0], [3.0]]), ["low", "low", "high"]
     >>> made = network_annotators({"bold": lambda X: np.where(X[:, 0] > 1, "high", "low")}, X, y)
-    >>> made.annotations.to_matrix().ravel().tolist(), made.right.ravel().tolist()
+    >>> made.annotations.to_matrix().ravel().tolist(), made.is_correct.ravel().tolist()
     (['low', 'high', 'high'], [True, False, True])
     """
     check_missing(missing)
     names, truth = true_classes(y)
     if classes is not None:
-        known = tidy(classes, "classes")
+        known = normalize_ids(classes, "classes")
         refuse_repeats(known, "classes")
-        position = find(names, known)
+        position = positions_of(names, known)
         if (position < 0).any():
-            raise ValueError(f"y: {not_a_class(few(names[position < 0]), known)}")
+            raise ValueError(f"y: {unknown_class_message(format_names(names[position < 0]), known)}")
         names, truth = known, position[truth]
     named = dict(models) if isinstance(models, Mapping) else dict(enumerate(models))
     if not named:
@@ -60,7 +60,7 @@ def network_annotators(
             raise TypeError(f"model {name!r} has no predict(X) and cannot be called, got {type(model).__name__}")
     said = np.stack([_say(model, X, f"model {name!r}", names, len(truth)) for name, model in named.items()], axis=1)
     generator = np.random.default_rng(seed)
-    return MadeUp(annotate(said, names, missing, list(named), generator), said == truth[:, None], truth)
+    return SyntheticCrowd(annotate(said, names, missing, list(named), generator), said == truth[:, None], truth)
 
 
 def _say(model: Model, X: Any, who: str, classes: NDArray[Any], n_items: int) -> IntArray:
@@ -71,8 +71,8 @@ def _say(model: Model, X: Any, who: str, classes: NDArray[Any], n_items: int) ->
         raise ValueError(
             f"{who} must give one class name for each of the {n_items:,} items, got shape {predicted.shape}{hint}"
         )
-    code = find(tidy(predicted, f"labels of {who}"), classes)
+    code = positions_of(normalize_ids(predicted, f"labels of {who}"), classes)
     if (code < 0).any():
         item = int(np.argmax(code < 0))
-        raise ValueError(f"{who}, item {item}: {not_a_class(few([predicted[item]]), classes)}")
+        raise ValueError(f"{who}, item {item}: {unknown_class_message(format_names([predicted[item]]), classes)}")
     return code

@@ -10,23 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, few, find, tidy, unique_sorted
+from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of, unique_sorted
 
 
 @dataclass(frozen=True)
-class MadeUp:
+class SyntheticCrowd:
     """Annotations, and the truth about them.
 
     >>> ann = Annotations.from_matrix([["cat", "dog"], ["dog", "dog"]])
-    >>> made = MadeUp(ann, right=np.array([[True, False], [True, True]]), truth=np.array([0, 1]))
+    >>> made = SyntheticCrowd(ann, right=np.array([[True, False], [True, True]]), truth=np.array([0, 1]))
     >>> made.accuracy.tolist(), made.confusion_matrices[1].tolist()
     ([1.0, 0.5], [[0.0, 1.0], [0.0, 1.0]])
-    >>> made.nobody_right
+    >>> made.all_wrong_share
     0.0
     """
 
     annotations: Annotations
-    right: NDArray[np.bool_]
+    is_correct: NDArray[np.bool_]
     """(N, R): whether the annotator is right on the item, labelled or not."""
     truth: IntArray
     """(N,): the true class of each item, as a position in `annotations.classes`."""
@@ -41,20 +41,22 @@ class MadeUp:
     def accuracy(self) -> NDArray[np.float64]:
         """Each annotator's share of right labels among those given, (R,); NaN where there are none."""
         ann = self.annotations
-        correct = np.bincount(ann.annotator, weights=self.right[ann.item, ann.annotator], minlength=ann.n_annotators)
+        correct = np.bincount(
+            ann.annotator, weights=self.is_correct[ann.item, ann.annotator], minlength=ann.n_annotators
+        )
         with np.errstate(invalid="ignore"):
             share: NDArray[np.float64] = correct / np.bincount(ann.annotator, minlength=ann.n_annotators)
         return share
 
     @property
-    def nobody_right(self) -> float:
+    def all_wrong_share(self) -> float:
         """The share of the labelled items of which every label given is wrong; NaN where there are none.
 
         No method can choose the right label there: at best it learns the class from other items.
         """
         ann = self.annotations
         told = np.zeros(ann.n_items, bool)
-        told[ann.item[self.right[ann.item, ann.annotator]]] = True
+        told[ann.item[self.is_correct[ann.item, ann.annotator]]] = True
         labelled = np.diff(ann.indptr) > 0
         return float((~told[labelled]).mean()) if labelled.any() else float("nan")
 
@@ -75,11 +77,11 @@ class MadeUp:
 
 def true_classes(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
     """The class names in order, and each item's position among them; annotators need two classes to be wrong."""
-    classes, truth = unique_sorted(tidy(y, "y"))
+    classes, truth = unique_sorted(normalize_ids(y, "y"))
     if len(classes) < 2:
         raise ValueError(
             f"y must hold at least two classes for a label to be wrong, got {len(truth):,} items of "
-            f"{few(classes) or 'no class'}"
+            f"{format_names(classes) or 'no class'}"
         )
     return classes, truth
 
@@ -90,10 +92,12 @@ def class_positions(names: Sequence[Any], classes: NDArray[Any], what: str) -> I
     >>> class_positions(["dog"], np.array(["cat", "dog"], object), "habits").tolist()
     [1]
     """
-    position = find(tidy(names, what), classes)
+    position = positions_of(normalize_ids(names, what), classes)
     if (position < 0).any():
         unknown = [names[at] for at in np.flatnonzero(position < 0).tolist()]
-        raise ValueError(f"{what}: {few(unknown)} is not one of the {len(classes):,} classes in y ({few(classes)})")
+        raise ValueError(
+            f"{what}: {format_names(unknown)} is not one of the {len(classes):,} classes in y ({format_names(classes)})"
+        )
     return position
 
 

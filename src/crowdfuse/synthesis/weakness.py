@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.checks.choices import one_of
-from crowdfuse.labels.ids import IntArray, few
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.labels.ids import IntArray, format_names
 from crowdfuse.synthesis.distances import as_rows, blocks, distances_to
-from crowdfuse.synthesis.synthetic_crowd import MadeUp, annotate, check_missing, true_classes
-from crowdfuse.synthesis.wrong_label_kinds import KINDS, Wrong, confusable_classes, shifts, wrong_labels
+from crowdfuse.synthesis.synthetic_crowd import SyntheticCrowd, annotate, check_missing, true_classes
+from crowdfuse.synthesis.wrong_label_kinds import (
+    WRONG_LABEL_KINDS,
+    WrongLabelKind,
+    confusable_classes,
+    draw_wrong_labels,
+    shifts,
+)
 
 N_CANDIDATES = 512
 
@@ -25,14 +31,14 @@ def weakness_annotators(
     weakness: Sequence[int] | None = None,
     epsilon: float | Sequence[float],
     distances: ArrayLike | None = None,
-    skills: Sequence[float] | None = None,
-    wrong: Wrong = "uniform",
+    accuracies: Sequence[float] | None = None,
+    wrong: WrongLabelKind = "uniform",
     inputs: ArrayLike | None = None,
     confusable: Mapping[Any, Any] | None = None,
     missing: float = 0.0,
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
-) -> MadeUp:
+) -> SyntheticCrowd:
     """The paper's rule: annotator r cannot read what looks like image `weakness[r]`.
 
     Items within Euclidean distance `epsilon` (one for all, or one each) of that row of X get a wrong label, all
@@ -60,7 +66,7 @@ def weakness_annotators(
 
     >>> X, y = np.arange(6.0)[:, None], [0, 1, 0, 1, 0, 1]
     >>> made = weakness_annotators(X, y, weakness=[0, 5], epsilon=1)
-    >>> made.right.T.astype(int).tolist(), made.nobody_right
+    >>> made.is_correct.T.astype(int).tolist(), made.all_wrong_share
     ([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]], 0.0)
     >>> weakness_annotators(X, y, skills=[1/2, 2/3], epsilon=1).accuracy.round(2).tolist()
     [0.5, 0.67]
@@ -68,7 +74,7 @@ def weakness_annotators(
     [[0, 0, 0, 1, 0, 1], [0, 1, 0, 1, 1, 1]]
     """
     check_missing(missing)
-    one_of("wrong", wrong, KINDS)
+    check_choice("wrong", wrong, WRONG_LABEL_KINDS)
     if y is None:
         raise TypeError("weakness_annotators needs y=, the true class of each item")
     _check_confusable(wrong, X, inputs, confusable)
@@ -79,7 +85,7 @@ def weakness_annotators(
     for_rows, for_mistakes = generator.spawn(2)
     rows: IntArray | None = None
     if distances is not None:
-        if X is not None or skills is not None:
+        if X is not None or accuracies is not None:
             raise ValueError("distances already say how far each item is: leave out X and skills")
         distance = _check_distances(np.asarray(distances, np.float64), len(truth))
         reach = _check_epsilon(epsilon, distance.shape[1])
@@ -96,18 +102,18 @@ def weakness_annotators(
         if X is None:
             raise ValueError("weakness_annotators needs inputs X with weakness= or skills=, or ready distances=")
         images = as_rows(X, len(truth))
-        if weakness is not None and skills is None:
+        if weakness is not None and accuracies is None:
             rows = _check_weakness(weakness, len(images))
             reach = _check_epsilon(epsilon, len(rows))
-        elif skills is not None and weakness is None:
-            wanted = _check_skills(skills, len(images))
+        elif accuracies is not None and weakness is None:
+            wanted = _check_skills(accuracies, len(images))
             reach = _check_epsilon(epsilon, len(wanted))
             rows = _choose(images, wanted, reach, for_rows)
         else:
             raise ValueError("give either weakness= (rows of X) or skills= (shares of right labels), and not both")
         distance = _check_distances(distances_to(images, images[rows].astype(np.float64)), len(images))
 
-    mistake = wrong_labels(truth, len(reach), K, generator)
+    mistake = draw_wrong_labels(truth, len(reach), K, generator)
     if wrong == "any":
         mistake = for_mistakes.integers(0, K, mistake.shape)
     elif wrong == "looks":
@@ -120,7 +126,9 @@ def weakness_annotators(
     elif wrong == "copy":
         mistake = mistake[:, :1]
     said = np.where(distance > reach, truth[:, None], mistake)
-    made = MadeUp(annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, weakness=rows)
+    made = SyntheticCrowd(
+        annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, weakness=rows
+    )
     _warn_of_extremes(made)
     return made
 
@@ -149,11 +157,13 @@ def _choose(
     return drawn[chosen]
 
 
-def _warn_of_extremes(made: MadeUp) -> None:
-    share = made.right.mean(0)
+def _warn_of_extremes(made: SyntheticCrowd) -> None:
+    share = made.is_correct.mean(0)
     names = made.annotations.annotators
     found = [
-        f"always {word}: {few(names[share == value])}" for word, value in (("right", 1), ("wrong", 0)) if value in share
+        f"always {word}: {format_names(names[share == value])}"
+        for word, value in (("right", 1), ("wrong", 0))
+        if value in share
     ]
     if found:
         shares = ", ".join(f"{100 * value:.1f}" for value in share[:20]) + (", ..." if len(share) > 20 else "")
@@ -168,7 +178,7 @@ def _warn_of_extremes(made: MadeUp) -> None:
 
 
 def _check_confusable(
-    wrong: Wrong, X: ArrayLike | None, inputs: ArrayLike | None, confusable: Mapping[Any, Any] | None
+    wrong: WrongLabelKind, X: ArrayLike | None, inputs: ArrayLike | None, confusable: Mapping[Any, Any] | None
 ) -> None:
     """What says which class is most confusable is there where it is needed, once, and nowhere else."""
     for name, value in (("inputs", inputs), ("confusable", confusable)):
@@ -214,7 +224,7 @@ def _check_weakness(weakness: Sequence[int], n_items: int) -> IntArray:
         raise ValueError(f"weakness must name one row of X for each annotator, got {weakness!r}")
     outside = rows[(rows < 0) | (rows >= n_items)]
     if len(outside):
-        raise ValueError(f"weakness {few(outside)} is not a row of X, whose rows are 0 to {n_items - 1:,}")
+        raise ValueError(f"weakness {format_names(outside)} is not a row of X, whose rows are 0 to {n_items - 1:,}")
     return rows.astype(np.int64)
 
 

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.labels.ids import IntArray, few
+from crowdfuse.labels.ids import IntArray, format_names
 from crowdfuse.synthesis.distances import as_rows, nearest_classes
 from crowdfuse.synthesis.synthetic_crowd import class_positions
 
-Wrong = Literal["uniform", "any", "looks", "shift", "neighbour", "copy"]
-KINDS: tuple[Wrong, ...] = ("uniform", "any", "looks", "shift", "neighbour", "copy")
+WrongLabelKind = Literal["uniform", "any", "looks", "shift", "neighbour", "copy"]
+WRONG_LABEL_KINDS: tuple[WrongLabelKind, ...] = ("uniform", "any", "looks", "shift", "neighbour", "copy")
 
 
-def wrong_labels(truth: IntArray, n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
+def draw_wrong_labels(truth: IntArray, n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
     """A class drawn uniformly from the wrong ones, for each item and annotator, (N, R)."""
     shift = generator.integers(1, n_classes, (len(truth), n_annotators))  # never 0, which would be the right one
     wrong: IntArray = (truth[:, None] + shift) % n_classes
@@ -45,10 +45,12 @@ def confusable_classes(
     said = class_positions(list(confusable.values()), classes, "confusable")
     if (asked == said).any():
         raise ValueError(
-            f"confusable takes class {few(classes[asked[asked == said]])} for itself; name another class for it"
+            f"confusable takes class {format_names(classes[asked[asked == said]])} for itself; name another class for it"
         )
     table = np.full(len(classes), -1)
     table[asked] = said
     if (table < 0).any():
-        raise ValueError(f"confusable says nothing of class {few(classes[table < 0])}; it must name every class in y")
+        raise ValueError(
+            f"confusable says nothing of class {format_names(classes[table < 0])}; it must name every class in y"
+        )
     return table

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from crowdfuse.io.files import replacing
+from crowdfuse.io.files import atomic_file
 from crowdfuse.methods.base import Method
 
 FILE_NAME = "checkpoint.safetensors"
@@ -31,15 +31,15 @@ TENSORS = ("best_weights", "best_values")
 class TrainingState:
     """Where a training stands. Together with seed, settings and data it decides every later bit."""
 
-    phase: int = 0
+    phase_index: int = 0
     epoch: int = 0  # over all phases
-    batch: int = 0  # batches of this epoch that are done
+    n_batches_done: int = 0  # batches of this epoch that are done
     epoch_total: float = 0.0  # the epoch's loss so far, as a sum and a count
     epoch_count: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int | None = None
     best_values: NDArray[np.float64] | None = None  # what validation said of the best epoch, and against it
-    best_objections: tuple[str, ...] = ()
+    best_failed_checks: tuple[str, ...] = ()
     best_weights: dict[str, Tensor] | None = None
 
     @property
@@ -71,7 +71,7 @@ def save_checkpoint(
         "state": json.dumps({name: value for name, value in vars(state).items() if name not in TENSORS}),
         "scalars": json.dumps(scalars),
     }
-    with replacing(folder / FILE_NAME) as temporary:
+    with atomic_file(folder / FILE_NAME) as temporary:
         # clones, since safetensors refuses tensors that share memory, as tied weights do
         whole = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
         save_file(whole, temporary, header)
@@ -107,7 +107,7 @@ def find_checkpoint(folder: Path, identity: dict[str, Any]) -> Checkpoint | None
     tensors, header = _read(path)
     _refuse_other(json.loads(header["identity"]), identity, path)
     state = TrainingState(**json.loads(header["state"]), best_weights=_under("best.", tensors) or None)
-    state.best_objections = tuple(state.best_objections)
+    state.best_failed_checks = tuple(state.best_failed_checks)
     if "best_values" in tensors:
         state.best_values = tensors["best_values"].numpy()
     return Checkpoint(state, tensors, json.loads(header["scalars"]))

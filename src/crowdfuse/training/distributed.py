@@ -16,11 +16,11 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
-PATIENCE = timedelta(hours=6)  # one machine may read or evaluate for long while the others wait
+PROCESS_GROUP_TIMEOUT = timedelta(hours=6)  # one machine may read or evaluate for long while the others wait
 LAUNCHED_BY = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
-class EverywhereError(ValueError):
+class AllProcessesError(ValueError):
     """An error that all processes raise at the same moment, so that one of them can speak for all."""
 
 
@@ -28,7 +28,7 @@ class LostProcessError(ConnectionError):
     """Another process of the training has ended."""
 
 
-def launched() -> tuple[int, int] | None:
+def launched_processes() -> tuple[int, int] | None:
     """How many processes were started on each machine, and on how many machines; None where nobody did."""
     if not all(name in os.environ for name in LAUNCHED_BY):
         return None
@@ -45,18 +45,18 @@ def launched() -> tuple[int, int] | None:
 
 def rank() -> int:
     """The number of this process among all, from 0."""
-    return int(os.environ["RANK"]) if launched() else 0
+    return int(os.environ["RANK"]) if launched_processes() else 0
 
 
-def is_first() -> bool:
+def is_rank_zero() -> bool:
     """Whether this process writes and speaks for all."""
     return rank() == 0
 
 
-def gather(value: Value) -> list[Value]:
+def all_gather(value: Value) -> list[Value]:
     """Everybody's value, in the order of the processes. All of them have to ask.
 
-    >>> gather("a single process")
+    >>> all_gather("a single process")
     ['a single process']
     """
     if not _several():
@@ -64,13 +64,13 @@ def gather(value: Value) -> list[Value]:
     import torch.distributed as dist
 
     values: list[Value | None] = [None] * dist.get_world_size()
-    with among_others():
+    with raise_if_process_lost():
         dist.all_gather_object(values, value)
     return values  # type: ignore[return-value]  # all of them are filled
 
 
 @contextmanager
-def in_step() -> Iterator[None]:
+def raise_in_all_processes() -> Iterator[None]:
     """What one process refuses in here, by a ValueError or an OSError, all refuse when they come out of it."""
     if not _several():
         yield
@@ -80,23 +80,23 @@ def in_step() -> Iterator[None]:
         yield
     except (ValueError, OSError) as raised:
         error = raised
-    said = gather(None if error is None else str(error))
+    said = all_gather(None if error is None else str(error))
     if any(text is not None for text in said):
         who, text = next((number, text) for number, text in enumerate(said) if text is not None)
-        raise EverywhereError(text if who == 0 else f"process {who + 1} of {len(said)}: {text}") from error
+        raise AllProcessesError(text if who == 0 else f"process {who + 1} of {len(said)}: {text}") from error
 
 
-def is_for_others(error: Exception) -> bool:
+def is_reported_by_rank_zero(error: Exception) -> bool:
     """Whether the first process says this; if so, returns once it has, since torchrun stops all when one ends."""
-    if is_first() or not isinstance(error, EverywhereError):
+    if is_rank_zero() or not isinstance(error, AllProcessesError):
         return False
     with suppress(LostProcessError):  # the first process never answers: it ends
-        gather(None)
+        all_gather(None)
     return True
 
 
 @contextmanager
-def among_others() -> Iterator[None]:
+def raise_if_process_lost() -> Iterator[None]:
     """What needs the other processes: that one of them has ended is said in words."""
     try:
         yield
@@ -113,14 +113,16 @@ def among_others() -> Iterator[None]:
 
 def _several() -> bool:
     """Whether there are other processes; connects with them where nobody has yet."""
-    if launched() in (None, (1, 1)):
+    if launched_processes() in (None, (1, 1)):
         return False
     import torch
     import torch.distributed as dist
 
     if not dist.is_initialized():
         # Fabric, which knows the device but comes later, takes the connection as it finds it
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PROCESS_GROUP_TIMEOUT
+        )
         atexit.register(_disconnect)
     return True
 

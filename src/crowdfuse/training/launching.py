@@ -16,14 +16,14 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
-from crowdfuse.io.interrupts import ctrl_c_waits
-from crowdfuse.training.distributed import PATIENCE, LostProcessError, launched
+from crowdfuse.io.interrupts import ignore_sigint
+from crowdfuse.training.distributed import PROCESS_GROUP_TIMEOUT, LostProcessError, launched_processes
 from crowdfuse.training.recipes import Recipe
 
 Result = TypeVar("Result")
 
 
-class ManyProcesses(DDPStrategy):
+class UnwrappedDDPStrategy(DDPStrategy):
     """Fabric's processes, devices and connections without its wrapper around the network.
 
     The wrapper averages what a process has, and must be told to expect parameters that a process has no gradient for.
@@ -44,23 +44,25 @@ class ManyProcesses(DDPStrategy):
 
 def make_fabric(recipe: Recipe) -> Fabric:
     """As many processes as torchrun has started, else as many as there are to be devices."""
-    here, machines = launched() or (recipe.devices, 1)
+    here, machines = launched_processes() or (recipe.devices, 1)
     where: dict[str, Any] = {"accelerator": recipe.device, "devices": here, "precision": recipe.precision}
     if here * machines == 1:
         return Fabric(**where)
-    strategy = ManyProcesses(start_method="spawn" if starts_processes(recipe) else "popen", timeout=PATIENCE)
+    strategy = UnwrappedDDPStrategy(
+        start_method="spawn" if starts_processes(recipe) else "popen", timeout=PROCESS_GROUP_TIMEOUT
+    )
     return Fabric(strategy=strategy, num_nodes=machines, **where)
 
 
 def starts_processes(recipe: Recipe) -> bool:
     """Whether there are to be several processes, and nobody has started them."""
-    return recipe.devices > 1 and launched() is None
+    return recipe.devices > 1 and launched_processes() is None
 
 
 def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
     """Start Fabric's processes, let each `run`, and return what the first of them returns."""
     # Ctrl-C is heard by all: the processes come to an end by it, and here that is waited for
-    with tempfile.TemporaryDirectory() as name, ctrl_c_waits():
+    with tempfile.TemporaryDirectory() as name, ignore_sigint():
         folder = Path(name)
         try:
             result: Result = fabric.launch(partial(_run, run=run, folder=folder, n_threads=torch.get_num_threads()))
@@ -93,7 +95,7 @@ def _run(fabric: Fabric, run: Callable[[Fabric], Result], folder: Path, n_thread
     return result
 
 
-def share(tensors: Iterable[Tensor]) -> None:
+def broadcast_from_rank_zero(tensors: Iterable[Tensor]) -> None:
     """The first process's values for all."""
     for tensor in tensors:
         torch.distributed.broadcast(tensor.detach(), 0)

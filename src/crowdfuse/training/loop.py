@@ -27,23 +27,23 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.io.interrupts import on_ctrl_c
+from crowdfuse.io.interrupts import sigint_handler
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.held_out import HeldOut, Verdict
-from crowdfuse.methods.base import Judge, Method, Phase, Question
+from crowdfuse.labels.held_out import HeldOutLabels, ValidationScore
+from crowdfuse.methods.base import HeldOutScorer, LabelFunction, Method, Phase
 from crowdfuse.methods.data import Batch, TrainingData, fingerprint
 from crowdfuse.training.checkpoints import Checkpoint, TrainingState, copy_weights, find_checkpoint, save_checkpoint
-from crowdfuse.training.distributed import EverywhereError, among_others, in_step
+from crowdfuse.training.distributed import AllProcessesError, raise_if_process_lost, raise_in_all_processes
 from crowdfuse.training.launching import (
+    broadcast_from_rank_zero,
     make_fabric,
     run_in_processes,
-    share,
     starts_processes,
     sum_gradients,
     synchronize_batch_norm,
 )
-from crowdfuse.training.prediction import answers, predict_logits, predict_logits_together
-from crowdfuse.training.progress import make_watcher
+from crowdfuse.training.prediction import predict_logits, predict_logits_distributed, score_held_out_labels
+from crowdfuse.training.progress import make_progress_reporter
 from crowdfuse.training.recipes import Recipe
 
 CHECKPOINT_SECONDS = 600.0
@@ -54,32 +54,32 @@ class Validation:
     """What chooses the epoch: items with gold (class positions) or annotations to agree with; or held-out labels."""
 
     inputs: Inputs
-    truth: NDArray[np.int64] | Annotations | HeldOut
+    reference: NDArray[np.int64] | Annotations | HeldOutLabels
 
     @property
-    def figure(self) -> str:
+    def history_key(self) -> str:
         """What the mean of a verdict is called in the history: an accuracy is no likelihood."""
-        return "held-out log-likelihood" if isinstance(self.truth, HeldOut) else "validation"
+        return "held-out log-likelihood" if isinstance(self.reference, HeldOutLabels) else "validation"
 
-    def judge(self, logits: NDArray[Any]) -> Verdict:
+    def score(self, logits: NDArray[Any]) -> ValidationScore:
         """What speaks for and against class logits (N, K): the share of gold or of labels that they predict, or how
         likely they make held-out labels."""
-        if isinstance(self.truth, HeldOut):
-            return self.truth.judge(logits)
+        if isinstance(self.reference, HeldOutLabels):
+            return self.reference.score(logits)
         predicted = logits.argmax(1)
-        if isinstance(self.truth, Annotations):
-            return Verdict((predicted[self.truth.item] == self.truth.label).astype(np.float64), ())
-        return Verdict((predicted == self.truth).astype(np.float64), ())
+        if isinstance(self.reference, Annotations):
+            return ValidationScore((predicted[self.reference.item] == self.reference.label).astype(np.float64), ())
+        return ValidationScore((predicted == self.reference).astype(np.float64), ())
 
-    def prefers(self, new: Verdict, old: Verdict) -> bool:
+    def prefers(self, new: ValidationScore, old: ValidationScore) -> bool:
         """Whether to keep the new one."""
-        return new.beats(old) if isinstance(self.truth, HeldOut) else new.mean > old.mean
+        return new.beats(old) if isinstance(self.reference, HeldOutLabels) else new.mean > old.mean
 
     def fingerprint(self) -> dict[str, str]:
         """Hashes of inputs and truth, to know them again."""
-        if isinstance(self.truth, HeldOut):
-            return self.truth.fingerprint()
-        return fingerprint(self.inputs, self.truth)
+        if isinstance(self.reference, HeldOutLabels):
+            return self.reference.fingerprint()
+        return fingerprint(self.inputs, self.reference)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Checkpointing:
 
 
 @dataclass
-class Trained:
+class TrainingResult:
     """How a training went."""
 
     weights: dict[str, Tensor]
@@ -110,7 +110,7 @@ def train(
     checkpointing: Checkpointing | None = None,
     verbose: int = 0,
     title: str = "training",
-) -> Trained:
+) -> TrainingResult:
     """Train `method` and return the weights: of the best epoch where there is validation, else of the last.
 
     A method with phases goes through them in turn, and the best epoch is that of the last phase.
@@ -128,7 +128,7 @@ def train(
     return trained
 
 
-class DivergedError(EverywhereError):
+class DivergedError(AllProcessesError):
     """The loss is no longer a number; the message says when, and what to change."""
 
 
@@ -141,7 +141,7 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
     rows = _rows(method, data)
     if not len(rows):
         raise ValueError("there is nothing to train on: no item has a label that this method uses")
-    refusal = method.refusal(data)
+    refusal = method.unsupported_reason(data)
     if refusal is not None:
         raise UnfitDataError(refusal)
     try:
@@ -154,7 +154,7 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
 
 def _rows(method: Method, data: TrainingData) -> NDArray[np.int64]:
     """The rows that training steps over."""
-    return np.flatnonzero(method.trains_on(data) & (data.weight > 0))
+    return np.flatnonzero(method.training_mask(data) & (data.weight > 0))
 
 
 class _Work:
@@ -179,13 +179,13 @@ class _Work:
         self.title = title
 
 
-def _run(fabric: Fabric, work: _Work) -> Trained:
+def _run(fabric: Fabric, work: _Work) -> TrainingResult:
     """The whole training, in each process."""
-    with among_others():
+    with raise_if_process_lost():
         return _Loop(fabric, work).run()
 
 
-def _run_started(fabric: Fabric, work: _Work, weights: Path) -> Trained:
+def _run_started(fabric: Fabric, work: _Work, weights: Path) -> TrainingResult:
     """In a process that was started here, where the weights still share memory with the others': copy them.
 
     Weights go home in a file: Fabric's own way back is a pipe that blocks once it is full.
@@ -209,18 +209,20 @@ class _Loop:
         self.device, self.rank, self.world_size = fabric.device, fabric.global_rank, fabric.world_size
         synchronize_batch_norm(self.method, self.device, self.world_size)
         self.rows = _rows(self.method, self.data)
-        self.n_batches = len(_cut(self.rows, self.recipe.batch_size))
+        self.n_batches = len(_split_into_batches(self.rows, self.recipe.batch_size))
         self.phases = self.method.phases(self.recipe.epochs)
         self.ends = list(accumulate(phase.epochs for phase in self.phases))  # epochs, over all phases
         self.learnable = [name for name, tensor in self.method.named_parameters() if tensor.requires_grad]
-        self.watcher = make_watcher(work.verbose if fabric.is_global_zero else 0)
+        self.watcher = make_progress_reporter(work.verbose if fabric.is_global_zero else 0)
         self.method.prepare(self.data)
         found = self._find_checkpoint()
         self.state = found.state if found else TrainingState()
-        self.method.phase = self.state.phase
+        self.method.phase_index = self.state.phase_index
         self._set_up()
         if self.world_size > 1:
-            share(self.method.state_dict().values())  # a user's own backbone may have started elsewhere in each
+            broadcast_from_rank_zero(
+                self.method.state_dict().values()
+            )  # a user's own backbone may have started elsewhere in each
         if found:
             found.restore(self.method, self.optimizer)
         self.saved = time.monotonic()
@@ -228,20 +230,20 @@ class _Loop:
 
     @property
     def phase(self) -> Phase:
-        return self.phases[self.state.phase]
+        return self.phases[self.state.phase_index]
 
-    def run(self) -> Trained:
+    def run(self) -> TrainingResult:
         state, n_epochs = self.state, self.ends[-1]
-        done = state.epoch * self.n_batches + state.batch
+        done = state.epoch * self.n_batches + state.n_batches_done
         self.watcher.start(self.work.title, n_epochs, n_epochs * self.n_batches, done)
         self.watcher.phase(self.phase.name)
         interrupted = False
         # dropout draws from torch's own generators: give them back as they were
         generators = torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else [])
-        with generators, self._beside_others():
+        with generators, self._stopping_together():
             try:
                 while state.epoch < n_epochs:
-                    if state.epoch == self.ends[state.phase]:
+                    if state.epoch == self.ends[state.phase_index]:
                         self._next_phase()
                     self._epoch()
             except KeyboardInterrupt:
@@ -251,15 +253,15 @@ class _Loop:
         self._thaw(self.learnable)
         self.method.trunk._compiled_call_impl = None  # that was for training
         weights = state.best_weights if state.best_weights is not None else copy_weights(self.method)
-        return Trained(weights, state.history, state.best_epoch, n_epochs, interrupted)
+        return TrainingResult(weights, state.history, state.best_epoch, n_epochs, interrupted)
 
     @contextmanager
-    def _beside_others(self) -> Iterator[None]:
+    def _stopping_together(self) -> Iterator[None]:
         """Where there are other processes, Ctrl-C in any of them ends all at the same step."""
         if self.world_size == 1:
             yield
         else:
-            with on_ctrl_c(self._ask_to_stop):
+            with sigint_handler(self._ask_to_stop):
                 yield
 
     def _ask_to_stop(self, *_: Any) -> None:
@@ -271,7 +273,7 @@ class _Loop:
         at = self.work.checkpointing
         if at is None:
             return None
-        with in_step():
+        with raise_in_all_processes():
             found = find_checkpoint(at.folder, at.identity) if self.fabric.is_global_zero else None
         return self.fabric.broadcast(found)
 
@@ -294,12 +296,12 @@ class _Loop:
             tensor.requires_grad_(name in names)
 
     def _next_phase(self) -> None:
-        trained = self.phase.trains
-        self.state.phase += 1
-        self.method.phase = self.state.phase
+        trained = self.phase.trainable
+        self.state.phase_index += 1
+        self.method.phase_index = self.state.phase_index
         self.watcher.phase(self.phase.name)
-        self.method.begin_phase(self.data, self._predict_training, self._judge())
-        if self.phase.trains != trained:
+        self.method.begin_phase(self.data, self._predict_training, self._held_out_scorer())
+        if self.phase.trainable != trained:
             self._set_up()
 
     def _epoch(self) -> None:
@@ -307,8 +309,8 @@ class _Loop:
         began = time.monotonic()
         state, recipe = self.state, self.recipe
         order = np.random.default_rng([recipe.seed, state.epoch]).permutation(self.rows)
-        batches = _cut(order, recipe.batch_size)[state.batch :]
-        own = [_part(batch, self.rank, self.world_size) for batch in batches]
+        batches = _split_into_batches(order, recipe.batch_size)[state.n_batches_done :]
+        own = [_rows_of_rank(batch, self.rank, self.world_size) for batch in batches]
         self.method.train()
         for name, part in self.method.named_children():
             part.train(_is_trained(name, self.phase))
@@ -322,11 +324,11 @@ class _Loop:
         self._save()
 
     def _step(self, batch: Batch, counts: bool) -> None:
-        """One step, on this process's part of the batch; whether it counts is as in `_part`."""
+        """One step, on this process's part of the batch; whether it counts is as in `_rows_of_rank`."""
         fabric, state, recipe = self.fabric, self.state, self.recipe
-        step = state.epoch * self.n_batches + state.batch
+        step = state.epoch * self.n_batches + state.n_batches_done
         _seed(self.device, _step_seed(recipe.seed, step, self.rank))
-        first = (self.ends[state.phase] - self.phase.epochs) * self.n_batches
+        first = (self.ends[state.phase_index] - self.phase.epochs) * self.n_batches
         progress = (step - first) / (self.phase.epochs * self.n_batches)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * recipe.factor(progress)
@@ -342,7 +344,7 @@ class _Loop:
         loss, count = everywhere.tolist()
         if not math.isfinite(loss):
             raise DivergedError(
-                f"the loss is {loss} in epoch {state.epoch + 1}, step {state.batch + 1}: the training "
+                f"the loss is {loss} in epoch {state.epoch + 1}, step {state.n_batches_done + 1}: the training "
                 f"diverged. Lower learning_rate (now {recipe.learning_rate}) or look at the inputs' scale"
             )
         self.optimizer.zero_grad()
@@ -355,12 +357,12 @@ class _Loop:
             self.fabric_optimizer.step()
         state.epoch_total += loss
         state.epoch_count += count
-        state.batch += 1
+        state.n_batches_done += 1
         self.watcher.step(state.epoch, step + 1, state.mean_loss)
 
     def _end_epoch(self, seconds: float) -> None:
         """Write the epoch into the history, keep its weights if they are the phase's best, and move on to the next."""
-        self._share_buffers()
+        self._broadcast_buffers()
         state, validation = self.state, self.work.validation
         record: dict[str, Any] = {"epoch": state.epoch + 1, "loss": state.mean_loss}
         record["seconds"] = seconds
@@ -368,44 +370,46 @@ class _Loop:
             record["phase"] = self.phase.name
         if validation is not None:
             verdict = self._verdict(validation)
-            record[validation.figure] = verdict.mean
-            if verdict.objections:
-                record["objections"] = list(verdict.objections)
+            record[validation.history_key] = verdict.mean
+            if verdict.failed_checks:
+                record["objections"] = list(verdict.failed_checks)
             if self._is_candidate() and (self._starts_over() or validation.prefers(verdict, self._best())):
-                state.best_values, state.best_objections = verdict.values, verdict.objections
+                state.best_values, state.best_failed_checks = verdict.values, verdict.failed_checks
                 state.best_epoch, state.best_weights = state.epoch + 1, copy_weights(self.method)
         state.history.append(record)
         state.epoch += 1
-        state.batch = 0
+        state.n_batches_done = 0
         state.epoch_total = state.epoch_count = 0.0
 
-    def _best(self) -> Verdict:
+    def _best(self) -> ValidationScore:
         assert self.state.best_values is not None
-        return Verdict(self.state.best_values, self.state.best_objections)
+        return ValidationScore(self.state.best_values, self.state.best_failed_checks)
 
     def _is_candidate(self) -> bool:
         """Whether this epoch can be the one that is kept."""
-        if self.phase.chosen in ("epoch", "any"):
+        if self.phase.selection in ("epoch", "any"):
             return True
-        return self.phase.chosen == "end" and self.state.epoch + 1 == self.ends[self.state.phase]
+        return self.phase.selection == "end" and self.state.epoch + 1 == self.ends[self.state.phase_index]
 
     def _starts_over(self) -> bool:
         """The best of an earlier phase stays until this one has an epoch to show."""
-        is_first = self.state.epoch == self.ends[self.state.phase] - self.phase.epochs
-        return self.state.best_values is None or (is_first and self.phase.chosen == "epoch")
+        is_first = self.state.epoch == self.ends[self.state.phase_index] - self.phase.epochs
+        return self.state.best_values is None or (is_first and self.phase.selection == "epoch")
 
     def _predict(self, inputs: Inputs) -> NDArray[np.float32]:
         """Class logits of all rows, (N, K), the same in every process."""
-        return predict_logits_together(self.method, inputs, self.fabric, self.recipe.batch_size)
+        return predict_logits_distributed(self.method, inputs, self.fabric, self.recipe.batch_size)
 
     def _predict_training(
-        self, ask: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
+        self, feature_function: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
         """As `Predict` has it. Some rows are few: every process computes them all."""
         if rows is None:
-            return predict_logits_together(self.method, self.data.inputs, self.fabric, self.recipe.batch_size, ask)
+            return predict_logits_distributed(
+                self.method, self.data.inputs, self.fabric, self.recipe.batch_size, feature_function
+            )
         inputs = self.data.inputs.take(rows)
-        return predict_logits(self.method, inputs, self.device, self.recipe.batch_size, ask)
+        return predict_logits(self.method, inputs, self.device, self.recipe.batch_size, feature_function)
 
     def _sum_over_processes(self, figures: Tensor) -> Tensor:
         if self.world_size == 1:
@@ -413,49 +417,51 @@ class _Loop:
         asked = figures.new_tensor([float(self.stop)])
         summed: Tensor = self.fabric.all_reduce(torch.cat([figures, asked]), reduce_op="sum")  # type: ignore[assignment]
         if summed[-1]:
-            self._share_buffers()
+            self._broadcast_buffers()
             raise KeyboardInterrupt
         return summed[:-1]
 
-    def _verdict(self, validation: Validation) -> Verdict:
+    def _verdict(self, validation: Validation) -> ValidationScore:
         """What validation says of the network as it stands: held-out labels by the method's own likelihood, if any."""
-        verdict = validation.judge(self._predict(validation.inputs))
-        if not isinstance(validation.truth, HeldOut):
+        verdict = validation.score(self._predict(validation.inputs))
+        if not isinstance(validation.reference, HeldOutLabels):
             return verdict
-        verdict = verdict._replace(objections=self.method.objections(verdict.objections, self._predict_training))
-        own = self._answers(self._log_likelihood)
+        verdict = verdict._replace(failed_checks=self.method.objections(verdict.failed_checks, self._predict_training))
+        own = self._score_held_out_labels(self._log_likelihood)
         return verdict if own is None else verdict._replace(values=own)
 
     def _log_likelihood(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor | None:
         """How likely the method's own model makes each label, in logs; None where it has none."""
-        evidence = self.method.label_evidence(features, item, annotator, label)
+        evidence = self.method.label_log_probabilities(features, item, annotator, label)
         if evidence is None:
             return None
         return (self.method.class_logits(features).log_softmax(1)[item] + evidence).logsumexp(1)
 
-    def _judge(self) -> Judge | None:
+    def _held_out_scorer(self) -> HeldOutScorer | None:
         """Questions are answered label by label, without objections."""
         validation = self.work.validation
-        if validation is None or not isinstance(validation.truth, HeldOut):
+        if validation is None or not isinstance(validation.reference, HeldOutLabels):
             return None
         return self._verdict_on
 
-    def _verdict_on(self, ask: Question) -> Verdict:
-        values = self._answers(ask)
+    def _verdict_on(self, label_function: LabelFunction) -> ValidationScore:
+        values = self._score_held_out_labels(label_function)
         assert values is not None
-        return Verdict(values, ())
+        return ValidationScore(values, ())
 
-    def _answers(self, ask: Callable[..., Tensor | None]) -> NDArray[np.float64] | None:
+    def _score_held_out_labels(self, label_function: Callable[..., Tensor | None]) -> NDArray[np.float64] | None:
         """A figure for each held-out label, the same in every process; None where there is no answer."""
         validation = self.work.validation
         assert validation is not None
-        assert isinstance(validation.truth, HeldOut)
-        return answers(self.method, validation.inputs, validation.truth, ask, self.device, self.recipe.batch_size)
+        assert isinstance(validation.reference, HeldOutLabels)
+        return score_held_out_labels(
+            self.method, validation.inputs, validation.reference, label_function, self.device, self.recipe.batch_size
+        )
 
-    def _share_buffers(self) -> None:
+    def _broadcast_buffers(self) -> None:
         """Those of the first process for all: without GPUs, batch norm's running statistics are each process's own."""
         if self.world_size > 1:
-            share(self.method.buffers())
+            broadcast_from_rank_zero(self.method.buffers())
 
     def _save(self) -> None:
         at = self.work.checkpointing
@@ -466,10 +472,10 @@ class _Loop:
 
 def _is_trained(name: str, phase: Phase) -> bool:
     """Whether a parameter or a part of the method, by its name, learns in this phase."""
-    return phase.trains is None or name.split(".")[0] in phase.trains
+    return phase.trainable is None or name.split(".")[0] in phase.trainable
 
 
-def _cut(order: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
+def _split_into_batches(order: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
     """Batches in this order, for any number of processes. A leftover too small for batch norm joins the one before."""
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     if len(batches) > 1 and len(batches[-1]) < 2:
@@ -478,7 +484,7 @@ def _cut(order: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
     return batches
 
 
-def _part(batch: NDArray[np.int64], rank: int, world_size: int) -> tuple[NDArray[np.int64], bool]:
+def _rows_of_rank(batch: NDArray[np.int64], rank: int, world_size: int) -> tuple[NDArray[np.int64], bool]:
     """The rows of a batch that a process takes, and whether they count.
 
     Batch norm needs two rows a process. A process that is left without takes the whole batch, which does not count:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-class Watcher(Protocol):
+class ProgressReporter(Protocol):
     """Told of every phase, every step and every finished epoch."""
 
     def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None: ...
@@ -23,7 +23,7 @@ class Watcher(Protocol):
     def stop(self) -> None: ...
 
 
-class Silence:
+class SilentReporter:
     """Says nothing."""
 
     def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None: ...
@@ -37,7 +37,7 @@ class Silence:
     def stop(self) -> None: ...
 
 
-class Bar:
+class BarReporter:
     """A live bar in a terminal."""
 
     def __init__(self, console: Console) -> None:
@@ -79,7 +79,7 @@ class Bar:
         self.progress.stop()
 
 
-class Lines:
+class LineReporter:
     """One line now and then, for logs and pipes: about five a training, each with the time left."""
 
     def __init__(self, console: Console) -> None:
@@ -119,21 +119,21 @@ def _validation(record: dict[str, Any]) -> str:
     )
 
 
-def say(verbose: int, text: str) -> None:
+def print_message(verbose: int, text: str) -> None:
     """A remark on what is being done, where progress is shown."""
     if verbose:
         Console(stderr=True).print(text, highlight=False, markup=False)
 
 
-def make_watcher(verbose: int) -> Watcher:
+def make_progress_reporter(verbose: int) -> ProgressReporter:
     """Nothing at 0; at 1 a bar in a terminal or notebook, lines elsewhere."""
     if not verbose:
-        return Silence()
+        return SilentReporter()
     console = Console(stderr=True)
-    return Bar(console) if console.is_terminal or console.is_jupyter else Lines(console)
+    return BarReporter(console) if console.is_terminal or console.is_jupyter else LineReporter(console)
 
 
-def grid_progress(verbose: int) -> Progress:
+def make_progress_bar(verbose: int) -> Progress:
     """A bar over many trainings, with the time left."""
     return Progress(
         TextColumn("{task.description}"),

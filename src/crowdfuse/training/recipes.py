@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from torch import nn
 from torch.optim import Optimizer
 
-from crowdfuse.checks.choices import nearest, one_of
-from crowdfuse.checks.numbers import at_least_0, at_least_1
+from crowdfuse.checks.choices import check_choice, did_you_mean
+from crowdfuse.checks.numbers import check_nonnegative, check_positive_integer
 from crowdfuse.training.lazy_optimizers import LazyAdam, LazyAdamW, LazySGD
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -52,11 +52,11 @@ class Recipe:
     seed: int
 
     def __post_init__(self) -> None:
-        one_of("device", self.device, DEVICES)
+        check_choice("device", self.device, DEVICES)
         for name in ("batch_size", "epochs", "devices"):
-            at_least_1(name, getattr(self, name))
+            check_positive_integer(name, getattr(self, name))
         for name in ("learning_rate", "momentum", "weight_decay"):
-            at_least_0(name, getattr(self, name))
+            check_nonnegative(name, getattr(self, name))
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, got {self.learning_rate!r}")
         if self.seed < 0:
@@ -64,7 +64,7 @@ class Recipe:
         for name, known in (("optimizer", OPTIMIZERS), ("schedule", tuple(SCHEDULES))):
             value = getattr(self, name)
             if isinstance(value, str) and value not in known:
-                meant = nearest(value, known)
+                meant = did_you_mean(value, known)
                 raise ValueError(
                     f"unknown {name} {value!r}{meant} The named ones are {', '.join(known)}, or pass a callable"
                 )
