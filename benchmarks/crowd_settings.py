@@ -37,7 +37,7 @@ def main() -> None:
                 settings = NETWORK | (SETS[name].training or {}) | {"dropout": dropout}
                 classifier = MajorityVoteClassifier(**settings, random_state=seed, classes=crowd.classes)
                 classifier.fit(crowd.X, crowd.annotations, validation=0.1)
-                agreement = 100 * classifier.history_[-1]["validation"]
+                agreement = 100 * classifier.history_[-1]["validation_accuracy"]
                 found.append({"set": name, "seed": seed, "dropout": dropout, "labels predicted": agreement})
                 print(f"| {name} | {seed} | {dropout:g} | {agreement:.2f} |", flush=True)
     if given.json:

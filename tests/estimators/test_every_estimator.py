@@ -209,7 +209,7 @@ def test_arrays_go_row_by_row_whatever_the_items_are_called(shuffled: Any) -> No
     gold = quick(TrueLabelClassifier, learning_rate=0.05).fit(X, truth, items=ids)
     assert gold.score(X, truth) == 1
     chosen = quick(FusionClassifier, learning_rate=0.05).fit(X, Y, validation=(X, Y, ids))
-    assert max(record["validation"] for record in chosen.history_) == 1
+    assert max(record["validation_accuracy"] for record in chosen.history_) == 1
     with pytest.raises(ValueError, match="items= goes with Annotations"):
         clf.score(X, truth, items=ids)
     with pytest.raises(ValueError, match="items= goes with Annotations"):

@@ -108,7 +108,7 @@ def test_runs_record_what_is_compared(tmp_path: Path, name: str, value: str) -> 
         assert 0 <= record["result"]["share of items with nobody right"] <= 1
         assert ("gate error" in record["result"]) == (record["run"]["method"] == "gated")
         figures = {figure for epoch in record["result"]["history"] for figure in epoch}
-        assert "validation" not in figures  # no gold chooses
-        assert ("held-out log-likelihood" in figures) == (record["run"]["method"] == "gated")
+        assert "validation_accuracy" not in figures  # no gold chooses
+        assert ("held_out_log_likelihood" in figures) == (record["run"]["method"] == "gated")
         assert 0 <= record["result"]["balanced accuracy"] <= 1
     assert "gated" in (tmp_path / "table.md").read_text()

@@ -70,7 +70,7 @@ def test_gold_changes_nothing_but_what_gold_judges(small: None, monkeypatch: pyt
     other = dataclasses.replace(honest, y=(honest.y + 1) % K, y_test=(honest.y_test + 1) % K)
     monkeypatch.setattr(FairWork, "_load", lambda _, run: other)
     without = FairWork(None)(run, Path())
-    for name in ("crowd score", "objections", "bytes of a step"):
+    for name in ("crowd score", "failed_checks", "bytes of a step"):
         assert without[name] == result[name]
     assert without["gold score"] < 0.5 < result["gold score"]
     assert without["accuracy"] < 0.5 < result["accuracy"]
@@ -146,7 +146,7 @@ def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[DrawnC
         run: Run = {"method": row, "draw": draw}
         made.append(DrawnCell(row, "uniform", 0, run, draw=max(0, draw), holds_out=draw < 0))
         if result:
-            found.append(Record(run, {"objections": [], **result}, 1.0))
+            found.append(Record(run, {"failed_checks": [], **result}, 1.0))
     return made, found
 
 
@@ -156,7 +156,7 @@ def test_each_protocol_keeps_its_own_choice() -> None:
             ("a", 0): {"accuracy": 0.5, "crowd score": -1.0, "gold score": 0.5},
             ("a", 1): {"accuracy": 0.6, "crowd score": -0.5, "gold score": 0.6},
             ("a", 2): {"accuracy": 0.7, "crowd score": -0.8, "gold score": 0.9},
-            ("a", 3): {"accuracy": 0.1, "crowd score": -0.1, "gold score": 0.1, "objections": ["collapsed"]},
+            ("a", 3): {"accuracy": 0.1, "crowd score": -0.1, "gold score": 0.1, "failed_checks": ["collapsed"]},
             ("a", 4): {"diverged": "the loss is nan"},
             ("a", -1): {"accuracy": 0.9, "crowd score": -0.01, "gold score": 0.99},
         }

@@ -220,7 +220,7 @@ def test_no_better_than_chance() -> None:
     found = failed_sanity_checks((truth + 1) % 3, ann)
     assert any("no better than chance" in text for text in found)
     alike = Annotations.from_matrix(np.tile([[0, 1, 2]], (30, 1)))  # each label as often as chance has it
-    assert "annotators would be right on 33 % of their labels, no better than chance" in failed_sanity_checks(
+    assert "agrees with only 33 % of the labels, no better than chance" in failed_sanity_checks(
         np.zeros(30, int), alike
     )
 
@@ -232,7 +232,7 @@ def test_of_one_mind() -> None:
     ann = Annotations.from_matrix(np.concatenate([together, alone]))
     predicted = np.concatenate([(np.arange(100) + 1) % 5, np.arange(300) % 5])
     assert failed_sanity_checks(predicted, ann) == (
-        "where annotators are of one mind it agrees with them on 0 % of the items alone",
+        "agrees with unanimous annotators on only 0 % of the items",
     )
     predicted[:51] = np.arange(51) % 5
     assert failed_sanity_checks(predicted, ann) == ()
@@ -242,9 +242,9 @@ def test_a_class_that_is_lost() -> None:
     truth, ann = crowd(600, n_classes=5, missing=0.1)
     predicted = np.where(truth == 3, 2, truth)
     found = failed_sanity_checks(predicted, ann)
-    assert found == ("it never sees 3, which annotators name",)
+    assert found == ("never predicts class 3, although annotators use it",)
     found = failed_sanity_checks(np.where(truth > 0, 1, 0), ann)
-    assert found[-1] == "it never sees 2, 3, 4, which annotators name"
+    assert found[-1] == "never predicts classes 2, 3, 4, although annotators use them"
     rare = Annotations.from_matrix(np.array([[1]] + [[0]] * 50))  # one label of fifty may be a slip
     assert failed_sanity_checks(np.zeros(51, int), rare) == ()
 
@@ -256,7 +256,7 @@ def test_edges() -> None:
     assert failed_sanity_checks(np.zeros(30, int), one_class) == ()
     assert (
         len(failed_sanity_checks(np.ones(30, int), one_class)) == 3
-    )  # against all annotators, of one mind, and never sees a
+    )  # below chance, against unanimous annotators, never predicts class a
     unlabelled = Annotations.from_matrix([[0, 0], [1, 1], [-1, -1]])  # the last item has no label
     assert failed_sanity_checks(np.array([0, 1, 1]), unlabelled) == ()
 
@@ -286,10 +286,10 @@ def test_every_classifier_can_be_chosen_by_annotations(kind: type[CrowdClassifie
     assert clf.best_epoch_ is not None
     assert clf.gold_used_for_ == ("training" if given else "nothing")
     assert clf.score(X, truth) > 0.7
-    figures = [record["held-out log-likelihood"] for record in clf.history_]
+    figures = [record["held_out_log_likelihood"] for record in clf.history_]
     assert np.isfinite(figures).all()
     assert max(figures) < 0
-    assert not any("validation" in record for record in clf.history_)  # that is an accuracy
+    assert not any("validation_accuracy" in record for record in clf.history_)  # that is an accuracy
 
 
 def test_true_labels_alone_have_nobody_to_choose() -> None:
@@ -315,7 +315,7 @@ def test_held_out_labels_do_not_train() -> None:
     fits = [quick(GatedClassifier, epochs=4).fit(X, labels) for labels in (Y, changed)]
     losses = [[record["loss"] for record in clf.history_] for clf in fits]
     assert losses[0][0] == losses[1][0]  # later the start that they chose may be another
-    assert fits[0].history_[0]["held-out log-likelihood"] != fits[1].history_[0]["held-out log-likelihood"]
+    assert fits[0].history_[0]["held_out_log_likelihood"] != fits[1].history_[0]["held_out_log_likelihood"]
 
 
 def test_the_likelihood_of_labels_is_not_shown_as_an_accuracy(capsys: pytest.CaptureFixture[str]) -> None:

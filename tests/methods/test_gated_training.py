@@ -120,7 +120,7 @@ def test_few_epochs_train_what_they_can_and_one_is_refused(hold_out: bool) -> No
 def test_gold_can_choose_the_epoch() -> None:
     X, truth, Y = easy(400)
     clf = GatedClassifier(epochs=12, batch_size=16).fit(X[100:], Y[100:], validation=(X[:100], truth[:100]))
-    figures = [record["validation"] for record in clf.history_]
+    figures = [record["validation_accuracy"] for record in clf.history_]
     offered = figures[3:]  # the end of the start, and the epochs of the gates: what comes before is not a model
     assert clf.best_epoch_ == 4 + int(np.argmax(offered))
     assert clf.score(X[:100], truth[:100]) == pytest.approx(max(offered))

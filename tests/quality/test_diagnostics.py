@@ -47,12 +47,12 @@ def test_even_independent_mistakes_raise_no_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "doubt"), [("shift", "not even"), ("copy", "share mistakes"), ("together", "both wrong")]
+    ("kind", "doubt"), [("shift", "concentrate on some classes"), ("copy", "share mistakes"), ("together", "both wrong")]
 )
 def test_each_doubt(kind: str, doubt: str) -> None:
     found = diagnosed(kind)
     assert not found.gates_can_be_trusted
-    assert found.messages[0] == "the gates cannot be trusted"
+    assert "cannot be trusted" in found.messages[0]
     assert any(doubt in message for message in found.messages)
 
 
@@ -80,7 +80,7 @@ def test_two_classes_ask_for_gold() -> None:
     truth = np.arange(200) % 2
     ann = Annotations.from_matrix(np.stack([truth, truth, 1 - truth], 1))
     gates = np.tile([1.0, 1.0, 0.0], 200)
-    assert any("give some gold" in message for message in diagnose(np.eye(2)[truth], gates, ann).messages)
+    assert any("pass some gold" in message for message in diagnose(np.eye(2)[truth], gates, ann).messages)
     assert diagnose(np.eye(2)[truth], gates, ann, initial_classes_from="labels and gold").gates_can_be_trusted
 
 
@@ -100,8 +100,8 @@ def poor(kind: str, generator: np.random.Generator, truth: NDArray[np.int64]) ->
     ("kind", "message"),
     [
         ("no overlap", "no item has two labels"),
-        ("one annotator", "all labels are by one annotator"),
-        ("a class nobody names", "nobody ever names 3"),
+        ("one annotator", "all labels come from one annotator"),
+        ("a class nobody names", "no annotator uses class 3"),
         ("at random", "hardly depend on the inputs"),
     ],
 )

@@ -32,7 +32,7 @@ def make_crowd(seed: int = 0, N: int = 400, K: int = 3, share: float = 0.6) -> d
 def posterior_by_hand(found: LabelQuality, probs: NDArray[np.float64]) -> NDArray[np.float64]:
     """The formula of the docstring with the parameters that were found, label by label."""
     assert found.confusion_matrices is not None
-    floor, K = MODULE.FLOOR, len(found.classes)
+    floor, K = MODULE.UNIFORM_MIXTURE_WEIGHT, len(found.classes)
     ann = found.annotations
     soft = np.empty((len(probs), K))
     for n, row in enumerate(probs):

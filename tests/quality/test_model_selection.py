@@ -71,7 +71,7 @@ def test_a_mirror_image_is_refused_however_likely_it_makes_labels() -> None:
     assert any("no better than chance" in one for one in mirror.failed_checks)
     assert verdict.beats(mirror)
     assert not mirror._replace(values=verdict.values + 1).beats(verdict)
-    with pytest.warns(UserWarning, match="not to be chosen"):
+    with pytest.warns(UserWarning, match="failed a sanity check"):
         assert label_score(mirrored, X[400:], Y[400:]) < label_score(seen, X[400:], Y[400:])
 
 

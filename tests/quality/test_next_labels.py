@@ -55,7 +55,7 @@ def by_brute_force(ann: Annotations, model: Aggregate, budget: int) -> list[tupl
                     for who in (asked[n], [*asked[n], r])
                 ]
                 options[n, r] = told[1] - told[0]
-        if not options or max(options.values()) <= MODULE.NOTHING:
+        if not options or max(options.values()) <= MODULE.MIN_INFORMATION_BITS:
             break
         n, r = max(options, key=lambda pair: options[pair])
         asked[n].append(r)
@@ -110,7 +110,7 @@ def test_a_long_way_ahead_the_likeliest_answers_are_thought_through(monkeypatch:
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     ann, model = make(3, N=40)
     whole = next_labels(ann, model, budget=20)
-    monkeypatch.setattr(MODULE, "BLOCK", 30)
+    monkeypatch.setattr(MODULE, "FLOATS_PER_BLOCK", 30)
     assert next_labels(ann, model, budget=20).equals(whole)
 
 

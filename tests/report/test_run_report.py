@@ -173,7 +173,7 @@ def test_what_labels_cannot_decide_is_said() -> None:
     y = (X[:, 0] > 0).astype(int)
     clf = GatedClassifier(epochs=6, batch_size=16).fit(X, np.stack([y, y, 1 - y], 1))
     assert (
-        "With two classes, who is wrong on a kind of items cannot be told from labels: give some gold."
+        "With two classes, labels alone cannot show which annotator is wrong on a kind of item: pass some gold labels."
         in (clf.report(X, np.stack([y, y, 1 - y], 1)).facts["notes"])
     )
 

@@ -115,7 +115,7 @@ def test_two_processes_take_the_steps_of_one(folder: Path, name: str) -> None:
     assert largest_difference(weights(folder, name), alone.weights) < 1e-10
     together = notes(folder, 0)[name]
     assert together["best"] == alone.best_epoch
-    figure = "validation" if "validation" in alone.history[0] else "held-out log-likelihood"
+    figure = "validation_accuracy" if "validation_accuracy" in alone.history[0] else "held_out_log_likelihood"
     np.testing.assert_allclose(
         [record[figure] for record in together["history"]], [record[figure] for record in alone.history], rtol=1e-12
     )
@@ -233,7 +233,7 @@ def test_processes_started_here_take_the_steps_of_one() -> None:
     settings: dict[str, Any] = {"batch_size": 32, "epochs": 3, "device": "cpu", "optimizer": "sgd"}
     one, both = (FusionClassifier(**settings, devices=n).fit(X, Y, validation=(X, truth)) for n in (1, 2))
     assert largest_difference(one.method_.state_dict(), both.method_.state_dict()) < 1e-5
-    assert [r["validation"] for r in one.history_] == [r["validation"] for r in both.history_]
+    assert [r["validation_accuracy"] for r in one.history_] == [r["validation_accuracy"] for r in both.history_]
 
 
 def test_what_a_process_started_here_refuses_is_said_in_its_words() -> None:

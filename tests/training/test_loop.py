@@ -166,7 +166,7 @@ def test_a_checkpoint_of_another_training_is_refused(crowd: Any, tmp_path: Path,
 def test_a_changed_validation_is_refused(crowd: Any, tmp_path: Path) -> None:
     X, truth, Y = crowd
     FusionClassifier(**SETTINGS, checkpoint=tmp_path).fit(X, Y, validation=(X[:9], truth[:9]))
-    with pytest.raises(ValueError, match="validation labels"):
+    with pytest.raises(ValueError, match="validation_labels"):
         FusionClassifier(**SETTINGS, checkpoint=tmp_path).fit(X, Y, validation=(X[:9], truth[9:18]))
 
 
@@ -217,7 +217,7 @@ def test_weights_of_rows_count_like_repeated_rows(crowd: Any) -> None:
 def test_validation_keeps_the_best_epoch_and_without_it_the_last(crowd: Any) -> None:
     X, truth, Y = crowd
     chosen = MajorityVoteClassifier(epochs=8, random_state=1).fit(X[30:], Y[30:], validation=(X[:30], truth[:30]))
-    scores = [record["validation"] for record in chosen.history_]
+    scores = [record["validation_accuracy"] for record in chosen.history_]
     assert chosen.best_epoch_ == 1 + int(np.argmax(scores))
     assert chosen.score(X[:30], truth[:30]) == pytest.approx(max(scores))
     assert chosen.gold_used_for_ == "choosing the epoch"
@@ -231,10 +231,10 @@ def test_validation_by_annotations_and_by_a_share(crowd: Any) -> None:
     held = Annotations.from_matrix(Y[:30])
     chosen = MajorityVoteClassifier(epochs=3).fit(X[30:], Y[30:], validation=(X[:30], held))
     assert chosen.gold_used_for_ == "nothing"
-    best = max(record["validation"] for record in chosen.history_)
+    best = max(record["validation_accuracy"] for record in chosen.history_)
     assert chosen.score(X[:30], held) == pytest.approx(best)
     share = MajorityVoteClassifier(epochs=3).fit(X, Y, validation=0.2)
-    assert "validation" in share.history_[0]
+    assert "validation_accuracy" in share.history_[0]
     with pytest.raises(ValueError, match="both sides"):
         MajorityVoteClassifier().fit(X, Y, validation=1.5)
 
@@ -249,7 +249,7 @@ def test_items_held_out_by_a_share_do_not_train(crowd: Any) -> None:
     changed[out] = np.where(Y[out] >= 0, (Y[out] + 1) % 3, -1)  # only held-out labels differ
     second = MajorityVoteClassifier(**settings).fit(X, changed, validation=0.3)
     assert [r["loss"] for r in first.history_] == [r["loss"] for r in second.history_]
-    assert [r["validation"] for r in first.history_] != [r["validation"] for r in second.history_]
+    assert [r["validation_accuracy"] for r in first.history_] != [r["validation_accuracy"] for r in second.history_]
 
 
 def test_ctrl_c_leaves_a_usable_model(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +373,7 @@ def test_frozen_parts_stay_as_they_are_to_the_last_bit(crowd: Any) -> None:
 def test_validation_chooses_within_the_last_phase(crowd: Any) -> None:
     X, truth, Y = crowd
     clf = MBEMClassifier(epochs=9, rounds=3, random_state=1).fit(X[30:], Y[30:], validation=(X[:30], truth[:30]))
-    scores = [record["validation"] for record in clf.history_]
+    scores = [record["validation_accuracy"] for record in clf.history_]
     assert max(scores[:6]) > max(scores[6:])  # an earlier round was better, and is gone
     assert clf.best_epoch_ == 7 + int(np.argmax(scores[6:]))
     assert clf.score(X[:30], truth[:30]) == pytest.approx(max(scores[6:]))
@@ -383,7 +383,7 @@ def test_validation_can_choose_among_the_ends_of_phases(crowd: Any) -> None:
     X, truth, Y = crowd
     settings: dict[str, Any] = {"epochs": 9, "rounds": 3, "random_state": 1, "chosen": "round"}
     clf = MBEMClassifier(**settings).fit(X[30:], Y[30:], validation=(X[:30], truth[:30]))
-    scores = [record["validation"] for record in clf.history_]
+    scores = [record["validation_accuracy"] for record in clf.history_]
     ends = scores[2::3]
     assert max(scores) > max(ends)  # epochs between the ends were better, and do not count
     assert clf.best_epoch_ == 3 * (1 + int(np.argmax(ends)))
@@ -431,7 +431,7 @@ def test_ctrl_c_in_a_later_phase_keeps_the_best_of_the_one_before(crowd: Any, mo
     clf = WDNClassifier(**SETTINGS, weight_epochs=3)
     with pytest.warns(UserWarning, match="interrupted after 4 of 7 epochs"):
         clf.fit(X, Y, validation=(X, truth))
-    assert clf.score(X, truth) == pytest.approx(max(record["validation"] for record in clf.history_))
+    assert clf.score(X, truth) == pytest.approx(max(record["validation_accuracy"] for record in clf.history_))
     np.testing.assert_allclose(clf.weights_, 1 / 4)
 
 
@@ -449,7 +449,7 @@ def test_one_annotators_epoch_is_not_chosen_by_the_others(crowd: Any) -> None:
     changed = Y.copy()
     changed[:, 1:] = np.where(Y[:, 1:] >= 0, 0, -1)
     fits = [SingleAnnotatorClassifier(annotator=0, epochs=5).fit(X, labels, validation=0.3) for labels in (Y, changed)]
-    assert [r["validation"] for r in fits[0].history_] == [r["validation"] for r in fits[1].history_]
+    assert [r["validation_accuracy"] for r in fits[0].history_] == [r["validation_accuracy"] for r in fits[1].history_]
 
 
 def test_validation_that_cannot_choose_is_refused(crowd: Any) -> None:

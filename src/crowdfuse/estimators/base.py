@@ -435,7 +435,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         del settings["devices"]  # another number of processes may go on
         fingerprint = data.fingerprint()
         if held_out is not None:
-            fingerprint |= {f"validation {name}": value for name, value in held_out.fingerprint().items()}
+            fingerprint |= {f"validation_{name}": value for name, value in held_out.fingerprint().items()}
         identity = {"settings": {"method": self.method_name, **settings}, "data": fingerprint}
         return Checkpointing(Path(self.checkpoint), identity)
 

@@ -28,16 +28,16 @@ def write_comparison(table: Table, metric: str, notes: list[str], folder: Path) 
 def best(table: Table) -> str:
     """The method with the highest mean; the upper bound, and those that guards object to, only for want of others."""
     rivals = [row for row in table.rows if row != BOUND] or table.rows
-    refused = objections(table)
+    refused = failed_checks(table)
     return max(rivals, key=lambda row: (row not in refused, table.entries[row, ""].mean))
 
 
-def objections(table: Table) -> dict[str, str]:
+def failed_checks(table: Table) -> dict[str, str]:
     """What guards have against methods, in any of their runs, where there is no gold to judge."""
     found = {}
     for (row, *_), record in table.records.items():
-        if record.result.get("objections"):
-            found[row] = "; ".join(record.result["objections"])
+        if record.result.get("failed_checks"):
+            found[row] = "; ".join(record.result["failed_checks"])
     return found
 
 
@@ -50,7 +50,7 @@ def figures(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
             for entry in table.entries.values()
         ],
         "best": best(table),
-        "objections": objections(table),
+        "failed_checks": failed_checks(table),
         "paired differences": [one.figures() for one in table.paired(best(table))],
         "same prediction": _same(table),
         "notes": notes,
@@ -60,7 +60,7 @@ def figures(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
 def markdown(table: Table, metric: str, notes: list[str]) -> str:
     """The whole comparison as text."""
     top = best(table)
-    refused = [f"{row} is not to be chosen: {why}" for row, why in objections(table).items()]
+    refused = [f"{row} failed a sanity check: {why}" for row, why in failed_checks(table).items()]
     differences = {one.than: one for one in table.paired(top)}
     seeds = len(table.seeds)
     judged = next(iter(table.records.values())).result["items judged"]
@@ -90,7 +90,7 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
         *(4 + i for i, _ in enumerate(EXTRAS) if any(row[4 + i] != "-" for row in rows)),
         len(header) - 1,
     ]
-    luck = f". {_choice(top, {row: one for row, one in differences.items() if row not in objections(table)})}"
+    luck = f". {_choice(top, {row: one for row, one in differences.items() if row not in failed_checks(table)})}"
     if "accuracy" in metric:
         error = standard_error(table.entries[top, ""].mean, judged)
         luck = f", which alone gives an accuracy a standard error of {error:.1f} points."

@@ -260,9 +260,9 @@ def draw(experiment: Experiment, table: Table, folder: Path) -> None:
         return
     value, seed = table.values[0], table.seeds[0]
     curves = {
-        row: [100 * float(epoch["validation"]) for epoch in record.result["history"]]
+        row: [100 * float(epoch["validation_accuracy"]) for epoch in record.result["history"]]
         for (row, v, s), record in table.records.items()
-        if v == value and s == seed and all("validation" in epoch for epoch in record.result["history"])
+        if v == value and s == seed and all("validation_accuracy" in epoch for epoch in record.result["history"])
     }
     if curves:
         title = f"{experiment.title}: {experiment.knob} {value}, seed {seed}"

@@ -252,7 +252,7 @@ def _learned_from(run: Run, crowd: CrowdDataset, rows: NDArray[np.int64]) -> Ann
 def _by_crowd(classifier: CrowdClassifier, crowd: CrowdDataset, judges: NDArray[np.int64]) -> dict[str, Any]:
     """How likely labels of items are that were not trained on, and what speaks against the classifier."""
     verdict = label_likelihood(classifier, crowd.X[judges], crowd.annotations[judges])
-    return {"crowd score": verdict.mean, "objections": list(verdict.failed_checks)}
+    return {"crowd score": verdict.mean, "failed_checks": list(verdict.failed_checks)}
 
 
 def _by_gold(probabilities: NDArray[Any], classes: NDArray[Any], gold: NDArray[Any]) -> dict[str, float]:

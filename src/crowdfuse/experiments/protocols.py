@@ -24,7 +24,7 @@ Place = tuple[str, str, int]
 
 def _by_crowd(record: Record) -> tuple[bool, float]:
     """Guards first, then the likelihood of labels of items that were not trained on."""
-    return not record.result["objections"], record.result["crowd score"]
+    return not record.result["failed_checks"], record.result["crowd score"]
 
 
 def _by_gold(record: Record) -> float:

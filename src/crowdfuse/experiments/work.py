@@ -151,7 +151,7 @@ class PaperWork(ABC):
         assert best is not None
         result: dict[str, Any] = {
             "test accuracy": classifier.score(parts.X_test, parts.y_test),
-            "validation accuracy": classifier.history_[best - 1]["validation"],
+            "validation accuracy": classifier.history_[best - 1]["validation_accuracy"],
             "best epoch": best,
             "history": classifier.history_,
         }

@@ -94,7 +94,7 @@ class HeldOutLabels:
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.rows, self.item, self.annotator, self.label):
             digest.update(np.ascontiguousarray(array).data)
-        return {"held-out labels": digest.hexdigest()}
+        return {"held_out_labels": digest.hexdigest()}
 
 
 def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> tuple[Annotations, HeldOutLabels | None]:
@@ -138,26 +138,28 @@ def failed_sanity_checks(predicted: NDArray[np.int64], ann: Annotations) -> tupl
     >>> failed_sanity_checks(np.array([0, 1, 0, 1]), ann)
     ()
     >>> failed_sanity_checks(np.array([1, 0, 1, 0]), ann)[0]
-    'annotators would be right on 12 % of their labels, no better than chance'
+    'agrees with only 12 % of the labels, no better than chance'
     """
     found: list[str] = []
     if not ann.n_labels:
         return ()
     agrees = predicted[ann.item] == ann.label
     if not agrees.mean() > 1 / ann.n_classes:
-        found.append(f"annotators would be right on {100 * agrees.mean():.0f} % of their labels, no better than chance")
+        found.append(f"agrees with only {100 * agrees.mean():.0f} % of the labels, no better than chance")
     counts = np.diff(ann.indptr)
     first = ann.label[np.minimum(ann.indptr[:-1], ann.n_labels - 1)]
     same = np.bincount(ann.item, ann.label == first[ann.item], minlength=ann.n_items) == counts
     united = same & (counts > 1)
     if united.any() and not (share := float((predicted == first)[united].mean())) > 0.5:
-        found.append(f"where annotators are of one mind it agrees with them on {100 * share:.0f} % of the items alone")
+        found.append(f"agrees with unanimous annotators on only {100 * share:.0f} % of the items")
     said = np.bincount(ann.label, minlength=ann.n_classes) / ann.n_labels
     given = np.bincount(predicted, minlength=ann.n_classes) / len(predicted)
     lost = np.flatnonzero((given < MIN_PREDICTED_TO_LABELLED_RATIO * said) & (said * len(predicted) > 20))
     if len(lost):
         names = ", ".join(str(ann.classes[k]) for k in lost[:3])
-        found.append(f"it never sees {names}{' and more' if len(lost) > 3 else ''}, which annotators name")
+        more = " and more" if len(lost) > 3 else ""
+        classes, them = ("class", "it") if len(lost) == 1 else ("classes", "them")
+        found.append(f"never predicts {classes} {names}{more}, although annotators use {them}")
     return tuple(found)
 
 

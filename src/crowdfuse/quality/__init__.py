@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from crowdfuse.quality.diagnostics import Diagnostics, diagnose
 from crowdfuse.quality.label_quality import LabelQuality, label_quality
 from crowdfuse.quality.model_selection import label_likelihood, label_score
 from crowdfuse.quality.next_labels import next_labels
 
-__all__ = ["LabelQuality", "label_likelihood", "label_quality", "label_score", "next_labels"]
+__all__ = [
+    "Diagnostics",
+    "LabelQuality",
+    "diagnose",
+    "label_likelihood",
+    "label_quality",
+    "label_score",
+    "next_labels",
+]

@@ -1,8 +1,8 @@
-"""What labels cannot decide: whether the assumptions behind a model of annotators hold, as far as its labels tell.
+"""Check whether the labels are consistent with the assumptions behind an annotator model.
 
-A gate says how likely an annotator is right on an item. It can be believed where wrong labels are about even over the
-wrong classes, where annotators do not make the same mistakes, and where people label the same items. All three can be
-looked at, given what the classifier takes the items for.
+A gate estimates how likely one annotator is right on one item. The estimate is reliable if wrong labels are spread
+evenly over the wrong classes, if annotators do not make the same mistakes, and if several annotators label the same
+items. All three can be measured once the classifier has predicted the classes of the items.
 """
 
 from __future__ import annotations
@@ -17,146 +17,212 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.held_out import failed_sanity_checks
 from crowdfuse.labels.ids import format_names
 
-MAX_ERROR_CONCENTRATION = 0.25  # how far wrong labels may be from even, between 0 and 1
-MAX_EXCESS_SHARED_ERRORS = 0.1  # how much oftener than by chance two wrong labels of an item may be the same
-MAX_JOINT_ERROR_RATIO = 1.25  # times as often as the gates explain that two labels of an item are wrong
-MIN_WRONG_LABELS = 30  # wrong labels, or pairs of them, to speak of
+MAX_ERROR_CONCENTRATION = 0.25  # largest accepted `error_concentration`, between 0 and 1
+MAX_EXCESS_SHARED_ERRORS = 0.1  # largest accepted excess of `shared_error_rate` over its value by chance
+MAX_JOINT_ERROR_RATIO = 1.25  # largest accepted `joint_error_ratio`
+MIN_WRONG_LABELS = 30  # fewer wrong labels, or fewer pairs of them, give no figure
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What was looked at. A figure is None where there is nothing to compute it from."""
+    """Measurements of the assumptions behind the gates. A figure is None if there is too little data for it.
+
+    Attributes
+    ----------
+    error_concentration : float or None
+        Distance of the wrong labels from an even spread over the wrong classes: 0 is even, close to 1 means always
+        the same wrong class. The distance expected by chance is subtracted.
+    shared_error_rate : float or None
+        Share of pairs of wrong labels of one item that name the same class.
+    shared_error_rate_by_chance : float or None
+        The same share if annotators chose their wrong labels independently.
+    joint_error_ratio : float or None
+        Number of pairs of labels of one item that are both wrong, divided by the number that the gates predict.
+    overlap : float
+        Share of the labelled items that have more than one label.
+    initial_classes_from : {"labels", "labels and gold", "gold", "vote"}
+        Source of the classes that the training started from: the labels, the labels confirmed by gold, gold that
+        overruled the labels, or the majority vote because the labels do not show who is right.
+    gates_can_be_trusted : bool
+        Whether none of the assumptions is violated.
+    messages : tuple of str
+        One sentence per finding; empty if there is none.
+
+    See Also
+    --------
+    diagnose : Computes the measurements.
+    """
 
     error_concentration: float | None
-    """How far wrong labels are from even over the wrong classes: 0 for even, near 1 for always the same one."""
     shared_error_rate: float | None
-    """Of two wrong labels of an item, how often they are the same..."""
     shared_error_rate_by_chance: float | None
-    """... and how often they would be, were they chosen independently."""
     joint_error_ratio: float | None
-    """How often two labels of an item are both wrong, over how often the gates have it so."""
     overlap: float
-    """The share of labelled items that have more than one label."""
     initial_classes_from: str
-    """What told the classes at the start: "labels", "labels and gold" where they agree, "gold", or "vote"."""
     gates_can_be_trusted: bool
     messages: tuple[str, ...]
-    """In words, what to know; empty if there is nothing."""
 
     def as_json(self) -> dict[str, Any]:
+        """Return the fields as a dictionary that JSON can hold.
+
+        Returns
+        -------
+        fields : dict
+            One entry per attribute; `messages` is a list.
+        """
         return asdict(self) | {"messages": list(self.messages)}
 
 
-NO_LABELS = Diagnostics(
-    None, None, None, None, 0.0, "labels", False, ("the gates cannot be trusted", "there are no labels")
-)
+GATES_NOT_TRUSTED = "the gates (accuracy of each annotator on each item) cannot be trusted"
+NO_LABELS = Diagnostics(None, None, None, None, 0.0, "labels", False, (GATES_NOT_TRUSTED, "there are no labels"))
 
 
 def diagnose(
     probabilities: NDArray[Any], gates: NDArray[Any], ann: Annotations, *, initial_classes_from: str = "labels"
 ) -> Diagnostics:
-    """Look at class probabilities (N, K), the gates of all labels (L,), and the labels.
+    """Check whether the labels are consistent with the assumptions behind the gates.
 
-    `decided_by` is "gold" where that overruled the labels: then what speaks against the labels is no surprise, and
-    nothing against the classifier; "vote" where nothing told who is right.
+    Parameters
+    ----------
+    probabilities : ndarray of shape (n_items, n_classes)
+        Class probabilities by the classifier.
+    gates : ndarray of shape (n_labels,)
+        Estimated probability that each label is right, in the order of `ann`.
+    ann : Annotations
+        The labels.
+    initial_classes_from : {"labels", "labels and gold", "gold", "vote"}, default="labels"
+        Source of the classes that the training started from. With "gold", which overruled the labels, a classifier
+        that contradicts the labels is expected, so the sanity checks of the classifier are skipped. With "vote", the
+        labels did not show who is right, so the gates are not trusted.
+
+    Returns
+    -------
+    diagnostics : Diagnostics
+
+    Examples
+    --------
+    The third annotator always names the next class:
 
     >>> truth = np.arange(400) % 4
-    >>> Y = np.stack([truth, truth, (truth + 1) % 4], axis=1)      # the third always says the next class
-    >>> found = diagnose(np.eye(4)[truth], np.tile([1.0, 1.0, 0.0], 400), Annotations.from_matrix(Y))
-    >>> round(found.unevenness, 2), found.gates_can_be_trusted
+    >>> Y = np.stack([truth, truth, (truth + 1) % 4], axis=1)
+    >>> result = diagnose(np.eye(4)[truth], np.tile([1.0, 1.0, 0.0], 400), Annotations.from_matrix(Y))
+    >>> round(result.error_concentration, 2), result.gates_can_be_trusted
     (0.61, False)
     """
     predicted = probabilities.argmax(1)
-    labelled = np.diff(ann.indptr) > 0
-    overlap = float((np.diff(ann.indptr) > 1).sum() / max(1, labelled.sum()))
-    spread, uneven = _unevenness(probabilities, ann)
-    same, by_chance, together = _pairs(predicted, gates, ann, spread)
-    doubts = []
-    if uneven is not None and uneven > MAX_ERROR_CONCENTRATION:
-        doubts.append(
-            f"wrong labels are not even over the wrong classes (by {uneven:.2f}; 0 is even, 1 always the same): who is "
-            "wrong where may be taken for somebody else"
-        )
-    if same is not None and by_chance is not None and same > by_chance + MAX_EXCESS_SHARED_ERRORS:
-        doubts.append(
-            f"two wrong labels of an item are the same in {100 * same:.0f} % of cases, {100 * by_chance:.0f} % by "
-            "chance: annotators share mistakes, and nothing in the labels tells these from the truth"
-        )
-    if together is not None and together > MAX_JOINT_ERROR_RATIO:
-        doubts.append(f"two labels of an item are both wrong {together:.1f} times as often as the gates explain")
+    labels_per_item = np.diff(ann.indptr)
+    overlap = float((labels_per_item > 1).sum() / max(1, (labels_per_item > 0).sum()))
+    wrong_shares, concentration = _error_concentration(probabilities, ann)
+    shared, shared_by_chance, joint = _pair_figures(predicted, gates, ann, wrong_shares)
+    violations = _violations(concentration, shared, shared_by_chance, joint)
     if initial_classes_from == "vote":
-        doubts.append(
-            "annotators contradict each other, each on other items, and nothing in the labels tells who is right "
-            "where: the classifier goes by the vote, and fifty gold items could change that"
+        violations.append(
+            "annotators contradict each other on different items, and the labels do not show who is right: the "
+            "classifier follows the majority vote. About fifty gold labels could change that"
         )
     elif ann.n_classes == 2 and initial_classes_from == "labels":
-        doubts.append("with two classes, who is wrong on a kind of items cannot be told from labels: give some gold")
+        violations.append(
+            "with two classes, labels alone cannot show which annotator is wrong on a kind of item: pass some gold "
+            "labels"
+        )
     if overlap == 0:
-        doubts.append("no item has two labels: a hard item and a bad annotator look the same")
-    against = [] if initial_classes_from == "gold" else _objections(predicted, ann, labelled)
-    messages = [*doubts, *against, *_missing(predicted, ann)]
-    if doubts:
-        messages.insert(0, "the gates cannot be trusted")
-    return Diagnostics(uneven, same, by_chance, together, overlap, initial_classes_from, not doubts, tuple(messages))
+        violations.append("no item has two labels, so a difficult item and a bad annotator cannot be told apart")
+    checks = [] if initial_classes_from == "gold" else _classifier_checks(predicted, ann)
+    messages = [*violations, *checks, *_label_gaps(predicted, ann)]
+    if violations:
+        messages.insert(0, GATES_NOT_TRUSTED)
+    return Diagnostics(
+        error_concentration=concentration,
+        shared_error_rate=shared,
+        shared_error_rate_by_chance=shared_by_chance,
+        joint_error_ratio=joint,
+        overlap=overlap,
+        initial_classes_from=initial_classes_from,
+        gates_can_be_trusted=not violations,
+        messages=tuple(messages),
+    )
 
 
-def _unevenness(f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64], float | None]:
-    """What is said instead of each class, (K, K), and how far that is from even, without what chance alone makes."""
+def _violations(
+    concentration: float | None, shared: float | None, shared_by_chance: float | None, joint: float | None
+) -> list[str]:
+    """One sentence per measured assumption that does not hold."""
+    violations = []
+    if concentration is not None and concentration > MAX_ERROR_CONCENTRATION:
+        violations.append(
+            f"wrong labels concentrate on some classes ({concentration:.2f}; 0 is even over the wrong classes, 1 is "
+            "always the same one): the gates may blame the wrong annotator"
+        )
+    if shared is not None and shared_by_chance is not None and shared > shared_by_chance + MAX_EXCESS_SHARED_ERRORS:
+        violations.append(
+            f"two wrong labels of one item are the same in {100 * shared:.0f} % of cases "
+            f"({100 * shared_by_chance:.0f} % expected by chance): annotators share mistakes, and labels alone cannot "
+            "tell a shared mistake from the truth"
+        )
+    if joint is not None and joint > MAX_JOINT_ERROR_RATIO:
+        violations.append(f"two labels of one item are both wrong {joint:.1f} times as often as the gates predict")
+    return violations
+
+
+def _error_concentration(f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64], float | None]:
+    """Distribution of the wrong labels of each class, (K, K), and its distance from even beyond chance."""
     n_classes = ann.n_classes
     table = np.zeros((n_classes, n_classes))
     np.add.at(table, ann.label, f[ann.item])
     table = table.T * (1 - np.eye(n_classes))  # rows: true; columns: said
     count = table.sum(1)
     even = (1 - np.eye(n_classes)) / (n_classes - 1)
-    spread = np.where(count[:, None] > 0, table / np.maximum(count, 1e-9)[:, None], even)
+    wrong_shares = np.where(count[:, None] > 0, table / np.maximum(count, 1e-9)[:, None], even)
     if n_classes == 2 or count.sum() < MIN_WRONG_LABELS:
-        return spread, None
-    off = np.abs(spread - even).sum(1) / 2
+        return wrong_shares, None
+    distance = np.abs(wrong_shares - even).sum(1) / 2
     p = 1 / (n_classes - 1)
     by_chance = (n_classes - 1) / 2 * np.sqrt(2 * p * (1 - p) / (np.pi * np.maximum(count, 1e-9)))
-    return spread, float(np.average(np.maximum(0, off - by_chance), weights=count))
+    return wrong_shares, float(np.average(np.maximum(0, distance - by_chance), weights=count))
 
 
-def _pairs(
-    predicted: NDArray[np.int64], gates: NDArray[Any], ann: Annotations, spread: NDArray[np.float64]
+def _pair_figures(
+    predicted: NDArray[np.int64], gates: NDArray[Any], ann: Annotations, wrong_shares: NDArray[np.float64]
 ) -> tuple[float | None, float | None, float | None]:
-    """Of pairs of labels of an item that are both wrong: how many are the same, by chance, and over what gates say."""
+    """Shared error rate, its value by chance, and joint error ratio, over pairs of labels of one item."""
     is_wrong = ann.label != predicted[ann.item]
     n_wrong = np.bincount(ann.item, is_wrong, minlength=ann.n_items)
     pairs = n_wrong * (n_wrong - 1) / 2
-    missed = np.bincount(ann.item, 1.0 - gates, minlength=ann.n_items)
+    expected_wrong = np.bincount(ann.item, 1.0 - gates, minlength=ann.n_items)
     squares = np.bincount(ann.item, (1.0 - gates) ** 2, minlength=ann.n_items)
-    explained = float((missed**2 - squares).sum() / 2)
+    expected_pairs = float((expected_wrong**2 - squares).sum() / 2)
     if pairs.sum() < MIN_WRONG_LABELS:
         return None, None, None
-    together = float(pairs.sum()) / explained if explained > 1e-9 else None
+    joint = float(pairs.sum()) / expected_pairs if expected_pairs > 1e-9 else None
     if ann.n_classes == 2:
-        return None, None, together
+        return None, None, joint
     votes = np.unique(ann.item[is_wrong].astype(np.int64) * ann.n_classes + ann.label[is_wrong], return_counts=True)[1]
-    same = float((votes * (votes - 1) / 2).sum() / pairs.sum())
-    by_chance = float(np.average((spread**2).sum(1)[predicted], weights=pairs))
-    return same, by_chance, together
+    shared = float((votes * (votes - 1) / 2).sum() / pairs.sum())
+    by_chance = float(np.average((wrong_shares**2).sum(1)[predicted], weights=pairs))
+    return shared, by_chance, joint
 
 
-def _objections(predicted: NDArray[np.int64], ann: Annotations, labelled: NDArray[np.bool_]) -> list[str]:
-    if not labelled.any():
-        return []
-    return [f"against the classifier: {one}" for one in failed_sanity_checks(predicted, ann)]
+def _classifier_checks(predicted: NDArray[np.int64], ann: Annotations) -> list[str]:
+    """One sentence per sanity check that the predicted classes failed."""
+    return [f"failed sanity check: the classifier {check}" for check in failed_sanity_checks(predicted, ann)]
 
 
-def _missing(predicted: NDArray[np.int64], ann: Annotations) -> list[str]:
-    """What no method could learn from these labels."""
-    found = []
-    said = np.bincount(ann.label, minlength=ann.n_classes)
-    if (said == 0).any():
-        found.append(f"nobody ever names {format_names(ann.classes[said == 0])}: it cannot be learned")
+def _label_gaps(predicted: NDArray[np.int64], ann: Annotations) -> list[str]:
+    """What no method could learn from these labels, one sentence each."""
+    messages = []
+    label_counts = np.bincount(ann.label, minlength=ann.n_classes)
+    unused = ann.classes[label_counts == 0]
+    if len(unused):
+        classes, they = ("class", "it") if len(unused) == 1 else ("classes", "they")
+        messages.append(f"no annotator uses {classes} {format_names(unused)}, so {they} cannot be learned")
     if np.count_nonzero(np.bincount(ann.annotator, minlength=ann.n_annotators)) == 1:
-        found.append("all labels are by one annotator: what they get wrong cannot be told from what is there")
+        messages.append("all labels come from one annotator, so their mistakes cannot be detected")
     if ann.n_labels:
-        agreed, commonest = float((predicted[ann.item] == ann.label).mean()), float(said.max() / ann.n_labels)
-        if agreed < commonest + 2 * np.sqrt(commonest * (1 - commonest) / ann.n_labels):
-            found.append(
-                f"the labels hardly depend on the inputs: the classifier agrees with {100 * agreed:.0f} % of them, the "
-                f"commonest label alone with {100 * commonest:.0f} %"
+        agreement = float((predicted[ann.item] == ann.label).mean())
+        most_frequent = float(label_counts.max() / ann.n_labels)
+        if agreement < most_frequent + 2 * np.sqrt(most_frequent * (1 - most_frequent) / ann.n_labels):
+            messages.append(
+                f"the labels hardly depend on the inputs: the classifier agrees with {100 * agreement:.0f} % of the "
+                f"labels, and always predicting the most frequent label agrees with {100 * most_frequent:.0f} %"
             )
-    return found
+    return messages

@@ -100,8 +100,8 @@ def _training(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
     for record in history:
         for value, line in (
             (record.get("loss"), phases.setdefault(record.get("phase", ""), [])),
-            (record.get("validation"), accuracy),
-            (record.get("held-out log-likelihood"), likelihood),
+            (record.get("validation_accuracy"), accuracy),
+            (record.get("held_out_log_likelihood"), likelihood),
         ):
             if value is not None and value == value:
                 line.append((record["epoch"], value))

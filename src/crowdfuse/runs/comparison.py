@@ -188,7 +188,7 @@ class Comparison:
             verdict = label_likelihood(classifier, X[split.test], self.material.annotations[split.test])
             result[WITHOUT_GOLD] = math.exp(verdict.mean)
             result[AGREEMENT] = classifier.score(X[split.test], self.material.annotations[split.test])
-            result["objections"] = list(verdict.failed_checks)
+            result["failed_checks"] = list(verdict.failed_checks)
         return result
 
     def _fused(self, classifier: CrowdClassifier, split: Split) -> dict[str, float]:

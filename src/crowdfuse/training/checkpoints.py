@@ -23,7 +23,7 @@ from crowdfuse.io.files import atomic_file
 from crowdfuse.methods.base import Method
 
 FILE_NAME = "checkpoint.safetensors"
-VERSION = "3"
+VERSION = "4"
 TENSORS = ("best_weights", "best_values")
 
 

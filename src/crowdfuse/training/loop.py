@@ -59,7 +59,7 @@ class Validation:
     @property
     def history_key(self) -> str:
         """What the mean of a verdict is called in the history: an accuracy is no likelihood."""
-        return "held-out log-likelihood" if isinstance(self.reference, HeldOutLabels) else "validation"
+        return "held_out_log_likelihood" if isinstance(self.reference, HeldOutLabels) else "validation_accuracy"
 
     def score(self, logits: NDArray[Any]) -> ValidationScore:
         """What speaks for and against class logits (N, K): the share of gold or of labels that they predict, or how
@@ -372,7 +372,7 @@ class _Loop:
             verdict = self._verdict(validation)
             record[validation.history_key] = verdict.mean
             if verdict.failed_checks:
-                record["objections"] = list(verdict.failed_checks)
+                record["failed_checks"] = list(verdict.failed_checks)
             if self._is_candidate() and (self._starts_over() or validation.prefers(verdict, self._best())):
                 state.best_values, state.best_failed_checks = verdict.values, verdict.failed_checks
                 state.best_epoch, state.best_weights = state.epoch + 1, copy_weights(self.method)

@@ -9,6 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
+SHOWN_FIGURES = {"validation_accuracy": "validation accuracy", "held_out_log_likelihood": "held-out log-likelihood"}
+
+
 class ProgressReporter(Protocol):
     """Told of every phase, every step and every finished epoch."""
 
@@ -114,9 +117,7 @@ class LineReporter:
 
 
 def _validation(record: dict[str, Any]) -> str:
-    return "".join(
-        f"  {name} {record[name]:.3f}" for name in ("validation", "held-out log-likelihood") if name in record
-    )
+    return "".join(f"  {text} {record[key]:.3f}" for key, text in SHOWN_FIGURES.items() if key in record)
 
 
 def print_message(verbose: int, text: str) -> None:
