@@ -231,9 +231,7 @@ def test_of_one_mind() -> None:
     alone = np.column_stack([np.arange(300) % 5, np.full(300, -1)])
     ann = Annotations.from_matrix(np.concatenate([together, alone]))
     predicted = np.concatenate([(np.arange(100) + 1) % 5, np.arange(300) % 5])
-    assert failed_sanity_checks(predicted, ann) == (
-        "agrees with unanimous annotators on only 0 % of the items",
-    )
+    assert failed_sanity_checks(predicted, ann) == ("agrees with unanimous annotators on only 0 % of the items",)
     predicted[:51] = np.arange(51) % 5
     assert failed_sanity_checks(predicted, ann) == ()
 

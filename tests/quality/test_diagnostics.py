@@ -47,7 +47,8 @@ def test_even_independent_mistakes_raise_no_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "doubt"), [("shift", "concentrate on some classes"), ("copy", "share mistakes"), ("together", "both wrong")]
+    ("kind", "doubt"),
+    [("shift", "concentrate on some classes"), ("copy", "share mistakes"), ("together", "both wrong")],
 )
 def test_each_doubt(kind: str, doubt: str) -> None:
     found = diagnosed(kind)

@@ -62,7 +62,10 @@ def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
     verdict = label_likelihood(classifier, X, y)
     if not verdict.failed_checks:
         return verdict.mean
-    warnings.warn(f"{type(classifier).__name__} failed a sanity check and is ranked last: {'; '.join(verdict.failed_checks)}", stacklevel=2)
+    warnings.warn(
+        f"{type(classifier).__name__} failed a sanity check and is ranked last: {'; '.join(verdict.failed_checks)}",
+        stacklevel=2,
+    )
     return verdict.mean + 2 * math.log(1e-9)  # below anything that has none, and still in order
 
 
