@@ -93,7 +93,8 @@ class Votes:
             raise ValueError(f"{ann!r}: there is no label to aggregate")
         if ann.n_classes < 2:
             raise ValueError(
-                f"all labels say {format_names(ann.classes)}: with one class there is nothing to decide; name all classes "
+                f"all labels say {format_names(ann.classes)}: with one class there is nothing to decide; name all "
+                "classes "
                 "with classes= (--classes on the command line)"
             )
         self.annotations = ann

@@ -157,12 +157,14 @@ def read_truth(
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"no item of {path} has labels: it names items such as {format_names(ids, 3)}, they {format_names(ann.items, 3)}"
+            f"no item of {path} has labels: it names items such as {format_names(ids, 3)}, they "
+            f"{format_names(ann.items, 3)}"
         )
     outside = known & (codes < 0)
     if outside.any():
         raise ValueError(
-            f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(names[outside][:1])}, which is not one of the "
+            f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(names[outside][:1])}, which is "
+            "not one of the "
             f"{ann.n_classes:,} classes ({format_names(ann.classes)}); mend it, or name all classes with --classes"
         )
     return np.column_stack([rows, codes])

@@ -75,6 +75,7 @@ def embed(
     )
     if made.left_out:
         typer.echo(
-            f"note: {format_count_with_verb(len(made.left_out), 'image')} not readable and left out: {format_names(made.left_out)}"
+            f"note: {format_count_with_verb(len(made.left_out), 'image')} not readable and left out: "
+            f"{format_names(made.left_out)}"
         )
     typer.echo(f"{made.n_images:,} images, {made.n_features:,} features each: {out}")

@@ -121,7 +121,8 @@ def _find(base: Path, source: Source, name: str, *, download: bool) -> Path:
     if not download:
         raise FileNotFoundError(
             f"{name}: no {', '.join(missing[folder])} in {folder}, and no {source.archive} in {base}. Download it with "
-            f"--download (download=True), or put the archive there by hand; --data (folder=) or {DATA_FOLDER_VARIABLE} names "
+            "--download (download=True), or put the archive there by hand; --data (folder=) or "
+            f"{DATA_FOLDER_VARIABLE} names "
             "the folder"
         )
     fetch(source.archive, MIRRORS, archive, source.archive_sum)

@@ -97,7 +97,8 @@ def _find(base: Path, *, download: bool) -> Path:
     if not download:
         raise FileNotFoundError(
             f"cifar10h: no {FILE}, nor {ARCHIVE}, in {', '.join(map(str, folders))}. Download it with download=True, "
-            f"or get it from https://github.com/jcpeterson/cifar-10h (data/); folder= or {DATA_FOLDER_VARIABLE} names the folder"
+            f"or get it from https://github.com/jcpeterson/cifar-10h (data/); folder= or {DATA_FOLDER_VARIABLE} "
+            "names the folder"
         )
     target = folders[0] / ARCHIVE
     fetch(ARCHIVE, MIRRORS, target, ARCHIVE_SUM)

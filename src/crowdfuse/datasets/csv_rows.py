@@ -25,7 +25,8 @@ def read_rows(lines: Iterable[str], where: str, needed: Sequence[str]) -> tuple[
     lacking = [name for name in needed if name not in header]
     if lacking:
         raise ValueError(
-            f"{where}, line 1: needs the columns {', '.join(needed)}; {', '.join(lacking)} not among {format_names(header)}. "
+            f"{where}, line 1: needs the columns {', '.join(needed)}; {', '.join(lacking)} not among "
+            f"{format_names(header)}. "
             "Is it another data set's file?"
         )
     return header, _rows(reader, where, len(header))

@@ -31,7 +31,8 @@ def refuse_missing(place: Path, files: Sequence[str], name: str, published: str)
     missing = [file for file in files if not (place / file).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: no {', '.join(missing)} in {place}. {published}; folder= or {DATA_FOLDER_VARIABLE} names the folder above"
+            f"{name}: no {', '.join(missing)} in {place}. {published}; folder= or {DATA_FOLDER_VARIABLE} names the "
+            "folder above"
         )
 
 
@@ -40,5 +41,6 @@ def refuse_missing_images(paths: Sequence[Path], name: str, published: str) -> N
     missing = [path for path in paths if not path.is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: {format_count_with_verb(len(missing), 'image')} not there of {len(paths):,}, the first {missing[0]}. {published}"
+            f"{name}: {format_count_with_verb(len(missing), 'image')} not there of {len(paths):,}, the first "
+            f"{missing[0]}. {published}"
         )

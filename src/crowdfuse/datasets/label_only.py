@@ -38,6 +38,7 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"{place}: gold is of items such as {format_names(ids, 3)}, labels of {format_names(ann.items, 3)}: none of both"
+            f"{place}: gold is of items such as {format_names(ids, 3)}, labels of {format_names(ann.items, 3)}: none "
+            "of both"
         )
     return LabelOnly(ann, rows[known], positions_of(names[known], ann.classes))

@@ -68,7 +68,8 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     textless = ann.items[positions_of(ann.items, tasks) < 0]
     if len(textless):
         raise ValueError(
-            f"{place / LABELLED} has no text for {format_count(len(textless), 'labelled task')}: {format_names(textless)}"
+            f"{place / LABELLED} has no text for {format_count(len(textless), 'labelled task')}: "
+            f"{format_names(textless)}"
         )
     foreign_y = _numbers(foreign["gold"], "gold", place / EXTERNAL_TEXT_FILE)
     return Sentiment(labelled["text"], ann.align(tasks), y, foreign["text"], foreign_y)

@@ -311,7 +311,8 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         self.method_ = copy.deepcopy(self.method_)
         if new and not self.method_.takes_new_annotators:
             raise ValueError(
-                f"{format_count(new, 'annotator')} never seen before: {format_names(ann.annotators[-new:])}; separate heads have no "
+                f"{format_count(new, 'annotator')} never seen before: {format_names(ann.annotators[-new:])}; "
+                "separate heads have no "
                 "room for more. Take annotator_heads='shared' or 'embedded' from the start, or leave their labels out"
             )
         if new:

@@ -96,7 +96,8 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
         luck = f", which alone gives an accuracy a standard error of {error:.1f} points."
     sections = [
         "# Comparison",
-        f"Every method is judged by {format_count(judged, 'item')}, over {format_count(seeds, 'seed')}; the last epoch is kept, "
+        f"Every method is judged by {format_count(judged, 'item')}, over {format_count(seeds, 'seed')}; the last "
+        "epoch is kept, "
         "unless a method chooses by held-out labels. ± is the standard deviation over seeds, in brackets the 95 % "
         "interval over seeds of the paired difference: it does not contain the luck of which items judge" + luck,
         markdown_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows]),

@@ -194,7 +194,10 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
         sizes, modes = _image_sizes_and_modes(paths)
         size, mode = next(iter(sizes)), "L" if modes <= GREY_MODES else "RGB"
         if image_size is None and (len(sizes) > 1 or max(size) > MAX_UNRESIZED_SIDE_PIXELS):
-            note = f"images are resized to {DEFAULT_IMAGE_SIDE_PIXELS} x {DEFAULT_IMAGE_SIDE_PIXELS} (--image-size changes that)"
+            note = (
+                f"images are resized to {DEFAULT_IMAGE_SIDE_PIXELS} x {DEFAULT_IMAGE_SIDE_PIXELS} "
+                "(--image-size changes that)"
+            )
             size = (DEFAULT_IMAGE_SIDE_PIXELS, DEFAULT_IMAGE_SIDE_PIXELS)
     if image_size is not None:
         size = (image_size, image_size)

@@ -21,7 +21,8 @@ READERS: dict[str, Callable[[ExportRecords, str | None, str | None], ExportLabel
 def detect_record_format(record: Any) -> str | None:
     """The tool that writes such records.
 
-    >>> detect_record_format({"text": "hi", "label": "GREETING", "answer": "accept", "_input_hash": 7, "_annotator_id": "ada"})
+    >>> record = {"text": "hi", "label": "GREETING", "answer": "accept", "_input_hash": 7, "_annotator_id": "ada"}
+    >>> detect_record_format(record)
     'prodigy'
     """
     if label_studio.recognises(record):

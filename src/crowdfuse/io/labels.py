@@ -399,8 +399,10 @@ def _conflicts(
 ) -> str:
     places = source.describe_rows([int(present[row]) for pair in error.rows for row in pair])
     shown = [
-        f"  item {format_names([item.names[item.codes[one]]])}, annotator {format_names([annotator.names[annotator.codes[one]]])}: "
-        f"{format_names([label.names[label.codes[one]]])} ({place}) and {format_names([label.names[label.codes[other]]])} ({other_place})"
+        f"  item {format_names([item.names[item.codes[one]]])}, annotator "
+        f"{format_names([annotator.names[annotator.codes[one]]])}: "
+        f"{format_names([label.names[label.codes[one]]])} ({place}) and "
+        f"{format_names([label.names[label.codes[other]]])} ({other_place})"
         for (one, other), place, other_place in zip(error.rows, places[::2], places[1::2], strict=True)
     ]
     return (

@@ -296,7 +296,8 @@ class Annotations:
         lost = self.items[labelled & ~kept]
         if len(lost) and on_missing == "error":
             raise ValueError(
-                f"{format_count_with_verb(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: {format_names(lost)}. "
+                f"{format_count_with_verb(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: "
+                f"{format_names(lost)}. "
                 "Pass the rows' ids as items=, or choose the labels with select() or on_missing='drop'"
             )
         return self.take_rows(rows, ids)
@@ -489,7 +490,10 @@ def encode_classes(
 
 def unknown_class_message(label: str, classes: NDArray[Any]) -> str:
     """What is wrong with a label outside the given classes, and the way out."""
-    return f"label {label} is not one of the {len(classes):,} classes ({format_names(classes)}); mend it, or add it to classes="
+    return (
+        f"label {label} is not one of the {len(classes):,} classes ({format_names(classes)}); "
+        "mend it, or add it to classes="
+    )
 
 
 def _is_missing(values: NDArray[Any], *, sentinel: bool) -> NDArray[np.bool_]:

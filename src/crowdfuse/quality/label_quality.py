@@ -295,7 +295,8 @@ def _checked(pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None)
     if given.ndim != 2 or given.shape[1] != len(names):
         one = "; for two classes np.column_stack([1 - p, p]) makes two columns of one" if given.ndim == 1 else ""
         raise ValueError(
-            f"pred_probs must have a row an item and a column for each of the {len(names):,} classes ({format_names(names)}), "
+            f"pred_probs must have a row an item and a column for each of the {len(names):,} classes "
+            f"({format_names(names)}), "
             f"got shape {given.shape}; classes= names the columns, such as clf.classes_{one}"
         )
     impossible = ~((given >= 0) & (given <= 1 + ROW_SUM_TOLERANCE))

@@ -104,7 +104,8 @@ def _run(
             bad = ~np.isfinite(features).all(1)
             if bad.any():
                 raise ValueError(
-                    f"the features of {format_names(names[batch[bad]])} are NaN, infinite, or too large for float32; look at "
+                    f"the features of {format_names(names[batch[bad]])} are NaN, infinite, or too large for float32; "
+                    "look at "
                     "the image and at the backbone, which may expect pixels of another range (--mean, --std)"
                 )
             X[batch] = features

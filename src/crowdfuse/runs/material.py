@@ -78,7 +78,10 @@ def read_material(job: Job, loaded: LoadedInputs | None = None) -> Material:
         bare[gold_rows] = False
     if bare.any():
         if job.on_missing != "drop":
-            few_items = f"{format_count_with_verb(int(bare.sum()), 'item')} in {job.inputs} but not in {job.labels}: {format_names(items[bare])}"
+            few_items = (
+                f"{format_count_with_verb(int(bare.sum()), 'item')} in {job.inputs} but not in {job.labels}: "
+                f"{format_names(items[bare])}"
+            )
             raise ValueError(f"{few_items}. Go on without training on them by --on-missing drop")
         notes.append(f"{int(bare.sum()):,} items have inputs but no labels: not trained on")
 
@@ -121,7 +124,8 @@ def _read_gold(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any]
     code = positions_of(truth, classes)
     if (code < 0).any():
         raise ValueError(
-            f"{path}: item {format_names(ids[code < 0][:1])} has gold {format_names(truth[code < 0][:1])}, which is not one of the "
+            f"{path}: item {format_names(ids[code < 0][:1])} has gold {format_names(truth[code < 0][:1])}, which is "
+            "not one of the "
             f"classes ({format_names(classes)}); name all classes with --classes"
         )
     return rows[rows >= 0], classes[code[rows >= 0]]
@@ -130,7 +134,8 @@ def _read_gold(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any]
 def _or_drop(job: Job, lost: NDArray[Any], path: Path, loaded: LoadedInputs) -> None:
     if job.on_missing != "drop":
         raise ValueError(
-            f"{format_count_with_verb(len(lost), 'item')} in {path} but not in {job.inputs}: {format_names(lost)} (the ids there are "
+            f"{format_count_with_verb(len(lost), 'item')} in {path} but not in {job.inputs}: {format_names(lost)} "
+            "(the ids there are "
             f"{format_names(loaded.items, 3)}). {_way_out(ids_to_strings(lost), loaded)}"
         )
 

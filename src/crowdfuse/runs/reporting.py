@@ -235,7 +235,8 @@ def _certain(sets: list[Gold], ann: Annotations, story: _Story) -> IntArray | No
     for known in sets:
         if known.name == "gold":
             story.notes.append(
-                f"{format_count(len(known.rows), 'item')} with gold that was trained on: it stands for their fused label "
+                f"{format_count(len(known.rows), 'item')} with gold that was trained on: it stands for their fused "
+                "label "
                 "and consensus, and nobody needs to look at them again."
             )
             codes = np.full(ann.n_items, -1, np.int64)
@@ -267,7 +268,8 @@ def _sets_given(
     rows, codes = _read_gold(path, job, ann, loaded, story)
     if not len(rows):
         raise ValueError(
-            f"no item of {path} is in this run, whose items are called {format_names(ann.items, 3)}; see that the ids match"
+            f"no item of {path} is in this run, whose items are called {format_names(ann.items, 3)}; see that the "
+            "ids match"
         )
     parts, left = [], np.ones(len(rows), bool)
     for known in sets:
@@ -296,7 +298,8 @@ def _read_gold(
     outside = (rows >= 0) & (codes < 0)
     if outside.any():
         raise ValueError(
-            f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(truth[outside][:1])}, which is not one of the "
+            f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(truth[outside][:1])}, which is "
+            "not one of the "
             f"classes ({format_names(ann.classes)})"
         )
     if (rows < 0).any():

@@ -45,7 +45,8 @@ def confusable_classes(
     said = class_positions(list(confusable.values()), classes, "confusable")
     if (asked == said).any():
         raise ValueError(
-            f"confusable takes class {format_names(classes[asked[asked == said]])} for itself; name another class for it"
+            f"confusable takes class {format_names(classes[asked[asked == said]])} for itself; name another class "
+            "for it"
         )
     table = np.full(len(classes), -1)
     table[asked] = said
