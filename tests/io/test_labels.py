@@ -311,7 +311,7 @@ def test_conflicts_are_settled_as_told(tmp_path: Path, on_conflict: Any, kept: A
 
 
 def test_an_unknown_answer_to_conflicts() -> None:
-    with pytest.raises(ValueError, match="on_conflict must be 'error', 'first', 'last' or 'drop', got 'keep'"):
+    with pytest.raises(ValueError, match="on_conflict must be one of error, first, last, drop, got 'keep'"):
         Annotations.from_table(COLUMNS, on_conflict="keep")  # type: ignore[arg-type]
 
 

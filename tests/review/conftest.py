@@ -21,6 +21,7 @@ import pytest
 import uvicorn
 from PIL import Image
 
+from crowdfuse.labels.reading import Reading
 from crowdfuse.review.desk import Desk
 from crowdfuse.review.exhibits import Exhibits
 from crowdfuse.review.folder import read_run
@@ -83,7 +84,7 @@ def make_run(
         labels=str(folder / "labels.csv"),
         inputs=str(inputs),
         settings={"epochs": 2, "random_state": 0},
-        classes=classes,
+        reading=Reading(classes=classes),
     )
     start(Job(**vars(asked) | job), folder / "run", force=False, verbose=0)
     return folder / "run"

@@ -10,33 +10,26 @@ import typer
 
 from crowdfuse.aggregation import AGGREGATORS, ITERATIVE, Aggregate
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.cli.fit import parse_classes
+from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.cli.shell import (
-    AnnotatorColumn,
-    Classes,
     Force,
-    Format,
-    ItemColumn,
     Json,
-    LabelColumn,
     Labels,
-    OnBad,
-    OnConflict,
-    Question,
     Quiet,
     Seed,
     friendly,
     refuse_json,
     refuse_same,
 )
-from crowdfuse.labels.annotations import FORMATS
 from crowdfuse.labels.ids import format_count, format_names, positions_of
+from crowdfuse.labels.reading import Reading
 
 if TYPE_CHECKING:
     from crowdfuse import Annotations
 
 
 @friendly
+@with_reading_options
 def aggregate(
     labels: Annotated[Path, typer.Argument(help=Labels)],
     out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, label, confidence, n_labels.")],
@@ -50,42 +43,22 @@ def aggregate(
     ] = None,
     iterations: Annotated[int | None, typer.Option(help="At most so many; 100 if not given.", min=1)] = None,
     seed: Seed = 0,
-    item: ItemColumn = None,
-    annotator: AnnotatorColumn = None,
-    label: LabelColumn = None,
-    format: Format = "auto",
-    question: Question = None,
-    classes: Classes = None,
-    on_conflict: OnConflict = "error",
-    on_bad: OnBad = "error",
+    reading: Reading = DEFAULT_READING,
     json_file: Json = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Find one label an item from the labels alone, without inputs, and the skill of each annotator."""
     from crowdfuse.io.files import write_csv, write_json
-    from crowdfuse.io.labels import Reading, read_labels
+    from crowdfuse.io.labels import read_labels
 
     check_choice("--method", method, AGGREGATORS)
-    check_choice("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
-    check_choice("--on-bad", on_bad, ("error", "drop"))
-    check_choice("--format", format, FORMATS)
     if iterations is not None and method not in ITERATIVE:
         raise ValueError(f"--iterations does not go with {method}, which has none; leave it out")
     _refuse_outputs([out, annotators, json_file], [labels, gold], force)
     refuse_json(json_file, force)
-    how = Reading(
-        item=item,
-        annotator=annotator,
-        label=label,
-        classes=None if classes is None else parse_classes(classes),
-        on_conflict=on_conflict,  # type: ignore[arg-type]  # checked above
-        format=format,  # type: ignore[arg-type]
-        question=question,
-        on_bad=on_bad,  # type: ignore[arg-type]
-    )
-    ann = read_labels(labels, how)  # unlike Annotations.read it does not warn: notes are printed below
-    truth = None if gold is None else read_truth(gold, ann, item=item, label=label, question=question, on_bad=on_bad)
+    ann = read_labels(labels, reading)  # unlike Annotations.read it does not warn: notes are printed below
+    truth = None if gold is None else read_truth(gold, ann, reading)
     result = _run(method, ann, iterations, seed, quiet)
 
     notes = [line for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
@@ -143,16 +116,13 @@ def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force
             raise ValueError(f"{one} is to be written twice; choose another name for one of the outputs")
 
 
-def read_truth(
-    path: Path, ann: Annotations, *, item: str | None, label: str | None, question: str | None, on_bad: str
-) -> Any:
+def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:
     """Positions of the items that have gold, -1 where they have no labels, and of their true classes, (n, 2)."""
     import numpy as np
 
-    from crowdfuse.io.labels import column_beside, read_gold
+    from crowdfuse.io.labels import read_gold_beside_labels
 
-    columns = {"item": column_beside(path, item), "label": column_beside(path, label)}
-    ids, names = read_gold(path, **columns, question=question, on_bad=on_bad)
+    ids, names = read_gold_beside_labels(path, reading)
     rows, codes = positions_of(ids, ann.items), positions_of(names, ann.classes)
     known = rows >= 0
     if not known.any():

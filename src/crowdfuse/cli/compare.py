@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.cli.fit import parse_classes, parse_settings
+from crowdfuse.cli.fit import parse_settings
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -22,20 +22,13 @@ from crowdfuse.cli.grids import (
     run_cells,
     say_plan,
 )
+from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.cli.shell import (
-    AnnotatorColumn,
-    Classes,
     Force,
-    Format,
     ImageSize,
-    ItemColumn,
     Json,
-    LabelColumn,
     Labels,
-    OnBad,
-    OnConflict,
     OnMissing,
-    Question,
     Quiet,
     friendly,
     integers,
@@ -43,10 +36,11 @@ from crowdfuse.cli.shell import (
     refuse_json,
     refuse_same,
 )
-from crowdfuse.labels.annotations import FORMATS
+from crowdfuse.labels.reading import Reading
 
 
 @friendly
+@with_reading_options
 def compare(
     labels: Annotated[Path, typer.Argument(help=Labels)],
     inputs: Annotated[Path, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")],
@@ -64,15 +58,8 @@ def compare(
         list[str] | None,
         typer.Option("--set", help="A setting that all the methods have, as name=value; may be repeated."),
     ] = None,
-    item: ItemColumn = None,
-    annotator: AnnotatorColumn = None,
-    label: LabelColumn = None,
-    format: Format = "auto",
-    question: Question = None,
-    classes: Classes = None,
+    reading: Reading = DEFAULT_READING,
     on_missing: OnMissing = "error",
-    on_conflict: OnConflict = "error",
-    on_bad: OnBad = "error",
     image_size: ImageSize = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
@@ -106,12 +93,7 @@ def compare(
         inputs=str(inputs),
         settings=given_settings,
         gold=None if gold is None else str(gold),
-        columns={"item": item, "annotator": annotator, "label": label},
-        format=check_choice("--format", format, FORMATS),
-        question=question,
-        on_bad=check_choice("--on-bad", on_bad, ("error", "drop")),
-        classes=None if classes is None else parse_classes(classes),
-        on_conflict=check_choice("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
+        reading=reading,
         on_missing=check_choice("--on-missing", on_missing, ("error", "drop")),
         image_size=image_size,
     )

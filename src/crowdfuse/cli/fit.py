@@ -10,20 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from crowdfuse.checks.choices import check_choice
+from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.cli.shell import (
-    AnnotatorColumn,
-    Classes,
     Force,
-    Format,
     ImageSize,
-    ItemColumn,
     Json,
-    LabelColumn,
     Labels,
-    OnBad,
-    OnConflict,
     OnMissing,
-    Question,
     Quiet,
     Seed,
     Threads,
@@ -33,12 +26,13 @@ from crowdfuse.cli.shell import (
     use_threads,
 )
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS
-from crowdfuse.labels.annotations import FORMATS
 from crowdfuse.labels.ids import format_names
+from crowdfuse.labels.reading import Reading
 from crowdfuse.training.distributed import is_rank_zero, raise_in_all_processes
 
 
 @friendly
+@with_reading_options
 def fit(
     context: typer.Context,
     labels: Annotated[Path | None, typer.Argument(help=Labels)] = None,
@@ -66,15 +60,8 @@ def fit(
         list[str] | None,
         typer.Option("--set", help="Any other setting of the classifier, as name=value; may be repeated."),
     ] = None,
-    item: ItemColumn = None,
-    annotator: AnnotatorColumn = None,
-    label: LabelColumn = None,
-    format: Format = "auto",
-    question: Question = None,
-    classes: Classes = None,
+    reading: Reading = DEFAULT_READING,
     on_missing: OnMissing = "error",
-    on_conflict: OnConflict = "error",
-    on_bad: OnBad = "error",
     image_size: ImageSize = None,
     threads: Threads = 1,
     json_file: Json = None,
@@ -120,12 +107,7 @@ def fit(
             validation=None if validation is None else str(validation),
             test=None if test is None else str(test),
             gold=None if gold is None else str(gold),
-            columns={"item": item, "annotator": annotator, "label": label},
-            format=check_choice("--format", format, FORMATS),
-            question=question,
-            on_bad=check_choice("--on-bad", on_bad, ("error", "drop")),
-            classes=None if classes is None else parse_classes(classes),
-            on_conflict=check_choice("--on-conflict", on_conflict, ("error", "first", "last", "drop")),
+            reading=reading,
             on_missing=check_choice("--on-missing", on_missing, ("error", "drop")),
             image_size=image_size,
             threads=threads,
@@ -200,20 +182,6 @@ def predict(
     use_threads(threads)
     count = predict_file(run, inputs, file, proba=proba, item=item, image_size=image_size, force=force)
     typer.echo(f"{count:,} predictions: {file}")
-
-
-def parse_classes(text: str) -> list[Any]:
-    """Names separated by commas; all integers are integers, as they are in a table."""
-    import numpy as np
-
-    from crowdfuse.labels.ids import parse_integer_ids, refuse_repeats
-
-    names = [part.strip() for part in text.split(",")]
-    if not all(names):
-        raise ValueError(f"--classes must be names separated by commas, got {text!r}")
-    refuse_repeats(np.array(names, dtype=object), "--classes")
-    classes: list[Any] = parse_integer_ids(np.array(names, dtype=object)).tolist()
-    return classes
 
 
 def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:

@@ -11,33 +11,25 @@ import typer
 from crowdfuse.aggregation import AGGREGATORS
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.cli.aggregate import read_truth
-from crowdfuse.cli.fit import parse_classes
+from crowdfuse.cli.reading_options import DEFAULT_READING, option_name, with_reading_options
 from crowdfuse.cli.shell import (
-    AnnotatorColumn,
-    Classes,
     Force,
-    Format,
-    ItemColumn,
     Json,
-    LabelColumn,
-    OnBad,
-    OnConflict,
-    Question,
     Threads,
     friendly,
     refuse_json,
     refuse_same,
     use_threads,
 )
-from crowdfuse.labels.annotations import FORMATS
 from crowdfuse.labels.ids import format_count
+from crowdfuse.labels.reading import Reading
 
 if TYPE_CHECKING:
-    from crowdfuse.io.labels import Reading
     from crowdfuse.report.run_report import Report
 
 
 @friendly
+@with_reading_options
 def report(
     run: Annotated[
         Path, typer.Argument(help="A run folder, as crowdfuse fit makes it; or a file of labels, without inputs.")
@@ -59,14 +51,7 @@ def report(
     method: Annotated[
         str | None, typer.Option(help=f"Of labels alone: {', '.join(AGGREGATORS)}; if not given, dawid-skene.")
     ] = None,
-    item: ItemColumn = None,
-    annotator: AnnotatorColumn = None,
-    label: LabelColumn = None,
-    format: Format = "auto",
-    question: Question = None,
-    classes: Classes = None,
-    on_conflict: OnConflict = "error",
-    on_bad: OnBad = "error",
+    reading: Reading = DEFAULT_READING,
     threads: Threads = 1,
     json_file: Json = None,
     force: Force = False,
@@ -83,13 +68,8 @@ def report(
         raise FileNotFoundError(f"{run}: no such run folder, and no such file of labels")
     if method is not None:
         check_choice("--method", method, AGGREGATORS)
-    check_choice("--on-conflict", on_conflict, ("error", "first", "last", "drop"))
-    check_choice("--on-bad", on_bad, ("error", "drop"))
-    check_choice("--format", format, FORMATS)
-    how: dict[str, Any] = {"item": item, "annotator": annotator, "label": label, "format": format, "question": question}
-    how |= {"classes": classes, "on_conflict": on_conflict, "on_bad": on_bad}
     if run.is_dir():
-        _refuse_reading(run, {"method": method} | how)
+        _refuse_reading(run, ([] if method is None else ["method"]) + list(reading.changed_options()))
     page = out or (run / "report.html" if run.is_dir() else run.with_name(f"{run.stem}-report.html"))
     own = [path for path in run.glob("*") if path.stem != "report"] if run.is_dir() else [run]
     for place in faces(page):
@@ -107,9 +87,6 @@ def report(
 
         made = report_run(run, gold=gold, **shown)
     else:
-        from crowdfuse.io.labels import Reading
-
-        reading = Reading(**how | {"classes": None if classes is None else parse_classes(classes)})
         made = _report_labels(run, reading, gold, method=method or "dawid-skene", **shown)
     made.save(page, overwrite=force)
     if json_file is not None:
@@ -121,29 +98,27 @@ def report(
         typer.echo(f"settle what is disputed with: crowdfuse review {shlex.quote(str(run))}", err=True)
 
 
-def _refuse_reading(run: Path, how: dict[str, Any]) -> None:
-    """A run has read its labels: to read them otherwise would be another run."""
-    usual = {"format": "auto", "on_conflict": "error", "on_bad": "error"}
-    for name, value in how.items():
-        if value != usual.get(name):
-            raise ValueError(
-                f"--{name.replace('_', '-')} goes with a file of labels, and {run} is a folder: a run knows how it "
-                "read its own; leave it out"
-            )
+def _refuse_reading(run: Path, options: list[str]) -> None:
+    """Refuse options for reading labels with a run folder: reading its labels differently would be another run."""
+    if options:
+        raise ValueError(
+            f"{option_name(options[0])} goes with a file of labels, and {run} is a folder: a run knows how it "
+            "read its own; leave it out"
+        )
 
 
-def _report_labels(labels: Path, how: Reading, gold: Path | None, *, method: str, **shown: Any) -> Report:
+def _report_labels(labels: Path, reading: Reading, gold: Path | None, *, method: str, **shown: Any) -> Report:
     import numpy as np
 
     from crowdfuse.io.labels import read_labels
     from crowdfuse.report.labels_report import report_labels
 
-    ann = read_labels(labels, how)  # unlike Annotations.read it does not warn: the report has the notes
+    ann = read_labels(labels, reading)  # unlike Annotations.read it does not warn: the report has the notes
     lines = str(ann.summary()).splitlines()
     notes = [f"{line[6:7].upper()}{line[7:]}." for line in lines if line.startswith("note: ")]
     truth = None
     if gold is not None:
-        rows, codes = read_truth(gold, ann, item=how.item, label=how.label, question=how.question, on_bad=how.on_bad).T
+        rows, codes = read_truth(gold, ann, reading).T
         known = rows >= 0
         truth = np.full(len(ann), None, object)
         truth[rows[known]] = ann.classes[codes[known]]

@@ -23,20 +23,9 @@ Download = Annotated[bool, typer.Option("--download", help="Fetch the data if it
 Seed = Annotated[int, typer.Option(help="The one seed of everything random.", min=0)]
 
 Labels = "CSV, TSV or Parquet: item, annotator, label; or an export of Label Studio, Argilla or Prodigy (JSON, JSONL)."
-Format = Annotated[
-    str,
-    typer.Option(help="Of the labels: auto, table, wide (a column an annotator), label-studio, argilla or prodigy."),
-]
-Question = Annotated[str | None, typer.Option(help="The question of an export that counts, where it has several.")]
-OnBad = Annotated[str, typer.Option(help="Labels that cannot be used: error, or drop (go on without them).")]
-ItemColumn = Annotated[str | None, typer.Option(help="Name of the item column, or of an export's field.")]
-AnnotatorColumn = Annotated[str | None, typer.Option(help="Name of the annotator column.")]
-LabelColumn = Annotated[str | None, typer.Option(help="Name of the label column.")]
-Classes = Annotated[str | None, typer.Option(help="All classes, separated by commas.")]
 OnMissing = Annotated[
     str, typer.Option(help="Items without labels or without inputs: error, or drop (go on without them).")
 ]
-OnConflict = Annotated[str, typer.Option(help="Two labels of one annotator on one item: error, first, last or drop.")]
 ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=16)]
 
 

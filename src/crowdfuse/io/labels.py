@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crowdfuse.checks.choices import check_choice
 from crowdfuse.io.bad_rows import MAX_LISTED_ROWS, drop_or_raise
 from crowdfuse.io.dictionary_encoding import (
     PartitionedRows,
@@ -40,7 +38,7 @@ from crowdfuse.io.tables import (
     usual_columns,
 )
 from crowdfuse.io.wide import is_wide, read_wide
-from crowdfuse.labels.annotations import FORMATS, Annotations, Format, OnBad, OnConflict, unknown_class_message
+from crowdfuse.labels.annotations import Annotations, unknown_class_message
 from crowdfuse.labels.ids import (
     IntArray,
     format_names,
@@ -51,24 +49,13 @@ from crowdfuse.labels.ids import (
     similar_class_notes,
     sort_names,
 )
+from crowdfuse.labels.reading import Reading
 from crowdfuse.labels.triples import ConflictError, sort_triples
+
+__all__ = ["Reading", "column_beside", "read_gold", "read_gold_beside_labels", "read_labels", "table_labels"]
 
 FORMAT_SAMPLE_ROWS = 100  # rows that tell whether a table holds the records of an export
 MIN_BYTES_TO_READ_IN_BLOCKS = 1 << 24  # bytes from which on it pays to read a text file block by block
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How labels are to be read; see `Annotations.read`."""
-
-    item: str | None = None
-    annotator: str | None = None
-    label: str | None = None
-    classes: Sequence[Any] | None = None
-    on_conflict: OnConflict = "error"
-    format: Format = "auto"
-    question: str | None = None
-    on_bad: OnBad = "error"
 
 
 class Source(NamedTuple):
@@ -87,11 +74,11 @@ class Column(NamedTuple):
     codes: NDArray[np.int32]
 
 
-def read_labels(path: Path, options: Reading) -> Annotations:
+def read_labels(path: Path, reading: Reading) -> Annotations:
     """Annotations from a file; see `Annotations.read`."""
-    known = _check(options)
+    known = _given_classes(reading)
     if path.suffix.lower() in JSON_ENDINGS:
-        return _from_records(read_json(path), options, known)
+        return _from_records(read_json(path), reading, known)
     file, notes = TableFile(path), list[str]()
     source = Source(str(path), file.describe_rows, file.is_text)
 
@@ -99,30 +86,30 @@ def read_labels(path: Path, options: Reading) -> Annotations:
         try:
             return file.read(text=True)
         except BrokenLinesError as error:
-            return _sound(file, error, None, options, notes)
+            return _sound(file, error, None, reading, notes)
 
-    other = _from_other_forms(file.columns, whole, source, options, known, notes)
+    other = _from_other_forms(file.columns, whole, source, reading, known, notes)
     if other is not None:
         return other
-    columns = choose_columns(file.columns, _roles(options), str(path))
+    columns = choose_columns(file.columns, _roles(reading), str(path))
     try:
         found = _read(file, columns, source)
     except BrokenLinesError as error:
-        found = _encode(_sound(file, error, list(columns.values()), options, notes), columns, source)
+        found = _encode(_sound(file, error, list(columns.values()), reading, notes), columns, source)
     pa.default_memory_pool().release_unused()  # make room for the sort
-    return _build(*found, source, known, options, notes)
+    return _build(*found, source, known, reading, notes)
 
 
-def table_labels(table: Any, how: Reading) -> Annotations:
+def table_labels(table: Any, reading: Reading) -> Annotations:
     """Annotations from a table in memory; see `Annotations.from_table`."""
-    known = _check(how)
+    known = _given_classes(reading)
     arrow = dataset_table(table) if is_dataset(table) else as_table(table)
     source = Source("the table", lambda rows: [f"the table, row {row}" for row in rows], False)
-    other = _from_other_forms(arrow.column_names, lambda: arrow, source, how, known, [])
+    other = _from_other_forms(arrow.column_names, lambda: arrow, source, reading, known, [])
     if other is not None:
         return other
-    columns = choose_columns(arrow.column_names, _roles(how), source.name)
-    return _build(*_encode(arrow, columns, source), source, known, how, [])
+    columns = choose_columns(arrow.column_names, _roles(reading), source.name)
+    return _build(*_encode(arrow, columns, source), source, known, reading, [])
 
 
 def column_beside(path: Path, name: str | None) -> str | None:
@@ -133,6 +120,23 @@ def column_beside(path: Path, name: str | None) -> str | None:
     if name is None or path.suffix.lower() in JSON_ENDINGS:
         return name
     return name if path.suffix.lower() in TABLE_ENDINGS and name in TableFile(path).columns else None
+
+
+def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Item ids and their true classes from a gold file that belongs to labels read with these options.
+
+    See Also
+    --------
+    read_gold : The same with columns that must exist.
+    column_beside : Which of the columns named for the labels apply to the gold file.
+    """
+    return read_gold(
+        path,
+        item=column_beside(path, reading.item),
+        label=column_beside(path, reading.label),
+        question=reading.question,
+        on_bad=reading.on_bad,
+    )
 
 
 def read_gold(
@@ -176,60 +180,58 @@ def read_gold(
     return ids, names[code[first]]
 
 
-def _check(how: Reading) -> NDArray[Any] | None:
-    """The given classes, if there are any; an error before any work if something of what is asked cannot be."""
-    if how.on_conflict not in ("error", "first", "last", "drop"):
-        raise ValueError(f"on_conflict must be 'error', 'first', 'last' or 'drop', got {how.on_conflict!r}")
-    check_choice("on_bad", how.on_bad, ("error", "drop"))
-    check_choice("format", how.format, FORMATS)
-    if how.classes is None:
+def _given_classes(reading: Reading) -> NDArray[Any] | None:
+    """The classes that the user gave, if any; an error if one of them stands twice."""
+    if reading.classes is None:
         return None
-    names = normalize_ids(how.classes, "classes")
+    names = normalize_ids(reading.classes, "classes")
     refuse_repeats(names, "classes")
     return names
 
 
-def _roles(how: Reading) -> dict[str, str | None]:
-    if how.question is not None:
-        raise ValueError(f"question={how.question!r} is for exports; a table's columns are named by item=, label=, ...")
-    return {"item": how.item, "annotator": how.annotator, "label": how.label}
+def _roles(reading: Reading) -> dict[str, str | None]:
+    if reading.question is not None:
+        raise ValueError(
+            f"question={reading.question!r} is for exports; a table's columns are named by item=, label=, ..."
+        )
+    return {"item": reading.item, "annotator": reading.annotator, "label": reading.label}
 
 
 def _from_other_forms(
     columns: list[str],
     read: Callable[[], pa.Table],
     source: Source,
-    how: Reading,
+    reading: Reading,
     classes: NDArray[Any] | None,
     notes: list[str],
 ) -> Annotations | None:
     """Labels of a table that is wide, or has an export's records for rows; None where a row is a label."""
-    if source.is_text and how.format in READERS:
-        raise TableError(f"{source.name}: format={how.format!r} is read from .json, .jsonl or .parquet files")
+    if source.is_text and reading.format in READERS:
+        raise TableError(f"{source.name}: format={reading.format!r} is read from .json, .jsonl or .parquet files")
     roles = [bool(usual_columns(columns, role)) for role in ("annotator", "label")]
-    if how.format == "table" or (how.format == "auto" and (how.annotator or how.label or all(roles))):
+    if reading.format == "table" or (reading.format == "auto" and (reading.annotator or reading.label or all(roles))):
         return None
-    if how.format == "auto" and any(roles) and source.is_text:
+    if reading.format == "auto" and any(roles) and source.is_text:
         return None
     table = with_class_names(read())
-    may_hold_records = how.format == "auto" and not source.is_text
-    if how.format in READERS or (
+    may_hold_records = reading.format == "auto" and not source.is_text
+    if reading.format in READERS or (
         may_hold_records and any(map(detect_record_format, table.slice(0, FORMAT_SAMPLE_ROWS).to_pylist()))
     ):
         records = list(enumerate(table.to_pylist()))
-        return _from_records(ExportRecords(source.name, "row", records, []), how, classes)
-    if how.format == "wide" or (not any(roles) and is_wide(table, how.item, source.name)):
-        return _from_wide(table, source, how, classes, notes)
+        return _from_records(ExportRecords(source.name, "row", records, []), reading, classes)
+    if reading.format == "wide" or (not any(roles) and is_wide(table, reading.item, source.name)):
+        return _from_wide(table, source, reading, classes, notes)
     return None
 
 
 def _from_wide(
-    table: pa.Table, source: Source, how: Reading, classes: NDArray[Any] | None, notes: list[str]
+    table: pa.Table, source: Source, reading: Reading, classes: NDArray[Any] | None, notes: list[str]
 ) -> Annotations:
-    roles = _roles(how)
+    roles = _roles(reading)
     if roles["annotator"] or roles["label"]:
         raise ValueError("in a wide table every column but the item's is an annotator: leave out annotator= and label=")
-    found = read_wide(table, how.item, source.name, text=source.is_text)
+    found = read_wide(table, reading.item, source.name, text=source.is_text)
 
     def places(labels: Sequence[int]) -> list[str]:
         lines = source.describe_rows([int(found.row[label]) for label in labels])
@@ -242,22 +244,22 @@ def _from_wide(
         Column(found.classes, found.label),
         source._replace(describe_rows=places),
         classes,
-        how,
+        reading,
         notes,
     )
 
 
-def _from_records(records: ExportRecords, how: Reading, classes: NDArray[Any] | None) -> Annotations:
+def _from_records(records: ExportRecords, reading: Reading, classes: NDArray[Any] | None) -> Annotations:
     """Annotations from the records of an export."""
-    if how.format in ("table", "wide"):
-        raise TableError(f"{records.name}: format={how.format!r} is read from .csv, .tsv or .parquet files")
-    if how.annotator or how.label:
+    if reading.format in ("table", "wide"):
+        raise TableError(f"{records.name}: format={reading.format!r} is read from .csv, .tsv or .parquet files")
+    if reading.annotator or reading.label:
         raise ValueError("annotator= and label= name columns of a table; an export is read with item= and question=")
     if not records.records and not records.broken:
         raise TableError(f"{records.name} has no records; the export of a labelling tool was expected")
-    form = detect_format(records) if how.format == "auto" else how.format
-    found = READERS[form](records, how.item, how.question)
-    notes = [*found.notes(), *found.drop_or_raise_bad(how.on_bad)]
+    form = detect_format(records) if reading.format == "auto" else reading.format
+    found = READERS[form](records, reading.item, reading.question)
+    notes = [*found.notes(), *found.drop_or_raise_bad(reading.on_bad)]
     codes = np.array(found.rows, np.int32).reshape(-1, 3)
     item, annotator, label = (
         Column(parse_integer_ids(np.array(list(names), object)), codes[:, at])
@@ -267,16 +269,16 @@ def _from_records(records: ExportRecords, how: Reading, classes: NDArray[Any] | 
         records.name,
         lambda rows: [found.place(found.numbers[row]) for row in rows],
         is_text=True,
-        ids_may_be_row_numbers=how.item is not None,  # a tool's own ids number its tasks, not rows of X
+        ids_may_be_row_numbers=reading.item is not None,  # a tool's own ids number its tasks, not rows of X
     )
-    return _build(item, annotator, label, source, classes, how, notes)
+    return _build(item, annotator, label, source, classes, reading, notes)
 
 
 def _sound(
-    file: TableFile, error: BrokenLinesError, columns: Sequence[str] | None, how: Reading, notes: list[str]
+    file: TableFile, error: BrokenLinesError, columns: Sequence[str] | None, reading: Reading, notes: list[str]
 ) -> pa.Table:
     """The rows of a file without its broken lines, if that is what is asked for."""
-    notes.append(drop_or_raise(str(file.path), error.places, len(error.broken), error.n_rows, "rows", how.on_bad))
+    notes.append(drop_or_raise(str(file.path), error.places, len(error.broken), error.n_rows, "rows", reading.on_bad))
     return file.read_sound(error, columns)
 
 
@@ -333,7 +335,7 @@ def _build(
     label: Column,
     source: Source,
     classes: NDArray[Any] | None,
-    how: Reading,
+    reading: Reading,
     notes: list[str],
 ) -> Annotations:
     label = _sorted(label) if classes is None else _among(classes, label, source)
@@ -349,12 +351,12 @@ def _build(
         places = source.describe_rows([int(present[row]) for row in np.flatnonzero(bad)[:MAX_LISTED_ROWS]])
         roles = ["item" if item.codes[row] < 0 else "annotator" for row in np.flatnonzero(bad)[:MAX_LISTED_ROWS]]
         shown = [f"{place}: the {role} is empty" for place, role in zip(places, roles, strict=True)]
-        notes.append(drop_or_raise(source.name, shown, int(bad.sum()), n_rows, "rows", how.on_bad))
+        notes.append(drop_or_raise(source.name, shown, int(bad.sum()), n_rows, "rows", reading.on_bad))
         present = np.asarray(present)[~bad]
         item, annotator, label = (Column(names, codes[~bad]) for names, codes in (item, annotator, label))
     notes += similar_class_notes(label.names) if classes is None else []
     try:
-        triples = sort_triples(item.codes, annotator.codes, label.codes, len(item.names), how.on_conflict)
+        triples = sort_triples(item.codes, annotator.codes, label.codes, len(item.names), reading.on_conflict)
     except ConflictError as error:
         raise TableError(_conflicts(error, item, annotator, label, present, source)) from error
     return Annotations(

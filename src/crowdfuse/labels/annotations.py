@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,12 +25,8 @@ from crowdfuse.labels.ids import (
     similar_class_notes,
     unique_sorted,
 )
+from crowdfuse.labels.reading import Reading, accepts_options_of
 from crowdfuse.labels.summary import Summary, summarise
-
-OnConflict = Literal["error", "first", "last", "drop"]
-OnBad = Literal["error", "drop"]
-Format = Literal["auto", "table", "wide", "label-studio", "argilla", "prodigy"]
-FORMATS: tuple[str, ...] = get_args(Format)
 
 
 class Annotations:
@@ -79,65 +75,87 @@ class Annotations:
     # ---- ways in ---------------------------------------------------------------------------
 
     @classmethod
-    def read(
-        cls,
-        path: str | Path | Any,
-        *,
-        item: str | None = None,
-        annotator: str | None = None,
-        label: str | None = None,
-        classes: Sequence[Any] | None = None,
-        on_conflict: OnConflict = "error",
-        format: Format = "auto",
-        question: str | None = None,
-        on_bad: OnBad = "error",
-    ) -> Annotations:
-        """Read a CSV, TSV or Parquet file, or what Label Studio, Argilla or Prodigy export (`.json`, `.jsonl`).
+    @accepts_options_of(Reading)
+    def read(cls, path: str | PathLike[str] | Any, reading: Reading) -> Annotations:
+        """Read labels from a CSV, TSV or Parquet file, or from an export of Label Studio, Argilla or Prodigy.
 
-        A table has one row a label. Columns are found among the usual names (item/task/example,
-        annotator/worker/rater, label/answer/response) or given. An empty label counts as missing. `format="wide"`
-        is a row an item and a column an annotator; it is assumed where no column is called like an annotator or a
-        label, and any two columns beside the item's have values in common.
+        A label that is empty counts as missing. The format is detected from the contents unless `format` is given: a
+        table is wide if it has no column with a usual name for annotators or labels, and if any two columns besides
+        the item column have values in common. Rows that were dropped, and classes that differ only by case or spaces,
+        cause a warning and are listed in `notes`.
 
-        An export is told by its structure, or by `format`: "label-studio", "argilla" or "prodigy". `question` names
-        the one that counts, where there are several; `item` the field to know items by, instead of the tool's own id.
-        What is no path but a table in memory, such as a Hugging Face dataset, is read as by `from_table`.
+        Parameters
+        ----------
+        path : str, path-like or table
+            A ``.csv``, ``.tsv`` or ``.parquet`` file, or an export (``.json``, ``.jsonl``). A table in memory is read
+            as by `from_table`.
+        {reading_options}
 
-        `on_bad="drop"` leaves out rows that cannot be used. What was left out, and classes that differ only by case
-        or spaces, are warned of and kept in `notes`.
+        Returns
+        -------
+        annotations : Annotations
+
+        Raises
+        ------
+        ValueError
+            If the labels cannot be read; the message names the file, the line and the value.
+
+        See Also
+        --------
+        Annotations.from_table : The same for a table in memory.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "labels.csv"
+        >>> _ = path.write_text("page,rater,label\\n1,ada,cat\\n1,bob,dog\\n")
+        >>> Annotations.read(path, item="page")
+        Annotations(1 items, 2 annotators, 2 classes, 2 labels)
         """
-        from crowdfuse.io.labels import Reading, read_labels, table_labels
+        from crowdfuse.io.labels import read_labels, table_labels
 
-        how = Reading(item, annotator, label, classes, on_conflict, format, question, on_bad)
         is_file = isinstance(path, (str, PathLike))
-        return (read_labels(Path(path), how) if is_file else table_labels(path, how))._with_warnings()
+        found = read_labels(Path(path), reading) if is_file else table_labels(path, reading)
+        return found._with_warnings(stacklevel=4)
 
     @classmethod
-    def from_table(
-        cls,
-        table: Any,
-        *,
-        item: str | None = None,
-        annotator: str | None = None,
-        label: str | None = None,
-        classes: Sequence[Any] | None = None,
-        on_conflict: OnConflict = "error",
-        format: Format = "auto",
-        question: str | None = None,
-        on_bad: OnBad = "error",
-    ) -> Annotations:
-        """From a pandas, polars or pyarrow table, a Hugging Face dataset, or a dict of arrays.
+    @accepts_options_of(Reading)
+    def from_table(cls, table: Any, reading: Reading) -> Annotations:
+        """Take labels from a table in memory.
 
-        Tables are anything with `__arrow_c_stream__`; everything else is as in `read`.
+        Parameters
+        ----------
+        table : table
+            A pandas, polars or pyarrow table (anything with ``__arrow_c_stream__``), a Hugging Face dataset, or a dict
+            of arrays.
+        {reading_options}
+
+        Returns
+        -------
+        annotations : Annotations
+
+        Raises
+        ------
+        ValueError
+            If the labels cannot be read; the message names the row and the value.
+
+        See Also
+        --------
+        Annotations.read : The same for a file.
+
+        Examples
+        --------
+        >>> Annotations.from_table({"page": [1, 1], "rater": ["ada", "bob"], "label": ["cat", "dog"]}, item="page")
+        Annotations(1 items, 2 annotators, 2 classes, 2 labels)
         """
-        from crowdfuse.io.labels import Reading, table_labels
+        from crowdfuse.io.labels import table_labels
 
-        how = Reading(item, annotator, label, classes, on_conflict, format, question, on_bad)
-        return table_labels(table, how)._with_warnings()
+        return table_labels(table, reading)._with_warnings(stacklevel=4)
 
-    def _with_warnings(self) -> Annotations:
+    def _with_warnings(self, stacklevel: int = 3) -> Annotations:
+        """These annotations, after a warning for each note that points to the caller `stacklevel` frames up."""
         for note in self.notes:
-            warnings.warn(note, stacklevel=3)
+            warnings.warn(note, stacklevel=stacklevel)
         return self
 
     @classmethod

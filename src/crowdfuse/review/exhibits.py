@@ -131,7 +131,7 @@ class Exhibits:
     def _load_features(self, path: Path) -> None:
         run = self.run
         try:
-            self._loaded = read_features(path, item=column_beside(path, run.job.columns.get("item")))
+            self._loaded = read_features(path, item=column_beside(path, run.job.reading.item))
             self._rows = self._loaded.rows_of(np.array(run.items, dtype=object))
         except (OSError, ValueError) as error:
             self._loaded = None

@@ -12,12 +12,11 @@ import numpy as np
 
 from crowdfuse.estimators.persistence import SETTINGS_FILE as MODEL_FILE
 from crowdfuse.io.files import sha256
-from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
+from crowdfuse.io.labels import read_gold_beside_labels, read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import ids_to_strings, positions_of
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
 from crowdfuse.runs.job import Job, find_given
-from crowdfuse.runs.material import READ_AS
 from crowdfuse.runs.results import SUMMARY_FILE
 
 Row = dict[str, str]
@@ -113,8 +112,7 @@ def _labels(
         if sha256(path) != hashes["labels"]:
             notes.append(f"{path} has changed since the run: {without}. Bring the old file back to see it")
             return None
-        asked: dict[str, Any] = {name: getattr(job, name) for name in READ_AS} | job.columns
-        ann = read_labels(path, Reading(**asked)).with_classes(np.array(classes, dtype=object))
+        ann = read_labels(path, job.reading).with_classes(np.array(classes, dtype=object))
     except (OSError, ValueError, KeyError) as error:
         notes.append(f"{path} cannot be read ({error}): {without}")
         return None
@@ -130,8 +128,7 @@ def _known_gold(run: Path, job: Job, notes: list[str]) -> set[str]:
             continue
         path = find_given(run, str(given))
         try:
-            columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
-            ids, _ = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
+            ids, _ = read_gold_beside_labels(path, job.reading)
         except (OSError, ValueError) as error:
             notes.append(f"the {name} gold cannot be read ({error}): its items are among those to settle")
             continue

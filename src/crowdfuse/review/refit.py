@@ -18,7 +18,7 @@ from typing import Any
 
 from crowdfuse import runs
 from crowdfuse.io.files import sha256, write_text
-from crowdfuse.io.labels import column_beside, read_gold
+from crowdfuse.io.labels import read_gold_beside_labels
 from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.review.changes import what_changed
 from crowdfuse.review.desk import gold_csv, read_gold_rows
@@ -140,8 +140,7 @@ def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job
     gold: dict[str, str] = {}
     if job.gold is not None:
         path = Path(given["gold"])
-        columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
-        ids, truth = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
+        ids, truth = read_gold_beside_labels(path, job.reading)
         gold = dict(zip(ids_to_strings(ids).tolist(), ids_to_strings(truth).tolist(), strict=True))
     gold |= dict(rows)
     file = out.with_name(f"{out.name}-gold.csv")
@@ -154,7 +153,7 @@ def main() -> int:
     """Fit what standard input asks for; what is wrong is said in the last line."""
     asked = json.load(sys.stdin)
     try:
-        runs.start(Job(**asked["job"]), Path(asked["out"]), force=False, verbose=1)
+        runs.start(Job.from_json(asked["job"]), Path(asked["out"]), force=False, verbose=1)
     except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

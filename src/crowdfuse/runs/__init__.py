@@ -172,7 +172,7 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
         raise FileNotFoundError(f"{path} is not there: {out} is no run folder, so there is nothing to resume")
     stored = _read_json(path)
     try:
-        return Job(**stored["job"]), dict(stored["hashes"])
+        return Job.from_json(stored["job"]), dict(stored["hashes"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
 

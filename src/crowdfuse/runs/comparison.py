@@ -134,13 +134,8 @@ class Comparison:
         return {
             **{name: sha256(path) for name, path in self.job.files().items()},
             "inputs": self.material.loaded.fingerprint(),
-            "columns": {name: value for name, value in self.job.columns.items() if value is not None},
-            "classes": self.job.classes,
-            "on_conflict": self.job.on_conflict,
-            # only where they are given: runs that were stored before there were such options stay known
-            **({"format": self.job.format} if self.job.format != "auto" else {}),
-            **({"question": self.job.question} if self.job.question is not None else {}),
-            **({"on_bad": self.job.on_bad} if self.job.on_bad != "error" else {}),
+            # changed options only: stored runs stay valid when `Reading` gets a new option
+            "reading": self.job.reading.changed_options(),
             "test share": None if len(self.unlabelled_gold) >= ENOUGH else self.test_share,
         }
 

@@ -12,6 +12,7 @@ from typing import Any
 from crowdfuse.checks.choices import did_you_mean
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
+from crowdfuse.labels.reading import Reading
 
 # settings of a classifier that a run decides, and what to say instead
 RUN_DECIDES = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
@@ -28,15 +29,17 @@ class Job:
     validation: str | None = None
     test: str | None = None
     gold: str | None = None
-    columns: dict[str, str | None] = field(default_factory=dict)
-    classes: list[Any] | None = None
-    format: str = "auto"
-    question: str | None = None
-    on_bad: str = "error"
-    on_conflict: str = "error"
+    reading: Reading = field(default_factory=Reading)
     on_missing: str = "error"
     image_size: int | None = None
     threads: int = 1  # sums over several threads round differently, so a resumed run needs the same
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Job:
+        """The job that `dataclasses.asdict` turned into JSON."""
+        if "reading" not in content:
+            raise ValueError("it has no 'reading' and may come from an older version of crowdfuse; fit again")
+        return cls(**content | {"reading": Reading(**content["reading"])})
 
     def files(self) -> dict[str, Path]:
         """The files it reads beside the inputs, by what they are for."""

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.io.features import LoadedInputs, read_features
-from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
+from crowdfuse.io.labels import column_beside, read_gold_beside_labels, read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count_with_verb, format_names, ids_to_strings, positions_of
 from crowdfuse.runs.job import Job
 
-READ_AS = ("classes", "on_conflict", "format", "question", "on_bad")  # what a job says of its labels
 Gold = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classes by name
 
 
@@ -47,8 +46,7 @@ class Material:
 
 def read_material(job: Job, loaded: LoadedInputs | None = None) -> Material:
     """Read and join all files of a job; every complaint about them comes from here, before any work."""
-    asked: dict[str, Any] = {name: getattr(job, name) for name in READ_AS} | job.columns
-    ann = read_labels(Path(job.labels), Reading(**asked))
+    ann = read_labels(Path(job.labels), job.reading)
     loaded = loaded or read_inputs(job)
     notes = [loaded.note] if loaded.note else []
     notes += [line.removeprefix("note: ") for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
@@ -106,13 +104,12 @@ def read_material(job: Job, loaded: LoadedInputs | None = None) -> Material:
 def read_inputs(job: Job) -> LoadedInputs:
     """The inputs of a job, ids and all."""
     path = Path(job.inputs)
-    return read_features(path, item=column_beside(path, job.columns.get("item")), image_size=job.image_size)
+    return read_features(path, item=column_beside(path, job.reading.item), image_size=job.image_size)
 
 
 def _read_gold(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]) -> Gold:
     """Rows and true classes of the items in a gold file, by the names that the labels use."""
-    columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
-    ids, truth = read_gold(path, item=columns["item"], label=columns["label"], question=job.question, on_bad=job.on_bad)
+    ids, truth = read_gold_beside_labels(path, job.reading)
     rows = loaded.rows_of(ids)
     lost = ids[rows < 0]
     if len(lost):

@@ -15,9 +15,10 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs, read_features
 from crowdfuse.io.files import sha256
-from crowdfuse.io.labels import Reading, column_beside, read_gold, read_labels
+from crowdfuse.io.labels import read_gold_beside_labels, read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count, format_names, parse_integer_ids, positions_of
+from crowdfuse.labels.reading import Reading
 from crowdfuse.report.gold_facts import Gold
 from crowdfuse.report.look import Look, look_at, look_at_labels, with_some_inputs
 from crowdfuse.report.names import plain
@@ -25,7 +26,7 @@ from crowdfuse.report.pictures import Picture, file_of, picture_of_file, picture
 from crowdfuse.report.run_report import Report, about, check_settings, make_report, undecided
 from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
 from crowdfuse.runs.job import Job, find_given
-from crowdfuse.runs.material import READ_AS, Material, read_inputs, read_material
+from crowdfuse.runs.material import Material, read_inputs, read_material
 
 HOW_SEEN = {
     "test": ("they were kept out of training", True),
@@ -157,12 +158,13 @@ def _labels(run: Path, job: Job, is_unchanged: bool, classes: NDArray[Any]) -> A
     """The labels: from their file, or, where it changed, as the run wrote them down."""
     names = list(classes)
     if is_unchanged:
-        asked: dict[str, Any] = {name: getattr(job, name) for name in READ_AS} | job.columns | {"classes": names}
-        return read_labels(Path(job.labels), Reading(**asked))
+        return read_labels(Path(job.labels), replace(job.reading, classes=names))
     record = run / "review_labels.csv"
     if not record.exists():
         raise FileNotFoundError(f"{record} is not there either; bring one of the two back")
-    return read_labels(record, Reading("item", "annotator", "label", names, format="table"))
+    return read_labels(
+        record, Reading(item="item", annotator="annotator", label="label", classes=names, format="table")
+    )
 
 
 def _by_row(ann: Annotations, loaded: LoadedInputs | None) -> Annotations:
@@ -291,8 +293,7 @@ def _read_gold(
     path: Path, job: Job, ann: Annotations, loaded: LoadedInputs | None, story: _Story
 ) -> tuple[IntArray, IntArray]:
     """Rows and true classes of a gold file's items."""
-    columns = {role: column_beside(path, job.columns.get(role)) for role in ("item", "label")}
-    ids, truth = read_gold(path, **columns, question=job.question, on_bad=job.on_bad)
+    ids, truth = read_gold_beside_labels(path, job.reading)
     rows = positions_of(ids, ann.items) if loaded is None else loaded.rows_of(ids)
     codes = positions_of(truth, ann.classes)
     outside = (rows >= 0) & (codes < 0)

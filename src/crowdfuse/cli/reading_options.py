@@ -1,0 +1,90 @@
+"""The command-line options for reading labels, made from the fields of `Reading`."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import Field, fields
+from functools import wraps
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import typer
+
+from crowdfuse.checks.choices import check_choice
+from crowdfuse.labels.reading import Reading, allowed_values, option_type
+from crowdfuse.training.distributed import raise_in_all_processes
+
+R = TypeVar("R")
+
+DEFAULT_READING = Reading()
+
+
+def with_reading_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Replace a command's parameter of type `Reading` by one option per field; the command receives the `Reading`."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += map(_parameter, fields(Reading)) if parameter.annotation is Reading else [parameter]
+    target = next(name for name, parameter in signature.parameters.items() if parameter.annotation is Reading)
+
+    @wraps(command)
+    def run(**given: Any) -> R:
+        with raise_in_all_processes():
+            reading = Reading(**{option.name: _parse(option, given.pop(option.name)) for option in fields(Reading)})
+        return command(**given, **{target: reading})
+
+    # typer reads both
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def option_name(name: str) -> str:
+    """How a field is called on the command line: ``on_bad`` is ``--on-bad``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _parameter(option: Field[Any]) -> inspect.Parameter:
+    """The parameter of a command that holds the text of an option."""
+    hint = option_type(option)
+    if allowed_values(option):
+        hint = str  # checked by `_parse`, whose message lists the allowed values and suggests one
+    elif _is_sequence(hint):
+        hint = str | None
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=option.default,
+        annotation=Annotated[hint, typer.Option(option_name(option.name), help=option.metadata["help"])],
+    )
+
+
+def _parse(option: Field[Any], value: Any) -> Any:
+    """The value of an option from what was typed."""
+    if choices := allowed_values(option):
+        return check_choice(option_name(option.name), value, choices)
+    if value is not None and _is_sequence(option_type(option)):
+        return _parse_sequence(value, option_name(option.name))
+    return value
+
+
+def _is_sequence(hint: Any) -> bool:
+    """Whether a type is a sequence, or a sequence or None."""
+    parts = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return any(get_origin(part) is Sequence for part in parts)
+
+
+def _parse_sequence(text: str, name: str) -> list[Any]:
+    """Distinct names separated by commas; integers if all of them are, as in a table."""
+    import numpy as np
+
+    from crowdfuse.labels.ids import parse_integer_ids, refuse_repeats
+
+    names = [part.strip() for part in text.split(",")]
+    if not all(names):
+        raise ValueError(f"{name} must be names separated by commas, got {text!r}")
+    refuse_repeats(np.array(names, dtype=object), name)
+    parsed: list[Any] = parse_integer_ids(np.array(names, dtype=object)).tolist()
+    return parsed

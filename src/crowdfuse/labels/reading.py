@@ -1,0 +1,219 @@
+"""The options for reading labels, each written once: name, type, default, documentation and command-line help.
+
+`Annotations.read`, `Annotations.from_table`, run jobs and all commands take their options from the fields of `Reading`.
+A new option is one new field here, and the code in `crowdfuse.io.labels` that uses it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import Field, dataclass, field, fields
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args, get_origin
+
+from crowdfuse.checks.choices import check_choice
+
+Format = Literal["auto", "table", "wide", "label-studio", "argilla", "prodigy"]
+OnConflict = Literal["error", "first", "last", "drop"]
+OnBad = Literal["error", "drop"]
+
+Options = ParamSpec("Options")
+Owner = TypeVar("Owner")
+Source = TypeVar("Source")
+Result = TypeVar("Result")
+
+DOC_MARKER = "{reading_options}"  # replaced by the documentation of the fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The options for reading labels from a file or a table.
+
+    Parameters
+    ----------
+    {reading_options}
+
+    Raises
+    ------
+    ValueError
+        If `format`, `on_conflict` or `on_bad` is not one of the allowed values.
+
+    See Also
+    --------
+    Annotations.read : Takes these options as keyword arguments.
+
+    Examples
+    --------
+    >>> reading = Reading(item="page", on_bad="drop")
+    >>> reading.changed_options()
+    {'item': 'page', 'on_bad': 'drop'}
+    >>> Reading(on_bad="ignore")
+    Traceback (most recent call last):
+        ...
+    ValueError: on_bad must be one of error, drop, got 'ignore'
+    """
+
+    item: str | None = field(
+        default=None,
+        metadata={
+            "doc": "Name of the item column; by default a column with a usual name, such as item, task or example. "
+            "In an export, the field that identifies items; by default the tool's own id.",
+            "help": "Name of the item column, or of the field of an export that identifies items.",
+        },
+    )
+    annotator: str | None = field(
+        default=None,
+        metadata={
+            "doc": "Name of the annotator column; by default a column with a usual name, such as annotator, worker "
+            "or rater.",
+            "help": "Name of the annotator column.",
+        },
+    )
+    label: str | None = field(
+        default=None,
+        metadata={
+            "doc": "Name of the label column; by default a column with a usual name, such as label, answer or "
+            "response.",
+            "help": "Name of the label column.",
+        },
+    )
+    format: Format = field(
+        default="auto",
+        metadata={
+            "doc": "How labels are laid out. 'table' has one row per label; 'wide' has one row per item and one "
+            "column per annotator; the others are exports of labelling tools. 'auto' detects the format from the "
+            "contents.",
+            "help": "Format of the labels: auto, table (one row per label), wide (one column per annotator), "
+            "label-studio, argilla or prodigy.",
+        },
+    )
+    question: str | None = field(
+        default=None,
+        metadata={
+            "doc": "The question to read from an export. Required if the export has answers to several questions.",
+            "help": "The question to read, if an export has several.",
+        },
+    )
+    classes: Sequence[Any] | None = field(
+        default=None,
+        metadata={
+            "doc": "All class names, in the order to use; any other label is an error. By default the classes are "
+            "the distinct labels, sorted.",
+            "help": "All classes, separated by commas.",
+        },
+    )
+    on_conflict: OnConflict = field(
+        default="error",
+        metadata={
+            "doc": "What to do if an annotator gave two different labels to one item: raise an error, keep the first "
+            "or the last one, or drop both.",
+            "help": "Two different labels by one annotator on one item: error, first, last or drop.",
+        },
+    )
+    on_bad: OnBad = field(
+        default="error",
+        metadata={
+            "doc": "What to do with rows that cannot be used, such as rows without an item: raise an error or drop "
+            "them.",
+            "help": "Rows that cannot be used: error, or drop (continue without them).",
+        },
+    )
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            choices = allowed_values(option)
+            if choices:
+                check_choice(option.name, getattr(self, option.name), choices)
+
+    def changed_options(self) -> dict[str, Any]:
+        """The options that differ from their defaults.
+
+        Returns
+        -------
+        options : dict of str to Any
+            The value of each changed option, by name.
+        """
+        values = {option: getattr(self, option.name) for option in fields(self)}
+        return {
+            option.name: value
+            for option, value in values.items()
+            if type(value) is not type(option.default) or value != option.default
+        }
+
+
+def option_type(option: Field[Any]) -> Any:
+    """The type of an option, as an object."""
+    return typing.get_type_hints(Reading)[option.name]
+
+
+def allowed_values(option: Field[Any]) -> tuple[str, ...]:
+    """The values that an option may have; empty if it is free."""
+    hint = option_type(option)
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def accepts_options_of(
+    constructor: Callable[Options, Reading],
+) -> Callable[[Callable[[Owner, Source, Reading], Result]], Callable[Concatenate[Owner, Source, Options], Result]]:
+    """Give a function the options of `Reading` as keyword arguments.
+
+    The decorated function takes an owner (the class, for a class method), a source and a `Reading`. The result takes
+    the owner, the source and one keyword argument for each field of `Reading`: type checkers, `inspect.signature` and
+    the docstring know all of them. The docstring has the line ``{reading_options}`` where they are to be documented.
+    """
+
+    def decorate(
+        function: Callable[[Owner, Source, Reading], Result],
+    ) -> Callable[Concatenate[Owner, Source, Options], Result]:
+        owner_and_source = list(inspect.signature(function).parameters.values())[:2]
+        options = inspect.signature(constructor).parameters
+        signature = inspect.signature(function).replace(parameters=[*owner_and_source, *options.values()])
+
+        @wraps(function)
+        def with_options(*args: Any, **kwargs: Any) -> Result:
+            given = signature.bind(*args, **kwargs).arguments
+            reading = constructor(**{name: given.pop(name) for name in options if name in given})  # type: ignore[call-arg]
+            owner, source = given.values()
+            return function(owner, source, reading)
+
+        with_options.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect and help
+        with_options.__doc__ = insert_option_docs(function.__doc__)
+        return cast(Callable[Concatenate[Owner, Source, Options], Result], with_options)
+
+    return decorate
+
+
+def insert_option_docs(docstring: str | None) -> str | None:
+    """A docstring with the numpydoc entries of all options in place of the line ``{reading_options}``."""
+    if docstring is None:  # python -OO
+        return None
+    lines = docstring.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.strip() == DOC_MARKER)
+    entries = textwrap.indent(_numpydoc_entries(), lines[at].partition(DOC_MARKER)[0])
+    return "\n".join([*lines[:at], entries, *lines[at + 1 :]])
+
+
+def _numpydoc_entries() -> str:
+    """One entry of a numpydoc Parameters section for each option."""
+    entries = []
+    for option in fields(Reading):
+        text = textwrap.fill(option.metadata["doc"], width=100, initial_indent="    ", subsequent_indent="    ")
+        entries.append(f"{option.name} : {_type_in_words(option_type(option))}, default={option.default!r}\n{text}")
+    return "\n".join(entries)
+
+
+def _type_in_words(hint: Any) -> str:
+    """A type as numpydoc writes it; that None is allowed is seen from the default."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return f"{{{', '.join(map(repr, parts))}}}"
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_type_in_words(part) for part in parts if part is not type(None))
+    return (origin or hint).__name__.lower() if isinstance(origin or hint, type) else str(hint)
+
+
+Reading.__doc__ = insert_option_docs(Reading.__doc__)
