@@ -21,6 +21,7 @@ import torch
 from PIL import Image
 
 from crowdfuse import load, runs
+from crowdfuse.labels.reading import Reading
 from crowdfuse.runs import Job, resume, start
 from crowdfuse.runs.job import make_classifier
 from crowdfuse.runs.material import read_material
@@ -138,10 +139,10 @@ def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it
     """Each table below has a usual name that would mislead, or lacks the name that was given."""
     triples = [(item, "x", name, said, "?") for item, name, said in crowd["triples"]]
     labels = write_rows(tmp_path / "odd.csv", "photo,item,annotator,said,label", triples)
-    columns = {"item": "photo", "annotator": None, "label": "said"}
+    reading = Reading(item="photo", label="said")
     features = [(item, "x", *x) for item, x in zip(crowd["items"], crowd["X"], strict=True)]
     asked = job(
-        crowd, labels=labels, columns=columns, inputs=write_rows(tmp_path / "f.csv", "photo,kind,a,b,c", features)
+        crowd, labels=labels, reading=reading, inputs=write_rows(tmp_path / "f.csv", "photo,kind,a,b,c", features)
     )
     with pytest.raises(ValueError, match="column 'kind' holds 'x'"):
         read_material(asked)
@@ -152,7 +153,7 @@ def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it
         if "said" in header.split(","):
             swapped["label"] = "?"
         test = write_rows(tmp_path / "gold.csv", header, [[swapped[name] for name in header.split(",")]])
-        material = read_material(job(crowd, labels=labels, columns=columns, test=test))
+        material = read_material(job(crowd, labels=labels, reading=reading, test=test))
         assert material.test is not None
         assert material.test[0].tolist() == [3]
         assert material.test[1].tolist() == ["cat"]
