@@ -17,7 +17,7 @@ from crowdfuse.methods.annot_mix import AnnotMix
 from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets import Trunk, make_trunk
-from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS
+from crowdfuse.nets.annotator_tables import MAX_DENSE_GRADIENT_ROWS
 
 
 def make(n_classes: int, n_annotators: int, alpha: float, shape: tuple[int, ...] = (4,)) -> AnnotMix:
@@ -143,7 +143,7 @@ def test_one_label_and_one_item_with_gold_are_no_problem_for_batch_norm() -> Non
 
 
 def test_of_many_annotators_a_step_moves_those_of_its_batch() -> None:
-    n_annotators = 10 * MAX_DENSE_TABLE_ROWS
+    n_annotators = 10 * MAX_DENSE_GRADIENT_ROWS
     method = make(3, n_annotators, 1.0)
     said = np.full((4, n_annotators), -1)
     said[[0, 1, 2, 3], [7, 900, 7, 42]] = [0, 1, 2, 0]

@@ -108,7 +108,7 @@ def test_loss_is_its_definition_written_out(shape: tuple[int, int, int]) -> None
     made.prepare(data)
     counts = (Y >= 0).sum(1)
     usual = np.average(counts[counts > 0], weights=data.weight[counts > 0])
-    assert made.usual.item() == pytest.approx(usual, rel=1e-5)
+    assert made.mean_labels_per_item.item() == pytest.approx(usual, rel=1e-5)
     batch = data.batch(np.random.default_rng(0).permutation(shape[0]))
     total, count = made.loss(batch._replace(x=batch.x.double(), weight=batch.weight.double()))
     f = made.logits(torch.from_numpy(data.inputs.rows(np.arange(shape[0]))).double()).softmax(1).detach().numpy()
@@ -117,8 +117,10 @@ def test_loss_is_its_definition_written_out(shape: tuple[int, int, int]) -> None
     expected, gram = 0.0, np.zeros((K, K))
     for n in np.flatnonzero(counts):
         q = np.array([f[n] @ A[r, :, Y[n, r]] for r in range(shape[1]) if Y[n, r] >= 0])
-        terms = outlier_terms(torch.from_numpy(q), torch.zeros(len(q), dtype=torch.long), 1, made.cost, made.usual)
-        expected += data.weight[n] * objective(terms.numpy(), q, 0.8 * np.log(K), float(made.usual))
+        terms = outlier_terms(
+            torch.from_numpy(q), torch.zeros(len(q), dtype=torch.long), 1, made.cost, made.mean_labels_per_item
+        )
+        expected += data.weight[n] * objective(terms.numpy(), q, 0.8 * np.log(K), float(made.mean_labels_per_item))
         gram += data.weight[n] * np.outer(f[n], f[n])
     weight = data.weight[counts > 0].sum()
     volume = np.linalg.slogdet(K * gram / weight + 1e-3 * np.eye(K))[1]

@@ -179,7 +179,7 @@ def test_saying_is_cross_entropy_on_every_label() -> None:
     ann = data.annotations
     for n, r, y in zip(ann.item.tolist(), ann.annotator.tolist(), ann.label.tolist(), strict=True):
         h = method.features(torch.from_numpy(data.inputs.rows(np.array([n]))).double())
-        says = method.says(h, torch.tensor([0]), torch.tensor([r])).log_softmax(1)
+        says = method.label_head(h, torch.tensor([0]), torch.tensor([r])).log_softmax(1)
         expected = expected - float(data.weight[n]) * says[0, y]
     torch.testing.assert_close(total, expected)
 
@@ -236,8 +236,8 @@ def test_tables_of_many_annotators_are_those_of_few(wrong: str) -> None:
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_chances_of_all_labels_sum_to_1(wrong: str, n_classes: int, n_annotators: int, started: bool) -> None:
     method = make(wrong, n_classes, n_annotators)
-    method.started.fill_(started)
-    method.asked.fill_(1 / n_annotators)
+    method.is_initialized.fill_(started)
+    method.poll_weights.fill_(1 / n_annotators)
     h = method.features(torch.randn(4, 4))
     pairs = list(product(range(4), range(n_annotators), range(n_classes)))
     item, annotator, label = (torch.tensor(part) for part in zip(*pairs, strict=True))
@@ -254,7 +254,7 @@ def test_the_chances_of_all_labels_sum_to_1(wrong: str, n_classes: int, n_annota
 @pytest.mark.parametrize("reading", ["any", "above chance"])
 def test_the_chances_of_all_labels_as_read_sum_to_1(reading: Any) -> None:
     method = make("uniform", 4, 2)
-    method.asked.fill_(0.5)
+    method.poll_weights.fill_(0.5)
     h = method.features(torch.randn(3, 4))
     pairs = list(product(range(3), range(2), range(4)))
     likely = method._as_read(reading, h, *(torch.tensor(part) for part in zip(*pairs, strict=True))).exp()
@@ -264,7 +264,7 @@ def test_the_chances_of_all_labels_as_read_sum_to_1(reading: Any) -> None:
 @pytest.mark.parametrize("wrong", WRONG)
 def test_fused_labels_are_the_posterior(wrong: str) -> None:
     method = make(wrong, 3, 2)
-    method.started.fill_(True)
+    method.is_initialized.fill_(True)
     data = crowd(3, 2, with_gold=False)
     batch = data.batch(np.arange(len(data)))
     h = method.features(batch.x.double())
@@ -290,9 +290,9 @@ def of_labels(Y: NDArray[Any]) -> TrainingData:
 def said_by(method: Gated, shares: NDArray[Any]) -> None:
     """Let the annotators say these shares (R, K) of any item."""
     with torch.no_grad():
-        for parameter in method.says.parameters():
+        for parameter in method.label_head.parameters():
             parameter.zero_()
-        method.says.get_parameter("last.bias").copy_(torch.from_numpy(shares).clamp(min=1e-12).log())
+        method.label_head.get_parameter("last.bias").copy_(torch.from_numpy(shares).clamp(min=1e-12).log())
 
 
 def predict_on(method: Gated, x: torch.Tensor) -> Any:
@@ -315,7 +315,7 @@ def test_who_is_asked_is_at_most_so_many_and_those_with_the_most_labels() -> Non
     data = of_labels(Y)
     method = make("uniform", 2, n)
     method.prepare(data)
-    asked = method.asked.numpy()
+    asked = method.poll_weights.numpy()
     assert (asked > 0).sum() == gated.MAX_POLLED_ANNOTATORS
     assert asked.sum() == pytest.approx(1)
     assert asked[-2:].tolist() == pytest.approx([3 / (gated.MAX_POLLED_ANNOTATORS + 4)] * 2)
@@ -326,7 +326,7 @@ def test_weights_of_items_count_for_who_is_asked() -> None:
     ann = Annotations.from_matrix([[0, -1], [-1, 1], [1, -1]])
     weight = np.array([1, 3, 0], np.float32)
     method.prepare(TrainingData(Inputs(np.ones((3, 4))), ann, np.full(3, -1), weight))
-    assert method.asked.tolist() == pytest.approx([0.25, 0.75])
+    assert method.poll_weights.tolist() == pytest.approx([0.25, 0.75])
 
 
 @pytest.mark.parametrize(("likelier", "expected"), [(True, 3), (False, 0)])
@@ -345,7 +345,7 @@ def test_held_out_labels_choose_the_reading(likelier: bool, expected: int) -> No
     method.phase_index = 1
     method.begin_phase(data, predict_on(method, x), judge)
     assert method.target.tolist() == [expected] * 2
-    assert method.started
+    assert method.is_initialized
 
 
 def test_two_classes_are_never_read_below_chance() -> None:
@@ -374,7 +374,7 @@ def test_ctrl_c_while_items_are_read_starts_nothing() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         method.begin_phase(data, interrupt, None)
-    assert not method.started
+    assert not method.is_initialized
 
 
 @pytest.mark.parametrize(("epochs", "each"), [(2, [1, 1, 0]), (3, [1, 1, 1]), (12, [3, 1, 8]), (40, [10, 3, 27])])

@@ -118,7 +118,7 @@ def test_gold_is_heard_with_and_without_held_out_labels(hold_out: bool) -> None:
     X, truth, Y = contradicting(800, seed=2)
     clf = GatedClassifier(**SETTINGS, hold_out=hold_out).fit(X, Y, gold=some(truth, 60))
     assert clf.score(X[60:], truth[60:]) > 0.9
-    assert bool(clf.method_.settled) is not hold_out
+    assert bool(clf.method_.skips_likelihood) is not hold_out
 
 
 def test_gold_that_lacks_a_class_does_not_decide() -> None:

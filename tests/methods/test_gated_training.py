@@ -105,7 +105,7 @@ def test_ctrl_c_in_any_phase_leaves_a_model_that_predicts(
 def test_few_epochs_train_what_they_can_and_one_is_refused(hold_out: bool) -> None:
     X, truth, Y = easy(1000)
     settings: dict[str, Any] = {"batch_size": 16, "learning_rate": 0.01, "hold_out": hold_out}
-    for epochs, phases in ((2, ["what annotators say", "start"]), (3, ["what annotators say", "start", "gates"])):
+    for epochs, phases in ((2, ["annotator labels", "start"]), (3, ["annotator labels", "start", "gates"])):
         clf = GatedClassifier(**settings, epochs=epochs).fit(X, Y)
         assert [record["phase"] for record in clf.history_] == phases
         assert clf.score(X, truth) > 0.9

@@ -17,7 +17,7 @@ from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.madl import MAX_COMPARED_ANNOTATORS, MaDL, mean_similarity
 from crowdfuse.nets import make_trunk
-from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS
+from crowdfuse.nets.annotator_tables import MAX_DENSE_GRADIENT_ROWS
 
 KINDS = ("isotropic", "diagonal", "full")
 
@@ -165,7 +165,7 @@ def test_copies_share_the_weight_of_one() -> None:
 
 
 def test_of_many_annotators_a_step_compares_and_moves_those_of_its_batch() -> None:
-    n_annotators = 3 * max(MAX_DENSE_TABLE_ROWS, MAX_COMPARED_ANNOTATORS)
+    n_annotators = 3 * max(MAX_DENSE_GRADIENT_ROWS, MAX_COMPARED_ANNOTATORS)
     method = make("diagonal", 3, n_annotators)
     said = np.full((4, n_annotators), -1)
     said[[0, 1, 2, 3], [7, 900, 7, 42]] = [0, 1, 2, 0]

@@ -20,15 +20,15 @@ from tests.training.test_loop import SETTINGS, assert_resumes
 
 def method(shape: tuple[int, int, int]) -> MaxMIG:
     made = MaxMIG(spec(*shape[1:]), prior="uniform").double()
-    torch.nn.init.normal_(made.evidence)
+    torch.nn.init.normal_(made.label_log_evidence)
     made.prior.copy_(torch.arange(1, shape[2] + 1).double().softmax(0))
-    made.started.fill_(True)
+    made.is_initialized.fill_(True)
     return made
 
 
 def aggregated(made: MaxMIG, said: Any) -> torch.Tensor:
     """g of one item, label by label."""
-    each = made.evidence.view(-1, made.n_classes, made.n_classes)
+    each = made.label_log_evidence.view(-1, made.n_classes, made.n_classes)
     g: torch.Tensor = (made.prior.log() + sum(each[r, y] for r, y in enumerate(said) if y >= 0)).softmax(0)
     return g
 
@@ -102,12 +102,12 @@ def test_it_starts_from_the_vote() -> None:
                 counts[r, Y[n, r], y] += data.weight[n] / len(said)
     expected = np.log((counts + 0.01) / (counts + 0.01).sum(1, keepdims=True))
     expected[3, 2] = 0
-    np.testing.assert_allclose(made.evidence.detach().view(4, 3, 3), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(made.label_log_evidence.detach().view(4, 3, 3), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(made.prior, prior / prior.sum(), rtol=1e-5)
     with torch.no_grad():
-        made.evidence.fill_(7)
+        made.label_log_evidence.fill_(7)
     made.prepare(data)  # a training that goes on
-    assert (made.evidence == 7).all()
+    assert (made.label_log_evidence == 7).all()
 
 
 def test_gold_teaches_both_sides() -> None:
@@ -144,7 +144,7 @@ def test_a_step_moves_the_rows_of_its_labels_alone() -> None:
     data, Y = crowd(shape)
     made = method(shape).float()
     made.loss(data.batch(np.array([0, 1]))).total.backward()
-    gradient = made.evidence.grad
+    gradient = made.label_log_evidence.grad
     assert gradient is not None
     assert gradient.is_sparse
     rows = {3 * r + Y[n, r] for n in (0, 1) for r in np.flatnonzero(Y[n] >= 0)}

@@ -60,7 +60,7 @@ def test_the_backbone_given_is_copied_and_its_features_counted() -> None:
         ("lenett", (1, 28, 28), "unknown backbone 'lenett'"),
         ("lenet", (5,), "reads images"),
         (nn.Linear(4, 2), (3,), "cannot read inputs of shape"),
-        (nn.Identity(), (3, 4), r"must give \(N, D\) features"),
+        (nn.Identity(), (3, 4), r"must return features of shape \(N, D\)"),
     ],
 )
 def test_bad_backbones_are_refused(backbone: str | nn.Module, shape: tuple[int, ...], said: str) -> None:

@@ -350,7 +350,7 @@ def test_an_existing_file_is_replaced_by_force_alone_and_only_when_all_went_well
         ({"--out": "folder.npz"}, "folder.npz is a folder"),
         ({"IMAGES": "nowhere"}, "nowhere: no such folder of images"),
         ({"IMAGES": "file.txt"}, "file.txt: a file, not a folder of images"),
-        ({"--backbone": "resnet50"}, "'resnet50' is not module:callable"),
+        ({"--backbone": "resnet50"}, "'resnet50' is not of the form module:callable"),
         ({"--backbone": "net.pth"}, "are pickles"),
         ({"--backbone": "torch.nn:Linear"}, "calling it with () failed: TypeError"),
         ({"--backbone": "torch.nn:Identitty"}, "did you mean 'Identity'?"),

@@ -26,12 +26,12 @@ from crowdfuse import (
     WDNClassifier,
 )
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS
+from crowdfuse.nets.annotator_tables import MAX_DENSE_GRADIENT_ROWS
 from crowdfuse.training import loop
 from crowdfuse.training.distributed import all_gather, raise_in_all_processes, rank
 
 N_ROWS, BATCH, EPOCHS = 106, 32, 13  # 98 rows have labels: each epoch ends in a batch of two, too small to be split
-N_ANNOTATORS = MAX_DENSE_TABLE_ROWS + 1
+N_ANNOTATORS = MAX_DENSE_GRADIENT_ROWS + 1
 
 
 class Own(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
-from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS, take_rows
+from crowdfuse.nets.annotator_tables import MAX_DENSE_GRADIENT_ROWS, take_rows
 from crowdfuse.training.lazy_optimizers import LazyAdam, LazyAdamW, LazySGD
 
 KINDS: list[tuple[Any, Any, dict[str, float]]] = [
@@ -20,7 +20,7 @@ KINDS: list[tuple[Any, Any, dict[str, float]]] = [
 ]
 
 
-def table(n_rows: int = MAX_DENSE_TABLE_ROWS + 1) -> nn.Parameter:
+def table(n_rows: int = MAX_DENSE_GRADIENT_ROWS + 1) -> nn.Parameter:
     return nn.Parameter(torch.randn(n_rows, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
 
 
@@ -61,7 +61,7 @@ def test_other_parameters_are_left_to_torch() -> None:
 
 
 def test_a_table_of_few_rows_has_a_dense_gradient() -> None:
-    few = table(MAX_DENSE_TABLE_ROWS)
+    few = table(MAX_DENSE_GRADIENT_ROWS)
     take_rows(few, torch.tensor([3, 3])).sum().backward()
     assert few.grad is not None
     assert not few.grad.is_sparse

@@ -286,8 +286,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             torch.manual_seed(recipe.seed)
             self.method_ = self._build(self._model_spec(recipe.seed))
         rows = check_trainable(self.method_, data, recipe)
-        if isinstance(self.method_.standardize, Standardize):
-            self.method_.standardize.measure(inputs, rows)
+        self.method_.fit_standardization(inputs, rows)
         return data, held_out, recipe
 
     def _continue(

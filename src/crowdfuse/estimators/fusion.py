@@ -11,10 +11,10 @@ from crowdfuse.checks.numbers import check_layer_widths, check_nonnegative, chec
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
-from crowdfuse.nets.annotator_tables import MAX_DENSE_TABLE_ROWS
 from crowdfuse.training.progress import print_message
 
 FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
+MAX_ANNOTATORS_WITH_SHARED_HEADS = 100  # with more, annotator_heads="auto" means "embedded"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -117,7 +117,7 @@ class FusionClassifier(CrowdClassifier):
     def _heads(self, n_annotators: int) -> Literal["shared", "separate", "embedded"]:
         if self.annotator_heads != "auto":
             return self.annotator_heads
-        return "shared" if n_annotators <= MAX_DENSE_TABLE_ROWS else "embedded"
+        return "shared" if n_annotators <= MAX_ANNOTATORS_WITH_SHARED_HEADS else "embedded"
 
     def _resolved_settings(self) -> dict[str, Any]:
         assert isinstance(self.method_, Fusion)

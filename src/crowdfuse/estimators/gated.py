@@ -131,12 +131,11 @@ class GatedClassifier(CrowdClassifier):
         probabilities = self.predict_proba(inputs)
         assert isinstance(self.method_, Gated)
         enough = int((data.gold >= 0).sum()) >= MIN_GOLD_ITEMS
-        by_labels = "vote" if self.method_.by_vote else "labels and gold" if enough else "labels"
-        decided_by = "gold" if self.method_.by_gold else by_labels
+        by_labels = "vote" if self.method_.trains_on_vote else "labels and gold" if enough else "labels"
+        decided_by = "gold" if self.method_.starts_from_gold else by_labels
         self.diagnostics_ = diagnose(probabilities, gates, ann, initial_classes_from=decided_by).as_json()
-        if isinstance(self.method_.wrong, UniformWrongLabels):
-            annotator, label = (torch.from_numpy(part.astype(np.int64)) for part in (ann.annotator, ann.label))
-            self.method_.wrong.count(annotator, label, torch.from_numpy(probabilities[ann.item]).float())
+        annotator, label = (torch.from_numpy(part.astype(np.int64)) for part in (ann.annotator, ann.label))
+        self.method_.wrong.count_labels(annotator, label, torch.from_numpy(probabilities[ann.item]).float())
 
     def annotator_accuracy(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None

@@ -95,7 +95,9 @@ class AnnotMix(GlobalConfusions):
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """With the class known, a label is explained by its annotator's matrix alone."""
-        of_truth = self.evidence(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[:, 0]
+        of_truth = self.class_log_likelihoods(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[
+            :, 0
+        ]
         return super().gold_losses(h, batch) - scatter_sum(of_truth, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from crowdfuse.functional import scatter_sum, segment_softmax
+from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.held_out import ValidationScore
 from crowdfuse.methods.data import Batch, TrainingData
-from crowdfuse.nets import Trunk
 from crowdfuse.nets.annotator_tables import PerAnnotator
+from crowdfuse.nets.backbones import Trunk
 from crowdfuse.nets.mlp import mlp
 from crowdfuse.nets.standardize import Standardize
 
@@ -86,7 +87,7 @@ class Method(nn.Module, ABC):
     confusion_given: ClassVar[Literal["said", "true"] | None] = None
     """What the confusion matrices are conditioned on: P(true | said), P(said | true), or there are none."""
 
-    kept: ClassVar[tuple[str, ...]] = ()
+    resume_buffers: ClassVar[tuple[str, ...]] = ()
     """Buffers that are not part of the model, but that a training which goes on needs."""
 
     phase_index: int = 0
@@ -103,6 +104,11 @@ class Method(nn.Module, ABC):
         self.classify = mlp(spec.trunk.n_features, spec.head_hidden, spec.n_classes, spec.dropout)
         self.n_classes = spec.n_classes
         self.n_annotators = spec.n_annotators
+
+    def fit_standardization(self, inputs: Inputs, rows: NDArray[np.int64]) -> None:
+        """Set mean and scale of the input standardization, if there is one."""
+        if isinstance(self.standardize, Standardize):
+            self.standardize.measure(inputs, rows)
 
     def features(self, x: Tensor) -> Tensor:
         """Inputs (B, ...) to features (B, D)."""
@@ -172,7 +178,7 @@ class Method(nn.Module, ABC):
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Draw conclusions from the training so far, before the first step of each phase but the first.
 
-        `judge` is there where labels were held out.
+        `score_held_out` is there where labels were held out.
 
         What is learned here belongs in buffers or parameters, changed in place: so checkpoints hold it, and all
         processes share it. What belongs to the rows of the training data, and not to the model, is a buffer that is
@@ -188,9 +194,9 @@ class Method(nn.Module, ABC):
         """
         return None
 
-    def objections(self, found: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
+    def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
         """What speaks against the network as it stands, where labels alone speak against it as `found`."""
-        return found
+        return label_checks
 
     # ---- what it has to say about annotators, for pairs (item, annotator) --------------------
 

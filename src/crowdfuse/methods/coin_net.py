@@ -51,18 +51,18 @@ class COINNet(GeoCrowdNet):
     is the first that was tried, after test accuracy had been seen to fall without it.)
     """
 
-    usual: Tensor
+    mean_labels_per_item: Tensor
 
     def __init__(self, spec: ModelSpec, *, outlier_weight: float, volume_weight: float, start: float | None) -> None:
         super().__init__(spec, regularizer="f", volume_weight=volume_weight, start=start)
         self.cost = outlier_weight * math.log(spec.n_classes)
-        self.register_buffer("usual", torch.ones(()))
+        self.register_buffer("mean_labels_per_item", torch.ones(()))
 
     def prepare(self, data: TrainingData) -> None:
         """How many labels an item usually has."""
         counts = np.diff(data.annotations.indptr)
         labelled = counts > 0
-        self.usual.fill_(float(np.average(counts[labelled], weights=data.weight[labelled])))
+        self.mean_labels_per_item.fill_(float(np.average(counts[labelled], weights=data.weight[labelled])))
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
         if ((np.diff(data.annotations.indptr) > 1) & (data.weight > 0)).any():
@@ -82,21 +82,21 @@ class COINNet(GeoCrowdNet):
     def item_losses(self, log_likelihood: Tensor, batch: Batch) -> Tensor:
         if self.phase_index == 0:
             return super().item_losses(log_likelihood, batch)
-        return outlier_losses(log_likelihood, batch.item, batch.n_items, self.cost, self.usual)
+        return outlier_losses(log_likelihood, batch.item, batch.n_items, self.cost, self.mean_labels_per_item)
 
     def outliers(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """How far the labels of each item are explained by outlier terms, (L,): what is added to their likelihood."""
-        log_q = (self.log_prior(features)[item] + self.evidence(annotator, label)).logsumexp(1)
-        return outlier_terms(log_q.exp(), item, len(features), self.cost, self.usual)
+        log_q = (self.log_prior(features)[item] + self.class_log_likelihoods(annotator, label)).logsumexp(1)
+        return outlier_terms(log_q.exp(), item, len(features), self.cost, self.mean_labels_per_item)
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """The posterior of the class given the item's labels: those of an outlier tell little."""
         terms = self.outliers(features, item, annotator, label)
-        evidence = torch.logaddexp(self.evidence(annotator, label), terms.log()[:, None])
+        evidence = torch.logaddexp(self.class_log_likelihoods(annotator, label), terms.log()[:, None])
         return posterior(self.log_prior(features), evidence, item)
 
 
-def outlier_losses(log_likelihood: Tensor, item: Tensor, n_items: int, cost: float, usual: Tensor) -> Tensor:
+def outlier_losses(log_likelihood: Tensor, item: Tensor, n_items: int, cost: float, mean_labels: Tensor) -> Tensor:
     """What the labels of each item cost with the best outlier terms, (B,), from their log-likelihoods (L,).
 
     Terms that fill up the likelihood to 1 move with it; others are at their best, where their gradient is 0.
@@ -106,14 +106,14 @@ def outlier_losses(log_likelihood: Tensor, item: Tensor, n_items: int, cost: flo
     tensor([0.1054, 1.9720])
     """
     likely = log_likelihood.exp()
-    terms = outlier_terms(likely.detach(), item, n_items, cost, usual)
+    terms = outlier_terms(likely.detach(), item, n_items, cost, mean_labels)
     moved = terms > 0
     terms = torch.where(moved & (terms >= 1 - likely), 1 - likely, terms)
     losses = -torch.where(moved, torch.where(moved, likely + terms, 1).log(), log_likelihood)
-    return scatter_sum(losses, item, n_items) + _cost(terms, item, n_items, cost, usual)
+    return scatter_sum(losses, item, n_items) + _cost(terms, item, n_items, cost, mean_labels)
 
 
-def outlier_terms(likely: Tensor, item: Tensor, n_items: int, cost: float, usual: Tensor) -> Tensor:
+def outlier_terms(likely: Tensor, item: Tensor, n_items: int, cost: float, mean_labels: Tensor) -> Tensor:
     """The terms d (L,) that are best for labels of likelihood q (L,): the least
 
     `sum_r -log(q_r + d_r) + cost M ((sum_r d_r^2 / M + eps)^(p/2) - eps^(p/2))` of each item, `0 <= d_r <= 1 - q_r`,
@@ -127,23 +127,23 @@ def outlier_terms(likely: Tensor, item: Tensor, n_items: int, cost: float, usual
     """
     terms = 1 - likely
     for _ in range(N_SOLVER_ITERATIONS):
-        _, square = _squares(terms, item, n_items, usual)
+        _, square = _squares(terms, item, n_items, mean_labels)
         a = cost * POWER * (square + EPSILON) ** (POWER / 2 - 1)
         terms = (((likely.square() + 4 / a[item]).sqrt() - likely) / 2).minimum(1 - likely)
-    _, square = _squares(terms, item, n_items, usual)
+    _, square = _squares(terms, item, n_items, mean_labels)
     gained = scatter_sum((likely + terms).log() - likely.log(), item, n_items)
-    is_outlier = (square > EPSILON) & (gained > _cost(terms, item, n_items, cost, usual))
+    is_outlier = (square > EPSILON) & (gained > _cost(terms, item, n_items, cost, mean_labels))
     return terms * is_outlier[item]
 
 
-def _squares(terms: Tensor, item: Tensor, n_items: int, usual: Tensor) -> tuple[Tensor, Tensor]:
+def _squares(terms: Tensor, item: Tensor, n_items: int, mean_labels: Tensor) -> tuple[Tensor, Tensor]:
     """M and `sum_r d_r^2 / M` of each item, (B,) each."""
-    count = torch.bincount(item, minlength=n_items).to(terms.dtype).maximum(usual)
+    count = torch.bincount(item, minlength=n_items).to(terms.dtype).maximum(mean_labels)
     return count, scatter_sum(terms.square(), item, n_items) / count
 
 
-def _cost(terms: Tensor, item: Tensor, n_items: int, cost: float, usual: Tensor) -> Tensor:
+def _cost(terms: Tensor, item: Tensor, n_items: int, cost: float, mean_labels: Tensor) -> Tensor:
     """`cost M ((sum_r d_r^2 / M + eps)^(p/2) - eps^(p/2))` of each item, (B,)."""
-    count, square = _squares(terms, item, n_items, usual)
+    count, square = _squares(terms, item, n_items, mean_labels)
     powers: Tensor = (square + EPSILON) ** (POWER / 2) - EPSILON ** (POWER / 2)
     return cost * count * powers

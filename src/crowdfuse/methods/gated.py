@@ -62,17 +62,17 @@ class Gated(Method):
     """
 
     confusion_given = "true"
-    kept: ClassVar[tuple[str, ...]] = ("target", "watching", "fresh")
+    resume_buffers: ClassVar[tuple[str, ...]] = ("target", "held_out_gold", "initial_trunk")
 
-    started: Tensor
-    asked: Tensor
+    is_initialized: Tensor
+    poll_weights: Tensor
     target: Tensor
-    by_gold: Tensor
-    by_vote: Tensor
-    settled: Tensor
-    watching: Tensor
-    fresh: Tensor
-    expected: Tensor
+    starts_from_gold: Tensor
+    trains_on_vote: Tensor
+    skips_likelihood: Tensor
+    held_out_gold: Tensor
+    initial_trunk: Tensor
+    start_held_out_accuracy: Tensor
 
     def __init__(
         self, spec: ModelSpec, *, heads: Literal["shared", "embedded"], embedding: int, wrong: WrongLabels
@@ -85,45 +85,51 @@ class Gated(Method):
             make = partial(EmbeddedHead, embedding=AnnotatorEmbedding(spec.n_annotators, embedding))
         n_features, n_annotators = spec.trunk.n_features, spec.n_annotators
         self.heads = heads
-        self.says = make(n_features, hidden, n_annotators, spec.n_classes)
+        self.label_head = make(n_features, hidden, n_annotators, spec.n_classes)
         self.gate = make(n_features, hidden[-1:], n_annotators, 1)
         self.wrong = wrong
-        self.register_buffer("started", torch.zeros((), dtype=torch.bool))
-        self.register_buffer("by_gold", torch.zeros((), dtype=torch.bool))  # the start is what gold makes of labels
-        self.register_buffer("settled", torch.zeros((), dtype=torch.bool))  # nothing could watch the likelihood
-        self.register_buffer("by_vote", torch.zeros((), dtype=torch.bool))  # nothing tells who is right
-        self.register_buffer("expected", torch.zeros(()))  # how much of the gold that watches is right at the start
-        self.register_buffer("asked", torch.zeros(n_annotators))  # how much each counts when asked
+        self.register_buffer("is_initialized", torch.zeros((), dtype=torch.bool))
+        self.register_buffer(
+            "starts_from_gold", torch.zeros((), dtype=torch.bool)
+        )  # the start is what gold makes of labels
+        self.register_buffer(
+            "skips_likelihood", torch.zeros((), dtype=torch.bool)
+        )  # nothing could watch the likelihood
+        self.register_buffer("trains_on_vote", torch.zeros((), dtype=torch.bool))  # nothing tells who is right
+        self.register_buffer(
+            "start_held_out_accuracy", torch.zeros(())
+        )  # how much of the gold that watches is right at the start
+        self.register_buffer("poll_weights", torch.zeros(n_annotators))  # how much each counts when asked
 
     def phases(self, epochs: int) -> list[Phase]:
         """What annotators say, the start, the likelihood; held-out labels choose among what comes after the start."""
         says, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
         return [
-            Phase("what annotators say", says, selection="never"),
+            Phase("annotator labels", says, selection="never"),
             Phase("start", start, selection="end"),
             Phase("gates", max(0, epochs - says - start), selection="any"),
         ]
 
     def prepare(self, data: TrainingData) -> None:
-        for decision in (self.by_gold, self.by_vote, self.settled):
+        for decision in (self.starts_from_gold, self.trains_on_vote, self.skips_likelihood):
             decision.fill_(False)  # of an earlier training
         ann = data.annotations
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
         counts[np.argsort(-counts, kind="stable")[MAX_POLLED_ANNOTATORS:]] = 0
-        self.asked.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
+        self.poll_weights.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
         self.register_buffer("target", torch.zeros(len(data), dtype=torch.int64), persistent=False)
-        self.register_buffer("watching", torch.full((len(data),), -1), persistent=False)
+        self.register_buffer("held_out_gold", torch.full((len(data),), -1), persistent=False)
         fresh = [tensor.detach().flatten() for tensor in self._trunk_tensors()] if self.n_classes == 2 else []
-        self.register_buffer("fresh", torch.cat([torch.zeros(0), *fresh]), persistent=False)
+        self.register_buffer("initial_trunk", torch.cat([torch.zeros(0), *fresh]), persistent=False)
 
     def _trunk_tensors(self) -> list[Tensor]:
         return [tensor for tensor in self.trunk.state_dict().values() if tensor.is_floating_point()]
 
-    def begin_phase(self, data: TrainingData, predict: Predict, judge: HeldOutScorer | None) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Before the start: read from what annotators would say what each item is."""
         if self.phase_index != 1:
             return
-        reading = self._best_reading(judge)
+        reading = self._best_reading(score_held_out)
         classes = predict(partial(self._asked_scores, reading=reading)).argmax(1)
         known = np.flatnonzero(data.gold >= 0)
         told = None
@@ -135,34 +141,34 @@ class Gated(Method):
                 predict(self._described, known), data.gold[known], classes[known], self.n_classes
             )
         if told is not None:
-            self.by_gold.fill_(True)
+            self.starts_from_gold.fill_(True)
             classes = predict(lambda h: told(self._described(h))).argmax(1)
-            self.settled.fill_(judge is None)
-            if judge is not None:
-                self.watching[known[::2]] = torch.from_numpy(data.gold[known[::2]]).to(self.watching)
-                self.expected.fill_(float(told.is_correct_out_of_fold[::2].mean()))
+            self.skips_likelihood.fill_(score_held_out is None)
+            if score_held_out is not None:
+                self.held_out_gold[known[::2]] = torch.from_numpy(data.gold[known[::2]]).to(self.held_out_gold)
+                self.start_held_out_accuracy.fill_(float(told.is_correct_out_of_fold[::2].mean()))
         elif self._is_undecided(data, predict):
-            self.by_vote.fill_(True)
+            self.trains_on_vote.fill_(True)
             if self.n_classes == 2:
                 self._forget()
         self.target.copy_(torch.from_numpy(classes))
-        self.started.fill_(True)
+        self.is_initialized.fill_(True)
 
-    def _best_reading(self, judge: HeldOutScorer | None) -> Reading:
+    def _best_reading(self, score_held_out: HeldOutScorer | None) -> Reading:
         """Labels below chance are read as saying what an item is not, where held-out labels bear that out.
 
         With two classes nothing could: there the mirror image explains them equally well.
         """
-        if self.n_classes == 2 or judge is None:
+        if self.n_classes == 2 or score_held_out is None:
             return "above chance"
-        above, any_ = (judge(partial(self._as_read, reading)) for reading in ("above chance", "any"))
+        above, any_ = (score_held_out(partial(self._as_read, reading)) for reading in ("above chance", "any"))
         return "any" if any_.beats(above) else "above chance"
 
     def _is_undecided(self, data: TrainingData, predict: Predict) -> bool:
         """Whether annotators contradict each other so surely that nothing tells who is right where."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_CONFLICT_CHECK_ITEMS])
-        weight = self.asked[self.asked > 0].cpu().numpy()
+        weight = self.poll_weights[self.poll_weights > 0].cpu().numpy()
         if self.n_classes == 2:
             return contested_share(predict(lambda h: self._asked_shares(h)[..., 1], rows), weight) > MAX_CONTESTED_SHARE
         said = predict(lambda h: torch.cat([part.to(h) for part in self._asked_shares(h).max(2)], 1), rows)
@@ -176,42 +182,44 @@ class Gated(Method):
         """The trunk as it was: one that knows who is wrong where votes along with them more than the vote does."""
         tensors = self._trunk_tensors()
         with torch.no_grad():
-            for tensor, fresh in zip(tensors, self.fresh.split([t.numel() for t in tensors]), strict=True):
+            for tensor, fresh in zip(tensors, self.initial_trunk.split([t.numel() for t in tensors]), strict=True):
                 tensor.copy_(fresh.view_as(tensor))
 
-    def objections(self, found: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
+    def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
         """Gold that overruled the labels also overrules what they object to, and objects to what is worse by it."""
-        if not self.by_gold:
-            return found
-        rows = self.watching.cpu().numpy()
+        if not self.starts_from_gold:
+            return label_checks
+        rows = self.held_out_gold.cpu().numpy()
         watching = np.flatnonzero(rows >= 0)
         share = float((predict(rows=watching).argmax(1) == rows[watching]).mean())
-        if self.phase_index < 2 or share >= float(self.expected):
+        if self.phase_index < 2 or share >= float(self.start_held_out_accuracy):
             return ()
-        return (f"gold that was kept out is right in {100 * share:.0f} %, and was in {100 * self.expected:.0f} %",)
+        return (
+            f"gold that was kept out is right in {100 * share:.0f} %, and was in {100 * self.start_held_out_accuracy:.0f} %",
+        )
 
     def _as_read(self, reading: Reading, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """How likely each label is if the items are what this reading takes them for, in logs, (L,)."""
         truth = self._asked_scores(h, reading).argmax(1)[item]
-        q = self.says(h, item, annotator).softmax(1).gather(1, truth[:, None])[:, 0].clamp(1e-6, 1 - 1e-6)
+        q = self.label_head(h, item, annotator).softmax(1).gather(1, truth[:, None])[:, 0].clamp(1e-6, 1 - 1e-6)
         if reading == "above chance":
             q = q.clamp(min=1 / self.n_classes)
         return torch.where(label == truth, q.log(), ((1 - q) / (self.n_classes - 1)).log())
 
     def class_logits(self, h: Tensor) -> Tensor:
         """Features (B, D) to class logits (B, K): before the start, what annotators would say amounts to."""
-        return super().class_logits(h) if self.started else self._asked_scores(h, "above chance")
+        return super().class_logits(h) if self.is_initialized else self._asked_scores(h, "above chance")
 
     def _asked_shares(self, h: Tensor) -> Tensor:
         """What those who are asked would say of each item, (B, A, K)."""
-        annotators = self.asked.nonzero()[:, 0]
+        annotators = self.poll_weights.nonzero()[:, 0]
         pair = torch.arange(len(h) * len(annotators), device=h.device)
-        said = self.says(h, pair // len(annotators), annotators[pair % len(annotators)])
+        said = self.label_head(h, pair // len(annotators), annotators[pair % len(annotators)])
         shares: Tensor = said.softmax(1).view(len(h), len(annotators), self.n_classes)
         return shares
 
     def _asked_scores(self, h: Tensor, reading: Reading) -> Tensor:
-        q, weight = self._asked_shares(h), self.asked[self.asked > 0]
+        q, weight = self._asked_shares(h), self.poll_weights[self.poll_weights > 0]
         return (weight[:, None] * expected_class_log_likelihood(q, above_chance=reading == "above chance")).sum(1)
 
     def _described(self, h: Tensor) -> Tensor:
@@ -221,8 +229,8 @@ class Gated(Method):
 
     def loss(self, batch: Batch) -> Loss:
         """Gold that watches does not teach as well."""
-        if self.phase_index == 2 and self.by_gold:
-            watches = self.watching.to(batch.row.device)[batch.row] >= 0
+        if self.phase_index == 2 and self.starts_from_gold:
+            watches = self.held_out_gold.to(batch.row.device)[batch.row] >= 0
             batch = batch._replace(gold=batch.gold.masked_fill(watches, -1))
         return super().loss(batch)
 
@@ -230,9 +238,9 @@ class Gated(Method):
         weight = batch.labelled_weight
         if self.phase_index == 0:
             losses = self._saying(h, batch)
-        elif self.by_vote:
+        elif self.trains_on_vote:
             losses = self._voting(h, batch)
-        elif self.phase_index == 1 or self.settled:
+        elif self.phase_index == 1 or self.skips_likelihood:
             losses = self._starting(h, batch, self.target.to(batch.row.device)[batch.row])
         else:
             log_f = super().class_logits(h).log_softmax(1)
@@ -247,7 +255,7 @@ class Gated(Method):
         return self._starting(h, batch, batch.gold)
 
     def _saying(self, h: Tensor, batch: Batch) -> Tensor:
-        said = cross_entropy(self.says(h, batch.item, batch.annotator), batch.label, reduction="none")
+        said = cross_entropy(self.label_head(h, batch.item, batch.annotator), batch.label, reduction="none")
         return scatter_sum(said, batch.item, batch.n_items)
 
     def _starting(self, h: Tensor, batch: Batch, truth: Tensor) -> Tensor:
@@ -296,7 +304,7 @@ class Gated(Method):
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
-        self.asked = torch.cat([self.asked, self.asked.new_zeros(count)])
+        self.poll_weights = torch.cat([self.poll_weights, self.poll_weights.new_zeros(count)])
 
 
 def contested_share(said: NDArray[Any], weight: NDArray[Any]) -> float:

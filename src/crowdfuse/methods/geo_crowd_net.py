@@ -71,11 +71,13 @@ class GeoCrowdNet(GlobalConfusions):
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """With the class known, a label is explained by its annotator's matrix alone."""
-        of_truth = self.evidence(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[:, 0]
+        of_truth = self.class_log_likelihoods(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[
+            :, 0
+        ]
         return super().gold_losses(h, batch) + self.item_losses(of_truth, batch)
 
     def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        return self.evidence(annotator, label)
+        return self.class_log_likelihoods(annotator, label)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
         return take_rows(self.confusion_logits, annotators).log_softmax(2)

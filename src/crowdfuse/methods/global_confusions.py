@@ -37,9 +37,9 @@ class GlobalConfusions(Method):
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """The posterior of the class given the item's labels."""
-        return posterior(self.log_prior(features), self.evidence(annotator, label), item)
+        return posterior(self.log_prior(features), self.class_log_likelihoods(annotator, label), item)
 
-    def evidence(self, annotator: Tensor, label: Tensor) -> Tensor:
+    def class_log_likelihoods(self, annotator: Tensor, label: Tensor) -> Tensor:
         """`log A_r[k, y]` of each pair and class k, (L, K), from the matrices of those annotators alone."""
         those, place = active_annotators(annotator, self.n_annotators)
         return label_log_probabilities(self.log_confusions(those), place, label)
@@ -68,7 +68,7 @@ class CountedConfusions(GlobalConfusions):
         """The share of each class, the same for every item."""
         return self.prior.log().expand(len(features), -1)
 
-    def count(self, data: TrainingData, classes: sparse.csr_array) -> None:
+    def estimate_confusions(self, data: TrainingData, classes: sparse.csr_array) -> None:
         """The M-step: prior and matrices, with `classes` (N, K) taken for the truth, but for gold, which is it.
 
         Who has no labels in this data keeps the matrix that is there.

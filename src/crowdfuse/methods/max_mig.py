@@ -39,20 +39,22 @@ class MaxMIG(Method):
     """
 
     prior: Tensor
-    started: Tensor
+    is_initialized: Tensor
 
     def __init__(self, spec: ModelSpec, *, prior: Literal["votes", "uniform"]) -> None:
         super().__init__(spec)
         n_classes = spec.n_classes
-        self.by_votes = prior == "votes"
-        self.evidence = nn.Parameter(torch.zeros(spec.n_annotators * n_classes, n_classes))  # (annotator, said), true
+        self.uses_vote_prior = prior == "votes"
+        self.label_log_evidence = nn.Parameter(
+            torch.zeros(spec.n_annotators * n_classes, n_classes)
+        )  # (annotator, said), true
         self.register_buffer("prior", torch.full((n_classes,), 1 / n_classes))
-        self.register_buffer("started", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("is_initialized", torch.zeros((), dtype=torch.bool))
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
         ann = data.annotations
         n_annotators = len(np.unique(ann.annotator[data.weight[ann.item] > 0]))
-        if n_annotators > 1 or self.started:  # one that knows others can go on with one of them
+        if n_annotators > 1 or self.is_initialized:  # one that knows others can go on with one of them
             return None
         return (
             "max-mig learns from what annotators and items tell of each other, and the labels to train on are all by "
@@ -61,7 +63,7 @@ class MaxMIG(Method):
 
     def prepare(self, data: TrainingData) -> None:
         """The start, by the vote; a model that has learned already goes on from where it is."""
-        if self.started:
+        if self.is_initialized:
             return
         ann, K = data.annotations, self.n_classes
         weight = data.weight.astype(np.float64) / np.maximum(np.diff(ann.indptr), 1)
@@ -72,11 +74,11 @@ class MaxMIG(Method):
         shares = (PSEUDO_COUNT_PER_CELL + counts) / (PSEUDO_COUNT_PER_CELL + counts).sum(1, keepdims=True)
         start = np.where(counts.any(2, keepdims=True), np.log(shares), 0).reshape(-1, K)
         with torch.no_grad():
-            self.evidence.copy_(torch.from_numpy(start))
-        if self.by_votes:
+            self.label_log_evidence.copy_(torch.from_numpy(start))
+        if self.uses_vote_prior:
             shares = PSEUDO_COUNT_PER_CELL + votes.sum(0)
             self.prior.copy_(torch.from_numpy(shares / shares.sum()))
-        self.started.fill_(True)
+        self.is_initialized.fill_(True)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         weight = batch.labelled_weight
@@ -94,13 +96,13 @@ class MaxMIG(Method):
 
     def _log_aggregated(self, item: Tensor, annotator: Tensor, label: Tensor, n_items: int) -> Tensor:
         """`log g` of each item, (B, K); without labels, the prior."""
-        told = take_rows(self.evidence, annotator * self.n_classes + label)
+        told = take_rows(self.label_log_evidence, annotator * self.n_classes + label)
         return (self.prior.log() + scatter_sum(told, item, n_items)).log_softmax(1)
 
     def add_annotators(self, count: int) -> None:
         super().add_annotators(count)
-        each = self.evidence.detach().view(-1, self.n_classes, self.n_classes)
-        self.evidence = nn.Parameter(append_mean_rows(each, count).flatten(0, 1))
+        each = self.label_log_evidence.detach().view(-1, self.n_classes, self.n_classes)
+        self.label_log_evidence = nn.Parameter(append_mean_rows(each, count).flatten(0, 1))
 
     # ---- what it has to say about annotators ---------------------------------------------------
 
@@ -109,7 +111,7 @@ class MaxMIG(Method):
 
         Whose labels are taken to say nothing has none.
         """
-        each = self.evidence.view(-1, self.n_classes, self.n_classes)
+        each = self.label_log_evidence.view(-1, self.n_classes, self.n_classes)
         spread = (each - each.mean(2, keepdim=True)).square().mean((1, 2)).sqrt()
         return spread.clamp(min=1e-6).log()[annotator]
 

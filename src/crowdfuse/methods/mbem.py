@@ -48,13 +48,15 @@ class MBEM(CountedConfusions):
         """Matrices by the vote shares, so that there are some from the start."""
         ann = data.annotations
         shares = 1 / np.diff(ann.indptr)[ann.item]
-        self.count(data, sparse.csr_array((shares, (ann.item, ann.label)), shape=(len(data), self.n_classes)))
+        self.estimate_confusions(
+            data, sparse.csr_array((shares, (ann.item, ann.label)), shape=(len(data), self.n_classes))
+        )
 
-    def begin_phase(self, data: TrainingData, predict: Predict, judge: HeldOutScorer | None) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Matrices by the network's hard predictions."""
         rows = np.arange(len(data))
         hard = (np.ones(len(data)), (rows, predict().argmax(1)))
-        self.count(data, sparse.csr_array(hard, shape=(len(data), self.n_classes)))
+        self.estimate_confusions(data, sparse.csr_array(hard, shape=(len(data), self.n_classes)))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         log_f = self.class_logits(h).log_softmax(1)

@@ -42,7 +42,7 @@ class TwoStage(CountedConfusions):
                 given["gold"] = [ann.classes[code] if code >= 0 else None for code in data.gold[rows]]
             result = AGGREGATORS[self.aggregator](ann, **given)
             soft[rows], best[rows] = result.class_probabilities, result.consensus_codes
-        self.count(data, sparse.csr_array(soft))
+        self.estimate_confusions(data, sparse.csr_array(soft))
         self.register_buffer("target", torch.from_numpy(soft if self.is_soft else best), persistent=False)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:

@@ -68,7 +68,7 @@ class WDN(Method):
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
         self.labelled |= torch.from_numpy(counts > 0).to(self.labelled.device)
 
-    def begin_phase(self, data: TrainingData, predict: Predict, judge: HeldOutScorer | None) -> None:
+    def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         if self.released:
             start = np.random.default_rng([self.seed, 3]).standard_normal(self.n_annotators)
             with torch.no_grad():

@@ -44,6 +44,9 @@ class WrongLabels(PerAnnotator):
     def add_annotators(self, count: int) -> None:
         """Where all have the same table, newcomers have it too."""
 
+    def count_labels(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
+        """Update tables that are counted after training; learned tables need nothing."""
+
     def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
         return self.log_tables(annotator[:1]), torch.zeros_like(annotator)
 
@@ -55,14 +58,14 @@ class UniformWrongLabels(WrongLabels):
     numbers, where these are not too many.
     """
 
-    shown: Tensor
+    counted_tables: Tensor
 
     def __init__(self, n_classes: int, n_annotators: int) -> None:
         super().__init__()
         self.n_classes = n_classes
-        self.is_each = n_annotators * n_classes**2 <= MAX_COUNTED_CELLS
+        self.is_per_annotator = n_annotators * n_classes**2 <= MAX_COUNTED_CELLS
         even = (1 - torch.eye(n_classes)) / (n_classes - 1)
-        self.register_buffer("shown", even.repeat(n_annotators if self.is_each else 1, 1, 1))
+        self.register_buffer("counted_tables", even.repeat(n_annotators if self.is_per_annotator else 1, 1, 1))
 
     def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
         return torch.full((), -math.log(self.n_classes - 1), device=label.device)
@@ -71,21 +74,21 @@ class UniformWrongLabels(WrongLabels):
         return torch.where(truth == label, 0.0, -math.log(self.n_classes - 1))
 
     def matrices(self, annotator: Tensor) -> Tensor:
-        return self.shown[annotator if self.is_each else torch.zeros_like(annotator)]
+        return self.counted_tables[annotator if self.is_per_annotator else torch.zeros_like(annotator)]
 
     def add_annotators(self, count: int) -> None:
-        if self.is_each:
-            extend_tables(self, ("shown",), count)
+        if self.is_per_annotator:
+            extend_tables(self, ("counted_tables",), count)
 
-    def count(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
+    def count_labels(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
         """Tables from labels (L,), and how likely each class is for their items (L, K)."""
         K = self.n_classes
-        place = annotator if self.is_each else torch.zeros_like(annotator)
-        said = torch.zeros(len(self.shown) * K, K, dtype=f.dtype).index_add(0, place * K + label, f)
+        place = annotator if self.is_per_annotator else torch.zeros_like(annotator)
+        said = torch.zeros(len(self.counted_tables) * K, K, dtype=f.dtype).index_add(0, place * K + label, f)
         counts = said.view(-1, K, K).transpose(1, 2) * (1 - torch.eye(K, dtype=f.dtype))  # axes (true, said)
         even = (1 - torch.eye(K, dtype=f.dtype)) / (K - 1)
         tables = counts + PSEUDO_LABELS_PER_ROW * even
-        self.shown.copy_(tables / tables.sum(2, keepdim=True))
+        self.counted_tables.copy_(tables / tables.sum(2, keepdim=True))
 
 
 class SharedWrongLabels(WrongLabels):

@@ -1,4 +1,4 @@
-"""Heads whose output belongs to an annotator, computed for the pairs (item, annotator) that are asked for."""
+"""Heads with parameters per annotator, evaluated only for the pairs (item, annotator) that are asked for."""
 
 from __future__ import annotations
 
@@ -11,16 +11,32 @@ from torch import Tensor, nn
 from crowdfuse.nets.annotator_tables import PerAnnotator, extend_tables, take_rows
 from crowdfuse.nets.mlp import dense_layers, mlp
 
-MAX_DENSE_CELLS_PER_PAIR = (
-    16  # times the pairs asked for: so many cost less in one product than each with a copy of its weights
-)
+MAX_DENSE_CELLS_PER_PAIR = 16
+"""Up to this many (item, annotator) cells per pair, one dense product is faster than a copy of the weights per pair."""
 
 
 class AnnotatorHead(PerAnnotator):
-    """An MLP on the item's features whose last layer is one an annotator, evaluated pair by pair.
+    """An MLP on the item's features, with shared hidden layers and one output layer per annotator.
 
-    The same function as one MLP with R x `n_out` outputs, of which only the labelled ones are computed:
-    cost and memory grow with the pairs.
+    It computes the same function as one MLP with R x `n_out` outputs, but only the outputs of the given pairs, so cost
+    and memory grow with the number of pairs.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features per item.
+    hidden : tuple of int
+        Widths of the shared hidden layers.
+    n_annotators : int
+        Number of annotators R.
+    n_out : int
+        Number of outputs per pair.
+
+    Examples
+    --------
+    >>> head = AnnotatorHead(4, (8,), n_annotators=5, n_out=3)
+    >>> head(torch.zeros(2, 4), torch.tensor([0, 0, 1]), torch.tensor([4, 1, 1])).shape
+    torch.Size([3, 3])
     """
 
     def __init__(self, n_features: int, hidden: tuple[int, ...], n_annotators: int, n_out: int) -> None:
@@ -29,21 +45,58 @@ class AnnotatorHead(PerAnnotator):
         self.last = PerAnnotatorLinear(hidden[-1] if hidden else n_features, n_out, n_annotators)
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Features (B, D) and pairs (L,), (L,) to (L, n_out)."""
+        """Return the outputs of each pair.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, n_features)
+            Features of the items.
+        item : Tensor of shape (L,)
+            Position of each pair's item in `features`.
+        annotator : Tensor of shape (L,)
+            Annotator of each pair.
+
+        Returns
+        -------
+        outputs : Tensor of shape (L, n_out)
+        """
         h = self.hidden(features)
         if len(h) * len(self.last.bias) <= MAX_DENSE_CELLS_PER_PAIR * len(item):
-            return _choose(self.last.for_all(h), item, annotator)
+            return _select_pairs(self.last.for_all(h), item, annotator)
         return self.last.for_pairs(h.index_select(0, item), annotator)
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators whose output layer is the mean of the existing ones.
+
+        Parameters
+        ----------
+        count : int
+            Number of annotators to add.
+        """
         extend_tables(self.last, ("weight", "bias"), count)
 
 
 class SeparateHeads(PerAnnotator):
-    """An MLP an annotator, nothing shared: the paper's way, for few annotators.
+    """One MLP per annotator with no shared parameters, as in the paper; for few annotators.
 
-    All annotators' networks are run on all items of the batch, whoever labelled them: cost and memory grow with
-    items x annotators.
+    Every annotator's network runs on every item of the batch, so cost and memory grow with items x annotators.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features per item.
+    hidden : tuple of int
+        Widths of the hidden layers of each network.
+    n_annotators : int
+        Number of annotators R.
+    n_out : int
+        Number of outputs per pair.
+
+    Examples
+    --------
+    >>> heads = SeparateHeads(4, (8,), n_annotators=5, n_out=3)
+    >>> heads(torch.zeros(2, 4), torch.tensor([0, 0, 1]), torch.tensor([4, 1, 1])).shape
+    torch.Size([3, 3])
     """
 
     def __init__(self, n_features: int, hidden: tuple[int, ...], n_annotators: int, n_out: int) -> None:
@@ -53,22 +106,58 @@ class SeparateHeads(PerAnnotator):
         self.n_averages = 0
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Features (B, D) and pairs (L,), (L,) to (L, n_out)."""
+        """Return the outputs of each pair.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, n_features)
+            Features of the items.
+        item : Tensor of shape (L,)
+            Position of each pair's item in `features`.
+        annotator : Tensor of shape (L,)
+            Annotator of each pair.
+
+        Returns
+        -------
+        outputs : Tensor of shape (L, n_out)
+        """
         h = features
         for layer in self.layers[:-1]:
             h = layer.for_all(h).relu()  # type: ignore[operator]
-        every: Tensor = self.layers[-1].for_all(h)  # type: ignore[operator]
+        outputs: Tensor = self.layers[-1].for_all(h)  # type: ignore[operator]
         if self.n_averages:
-            every = torch.cat([every, every.mean(1, keepdim=True).expand(-1, self.n_averages, -1)], 1)
-        return _choose(every, item, annotator)
+            outputs = torch.cat([outputs, outputs.mean(1, keepdim=True).expand(-1, self.n_averages, -1)], 1)
+        return _select_pairs(outputs, item, annotator)
 
     def add_annotators(self, count: int) -> None:
-        """The average of networks is that of what they say: the mean of their weights would be nobody's network."""
+        """Append `count` annotators whose output is the mean output of all networks.
+
+        The outputs are averaged and not the weights, because the mean of several networks' weights is not a useful
+        network.
+
+        Parameters
+        ----------
+        count : int
+            Number of annotators to add.
+        """
         self.n_averages += count
 
 
 class AnnotatorEmbedding(PerAnnotator):
-    """A few numbers an annotator, all 0 at the start: who says little stays close to the average."""
+    """An embedding per annotator that starts at 0, so annotators with few labels stay close to the average.
+
+    Parameters
+    ----------
+    n_annotators : int
+        Number of annotators R.
+    width : int
+        Length of an embedding.
+
+    Examples
+    --------
+    >>> AnnotatorEmbedding(5, 2)(torch.tensor([4, 0])).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
 
     def __init__(self, n_annotators: int, width: int) -> None:
         super().__init__()
@@ -76,18 +165,54 @@ class AnnotatorEmbedding(PerAnnotator):
         self.table = nn.Parameter(torch.zeros(n_annotators, width))
 
     def forward(self, annotator: Tensor) -> Tensor:
-        """Annotators (L,) to (L, width)."""
+        """Return the embeddings of some annotators.
+
+        Parameters
+        ----------
+        annotator : Tensor of shape (L,)
+            Annotator numbers.
+
+        Returns
+        -------
+        embeddings : Tensor of shape (L, width)
+        """
         return take_rows(self.table, annotator)
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean embedding.
+
+        Parameters
+        ----------
+        count : int
+            Number of annotators to add.
+        """
         extend_tables(self, ("table",), count)
 
 
 class EmbeddedHead(nn.Module):
-    """One MLP for all annotators that reads the item's features and the annotator's embedding, for many annotators.
+    """One MLP for all annotators that reads the item's features and the annotator's embedding; for many annotators.
 
-    The first layer is linear in both, so the items' part is computed once an item. Cost and memory grow with the
-    pairs; an annotator more is `width` numbers more.
+    The first layer is linear in both inputs, so the item's part is computed once per item. Cost and memory grow with
+    the number of pairs, and each annotator adds only the numbers of its embedding.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features per item.
+    hidden : tuple of int
+        Widths of the hidden layers.
+    n_annotators : int
+        Not used; here so that all heads are built alike.
+    n_out : int
+        Number of outputs per pair.
+    embedding : AnnotatorEmbedding
+        The embeddings; several heads can share them.
+
+    Examples
+    --------
+    >>> head = EmbeddedHead(4, (8,), 5, 3, embedding=AnnotatorEmbedding(5, 2))
+    >>> head(torch.zeros(2, 4), torch.tensor([0, 0, 1]), torch.tensor([4, 1, 1])).shape
+    torch.Size([3, 3])
     """
 
     def __init__(
@@ -101,14 +226,38 @@ class EmbeddedHead(nn.Module):
         self.rest = nn.Sequential(nn.ReLU(), *mlp(first, tuple(more), n_out))
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Features (B, D) and pairs (L,), (L,) to (L, n_out)."""
+        """Return the outputs of each pair.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, n_features)
+            Features of the items.
+        item : Tensor of shape (L,)
+            Position of each pair's item in `features`.
+        annotator : Tensor of shape (L,)
+            Annotator of each pair.
+
+        Returns
+        -------
+        outputs : Tensor of shape (L, n_out)
+        """
         h = self.of_item(features).index_select(0, item) + self.of_annotator(self.embedding(annotator))
-        out: Tensor = self.rest(h)
-        return out
+        outputs: Tensor = self.rest(h)
+        return outputs
 
 
 class PerAnnotatorLinear(nn.Module):
-    """A linear layer an annotator, with the start of `nn.Linear`."""
+    """One linear layer per annotator, initialized like `nn.Linear`.
+
+    Parameters
+    ----------
+    n_in : int
+        Number of inputs.
+    n_out : int
+        Number of outputs.
+    n_annotators : int
+        Number of annotators R.
+    """
 
     def __init__(self, n_in: int, n_out: int, n_annotators: int) -> None:
         super().__init__()
@@ -117,17 +266,39 @@ class PerAnnotatorLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(n_annotators, n_out).uniform_(-bound, bound))
 
     def for_all(self, h: Tensor) -> Tensor:
-        """What every annotator makes of every item: (B, n_in), the same for all, or (B, R, n_in), to (B, R, n_out)."""
+        """Return the outputs of every annotator's layer for every item.
+
+        Parameters
+        ----------
+        h : Tensor of shape (B, n_in) or (B, R, n_in)
+            Inputs, the same for all annotators or one row per annotator.
+
+        Returns
+        -------
+        outputs : Tensor of shape (B, R, n_out)
+        """
         if h.ndim == 2:
             return (h @ self.weight.permute(1, 0, 2).flatten(1)).view(len(h), *self.bias.shape) + self.bias
         return torch.bmm(h.transpose(0, 1), self.weight).transpose(0, 1) + self.bias
 
     def for_pairs(self, h: Tensor, annotator: Tensor) -> Tensor:
-        """Rows (L, n_in), each with its annotator's weights, to (L, n_out)."""
+        """Return the output of one annotator's layer per row.
+
+        Parameters
+        ----------
+        h : Tensor of shape (L, n_in)
+            One row per pair.
+        annotator : Tensor of shape (L,)
+            Annotator of each pair.
+
+        Returns
+        -------
+        outputs : Tensor of shape (L, n_out)
+        """
         weight, bias = take_rows(self.weight, annotator), take_rows(self.bias, annotator)
         return torch.baddbmm(bias[:, None], h[:, None], weight)[:, 0]
 
 
-def _choose(every: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-    """Of (B, R, n_out) the pairs asked for, (L, n_out)."""
-    return every.flatten(0, 1).index_select(0, item * every.shape[1] + annotator)
+def _select_pairs(outputs: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+    """Return the rows (L, n_out) of `outputs` (B, R, n_out) that belong to the pairs."""
+    return outputs.flatten(0, 1).index_select(0, item * outputs.shape[1] + annotator)

@@ -1,4 +1,4 @@
-"""Tables with a row an annotator, of which a batch needs a few: gradients of these rows alone."""
+"""Tables with one row per annotator. A batch reads few of the rows, and only these get gradients."""
 
 from __future__ import annotations
 
@@ -7,42 +7,86 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-MAX_DENSE_TABLE_ROWS = 100  # rows: below, gradients of the whole table cost less than the care for some of it
+MAX_DENSE_GRADIENT_ROWS = 100  # up to this many rows, a dense gradient of the whole table is faster than a sparse one
 
 
 def take_rows(table: Tensor, rows: Tensor) -> Tensor:
-    """`table[rows]`; the gradient of a table with many rows is sparse: work and memory grow with `rows` alone.
+    """Return `table[rows]` with a sparse gradient if the table is long.
 
+    For tables of more than 100 rows, the work and memory of the backward pass grow with `len(rows)` alone.
+
+    Parameters
+    ----------
+    table : Tensor of shape (R, ...)
+        A parameter or buffer with one row per annotator.
+    rows : Tensor of shape (L,)
+        Row numbers; repeats are allowed.
+
+    Returns
+    -------
+    values : Tensor of shape (L, ...)
+
+    Examples
+    --------
     >>> table = nn.Parameter(torch.zeros(1000, 2))
     >>> take_rows(table, torch.tensor([7, 3, 7])).sum().backward()
     >>> table.grad.coalesce().indices().tolist(), table.grad.coalesce().values().tolist()
     ([[3, 7]], [[1.0, 1.0], [2.0, 2.0]])
     """
-    if len(table) <= MAX_DENSE_TABLE_ROWS or not torch.is_grad_enabled():
+    if len(table) <= MAX_DENSE_GRADIENT_ROWS or not torch.is_grad_enabled():
         return table.index_select(0, rows)
-    taken: Tensor = _TakeRows.apply(table, rows)  # type: ignore[no-untyped-call]  # torch has no types here
-    return taken
+    values: Tensor = _TakeRows.apply(table, rows)  # type: ignore[no-untyped-call]  # torch has no types here
+    return values
 
 
 def active_annotators(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Tensor]:
-    """Which annotators to compute for some labels (L,): sorted numbers (U,), and each label's place among them (L,).
+    """Return the annotators to compute for some labels, and the position of each label's annotator among them.
 
-    Where there are few, all: that costs less than finding out.
+    With up to 100 annotators these are all annotators, because finding the active ones would cost more.
 
+    Parameters
+    ----------
+    annotator : Tensor of shape (L,)
+        Annotator of each label.
+    n_annotators : int
+        Number of annotators.
+
+    Returns
+    -------
+    active : Tensor of shape (U,)
+        Sorted annotator numbers.
+    position : Tensor of shape (L,)
+        `active[position]` equals `annotator`.
+
+    Examples
+    --------
     >>> active_annotators(torch.tensor([7, 3, 7]), 1000)
     (tensor([3, 7]), tensor([1, 0, 1]))
     >>> active_annotators(torch.tensor([2, 0]), 3)
     (tensor([0, 1, 2]), tensor([2, 0]))
     """
-    if n_annotators <= MAX_DENSE_TABLE_ROWS:
+    if n_annotators <= MAX_DENSE_GRADIENT_ROWS:
         return torch.arange(n_annotators, device=annotator.device), annotator
-    those, place = annotator.unique(return_inverse=True)
-    return those, place
+    active, position = annotator.unique(return_inverse=True)
+    return active, position
 
 
 def append_mean_rows(table: Tensor, count: int) -> Tensor:
-    """The table with `count` rows more, each the mean of those that are there.
+    """Return the table with `count` more rows, each the mean of the existing rows.
 
+    Parameters
+    ----------
+    table : Tensor of shape (R, ...)
+        One row per annotator.
+    count : int
+        Number of rows to append.
+
+    Returns
+    -------
+    longer : Tensor of shape (R + count, ...)
+
+    Examples
+    --------
     >>> append_mean_rows(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), 1)
     tensor([[1., 2.],
             [3., 6.],
@@ -52,7 +96,24 @@ def append_mean_rows(table: Tensor, count: int) -> Tensor:
 
 
 def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None:
-    """Give tables of a module, parameters or buffers, `count` rows more: those of the average annotator."""
+    """Append `count` mean rows to parameters or buffers of a module, in place.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The module that holds the tables.
+    names : tuple of str
+        Attribute names of the tables.
+    count : int
+        Number of rows to append to each.
+
+    Examples
+    --------
+    >>> module = nn.Embedding(2, 3)
+    >>> extend_tables(module, ("weight",), 4)
+    >>> module.weight.shape
+    torch.Size([6, 3])
+    """
     for name in names:
         table = getattr(module, name)
         longer = append_mean_rows(table.detach(), count)
@@ -60,21 +121,34 @@ def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None
 
 
 class PerAnnotator(nn.Module):
-    """A part of a network that holds something for each annotator."""
+    """Base class of modules with parameters or buffers per annotator.
+
+    `Method.add_annotators` calls `add_annotators` on every such module of a method.
+    """
 
     def add_annotators(self, count: int) -> None:
-        """Make room for `count` annotators more, who are taken to be like the average one."""
+        """Append `count` annotators, each a copy of the average annotator.
+
+        Parameters
+        ----------
+        count : int
+            Number of annotators to add.
+        """
         raise NotImplementedError
 
 
 class _TakeRows(torch.autograd.Function):
+    """`table[rows]`, with a sparse gradient of the table."""
+
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor) -> Tensor:
+        """Return the rows."""
         ctx.save_for_backward(rows)
         ctx.shape = table.shape
         return table.index_select(0, rows)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the table as a sparse tensor."""
         (rows,) = ctx.saved_tensors
         return torch.sparse_coo_tensor(rows[None], gradient, ctx.shape, check_invariants=False), None

@@ -1,7 +1,7 @@
-"""Random crops and flips of a batch of images at once, on whatever device it is.
+"""Random crops and flips of a whole batch of images, on the device of the batch.
 
-They act in training mode only, and draw from torch's own generator of the device, which the training loop seeds
-at every step: so a training that was stopped and continued sees the same crops.
+They act in training mode only. Random numbers come from torch's generator of the device, which the training loop seeds
+at every step, so a training that is stopped and resumed sees the same crops.
 """
 
 from __future__ import annotations
@@ -12,15 +12,66 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import affine_grid, grid_sample, interpolate, pad
 
-TRIES = 10  # draws of a crop's shape, of which the first that fits into the image is taken
+from crowdfuse.checks.choices import check_choice
+
+AUGMENTATION_NAMES = ("crop-flip", "resized-crop-flip")
+N_CROP_DRAWS = 10  # crop shapes drawn per image; the first that fits into the image is used
+
+
+def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | None:
+    """Return the augmentation of this name.
+
+    Parameters
+    ----------
+    name : {"crop-flip", "resized-crop-flip"} or None
+        `CropAndFlip`, `RandomResizedCropAndFlip`, or no augmentation.
+    shape : tuple of int
+        Shape of one input: (C, H, W), or (H, W) for "crop-flip".
+
+    Returns
+    -------
+    augmentation : nn.Module or None
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown or the inputs are not images.
+
+    Examples
+    --------
+    >>> make_augmentation("crop-flip", (3, 32, 32))
+    CropAndFlip()
+    """
+    if name is None:
+        return None
+    check_choice("augment", name, AUGMENTATION_NAMES)
+    min_dimensions = 2 if name == "crop-flip" else 3
+    if not min_dimensions <= len(shape) <= 3:
+        allowed = "(H, W) or (C, H, W)" if name == "crop-flip" else "(C, H, W)"
+        raise ValueError(f"augment={name!r} is for images {allowed}, got inputs of shape {shape}")
+    return CropAndFlip() if name == "crop-flip" else RandomResizedCropAndFlip(shape[-1])
 
 
 class CropAndFlip(nn.Module):
-    """Images (N, C, H, W) or (N, H, W), each moved by up to `padding` pixels and mirrored with chance 1/2: CIFAR's way.
+    """Shift each image by up to `padding` pixels and mirror it with probability 1/2, as is usual for CIFAR.
 
-    What moves in from outside is 0: black where pixels come as they are, grey after standardising.
-    Any dtype; nothing happens in evaluation mode.
+    Images have the shape (N, C, H, W) or (N, H, W) and any dtype. Pixels from outside the image are 0. In evaluation
+    mode the images are returned unchanged.
 
+    Parameters
+    ----------
+    padding : int, default=4
+        Largest shift in pixels, in each direction.
+    flip : bool, default=True
+        Whether to mirror half of the images left to right.
+
+    Raises
+    ------
+    ValueError
+        If `padding` is negative.
+
+    Examples
+    --------
     >>> images = torch.arange(6, dtype=torch.uint8).view(1, 1, 2, 3)
     >>> CropAndFlip(padding=0).eval()(images).equal(images)
     True
@@ -31,11 +82,22 @@ class CropAndFlip(nn.Module):
     def __init__(self, padding: int = 4, flip: bool = True) -> None:
         super().__init__()
         if padding < 0:
-            raise ValueError(f"padding must be a number of pixels, 0 or more, got {padding}")
+            raise ValueError(f"padding must be at least 0 pixels, got {padding}")
         self.padding = padding
         self.flip = flip
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the images, shifted and mirrored in training mode.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, C, H, W) or (N, H, W)
+            The images.
+
+        Returns
+        -------
+        images : Tensor of the shape and dtype of x
+        """
         if not self.training:
             return x
         (height, width), count, side = x.shape[-2:], len(x), self.padding
@@ -47,16 +109,33 @@ class CropAndFlip(nn.Module):
         pixels = rows[:, :, None] * (width + 2 * side) + columns[:, None]  # (N, H, W)
         planes = pad(x, (side,) * 4).flatten(-2).view(count, -1, (height + 2 * side) * (width + 2 * side))
         index = pixels.view(count, 1, -1).expand(-1, planes.shape[1], -1)
-        return _laid_out_as(x, planes.gather(2, index).view(x.shape))
+        return _with_memory_format_of(x, planes.gather(2, index).view(x.shape))
 
 
 class RandomResizedCropAndFlip(nn.Module):
-    """Of each image (N, C, H, W) a random part, brought to `size` x `size`, mirrored with chance 1/2: ImageNet's way.
+    """Crop a random part of each image, resize it and mirror it with probability 1/2, as is usual for ImageNet.
 
-    The part has a share of the area drawn from `scale`, and width to height from `ratio`, evenly in logarithms.
-    Values between pixels are bilinear, and nothing is smoothed: images much larger than `size` are better made
-    smaller beforehand. In evaluation mode it is the whole image at that size.
+    Images have the shape (N, C, H, W). Interpolation is bilinear without antialiasing, so images much larger than
+    `size` should be reduced beforehand. In evaluation mode the whole image is resized, with antialiasing.
 
+    Parameters
+    ----------
+    size : int
+        Height and width of the result in pixels.
+    scale : tuple of float, default=(0.08, 1.0)
+        Smallest and largest share of the image's area in a crop; the share is drawn uniformly.
+    ratio : tuple of float, default=(3/4, 4/3)
+        Smallest and largest ratio of width to height of a crop; its logarithm is drawn uniformly.
+    flip : bool, default=True
+        Whether to mirror half of the crops left to right.
+
+    Raises
+    ------
+    ValueError
+        If `size`, `scale` or `ratio` is out of range.
+
+    Examples
+    --------
     >>> images = torch.rand(2, 3, 40, 50)
     >>> RandomResizedCropAndFlip(32)(images).shape
     torch.Size([2, 3, 32, 32])
@@ -71,29 +150,41 @@ class RandomResizedCropAndFlip(nn.Module):
     ) -> None:
         super().__init__()
         if size < 1:
-            raise ValueError(f"size must be a number of pixels, 1 or more, got {size}")
+            raise ValueError(f"size must be at least 1 pixel, got {size}")
         if not 0 < scale[0] <= scale[1] <= 1:
-            raise ValueError(f"scale must be two shares of the area, 0 < least <= most <= 1, got {scale}")
+            raise ValueError(f"scale must be two shares of the area, 0 < smallest <= largest <= 1, got {scale}")
         if not 0 < ratio[0] <= ratio[1]:
-            raise ValueError(f"ratio must be two widths for height 1, 0 < least <= most, got {ratio}")
+            raise ValueError(f"ratio must be two ratios of width to height, 0 < smallest <= largest, got {ratio}")
         self.size = size
         self.scale = scale
         self.ratio = ratio
         self.flip = flip
 
     def forward(self, x: Tensor) -> Tensor:
-        values = x.to(torch.promote_types(x.dtype, torch.float32))  # 16 bits cannot tell places between pixels
+        """Return crops in training mode, and whole images of the new size in evaluation mode.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, C, H, W)
+            The images.
+
+        Returns
+        -------
+        images : Tensor of shape (N, C, size, size)
+        """
+        values = x.to(torch.promote_types(x.dtype, torch.float32))  # 16 bits are too few for positions between pixels
         if self.training:
             out = self._crops(values)
         elif x.shape[-2:] == (self.size, self.size):
             return x
         else:
             out = interpolate(values, (self.size, self.size), mode="bilinear", antialias=True)
-        return _laid_out_as(x, (out if x.is_floating_point() else out.round()).to(x.dtype))
+        return _with_memory_format_of(x, (out if x.is_floating_point() else out.round()).to(x.dtype))
 
     def _crops(self, x: Tensor) -> Tensor:
-        width, height = self._shapes(x)  # as shares of the image's
-        # The image spans -1 to 1 both ways: a crop of share s has its middle within +-(1 - s).
+        """Return one random crop per image, (N, C, size, size)."""
+        width, height = self._crop_shapes(x)
+        # The image spans -1 to 1 in both directions, so the centre of a crop of share s lies within +-(1 - s).
         across, down = torch.rand((2, len(x)), device=x.device, dtype=x.dtype) * 2 - 1
         place = x.new_zeros(len(x), 2, 3)
         place[:, 0, 0] = torch.where(_coin_flips(len(x), x.device), -width, width) if self.flip else width
@@ -103,24 +194,24 @@ class RandomResizedCropAndFlip(nn.Module):
         grid = affine_grid(place, [len(x), 1, self.size, self.size], align_corners=False)
         return grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
-    def _shapes(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Widths and heights (N,) of the crops, as shares of the image's."""
-        draws = torch.rand((2, len(x), TRIES), device=x.device, dtype=x.dtype)
+    def _crop_shapes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return widths and heights (N,) of the crops, as shares of the image's width and height."""
+        draws = torch.rand((2, len(x), N_CROP_DRAWS), device=x.device, dtype=x.dtype)
         share = self.scale[0] + (self.scale[1] - self.scale[0]) * draws[0]
-        least, most = math.log(self.ratio[0]), math.log(self.ratio[1])
-        ratio = torch.exp(least + (most - least) * draws[1]) * (x.shape[-2] / x.shape[-1])
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        ratio = torch.exp(low + (high - low) * draws[1]) * (x.shape[-2] / x.shape[-1])
         width, height = (share * ratio).sqrt(), (share / ratio).sqrt()
         fits = (width <= 1) & (height <= 1)
-        first = fits.int().argmax(1, keepdim=True)  # where none fits, it is cut to the image
+        first = fits.int().argmax(1, keepdim=True)  # if none fits, the first draw is clipped to the image
         return width.gather(1, first)[:, 0].clamp(max=1), height.gather(1, first)[:, 0].clamp(max=1)
 
 
 def _coin_flips(count: int, device: torch.device) -> Tensor:
-    """Fair coins, (count,)."""
+    """Return `count` booleans that are True with probability 1/2."""
     return torch.rand(count, device=device) < 0.5
 
 
-def _laid_out_as(x: Tensor, out: Tensor) -> Tensor:
-    """`out` with channels last in memory if x has them so: the convolutions that follow go by it."""
-    is_last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-    return out.contiguous(memory_format=torch.channels_last) if is_last else out
+def _with_memory_format_of(x: Tensor, out: Tensor) -> Tensor:
+    """Return `out` with channels last in memory if x has them last, since the following convolutions depend on it."""
+    is_channels_last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    return out.contiguous(memory_format=torch.channels_last) if is_channels_last else out

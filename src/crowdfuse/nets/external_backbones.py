@@ -1,6 +1,7 @@
-"""Backbones from outside, by name: whatever Python can import, and, where the user trusts it, a `.pt2` file.
+"""Backbones from outside the library: anything Python can import, and trusted `.pt2` files.
 
-Both can run code. Of an import everybody knows that; of a `.pt2` file few do, so that it has to be asked for.
+Both can run code. Everybody knows that of an import, but few know it of a `.pt2` file, so loading one must be allowed
+explicitly.
 """
 
 from __future__ import annotations
@@ -15,79 +16,106 @@ from torch import nn
 
 from crowdfuse.nets.importing import format_error, import_named
 
-EXPORTED = ".pt2"
-PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".joblib")
-WEIGHTS = (".safetensors",)
+EXPORTED_SUFFIX = ".pt2"
+PICKLE_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".joblib")
+WEIGHTS_ONLY_SUFFIXES = (".safetensors",)
 
 
 def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trust_model: bool = False) -> nn.Module:
-    """The network that `module:callable` names, or that a `.pt2` file of `torch.export.save` holds.
+    """Return the network that `module:callable` names, or that a `.pt2` file of `torch.export.save` holds.
 
-    The module is imported. What is found in it is an `nn.Module`, or is called with `arguments` and returns one.
-    Torch is seeded before that, so that a network without trained weights is at least the same one every time.
+    Importing a module runs its code. Torch is seeded first, so a network without trained weights is the same every
+    time.
 
+    Parameters
+    ----------
+    name : str
+        "module:callable", where the object is an `nn.Module` or a function that returns one; or a path to a `.pt2`
+        file.
+    arguments : mapping of str to value, optional
+        Keyword arguments for the function.
+    trust_model : bool, default=False
+        Allow loading a `.pt2` file, which can run code hidden in it.
+
+    Returns
+    -------
+    backbone : nn.Module
+
+    Raises
+    ------
+    FileNotFoundError
+        If the `.pt2` file does not exist.
+    ValueError
+        If the name is not of either form, importing or calling fails, the result is not a module, or the file is not
+        trusted.
+
+    Examples
+    --------
     >>> load_backbone("torch.nn:Linear", {"in_features": 3, "out_features": 2})
     Linear(in_features=3, out_features=2, bias=True)
     """
-    ending = Path(name).suffix.lower()
-    if ending == EXPORTED:
-        return _exported(Path(name), arguments or {}, trust_model)
-    if ending in PICKLES:
+    suffix = Path(name).suffix.lower()
+    if suffix == EXPORTED_SUFFIX:
+        return _load_exported(Path(name), arguments or {}, trust_model)
+    if suffix in PICKLE_SUFFIXES:
         raise ValueError(
-            f"backbone {name}: {ending} files are pickles, and opening one can run any code. {_by_hand(name)}"
+            f"backbone {name}: {suffix} files are pickles, and opening one can run any code. {_function_hint(name)}"
         )
-    if ending in WEIGHTS:
-        raise ValueError(
-            f"backbone {name}: {ending} files hold weights, but not the network they are for. {_by_hand(name)}"
-        )
+    if suffix in WEIGHTS_ONLY_SUFFIXES:
+        raise ValueError(f"backbone {name}: {suffix} files hold weights but no network. {_function_hint(name)}")
     if trust_model:
-        raise ValueError(f"--trust-model (trust_model=True) is for {EXPORTED} files, and {name} is none; leave it out")
+        raise ValueError(
+            f"--trust-model (trust_model=True) is for {EXPORTED_SUFFIX} files, and {name} is not one; leave it out"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return _built(import_named(name, "backbone"), name, dict(arguments or {}))
+        return _as_module(import_named(name, "backbone"), name, dict(arguments or {}))
 
 
-def _by_hand(name: str) -> str:
+def _function_hint(name: str) -> str:
+    """Return the advice to name a function that builds the network and loads the file."""
     return (
-        "Write a function that builds the network and loads its weights, and name that: "
-        f"net in mynets.py, which returns an nn.Module with the weights of {Path(name).name}, is mynets:net"
+        "Write a function that builds the network and loads its weights, and name that function: if `net` in mynets.py "
+        f"returns an nn.Module with the weights of {Path(name).name}, pass mynets:net"
     )
 
 
-def _exported(path: Path, arguments: Mapping[str, Any], trust_model: bool) -> nn.Module:
+def _load_exported(path: Path, arguments: Mapping[str, Any], trust_model: bool) -> nn.Module:
+    """Return the module in a `.pt2` file."""
     if not path.is_file():
         raise FileNotFoundError(f"backbone {path}: no such file")
     if not trust_model:
         raise ValueError(
-            f"backbone {path}: loading a {EXPORTED} file can run code that is hidden in it. If it is your own, or from "
-            "somebody whose code you would run, say --trust-model (trust_model=True)"
+            f"backbone {path}: loading a {EXPORTED_SUFFIX} file can run code hidden in it. If you made it yourself, or "
+            "would run its author's code, pass --trust-model (trust_model=True)"
         )
     if arguments:
-        raise ValueError(f"backbone {path}: a {EXPORTED} file takes no arguments, got {', '.join(arguments)}")
-    if not zipfile.is_zipfile(path):  # torch would print a traceback of its own first
+        raise ValueError(f"backbone {path}: a {EXPORTED_SUFFIX} file takes no arguments, got {', '.join(arguments)}")
+    if not zipfile.is_zipfile(path):  # otherwise torch prints a traceback of its own first
         raise ValueError(f"backbone {path} was not written by torch.export.save, or is damaged")
     try:
         return torch.export.load(path).module()
-    except Exception as error:  # whatever torch stumbles over in the file
+    except Exception as error:  # torch raises many types for bad files
         raise ValueError(f"backbone {path} cannot be loaded: {format_error(error)}") from error
 
 
-def _built(found: Any, name: str, arguments: dict[str, Any]) -> nn.Module:
-    if isinstance(found, nn.Module):
+def _as_module(imported: Any, name: str, arguments: dict[str, Any]) -> nn.Module:
+    """Return the imported module, or the module that the imported function returns."""
+    if isinstance(imported, nn.Module):
         if arguments:
             raise ValueError(
                 f"backbone {name!r} is a network already and takes no arguments, got {', '.join(arguments)}"
             )
-        return found
-    if not callable(found):
+        return imported
+    if not callable(imported):
         raise ValueError(
-            f"backbone {name!r} must be an nn.Module or a callable that returns one, got {type(found).__name__}"
+            f"backbone {name!r} must be an nn.Module or a callable that returns one, got {type(imported).__name__}"
         )
     try:
-        made = found(**arguments)
-    except Exception as error:  # it is the user's own code
-        said = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        raise ValueError(f"backbone {name!r}: calling it with ({said}) failed: {format_error(error)}") from error
-    if not isinstance(made, nn.Module):
-        raise ValueError(f"backbone {name!r} must return an nn.Module, got {type(made).__name__}")
-    return made
+        module = imported(**arguments)
+    except Exception as error:  # it is the user's code
+        given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        raise ValueError(f"backbone {name!r}: calling it with ({given}) failed: {format_error(error)}") from error
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"backbone {name!r} must return an nn.Module, got {type(module).__name__}")
+    return module

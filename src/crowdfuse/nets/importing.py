@@ -1,4 +1,4 @@
-"""What users name as `module:name`: their own code, or anything installed. To import a module is to run its code."""
+"""Import objects that users name as `module:name`. Importing a module runs its code."""
 
 from __future__ import annotations
 
@@ -11,40 +11,60 @@ from typing import Any
 from crowdfuse.checks.choices import did_you_mean
 
 
-def import_named(name: str, what: str) -> Any:
-    """The object that `module:name` names; `what` is what messages call it. The current folder is looked in first.
+def import_named(name: str, role: str) -> Any:
+    """Return the object that `module:name` names; the current folder is searched first.
 
+    Parameters
+    ----------
+    name : str
+        Module and object, such as "mynets:resnet50"; the object may be dotted.
+    role : str
+        What error messages call the object, such as "backbone".
+
+    Returns
+    -------
+    object : Any
+
+    Raises
+    ------
+    ValueError
+        If the name has another form, or the module or the object cannot be imported.
+
+    Examples
+    --------
     >>> import_named("math:sqrt", "root")(9)
     3.0
     >>> import_named("math.sqrt", "root")
     Traceback (most recent call last):
     ...
-    ValueError: root 'math.sqrt' is not module:callable, such as mine:resnet50 for resnet50 in mine.py
+    ValueError: root 'math.sqrt' is not of the form module:callable; write mine:resnet50 for resnet50 in mine.py
     """
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
-        raise ValueError(f"{what} {name!r} is not module:callable, such as mine:resnet50 for resnet50 in mine.py")
+        raise ValueError(
+            f"{role} {name!r} is not of the form module:callable; write mine:resnet50 for resnet50 in mine.py"
+        )
     if module_name.endswith(".py") or "/" in module_name or "\\" in module_name:
         as_module = Path(module_name.replace("\\", "/")).with_suffix("")
         raise ValueError(
-            f"{what} {name!r}: before the colon stands a module, not a file; write {as_module.name}:{path}, "
-            f"and start from the folder that {as_module.name}.py lies in"
+            f"{role} {name!r}: the part before the colon must be a module, not a file; write {as_module.name}:{path}, "
+            f"and start from the folder that contains {as_module.name}.py"
         )
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # where people keep a module of their own, as with python -m
-    found = _import(module_name, f"{what} {name!r}")
+        sys.path.insert(0, os.getcwd())  # as python -m does, for the user's own modules
+    imported = _import_module(module_name, f"{role} {name!r}")
     for part in path.split("."):
-        if not hasattr(found, part):
-            known = [other for other in dir(found) if not other.startswith("_")]
+        if not hasattr(imported, part):
+            known = [other for other in dir(imported) if not other.startswith("_")]
             raise ValueError(
-                f"{what} {name!r}: {module_name} has no {part!r}{did_you_mean(part, known)}".removesuffix(".")
+                f"{role} {name!r}: {module_name} has no {part!r}{did_you_mean(part, known)}".removesuffix(".")
             )
-        found = getattr(found, part)
-    return found
+        imported = getattr(imported, part)
+    return imported
 
 
 def format_error(error: Exception) -> str:
-    """What went wrong in code that is not ours.
+    """Return type and message of an error that was raised in code outside the library.
 
     >>> format_error(KeyError("x"))
     "KeyError: 'x'"
@@ -52,15 +72,16 @@ def format_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _import(module_name: str, said: str) -> Any:
+def _import_module(module_name: str, subject: str) -> Any:
+    """Return the imported module; error messages start with `subject`."""
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(f"{missing}."):
             raise ValueError(
-                f"{said}: there is no module {missing!r}; install it, or start from the folder it lies in"
+                f"{subject}: there is no module {missing!r}; install it, or start from the folder that contains it"
             ) from error
-        raise ValueError(f"{said}: {module_name} needs the module {missing!r}, which is not installed") from error
-    except Exception as error:  # it runs whatever code it holds
-        raise ValueError(f"{said}: importing {module_name} failed: {format_error(error)}") from error
+        raise ValueError(f"{subject}: {module_name} needs the module {missing!r}, which is not installed") from error
+    except Exception as error:  # importing runs any code
+        raise ValueError(f"{subject}: importing {module_name} failed: {format_error(error)}") from error

@@ -8,13 +8,23 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-FEATURE_MAP_SIDE = 4  # pixels a side of the last feature map
+FEATURE_MAP_SIDE = 4  # height and width of the last feature map
 
 
 class LeNet(nn.Module):
-    """(N, H, W) or (N, C, H, W) images to (N, 256) features.
+    """The convolutional part of LeNet, with 256 features per image.
 
-    28 x 28 images are the paper's case; other sizes are averaged down to the same 4 x 4 map.
+    The paper uses 28 x 28 images; for other sizes the last feature map is averaged down to 4 x 4.
+
+    Parameters
+    ----------
+    channels : int, default=1
+        Number of channels of the images.
+
+    Examples
+    --------
+    >>> LeNet()(torch.zeros(2, 28, 28)).shape
+    torch.Size([2, 256])
     """
 
     def __init__(self, channels: int = 1) -> None:
@@ -29,6 +39,17 @@ class LeNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the features of images.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, C, H, W) or (N, H, W)
+            The images.
+
+        Returns
+        -------
+        features : Tensor of shape (N, 256)
+        """
         maps: Tensor = self.layers(x.unsqueeze(1) if x.ndim == 3 else x)
         if maps.shape[2:] != (FEATURE_MAP_SIDE, FEATURE_MAP_SIDE):
             maps = nn.functional.adaptive_avg_pool2d(maps, FEATURE_MAP_SIDE)
@@ -36,10 +57,19 @@ class LeNet(nn.Module):
 
 
 class NormPool(nn.Module):
-    """`AvgPool2d(2)` of `BatchNorm2d(affine=False)`: the same function, faster on a CPU.
+    """`AvgPool2d(2)` after `BatchNorm2d(affine=False)`: the same function, faster on a CPU.
 
-    Both are linear once the statistics are known, so normalising can come after pooling, on a quarter of the
-    numbers; and both are put together from sums, which PyTorch vectorises better than its kernels for the two.
+    Both are linear once the statistics are known, so normalizing can come after pooling, on a quarter of the values.
+    Both are written as sums, which PyTorch vectorizes better than its own kernels for the two layers.
+
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    momentum : float, default=0.1
+        Weight of a new batch in the running statistics.
+    eps : float, default=1e-5
+        Added to the variance.
     """
 
     mean: Tensor
@@ -53,8 +83,18 @@ class NormPool(nn.Module):
         self.register_buffer("variance", torch.ones(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, C, H // 2, W // 2)."""
-        x = x.to(torch.promote_types(x.dtype, torch.float32))  # statistics need more than 16 bits
+        """Return normalized and pooled maps.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, C, H, W)
+            Feature maps.
+
+        Returns
+        -------
+        pooled : Tensor of shape (N, C, H // 2, W // 2)
+        """
+        x = x.to(torch.promote_types(x.dtype, torch.float32))  # 16 bits are too few for the statistics
         if not self.training:
             return (_pool(x) - self.mean[:, None, None]) * (self.variance + self.eps).rsqrt()[:, None, None]
         out, mean, variance = _NormPool.apply(x, self.eps)  # type: ignore[no-untyped-call]
@@ -65,10 +105,11 @@ class NormPool(nn.Module):
 
 
 class _NormPool(torch.autograd.Function):
-    """Normalised by the batch's own statistics, then pooled."""
+    """Normalize by the statistics of the batch, then pool."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the pooled maps, and mean and variance of each channel."""
         mean = x.mean((0, 2, 3))
         centred = x - mean[:, None, None]
         variance = centred.square().mean((0, 2, 3))
@@ -81,23 +122,24 @@ class _NormPool(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the maps, including that through mean and variance."""
         gradient, (centred, out, scale) = gradients[0], ctx.saved_tensors
         count = centred.numel() // centred.shape[1]
-        # through the mean and through the variance, both of all of x
+        # mean and variance depend on all values of a channel
         by_mean = -scale * gradient.sum((0, 2, 3)) / count
         by_variance = -scale.square() * (gradient * out).sum((0, 2, 3)) / count
         dx = (centred * by_variance[:, None, None]).add_(by_mean[:, None, None])
         height, width = out.shape[2:]
         each = gradient * (scale / 4)[:, None, None]
         wide = torch.stack([each, each], dim=4).flatten(3)
-        # an odd last row or column is in no window
+        # an odd last row or column belongs to no window
         windows = dx[:, :, : 2 * height, : 2 * width].unflatten(2, (height, 2))
         windows += wide[:, :, :, None]
         return dx, None
 
 
 def _pool(x: Tensor) -> Tensor:
-    """Means of 2 x 2 windows."""
+    """Return the means of 2 x 2 windows."""
     height, width = x.shape[2] // 2 * 2, x.shape[3] // 2 * 2
     rows = x[:, :, 0:height:2] + x[:, :, 1:height:2]
     return (rows[..., 0:width:2] + rows[..., 1:width:2]) / 4

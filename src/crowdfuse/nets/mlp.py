@@ -1,4 +1,4 @@
-"""Fully connected layers, for backbones and heads alike."""
+"""Fully connected layers, for backbones and heads."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ from torch import nn
 
 
 def dense_layers(n_in: int, hidden: tuple[int, ...], dropout: float = 0.0) -> list[nn.Module]:
-    """Linear, ReLU and, where asked for, dropout: once for each hidden width.
+    """Return hidden layers: linear, ReLU and optionally dropout for each width.
 
+    Parameters
+    ----------
+    n_in : int
+        Number of input features.
+    hidden : tuple of int
+        Width of each hidden layer.
+    dropout : float, default=0.0
+        Dropout probability after each layer; 0 adds no dropout module.
+
+    Returns
+    -------
+    layers : list of nn.Module
+
+    Examples
+    --------
     >>> len(dense_layers(2, (64, 32)))
     4
     """
@@ -21,5 +36,28 @@ def dense_layers(n_in: int, hidden: tuple[int, ...], dropout: float = 0.0) -> li
 
 
 def mlp(n_in: int, hidden: tuple[int, ...], n_out: int, dropout: float = 0.0) -> nn.Sequential:
-    """Hidden layers and a linear output."""
+    """Return a network of hidden layers and a linear output.
+
+    Parameters
+    ----------
+    n_in : int
+        Number of input features.
+    hidden : tuple of int
+        Width of each hidden layer; () for a single linear layer.
+    n_out : int
+        Number of outputs.
+    dropout : float, default=0.0
+        Dropout probability after each hidden layer.
+
+    Returns
+    -------
+    network : nn.Sequential
+
+    Examples
+    --------
+    >>> mlp(2, (), 3)
+    Sequential(
+      (0): Linear(in_features=2, out_features=3, bias=True)
+    )
+    """
     return nn.Sequential(*dense_layers(n_in, hidden, dropout), nn.Linear(hidden[-1] if hidden else n_in, n_out))

@@ -1,4 +1,4 @@
-"""Inputs brought to mean 0 and spread 1, inside the model, so that whoever predicts need not remember how."""
+"""Standardization of inputs as a part of the model, so that prediction applies it automatically."""
 
 from __future__ import annotations
 
@@ -11,13 +11,27 @@ from torch import Tensor, nn
 
 from crowdfuse.io.inputs import Inputs
 
-MAX_ROWS_READ = 4096  # rows that are looked at where each has to be read and decoded first
+MAX_ROWS_READ = 4096  # rows used for the statistics if inputs are read from files
+IN_MEMORY_BLOCK_ROWS = 4096
+FILE_BLOCK_ROWS = 64  # rows from files are large
 
 
 class Standardize(nn.Module):
-    """`(x - mean) / scale`, a feature at a time for rows, a channel at a time for images.
+    """Map x to `(x - mean) / scale`: per feature for rows, per channel for images (C, H, W), else with one pair.
 
-    The numbers come from `measure`, on the training inputs; before that it does nothing.
+    Until `measure` is called, it returns inputs unchanged.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one input.
+
+    Examples
+    --------
+    >>> standardize = Standardize((2,))
+    >>> standardize.measure(Inputs(np.array([[0.0, 5.0], [2.0, 5.0]], np.float32)), np.arange(2))
+    >>> standardize(torch.tensor([[4.0, 6.0]]))
+    tensor([[3., 1.]])
     """
 
     mean: Tensor
@@ -31,20 +45,26 @@ class Standardize(nn.Module):
         self.register_buffer("scale", torch.ones(size))
 
     def measure(self, inputs: Inputs, rows: np.ndarray[Any, Any]) -> None:
-        """Mean and spread over these rows, block by block in float64.
+        """Set mean and scale from some rows, in float64.
 
-        Of inputs that are not in memory, over 4,096 of the rows at most, evenly chosen.
+        If inputs are not in memory, at most 4,096 evenly spaced rows are read. A constant feature has scale 1.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            The training inputs.
+        rows : ndarray of shape (n_rows,)
+            Rows to use.
         """
-        size = 4096
+        block_rows = IN_MEMORY_BLOCK_ROWS
         if not inputs.in_memory:
             rows = rows[np.linspace(0, len(rows) - 1, min(MAX_ROWS_READ, len(rows))).round().astype(np.int64)]
-            size = 64  # such rows are large
+            block_rows = FILE_BLOCK_ROWS
         total = square = np.zeros(1)
         count = 0.0
-        # a figure a feature of rows, a channel of images, and one for all of anything else
-        known: dict[int, tuple[int, ...]] = {1: (0,), 3: (0, 2, 3)}
-        axes = known.get(len(inputs.item_shape), tuple(range(1 + len(inputs.item_shape))))
-        with closing(inputs.stream(np.array_split(rows, max(1, len(rows) // size)))) as blocks:
+        axes_by_dimension: dict[int, tuple[int, ...]] = {1: (0,), 3: (0, 2, 3)}
+        axes = axes_by_dimension.get(len(inputs.item_shape), tuple(range(1 + len(inputs.item_shape))))
+        with closing(inputs.stream(np.array_split(rows, max(1, len(rows) // block_rows)))) as blocks:
             for block in blocks:
                 values = block.astype(np.float64)
                 total = total + values.sum(axes)
@@ -52,9 +72,20 @@ class Standardize(nn.Module):
                 count += values.size / max(1, np.prod(np.shape(total)))
         mean = total / count
         spread = np.sqrt(np.maximum(square / count - mean**2, 0))
-        spread = np.where(spread > 1e-7 * np.maximum(np.abs(mean), 1), spread, 1)  # a constant says nothing
+        spread = np.where(spread > 1e-7 * np.maximum(np.abs(mean), 1), spread, 1)
         self.mean.copy_(torch.from_numpy(np.reshape(mean, self.mean.shape)))
         self.scale.copy_(torch.from_numpy(np.reshape(spread, self.scale.shape)))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return standardized inputs.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, ...)
+            Inputs.
+
+        Returns
+        -------
+        standardized : Tensor of the same shape
+        """
         return (x - self.mean) / self.scale

@@ -53,7 +53,7 @@ def save_checkpoint(
 ) -> None:
     """Write everything that continuing needs; `identity` says which settings and data it belongs to."""
     tensors = {f"model.{name}": tensor for name, tensor in module.state_dict().items()}
-    tensors |= {f"kept.{name}": module.get_buffer(name) for name in module.kept}
+    tensors |= {f"resume_buffer.{name}": module.get_buffer(name) for name in module.resume_buffers}
     if state.best_values is not None:
         tensors["best_values"] = torch.from_numpy(state.best_values)
     scalars: dict[str, dict[str, float]] = {}
@@ -88,7 +88,7 @@ class Checkpoint:
     def restore(self, module: Method, optimizer: Optimizer) -> None:
         """Put module and optimiser back to where they stood."""
         module.load_state_dict(_under("model.", self.tensors))
-        for name, tensor in _under("kept.", self.tensors).items():
+        for name, tensor in _under("resume_buffer.", self.tensors).items():
             module.get_buffer(name).copy_(tensor)
         slots: dict[int, dict[str, Any]] = {}
         for name, tensor in _under("optimizer.", self.tensors).items():

@@ -426,7 +426,9 @@ class _Loop:
         verdict = validation.score(self._predict(validation.inputs))
         if not isinstance(validation.reference, HeldOutLabels):
             return verdict
-        verdict = verdict._replace(failed_checks=self.method.objections(verdict.failed_checks, self._predict_training))
+        verdict = verdict._replace(
+            failed_checks=self.method.failed_checks(verdict.failed_checks, self._predict_training)
+        )
         own = self._score_held_out_labels(self._log_likelihood)
         return verdict if own is None else verdict._replace(values=own)
 

@@ -1,0 +1,137 @@
+"""Backbones by name, and any other `nn.Module` that turns inputs into features of shape (N, D)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from crowdfuse.checks.choices import did_you_mean
+from crowdfuse.nets.lenet import LeNet
+from crowdfuse.nets.mlp import dense_layers
+from crowdfuse.nets.resnet import ResNet18, resnet_stem
+
+Backbone = str | nn.Module | Callable[[], nn.Module]
+"""The name of a built-in backbone, a module (which is copied), or a function that returns a module."""
+
+BACKBONE_NAMES = ("auto", "mlp", "lenet", "resnet18", "identity")
+LENET_MIN_SIDE_PIXELS = 16  # smaller images leave nothing after both convolutions
+DEFAULT_HEAD_HIDDEN = (128,)  # widths of a head's hidden layers on ResNet-18 and on a backbone of the user
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """A backbone for inputs of one shape.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Maps inputs of shape (N, ...) to features of shape (N, n_features).
+    n_features : int
+        Number of features per input.
+    head_hidden : tuple of int
+        Default widths of the hidden layers of a head on top.
+    is_built_in : bool
+        Whether the backbone was chosen by name.
+
+    Examples
+    --------
+    >>> make_trunk("mlp", (5,), (64, 32), dropout=0.0).n_features
+    32
+    """
+
+    module: nn.Module
+    n_features: int
+    head_hidden: tuple[int, ...]
+    is_built_in: bool
+
+
+def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ...], dropout: float) -> Trunk:
+    """Build or copy a backbone and count its features with a dry run.
+
+    Parameters
+    ----------
+    backbone : str, nn.Module or callable
+        "auto" (an MLP for feature rows, LeNet for images), "mlp", "lenet", "resnet18" or "identity"; or a module,
+        which is copied; or a function without arguments that returns a module.
+    shape : tuple of int
+        Shape of one input: (D,), (H, W) or (C, H, W) for the named backbones.
+    hidden : tuple of int
+        Widths of the hidden layers: of the backbone for "mlp", of the heads for "identity". Other backbones ignore it.
+    dropout : float
+        Dropout probability after each hidden layer of "mlp".
+
+    Returns
+    -------
+    trunk : Trunk
+
+    Raises
+    ------
+    TypeError
+        If the function does not return an `nn.Module`.
+    ValueError
+        If the name is unknown, or the backbone cannot read inputs of this shape or does not return (N, D) features.
+
+    Examples
+    --------
+    >>> make_trunk("auto", (1, 28, 28), (), dropout=0.0).n_features
+    256
+    """
+    if isinstance(backbone, str):
+        module, head_hidden = _build_named(backbone, shape, hidden, dropout)
+    else:
+        head_hidden = DEFAULT_HEAD_HIDDEN
+        module = copy.deepcopy(backbone) if isinstance(backbone, nn.Module) else backbone()
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"backbone must give an nn.Module, got {type(module).__name__}")
+    return Trunk(module, _count_features(module, shape), head_hidden, isinstance(backbone, str))
+
+
+def _build_named(
+    name: str, shape: tuple[int, ...], hidden: tuple[int, ...], dropout: float
+) -> tuple[nn.Module, tuple[int, ...]]:
+    """Return the module of a built-in backbone, and the default hidden widths of the heads on it."""
+    if name == "auto":
+        name = "mlp" if len(shape) == 1 else "lenet"
+    n_inputs = int(torch.Size(shape).numel())
+    if name == "mlp":
+        return nn.Sequential(nn.Flatten(), *dense_layers(n_inputs, hidden, dropout)), ()
+    if name == "identity":
+        return nn.Flatten(), hidden
+    if name in ("lenet", "resnet18") and len(shape) not in (2, 3):
+        raise ValueError(f"backbone {name!r} reads images (H, W) or (C, H, W), got inputs of shape {shape}")
+    channels = shape[0] if len(shape) == 3 else 1
+    if name == "resnet18":
+        return ResNet18(channels, resnet_stem(shape)), DEFAULT_HEAD_HIDDEN
+    if name == "lenet":
+        if min(shape[-2:]) < LENET_MIN_SIDE_PIXELS:
+            raise ValueError(
+                f"backbone 'lenet' reads images of at least {LENET_MIN_SIDE_PIXELS} x {LENET_MIN_SIDE_PIXELS} pixels, "
+                f"got {shape[-2]} x {shape[-1]}; "
+                "enlarge them (--image-size 32), or use backbone='mlp' (--backbone mlp)"
+            )
+        return LeNet(channels), (120, 84)
+    hint = did_you_mean(name, BACKBONE_NAMES)
+    raise ValueError(
+        f"unknown backbone {name!r}{hint} The built-in backbones are {', '.join(BACKBONE_NAMES)}; "
+        "an nn.Module can be passed too"
+    )
+
+
+def _count_features(module: nn.Module, shape: tuple[int, ...]) -> int:
+    """Return the number of features, from two inputs of zeros in evaluation mode."""
+    training = module.training
+    module.eval()
+    with torch.no_grad():
+        try:
+            features = module(torch.zeros(2, *shape))
+        except RuntimeError as error:
+            raise ValueError(f"the backbone cannot read inputs of shape {shape}: {error}") from error
+    module.train(training)
+    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
+        got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise ValueError(f"a backbone must return features of shape (N, D); for inputs (2, {shape}) it returned {got}")
+    return int(features.shape[1])
