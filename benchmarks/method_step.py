@@ -71,7 +71,7 @@ def make_step(kind: str, batch: int, network: str) -> Callable[[], float]:
     method.prepare(data)
     if isinstance(method, Gated):
         method.phase_index = 2
-        method.started.fill_(True)
+        method.is_initialized.fill_(True)
     if isinstance(method, COINNet):
         method.phase_index = 1
     rows = data.batch(np.arange(batch))

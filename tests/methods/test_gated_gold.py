@@ -108,7 +108,7 @@ def test_gold_overrules_what_everybody_says_and_watches_the_likelihood() -> None
     told = GatedClassifier(**SETTINGS).fit(X, noisy, gold=some(truth, 200))
     assert alone.score(X[200:], truth[200:]) < 0.5
     assert told.score(X[200:], truth[200:]) > 0.85
-    refused = [epoch for epoch in told.history_ if "gold that was kept out" in str(epoch.get("failed_checks"))]
+    refused = [epoch for epoch in told.history_ if "held-out gold" in str(epoch.get("failed_checks"))]
     assert refused
     assert told.history_[(told.best_epoch_ or 0) - 1] not in refused
 

@@ -194,9 +194,8 @@ class Gated(Method):
         share = float((predict(rows=watching).argmax(1) == rows[watching]).mean())
         if self.phase_index < 2 or share >= float(self.start_held_out_accuracy):
             return ()
-        return (
-            f"gold that was kept out is right in {100 * share:.0f} %, and was in {100 * self.start_held_out_accuracy:.0f} %",
-        )
+        at_start = 100 * self.start_held_out_accuracy
+        return (f"accuracy on held-out gold: {100 * share:.0f} %, at the start {at_start:.0f} %",)
 
     def _as_read(self, reading: Reading, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """How likely each label is if the items are what this reading takes them for, in logs, (L,)."""
