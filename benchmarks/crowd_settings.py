@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from crowdfuse import MajorityVoteClassifier
-from crowdfuse.experiments.crowds import NETWORK, SETS, CrowdsWork
+from crowdfuse.experiments.crowds import DATASETS, NETWORK, CrowdsExecutor
 
 DROPOUT = (0.0, 0.5)
 
@@ -28,13 +28,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    work, found = CrowdsWork(given.data), []
+    work, found = CrowdsExecutor(given.data), []
     print("| set | seed | dropout | held-out labels predicted (%) |\n|---|---|---|---|")
     for name in given.sets.split(","):
         for seed in map(int, given.seeds.split(",")):
             crowd = work.crowd(name, seed)
             for dropout in DROPOUT:
-                settings = NETWORK | (SETS[name].training or {}) | {"dropout": dropout}
+                settings = NETWORK | (DATASETS[name].training or {}) | {"dropout": dropout}
                 classifier = MajorityVoteClassifier(**settings, random_state=seed, classes=crowd.classes)
                 classifier.fit(crowd.X, crowd.annotations, validation=0.1)
                 agreement = 100 * classifier.history_[-1]["validation_accuracy"]

@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.experiments.catalog import DESK
+from crowdfuse.experiments.catalog import SMALL_EXPERIMENTS
 from crowdfuse.synthesis import SyntheticCrowd
 
 N_CLASSES = 4
@@ -69,11 +69,11 @@ def test_ablations(data: Path, name: str, values: str, shown: str) -> None:
 
 
 def test_the_knob_reaches_the_method_and_the_row_its_annotators() -> None:
-    cells = DESK["ablation-lambda"].cells(values=[0.3])
+    cells = SMALL_EXPERIMENTS["ablation-lambda"].cells(values=[0.3])
     assert [cell.run["settings"]["penalty"] for cell in cells] == [0.3, 0.3]
     assert [cell.run["annotators"]["epsilon"] for cell in cells] == [22, 23]
-    assert DESK["ablation-bases"].cells(values=[5])[0].run["settings"]["n_bases"] == 5
-    only = {cell.row: cell.run["settings"] for cell in DESK["supp2"].cells(values=[22])}
+    assert SMALL_EXPERIMENTS["ablation-bases"].cells(values=[5])[0].run["settings"]["n_bases"] == 5
+    only = {cell.row: cell.run["settings"] for cell in SMALL_EXPERIMENTS["supp2"].cells(values=[22])}
     assert only["fusion-weights-only"]["n_bases"] == 1
     assert only["fusion-confusions-only"]["weights"] == "uniform"
     assert only["fusion"]["n_bases"] == 150
@@ -100,8 +100,8 @@ def test_an_unknown_protocol_is_refused(data: Path) -> None:
 
 
 def test_ready_distances_go_with_every_kind_of_wrong_label(data: Path) -> None:
-    run = DESK["table2"].cells(values=[22], methods=["fusion"], data={"train": 160})[0].run
-    work = DESK["table2"].scale.work(data)
+    run = SMALL_EXPERIMENTS["table2"].cells(values=[22], methods=["fusion"], data={"train": 160})[0].run
+    work = SMALL_EXPERIMENTS["table2"].scale.executor(data)
     parts = work.load(run)
 
     def made_up(**changes: Any) -> SyntheticCrowd:

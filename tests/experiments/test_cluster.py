@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 from crowdfuse.cli import app
 from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE
 from crowdfuse.experiments import cluster
-from crowdfuse.experiments.cluster import Command, on_ray
-from crowdfuse.experiments.mnist import MnistWork
-from crowdfuse.experiments.runner import Finished, run_grid
-from crowdfuse.experiments.store import MADE_BY, Record, Run, Store, key_of
+from crowdfuse.experiments.cluster import Command, make_ray_backend
+from crowdfuse.experiments.mnist import MnistExecutor
+from crowdfuse.experiments.runner import GridResult, run_grid
+from crowdfuse.experiments.store import VERSIONS, Record, RunSpec, Store, run_key
 from tests.experiments.test_runner import _lines, files, is_alive, n_lines, start, wait_until, without_times
 
 __all__ = ["files"]  # a fixture
@@ -86,7 +86,7 @@ def test_ray_interrupted_and_continued_gives_what_the_pool_gives(tmp_path: Path,
 
 def results(store: Path) -> dict[str, Any]:
     """What came out of each run, to the last bit, but not how long it took."""
-    lines = {key_of(line["run"]): line["result"] for line in _lines(store)}
+    lines = {run_key(line["run"]): line["result"] for line in _lines(store)}
     for result in lines.values():
         del result["seconds an epoch"]
     return lines
@@ -130,7 +130,7 @@ class Work:
         path = self.folder / f"tried-{seed}"
         return path.stat().st_size if path.exists() else 0
 
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+    def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         with (self.folder / f"tried-{run['seed']}").open("a") as notes:
             notes.write("x")
         continued = checkpoint.exists()
@@ -150,10 +150,12 @@ class Work:
         return {"continued": continued, "folder": os.getcwd(), "pid": os.getpid()}
 
 
-def grid(work: Work, methods: list[str], *, address: str = "auto", jobs: int | None = None) -> Finished:
-    runs: list[Run] = [{"method": method, "seed": seed} for seed, method in enumerate(methods)]
+def grid(work: Work, methods: list[str], *, address: str = "auto", jobs: int | None = None) -> GridResult:
+    runs: list[RunSpec] = [{"method": method, "seed": seed} for seed, method in enumerate(methods)]
     store = Store(work.folder / "runs.jsonl")
-    return run_grid(runs, work, store, jobs=jobs, where=on_ray(address), name=lambda run: f"seed {run['seed']}")
+    return run_grid(
+        runs, work, store, jobs=jobs, backend=make_ray_backend(address), name=lambda run: f"seed {run['seed']}"
+    )
 
 
 def test_a_run_whose_worker_dies_is_tried_again(
@@ -183,8 +185,8 @@ def test_jobs_limits_how_many_run_at_a_time(client_port: int, tmp_path: Path) ->
 
 def test_runs_on_a_cluster_end_with_the_command(client_port: int, tmp_path: Path) -> None:
     work = Work(tmp_path)
-    runs: dict[str, Run] = {str(seed): {"method": "sleeps" if seed else "fine", "seed": seed} for seed in range(3)}
-    outcomes = on_ray("auto")(runs, work, tmp_path / "unfinished", None)
+    runs: dict[str, RunSpec] = {str(seed): {"method": "sleeps" if seed else "fine", "seed": seed} for seed in range(3)}
+    outcomes = make_ray_backend("auto")(runs, work, tmp_path / "unfinished", None)
     assert next(outcomes)[0] == "0"
     pids = [tmp_path / f"pid-{seed}" for seed in (1, 2)]
     wait_until(lambda: all(path.exists() and path.read_text() for path in pids))
@@ -209,14 +211,14 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(cluster, "_unpacked", lambda work: work)
     monkeypatch.chdir(tmp_path)
     there = Path("/not/on/this/machine")
-    return {"made_by": MADE_BY, "host": "laptop", "folder": there, "data": None, "unfinished": there / "unfinished"}
+    return {"made_by": VERSIONS, "host": "laptop", "folder": there, "data": None, "unfinished": there / "unfinished"}
 
 
 def test_without_a_shared_disk_a_run_has_a_passing_place_for_its_state(command: dict[str, Any], tmp_path: Path) -> None:
     seen = []
 
     class Noting(Work):
-        def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+        def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
             seen.append(checkpoint)
             return super().__call__(run, checkpoint)
 
@@ -229,17 +231,17 @@ def test_without_a_shared_disk_a_run_has_a_passing_place_for_its_state(command: 
 def test_data_that_a_worker_lacks_is_named_with_the_machine(
     command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run: Run = {"data": {"train": 10}, "method": "fusion", "seed": 0, "settings": {}}
+    run: RunSpec = {"data": {"train": 10}, "method": "fusion", "seed": 0, "settings": {}}
     monkeypatch.setenv(DATA_FOLDER_VARIABLE, "")  # so that it is as before afterwards
     monkeypatch.delenv(DATA_FOLDER_VARIABLE)
     for folder, data, named in ((Path("/no/such"), None, "/no/such"), (None, "/the/laptops", "/the/laptops")):
-        outcome = cluster._on_worker(Command(**command | {"data": data}), [MnistWork(folder)], "key", run)
+        outcome = cluster._on_worker(Command(**command | {"data": data}), [MnistExecutor(folder)], "key", run)
         assert str(outcome).startswith(f"on {socket.gethostname()}: FileNotFoundError: mnist: no train-images")
         assert named in str(outcome)
 
 
 def test_a_worker_of_another_version_makes_no_runs(command: dict[str, Any], tmp_path: Path) -> None:
-    other = Command(**command | {"made_by": MADE_BY | {"crowdfuse": "9.9"}})
+    other = Command(**command | {"made_by": VERSIONS | {"crowdfuse": "9.9"}})
     work = Work(tmp_path)
     outcome = cluster._on_worker(other, [work], "key", {"method": "fine", "seed": 0})
     assert "install the same there" in str(outcome)

@@ -15,8 +15,8 @@ from crowdfuse.aggregation import dawid_skene
 from crowdfuse.cli import app
 from crowdfuse.datasets.label_only import LABEL_ONLY_DATASETS, load_label_only
 from crowdfuse.estimators import TrueLabelClassifier
-from crowdfuse.experiments.crowds import SETS, CrowdsWork, cells
-from crowdfuse.experiments.right_items import right_items
+from crowdfuse.experiments.correct_items import decode_correct
+from crowdfuse.experiments.crowds import DATASETS, CrowdsExecutor, crowd_cells
 from tests.crowd_files import write_crowds
 
 
@@ -31,10 +31,12 @@ def reproduce(data: Path, *arguments: str) -> Any:
 
 
 def test_the_whole_grid_is_every_method_on_every_set() -> None:
-    found = cells()
-    seeds = {value: {cell.seed for cell in found if cell.value == value} for value in SETS}
-    assert {value: len(of) for value, of in seeds.items()} == {name: 3 if name == "cifar10n" else 10 for name in SETS}
-    rows = {value: [cell.row for cell in found if (cell.value, cell.seed) == (value, 0)] for value in SETS}
+    found = crowd_cells()
+    seeds = {value: {cell.seed for cell in found if cell.value == value} for value in DATASETS}
+    assert {value: len(of) for value, of in seeds.items()} == {
+        name: 3 if name == "cifar10n" else 10 for name in DATASETS
+    }
+    rows = {value: [cell.row for cell in found if (cell.value, cell.seed) == (value, 0)] for value in DATASETS}
     alike = [row for row in rows["labelme"] if "gold" not in row]
     assert rows["labelme"] == rows["sentiment"]
     assert alike == rows["cifar10n"][: len(alike)]
@@ -50,29 +52,29 @@ def test_all_methods_of_a_set_have_one_network_and_training() -> None:
         own = ("annotator", "vote", "aggregator")
         trainings = [
             {name: setting for name, setting in cell.run["settings"].items() if name not in own}
-            for cell in cells([value], seeds=[0])
+            for cell in crowd_cells([value], seeds=[0])
         ]
         assert all(one == trainings[0] for one in trainings)
 
 
 def test_part_of_a_grid_has_the_same_runs_as_the_whole() -> None:
-    whole = [cell.run for cell in cells()]
-    assert all(cell.run in whole for cell in cells(["dog", "labelme"], ["majority-vote"], [4]))
-    assert [cell.value for cell in cells(["dog", "labelme"], ["mace"], [4])] == ["dog"]
+    whole = [cell.run for cell in crowd_cells()]
+    assert all(cell.run in whole for cell in crowd_cells(["dog", "labelme"], ["majority-vote"], [4]))
+    assert [cell.value for cell in crowd_cells(["dog", "labelme"], ["mace"], [4])] == ["dog"]
 
 
 def test_names_that_are_not_there_are_refused() -> None:
     with pytest.raises(ValueError, match="did you mean 'labelme'"):
-        cells(["labelm"])
+        crowd_cells(["labelm"])
     with pytest.raises(ValueError, match="did you mean 'fusion'"):
-        cells(methods=["fusoin"])
+        crowd_cells(methods=["fusoin"])
     with pytest.raises(ValueError, match="none of mace is for labelme"):
-        cells(["labelme"], ["mace"])
+        crowd_cells(["labelme"], ["mace"])
 
 
 def test_runs_are_what_the_library_gives_by_hand(data: Path, tmp_path: Path) -> None:
-    work = CrowdsWork(data)
-    (cell,) = cells(["labelme"], ["true-label"], [3], epochs=2)
+    work = CrowdsExecutor(data)
+    (cell,) = crowd_cells(["labelme"], ["true-label"], [3], epochs=2)
     crowd = work.crowd("labelme", 3)
     by_hand = TrueLabelClassifier(**cell.run["settings"], random_state=3, classes=[0, 1, 2]).fit(crowd.X, crowd.y)
     result = work(cell.run, tmp_path / "checkpoint")
@@ -89,12 +91,12 @@ def test_runs_are_what_the_library_gives_by_hand(data: Path, tmp_path: Path) -> 
 
 
 def test_aggregations_are_judged_item_by_item(data: Path, tmp_path: Path) -> None:
-    (cell,) = cells(["zencrowd"], ["dawid-skene"], [1])
-    result = CrowdsWork(data)(cell.run, tmp_path / "checkpoint")
+    (cell,) = crowd_cells(["zencrowd"], ["dawid-skene"], [1])
+    result = CrowdsExecutor(data)(cell.run, tmp_path / "checkpoint")
     ann = load_label_only("zencrowd", data).annotations
     truth = np.random.default_rng(7).integers(0, 3, 30)[:25]
     right = dawid_skene(ann, seed=1).consensus[:25] == truth
-    assert right_items(result).tolist() == right.tolist()
+    assert decode_correct(result).tolist() == right.tolist()
     assert result["accuracy"] == right.mean()
     said, of = ann.classes[ann.label], ann.item
     assert result["crowd"]["right labels"] == pytest.approx((said == np.append(truth, [9] * 5)[of])[of < 25].mean())
@@ -170,4 +172,4 @@ def test_gold_of_some_items_is_given_where_the_row_says_so(data: Path) -> None:
         assert reproduce(data, "--values", "labelme", "--methods", row, "--seeds", "0", "--epochs", "3").exit_code == 0
     runs = [json.loads(line) for line in (data / "out" / "runs.jsonl").read_text().splitlines()]
     assert [one["run"].get("gold") for one in runs] == [None, 10]
-    assert all(len(right_items(one["result"])) == one["result"]["judged"] for one in runs)
+    assert all(len(decode_correct(one["result"])) == one["result"]["judged"] for one in runs)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from crowdfuse.experiments.crowds import cells
+from crowdfuse.experiments.crowds import crowd_cells
 from crowdfuse.experiments.crowds_tables import (
     CrowdTables,
+    collect_numbers,
     crowd_tables,
-    figures,
-    markdown,
     over_items,
     over_seeds,
+    render_markdown,
     verdicts,
 )
 from crowdfuse.experiments.store import Record
@@ -22,7 +22,7 @@ CROWD = {"items": 10, "annotators": 3, "labels": 30, "classes": 2, "right labels
 def trained(accuracies: dict[str, list[float]], value: str = "labelme") -> CrowdTables:
     """A list of accuracies over seeds by method."""
     seeds = range(len(next(iter(accuracies.values()))))
-    made = cells([value], list(accuracies), list(seeds))
+    made = crowd_cells([value], list(accuracies), list(seeds))
     records = [
         Record(cell.run, {"accuracy": accuracies[cell.row][cell.seed], "judged": 100, "crowd": CROWD}, 1.0)
         for cell in made
@@ -32,7 +32,7 @@ def trained(accuracies: dict[str, list[float]], value: str = "labelme") -> Crowd
 
 def alone(right: dict[str, list[list[bool]]]) -> CrowdTables:
     """By method and seed, which items are right."""
-    made = cells(["dog"], list(right), list(range(len(next(iter(right.values()))))))
+    made = crowd_cells(["dog"], list(right), list(range(len(next(iter(right.values()))))))
     records = []
     for cell in made:
         bits = np.array(right[cell.row][cell.seed])
@@ -47,7 +47,7 @@ def test_differences_are_of_the_method_minus_the_reference() -> None:
     (one,) = over_seeds(table, "majority-vote")["LabelMe"]
     by_hand = stats.ttest_rel([80, 90, 90], [70, 75, 85])
     low, high = by_hand.confidence_interval(0.95)
-    assert (one.better, one.than, one.pairs) == ("fusion", "majority-vote", 3)
+    assert (one.method, one.baseline, one.pairs) == ("fusion", "majority-vote", 3)
     assert (one.mean, one.low, one.high) == pytest.approx((10, low, high))
     assert over_seeds(table, "two-stage") == {}
 
@@ -75,19 +75,19 @@ def test_of_labels_alone_differences_are_over_items() -> None:
 def test_the_text_says_where_fusion_does_not_win(fusion: list[float], said: str) -> None:
     tables = trained({"fusion": fusion, "majority-vote": [0.7] * len(fusion)})
     assert verdicts(tables.trained) == [f"- Against soft vote, fusion is {said}."]
-    assert said in markdown(tables, "crowdfuse reproduce crowds")
+    assert said in render_markdown(tables, "crowdfuse reproduce crowds")
 
 
 def test_the_table_says_how_many_seeds_and_how_sure() -> None:
     tables = trained({"fusion": [0.8, 0.9], "majority-vote": [0.7, 0.7], "true-label": [1, 1]})
-    facts = figures(tables)["sets"]["LabelMe"]
+    facts = collect_numbers(tables)["sets"]["LabelMe"]
     assert facts["seeds"] == "2"
     assert facts["standard error"] == pytest.approx(100 * (0.85 * 0.15 / 100) ** 0.5)  # of the best, the bound apart
     assert facts["epochs"] == "40"
-    text = markdown(tables, "crowdfuse reproduce crowds")
+    text = render_markdown(tables, "crowdfuse reproduce crowds")
     assert "| fusion | 85.00 ± 7.07 |" in text
     assert text.index("| fusion |") < text.index("| true-label |")
 
 
 def test_nothing_has_run_yet() -> None:
-    assert not crowd_tables(cells(["dog"]), [])
+    assert not crowd_tables(crowd_cells(["dog"]), [])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from crowdfuse.experiments.memory import OF_ADAM, bytes_to_train, counting
+from crowdfuse.experiments.memory import ADAM_COPIES_PER_PARAMETER, bytes_to_train, count_saved_tensors
 
 
 def test_a_linear_layer_keeps_its_input_and_not_its_weights() -> None:
     layer, x = nn.Linear(8, 3), torch.ones(100, 8)
-    with counting() as held:
+    with count_saved_tensors() as held:
         loss = layer(x).sum()
         assert held.now == 100 * 8 * 4
         loss.backward()
@@ -20,7 +20,7 @@ def test_a_linear_layer_keeps_its_input_and_not_its_weights() -> None:
 
 def test_what_is_kept_twice_counts_once() -> None:
     x = torch.ones(50, requires_grad=True)
-    with counting() as held:
+    with count_saved_tensors() as held:
         y = x.exp()
         (y.sin().sum() + y.cos().sum()).backward()
     assert held.most == 50 * 4  # exp keeps y, sin and cos keep it too
@@ -32,7 +32,7 @@ def test_gradients_stay_as_they_are() -> None:
     net(x).square().sum().backward()
     plain = [parameter.grad.clone() for parameter in net.parameters() if parameter.grad is not None]
     net.zero_grad()
-    with counting():
+    with count_saved_tensors():
         net(x).square().sum().backward()
     for before, parameter in zip(plain, net.parameters(), strict=True):
         assert parameter.grad is not None
@@ -47,4 +47,4 @@ def test_the_most_of_several_steps_is_that_of_the_largest() -> None:
             layer(torch.ones(size, 8)).sum().backward()
         return layer
 
-    assert bytes_to_train(fit) == 100 * 8 * 4 + OF_ADAM * (8 * 3 + 3) * 4
+    assert bytes_to_train(fit) == 100 * 8 * 4 + ADAM_COPIES_PER_PARAMETER * (8 * 3 + 3) * 4

@@ -15,11 +15,19 @@ from crowdfuse.cli import app
 from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments import method_comparison as fair
-from crowdfuse.experiments.method_comparison import CROWDS, KINDS, ROWS, DrawnCell, FairWork, cells, split
+from crowdfuse.experiments.method_comparison import (
+    COMPARED_ROWS,
+    CROWDS,
+    MNIST_DATASETS,
+    ComparisonCell,
+    MethodComparisonExecutor,
+    comparison_cells,
+    split,
+)
 from crowdfuse.experiments.method_comparison_tables import costs
-from crowdfuse.experiments.protocols import chosen, critical_difference, gains, ranks
-from crowdfuse.experiments.spaces import COMMON, drawn, space_of
-from crowdfuse.experiments.store import Record, Run
+from crowdfuse.experiments.protocols import critical_difference, gains, ranks, select_runs
+from crowdfuse.experiments.search_space import COMMON_SEARCH_SPACE, draw_settings, space_of
+from crowdfuse.experiments.store import Record, RunSpec
 from crowdfuse.labels.annotations import Annotations
 
 N, K = 150, 3
@@ -36,40 +44,40 @@ def small_crowd(seed: int) -> CrowdDataset:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small data in place of every arena's, and few epochs."""
-    monkeypatch.setattr(FairWork, "_load", lambda _, run: small_crowd(run["seed"]))
+    monkeypatch.setattr(MethodComparisonExecutor, "_load", lambda _, run: small_crowd(run["seed"]))
     monkeypatch.setattr(fair, "NETWORK", fair.NETWORK | {"epochs": 4, "batch_size": 32})
     short = {name: dataclasses.replace(arena, training={}) for name, arena in CROWDS.items()}
-    monkeypatch.setitem(fair.GROUPS, "crowds", short)
+    monkeypatch.setitem(fair.DATASET_GROUPS, "crowds", short)
 
 
 # ---- what is run -------------------------------------------------------------------------------
 
 
 def test_every_method_is_in_and_the_bound_is_not_tuned() -> None:
-    grid = cells(KINDS, 3, seeds=(0, 1))
+    grid = comparison_cells(MNIST_DATASETS, 3, seeds=(0, 1))
     assert {cell.run["method"] for cell in grid} == set(ESTIMATORS) - {"single-annotator"}
-    assert len(grid) == len(KINDS) * 2 * (4 * (len(ROWS) - 1) + 1)
+    assert len(grid) == len(MNIST_DATASETS) * 2 * (4 * (len(COMPARED_ROWS) - 1) + 1)
     assert {(cell.draw, cell.holds_out) for cell in grid if cell.row == "true-label"} == {(0, False)}
     at_defaults = [cell.draw == 0 for cell in grid]
     assert at_defaults.index(False) == sum(at_defaults)  # first all methods as they come, then what tunes them
 
 
 def test_all_choose_their_epoch_alike_in_one_protocol() -> None:
-    grid = cells(KINDS, 1, ["uniform"])
+    grid = comparison_cells(MNIST_DATASETS, 1, ["uniform"])
     held_out = {cell.row: cell.run for cell in grid if cell.holds_out}
-    assert set(held_out) == set(ROWS) - {"true-label"}
+    assert set(held_out) == set(COMPARED_ROWS) - {"true-label"}
     assert {row for row, run in held_out.items() if "validation" not in run} == {"gated"}  # it does so by itself
     (as_it_comes,) = (cell.run for cell in grid if cell.row == "gated" and not cell.holds_out)
     assert held_out["gated"] == as_it_comes  # so that it is run once
 
 
 def test_gold_changes_nothing_but_what_gold_judges(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = cells(KINDS, 1, ["uniform"], ["trace-reg"])[0].run
-    result = FairWork(None)(run, Path())
+    run = comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["trace-reg"])[0].run
+    result = MethodComparisonExecutor(None)(run, Path())
     honest = small_crowd(0)
     other = dataclasses.replace(honest, y=(honest.y + 1) % K, y_test=(honest.y_test + 1) % K)
-    monkeypatch.setattr(FairWork, "_load", lambda _, run: other)
-    without = FairWork(None)(run, Path())
+    monkeypatch.setattr(MethodComparisonExecutor, "_load", lambda _, run: other)
+    without = MethodComparisonExecutor(None)(run, Path())
     for name in ("crowd score", "failed_checks", "bytes of a step"):
         assert without[name] == result[name]
     assert without["gold score"] < 0.5 < result["gold score"]
@@ -77,18 +85,18 @@ def test_gold_changes_nothing_but_what_gold_judges(small: None, monkeypatch: pyt
 
 
 def test_a_run_that_diverges_is_a_result(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = cells(KINDS, 1, ["uniform"], ["majority-vote"])[0].run
+    run = comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["majority-vote"])[0].run
     run["settings"] = run["settings"] | {"optimizer": "sgd", "learning_rate": 1e30}
-    assert "diverged" in FairWork(None)(run, Path())["diverged"]
+    assert "diverged" in MethodComparisonExecutor(None)(run, Path())["diverged"]
 
 
 def test_all_methods_share_what_is_common_and_seeds_differ() -> None:
     for draw in (1, 2):
         for seed in (0, 1):
-            of = {method: drawn(method, draw, seed) for method in ESTIMATORS}
-            assert len({tuple(settings[name] for name in COMMON) for settings in of.values()}) == 1
-    assert drawn("fusion", 1, 0) != drawn("fusion", 1, 1) != drawn("fusion", 2, 1)
-    assert drawn("fusion", 1, 0) == drawn("fusion", 1, 0)
+            of = {method: draw_settings(method, draw, seed) for method in ESTIMATORS}
+            assert len({tuple(settings[name] for name in COMMON_SEARCH_SPACE) for settings in of.values()}) == 1
+    assert draw_settings("fusion", 1, 0) != draw_settings("fusion", 1, 1) != draw_settings("fusion", 2, 1)
+    assert draw_settings("fusion", 1, 0) == draw_settings("fusion", 1, 0)
 
 
 @pytest.mark.parametrize("method", ESTIMATORS)
@@ -98,7 +106,7 @@ def test_spaces_are_of_settings_that_are_there(method: str) -> None:
         assert name in kind._get_param_names()
         assert isinstance(values, list) or 0 < values[0] < values[1]
     for draw in range(1, 30):
-        for name, value in drawn(method, draw, seed=0).items():
+        for name, value in draw_settings(method, draw, seed=0).items():
             values = space_of(method)[name]
             assert value in values if isinstance(values, list) else values[0] <= value <= values[1]
 
@@ -117,13 +125,15 @@ def test_items_kept_out_are_not_trained_on(small: None, monkeypatch: pytest.Monk
     train, judges = split(crowd, 0)
     assert not set(train) & set(judges)
     assert sorted([*train, *judges]) == list(range(N))
-    FairWork(None)(cells(KINDS, 1, ["uniform"], ["majority-vote"])[0].run, Path())
+    MethodComparisonExecutor(None)(comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["majority-vote"])[0].run, Path())
     np.testing.assert_array_equal(seen[0][0], crowd.X[train])
     np.testing.assert_array_equal(seen[0][1].label, crowd.annotations[train].label)
 
 
 def test_a_run_says_all_figures(small: None) -> None:
-    result = FairWork(None)(cells(KINDS, 1, ["uniform"], ["trace-reg"])[0].run, Path())
+    result = MethodComparisonExecutor(None)(
+        comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["trace-reg"])[0].run, Path()
+    )
     assert 0.5 < result["accuracy"] <= 1
     assert 0.5 < result["gold score"] <= 1
     assert result["crowd score"] < 0
@@ -132,19 +142,21 @@ def test_a_run_says_all_figures(small: None) -> None:
     assert 4_000 < result["bytes of a step"] < 200_000  # 128 hidden units on 4 inputs, 32 items
     assert 0.6 < result["fused labels right"] <= 1
     assert 0.3 < result["suspicion"] <= 1  # a quarter of two thirds is wrong
-    bound = FairWork(None)(cells(KINDS, 1, ["uniform"], ["true-label"])[0].run, Path())
+    bound = MethodComparisonExecutor(None)(
+        comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["true-label"])[0].run, Path()
+    )
     assert "suspicion" not in bound
 
 
 # ---- what is kept ------------------------------------------------------------------------------
 
 
-def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[DrawnCell], list[Record]]:
+def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[ComparisonCell], list[Record]]:
     """A grid of one arena and seed, with these results by row and draw; draw -1 is that with held-out labels."""
     made, found = [], []
     for (row, draw), result in figures.items():
-        run: Run = {"method": row, "draw": draw}
-        made.append(DrawnCell(row, "uniform", 0, run, draw=max(0, draw), holds_out=draw < 0))
+        run: RunSpec = {"method": row, "draw": draw}
+        made.append(ComparisonCell(row, "uniform", 0, run, draw=max(0, draw), holds_out=draw < 0))
         if result:
             found.append(Record(run, {"failed_checks": [], **result}, 1.0))
     return made, found
@@ -161,7 +173,7 @@ def test_each_protocol_keeps_its_own_choice() -> None:
             ("a", -1): {"accuracy": 0.9, "crowd score": -0.01, "gold score": 0.99},
         }
     )
-    kept = chosen(made, found)
+    kept = select_runs(made, found)
     accuracy = {protocol: runs["a", "uniform", 0].result["accuracy"] for protocol, runs in kept.items()}
     assert accuracy == {
         "defaults": 0.5,
@@ -174,7 +186,7 @@ def test_each_protocol_keeps_its_own_choice() -> None:
 def test_tuning_counts_only_when_all_draws_have_run() -> None:
     one = {"accuracy": 0.5, "crowd score": -1.0, "gold score": 0.5}
     made, found = records({("a", 0): one, ("a", 1): {}, ("b", 0): {}, ("b", 1): one, ("c", 0): one, ("c", 1): one})
-    kept = chosen(made, found)
+    kept = select_runs(made, found)
     assert {row for row, _, _ in kept["defaults"]} == {"a", "c"}
     assert {row for row, _, _ in kept["tuned by crowd labels"]} == {"c"}
 

@@ -14,7 +14,7 @@ from crowdfuse.cli import app
 from crowdfuse.datasets import mnist as dataset
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.experiments import mnist
-from crowdfuse.experiments.work import believes_the_right
+from crowdfuse.experiments.run_executor import correctness_auroc
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.synthesis import SyntheticCrowd, habit_annotators, weakness_annotators
 from crowdfuse.synthesis.wrong_label_kinds import WRONG_LABEL_KINDS
@@ -90,7 +90,7 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
             right = made.is_correct[:, list(made.annotations.annotators).index(ann.annotators[ann.annotator[0]])]
             return np.where(right[:, None], 0.9, 0.1) * np.ones(10)
 
-    found = believes_the_right(Oracle(), Inputs(X), made)  # type: ignore[arg-type]
+    found = correctness_auroc(Oracle(), Inputs(X), made)  # type: ignore[arg-type]
     assert found == {"auroc of weights": [1.0, 1.0], "auroc of diagonals": [1.0, 1.0]}
 
 
@@ -142,9 +142,10 @@ def test_a_label_by_itself_is_cleaned_into_its_column(small_data: ImageData) -> 
 
 def test_labels_are_missing_at_random_and_the_others_stay() -> None:
     whole, part = (
-        mnist.MISSING.cells(values=[share], methods=["fusion"], data={"train": N_TRAIN})[0].run for share in (0, 0.7)
+        mnist.MISSING_LABELS.cells(values=[share], methods=["fusion"], data={"train": N_TRAIN})[0].run
+        for share in (0, 0.7)
     )
-    work = mnist.MnistWork(None)
+    work = mnist.MnistExecutor(None)
     everything, some = (work.annotators(run, work.parts(run)).annotations.to_matrix() for run in (whole, part))
     given = some != -1
     assert (everything != -1).all()
@@ -160,7 +161,7 @@ def declared(**changes: Any) -> dict[str, Any]:
 
 def made_up(**changes: Any) -> SyntheticCrowd:
     run = declared(**changes)
-    work = mnist.MnistWork(None)
+    work = mnist.MnistExecutor(None)
     return work.annotators(run, work.parts(run))
 
 
@@ -205,5 +206,5 @@ def test_a_rule_or_kind_that_is_unknown_is_said() -> None:
 def test_a_run_says_on_how_many_items_nobody_is_right(tmp_path: Path) -> None:
     run = declared(wrong="copy")
     run["settings"] = run["settings"] | {"epochs": 1}
-    result = mnist.MnistWork(None)(run, tmp_path / "checkpoint")
+    result = mnist.MnistExecutor(None)(run, tmp_path / "checkpoint")
     assert result["share of items with nobody right"] == made_up(wrong="copy").all_wrong_share

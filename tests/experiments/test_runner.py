@@ -15,10 +15,10 @@ from sklearn.datasets import make_blobs
 
 from crowdfuse.experiments import runner
 from crowdfuse.experiments.runner import run_grid
-from crowdfuse.experiments.store import Run, Store, key_of
+from crowdfuse.experiments.store import RunSpec, Store, run_key
 from crowdfuse.synthesis import weakness_annotators
 
-RUNS: list[Run] = [{"method": "toy", "seed": seed} for seed in range(4)]
+RUNS: list[RunSpec] = [{"method": "toy", "seed": seed} for seed in range(4)]
 
 
 class Work:
@@ -29,7 +29,7 @@ class Work:
 
     def check(self, runs: Any, *, download: bool) -> None: ...
 
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+    def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         if run["seed"] == self.fails:
             raise ValueError("it diverged")
         if run["seed"] == self.interrupted:
@@ -39,7 +39,7 @@ class Work:
         return {"accuracy": run["seed"] / 10}
 
 
-def grid(store: Store, work: Work, runs: list[Run] = RUNS) -> Any:
+def grid(store: Store, work: Work, runs: list[RunSpec] = RUNS) -> Any:
     return run_grid(runs, work, store, name=lambda run: f"seed {run['seed']}")
 
 
@@ -65,7 +65,7 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_tried_again(tmp_path: 
 
 def test_any_error_of_a_run_is_that_runs_alone(tmp_path: Path) -> None:
     class Torn(Work):
-        def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+        def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
             if run["seed"] == 1:
                 raise RuntimeError("out of memory")
             return super().__call__(run, checkpoint)
@@ -77,24 +77,24 @@ def test_any_error_of_a_run_is_that_runs_alone(tmp_path: Path) -> None:
 
 def test_a_state_that_cannot_be_continued_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Picky(Work):
-        def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+        def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
             if checkpoint.exists():
                 raise ValueError("damaged")
             return super().__call__(run, checkpoint)
 
     store = Store(tmp_path / "runs.jsonl")
     (tmp_path / "runs.unfinished").mkdir()
-    folder = runner.checkpoint_of(tmp_path / "runs.unfinished", key_of(RUNS[0]))
+    folder = runner.checkpoint_of(tmp_path / "runs.unfinished", run_key(RUNS[0]))
     folder.mkdir()
     assert not grid(store, Picky()).failed
-    monkeypatch.setattr(runner, "MADE_BY", {"crowdfuse": "9.9"})
-    assert runner.checkpoint_of(tmp_path / "runs.unfinished", key_of(RUNS[0])) != folder
+    monkeypatch.setattr(runner, "VERSIONS", {"crowdfuse": "9.9"})
+    assert runner.checkpoint_of(tmp_path / "runs.unfinished", run_key(RUNS[0])) != folder
 
 
 def test_what_a_kill_after_storing_left_behind_is_cleared(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     grid(store, Work())
-    runner.checkpoint_of(tmp_path / "runs.unfinished", key_of(RUNS[0])).mkdir(parents=True)
+    runner.checkpoint_of(tmp_path / "runs.unfinished", run_key(RUNS[0])).mkdir(parents=True)
     grid(store, Work())
     assert not (tmp_path / "runs.unfinished").exists()
 
@@ -183,7 +183,7 @@ def test_a_grid_killed_twice_gives_the_same_table_and_repeats_nothing(tmp_path: 
     assert process.returncode == 0
     assert store.read_bytes().startswith(stored)
     records = [json_line["run"] for json_line in _lines(store)]
-    assert len(records) == len({key_of(run) for run in records}) == 9
+    assert len(records) == len({run_key(run) for run in records}) == 9
     table = [(tmp_path / name / "table.md").read_text() for name in ("through", "killed")]
     assert without_times(table[0]) == without_times(table[1])
     assert without_times(table[1]) in without_times(shown)

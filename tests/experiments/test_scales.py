@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import crowdfuse
 from crowdfuse.cli import app
 from crowdfuse.experiments import catalog, imagenet
-from crowdfuse.experiments.catalog import DESK, PAPER, find_experiment
-from crowdfuse.experiments.networks import OfImages
+from crowdfuse.experiments.catalog import PAPER_EXPERIMENTS, SMALL_EXPERIMENTS, find_experiment
+from crowdfuse.experiments.networks import ImageNetworksExecutor
 
 N_CLASSES = 4
 
@@ -59,11 +59,11 @@ def reproduce(name: str, data: Path, *arguments: str) -> Any:
 
 def test_desk_is_for_those_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "has_gpu", lambda: False)
-    assert find_experiment("table2", None) is DESK["table2"]
-    assert find_experiment("table1", None) is PAPER["table1"]
+    assert find_experiment("table2", None) is SMALL_EXPERIMENTS["table2"]
+    assert find_experiment("table1", None) is PAPER_EXPERIMENTS["table1"]
     monkeypatch.setattr(catalog, "has_gpu", lambda: True)
-    assert find_experiment("table2", None) is PAPER["table2"]
-    assert find_experiment("table2", "desk") is DESK["table2"]
+    assert find_experiment("table2", None) is PAPER_EXPERIMENTS["table2"]
+    assert find_experiment("table2", "desk") is SMALL_EXPERIMENTS["table2"]
     with pytest.raises(ValueError, match="table1 has one size"):
         find_experiment("table1", "desk")
     with pytest.raises(ValueError, match="did you mean 'paper'"):
@@ -71,10 +71,10 @@ def test_desk_is_for_those_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_both_sizes_are_of_one_declaration() -> None:
-    for name, desk in DESK.items():
-        paper = PAPER[name]
-        assert (desk.knob, desk.values, desk.methods, desk.paper) == (
-            paper.knob,
+    for name, desk in SMALL_EXPERIMENTS.items():
+        paper = PAPER_EXPERIMENTS[name]
+        assert (desk.parameter, desk.values, desk.methods, desk.paper) == (
+            paper.parameter,
             paper.values,
             paper.methods,
             paper.paper,
@@ -102,9 +102,9 @@ def test_fewer_images_than_the_experiment_needs_are_said(archive: Path) -> None:
 
 
 def test_chosen_weakness_images_have_the_papers_skills_and_stay_the_same(archive: Path) -> None:
-    run = PAPER["table2"].cells(values=[18], methods=["fusion"], data={"train": 80})[0].run
+    run = PAPER_EXPERIMENTS["table2"].cells(values=[18], methods=["fusion"], data={"train": 80})[0].run
     run["annotators"] |= {"skills at": 18, "skills": [0.5, 0.25, 0.5]}  # within 18 are an image's class and the next
-    work = PAPER["table2"].scale.work(archive)
+    work = PAPER_EXPERIMENTS["table2"].scale.executor(archive)
     parts = work.load(run)
     made = work.annotators(run, parts)
     assert made.accuracy.tolist() == [0.5, 0.25, 0.5]
@@ -119,7 +119,7 @@ def test_chosen_weakness_images_have_the_papers_skills_and_stay_the_same(archive
 
 
 def test_networks_label_images(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(OfImages.networks, "young", {"backbone": "lenet", "epochs": 1})
+    monkeypatch.setitem(ImageNetworksExecutor.networks, "young", {"backbone": "lenet", "epochs": 1})
     asked = ["--scale", "paper", "--values", "unseen", "--methods", "majority-vote", "--items", "40", "--epochs", "1"]
     result = reproduce("supp3", archive, *asked, "--yes")
     assert result.exit_code == 0, result.output
@@ -215,8 +215,8 @@ def test_a_desk_reads_features_of_the_folder(folder: Path) -> None:
 
 
 def test_images_that_stay_in_their_files_have_no_class_means(folder: Path) -> None:
-    run = PAPER["table3"].cells(values=[580], methods=["fusion"])[0].run
-    work = PAPER["table3"].scale.work(folder)
+    run = PAPER_EXPERIMENTS["table3"].cells(values=[580], methods=["fusion"])[0].run
+    work = PAPER_EXPERIMENTS["table3"].scale.executor(folder)
     parts = work.load(run)
     for change in ({"rule": "habit"}, {"wrong": "neighbour"}):
         with pytest.raises(ValueError, match="these images stay in their files; --scale desk has features"):

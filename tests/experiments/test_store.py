@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from crowdfuse.experiments import store as module
-from crowdfuse.experiments.store import Record, Store, key_of
+from crowdfuse.experiments.store import Record, Store, run_key
 
 RUN = {"method": "fusion", "settings": {"epochs": 2}, "seed": 0}
 
 
 def test_a_run_is_known_by_everything_that_defines_it() -> None:
-    assert key_of(RUN) == key_of(dict(reversed(RUN.items())))
-    assert key_of(RUN) != key_of(RUN | {"seed": 1})
-    assert key_of(RUN) != key_of(RUN | {"settings": {"epochs": 3}})
+    assert run_key(RUN) == run_key(dict(reversed(RUN.items())))
+    assert run_key(RUN) != run_key(RUN | {"seed": 1})
+    assert run_key(RUN) != run_key(RUN | {"settings": {"epochs": 3}})
 
 
 def test_what_is_added_is_read_again(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_what_is_added_is_read_again(tmp_path: Path) -> None:
     first, second = Record(RUN, {"accuracy": 0.5}, 1.0), Record(RUN | {"seed": 1}, {"accuracy": 0.6}, 2.0)
     store.add(first)
     store.add(second)
-    assert store.read() == ({key_of(first.run): first, key_of(second.run): second}, [])
+    assert store.read() == ({run_key(first.run): first, run_key(second.run): second}, [])
 
 
 def test_the_first_of_two_equal_runs_counts(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_kill_at_any_byte_of_a_line_loses_that_line_only(tmp_path: Path) -> No
 def test_runs_of_another_version_are_said_and_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "runs.jsonl")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "MADE_BY", {"crowdfuse": "0.0.1", "torch": "1.0"})
+        patch.setattr(module, "VERSIONS", {"crowdfuse": "0.0.1", "torch": "1.0"})
         store.add(Record(RUN, {"accuracy": 0.5}, 1.0))
     found, remarks = store.read()
     assert found == {}
@@ -70,9 +70,9 @@ def test_a_file_of_something_else_is_not_a_store(tmp_path: Path) -> None:
 
 def test_one_grid_at_a_time(tmp_path: Path) -> None:
     store = Store(tmp_path / "new" / "runs.jsonl")
-    with store.alone(), pytest.raises(ValueError, match="in use by another crowdfuse"), store.alone():
+    with store.locked(), pytest.raises(ValueError, match="in use by another crowdfuse"), store.locked():
         pass
-    with store.alone():
+    with store.locked():
         pass
 
 

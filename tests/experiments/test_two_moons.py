@@ -56,8 +56,8 @@ def test_a_short_run_writes_table_figures_and_json(tmp_path: Path) -> None:
 
 
 def test_wins_are_counted_over_both_annotators() -> None:
-    def one(variant: str, seed: int, accuracy: float) -> twomoon.Run:
-        return twomoon.Run(variant, seed, {"accuracy": accuracy}, classifier=None, data=None)  # type: ignore[arg-type]  # not used
+    def one(variant: str, seed: int, accuracy: float) -> twomoon.TwoMoonsRun:
+        return twomoon.TwoMoonsRun(variant, seed, {"accuracy": accuracy}, classifier=None, data=None)  # type: ignore[arg-type]  # not used
 
     runs = [one("annotator-1", s, 60.0) for s in range(3)] + [one("annotator-2", s, 80.0 + s) for s in range(3)]
     runs += [one("fusion", 0, 81.0), one("fusion", 1, 81.0), one("fusion", 2, 70.0)]

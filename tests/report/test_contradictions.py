@@ -13,7 +13,7 @@ import pytest
 from crowdfuse import Annotations, MajorityVoteClassifier
 from crowdfuse.report.annotator_facts import annotator_facts
 from crowdfuse.report.contradictions import agreement_with_others, contradictions
-from crowdfuse.report.look import Look, look_at_labels
+from crowdfuse.report.report_data import ReportData, report_data_from_labels
 from crowdfuse.report.run_report import Report
 from tests.report.crowd import HOSTILE
 
@@ -30,16 +30,16 @@ def labels(seed: int = 0) -> Any:
     return Y
 
 
-def weighed(scores: Any, Y: Any) -> Look:
+def weighed(scores: Any, Y: Any) -> ReportData:
     """The labels, each counting by its annotator's score."""
-    look = look_at_labels(Annotations.from_matrix(Y))
+    look = report_data_from_labels(Annotations.from_matrix(Y))
     score = np.array(scores, float)[look.ann.annotator]
     return replace(look, weights=(score / np.bincount(look.ann.item, score)[look.ann.item]).astype(np.float32))
 
 
 def test_agreement_with_others_is_that_of_a_loop() -> None:
     Y = labels()
-    mean, compared = agreement_with_others(look_at_labels(Annotations.from_matrix(Y)))
+    mean, compared = agreement_with_others(report_data_from_labels(Annotations.from_matrix(Y)))
     for r in range(R):
         shares = []
         for row in Y:

@@ -14,10 +14,10 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.intervals import wilson
 from crowdfuse.report.annotator_details import detail_facts, method_confusion, own_labels
 from crowdfuse.report.annotator_facts import annotator_facts, class_shares
-from crowdfuse.report.gold_facts import Gold, abstention_facts, accuracy_facts, judges, operating_point
+from crowdfuse.report.gold_facts import GoldSet, abstention_facts, accuracy_facts, evaluation_rows, operating_point
 from crowdfuse.report.item_facts import ambiguous_rows, disputed_rows, mislabelled_rows, mixed_facts, suspicious_facts
 from crowdfuse.report.item_map import COLUMNS, map_facts, map_items
-from crowdfuse.report.look import Look, look_at, look_at_labels
+from crowdfuse.report.report_data import ReportData, compute_report_data, report_data_from_labels
 
 N, K = 240, 3
 
@@ -43,13 +43,13 @@ def fitted(request: pytest.FixtureRequest) -> tuple[CrowdClassifier, Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def look(fitted: tuple[CrowdClassifier, Any, Any]) -> Look:
-    return look_at(*fitted)
+def look(fitted: tuple[CrowdClassifier, Any, Any]) -> ReportData:
+    return compute_report_data(*fitted)
 
 
 @pytest.fixture(scope="module")
-def of_labels() -> Look:
-    return look_at_labels(Annotations.from_matrix(crowd()[2]))
+def of_labels() -> ReportData:
+    return report_data_from_labels(Annotations.from_matrix(crowd()[2]))
 
 
 # ---- shares ------------------------------------------------------------------------------------
@@ -62,14 +62,14 @@ def test_wilson_is_scipys(right: int, total: int) -> None:
     assert [float(end) for end in wilson(0, 0)] == pytest.approx([0, 1])
 
 
-def test_one_pass_gives_what_the_classifier_says(fitted: tuple[CrowdClassifier, Any, Any], look: Look) -> None:
+def test_one_pass_gives_what_the_classifier_says(fitted: tuple[CrowdClassifier, Any, Any], look: ReportData) -> None:
     classifier, X, Y = fitted
     probabilities, fused = classifier.predict_proba(X), classifier.fused_labels(X, Y)
     np.testing.assert_array_equal(look.predicted, probabilities.argmax(1))
-    np.testing.assert_allclose(look.sure, probabilities.max(1), rtol=1e-6)
+    np.testing.assert_allclose(look.predicted_confidence, probabilities.max(1), rtol=1e-6)
     known = ~np.isnan(fused).any(1)
     np.testing.assert_array_equal(look.fused[known], fused[known].argmax(1))
-    np.testing.assert_allclose(look.fused_sure[known], fused[known].max(1), rtol=1e-6)
+    np.testing.assert_allclose(look.fused_confidence[known], fused[known].max(1), rtol=1e-6)
     assert (look.fused[~known] == -1).all()
     assert look.weights is not None
     np.testing.assert_allclose(look.weights, classifier.annotator_weights(X, Y, sparse=True).data, rtol=1e-6)
@@ -78,7 +78,7 @@ def test_one_pass_gives_what_the_classifier_says(fitted: tuple[CrowdClassifier, 
 # ---- annotators --------------------------------------------------------------------------------
 
 
-def test_the_table_counts_what_there_is_to_count(look: Look) -> None:
+def test_the_table_counts_what_there_is_to_count(look: ReportData) -> None:
     _, truth, Y = crowd()
     gold = np.where(np.arange(N) < 100, truth, -1)
     facts = annotator_facts(look, gold)
@@ -93,11 +93,11 @@ def test_the_table_counts_what_there_is_to_count(look: Look) -> None:
         assert row["agreement"] == pytest.approx((said == look.fused)[there].mean())
         assert row["gold"]["value"] == pytest.approx((said == truth)[:100][there[:100]].mean())
         mine = [label for label, r in enumerate(look.ann.annotator) if r == row["position"]]
-        assert row["accuracy"]["value"] == pytest.approx(look.found.label_confidence[mine].mean(), rel=1e-5)
+        assert row["accuracy"]["value"] == pytest.approx(look.quality.label_confidence[mine].mean(), rel=1e-5)
 
 
-def test_class_shares_are_those_of_a_loop(of_labels: Look) -> None:
-    ann, soft = of_labels.ann, of_labels.found.class_probabilities
+def test_class_shares_are_those_of_a_loop(of_labels: ReportData) -> None:
+    ann, soft = of_labels.ann, of_labels.quality.class_probabilities
     seen, said = np.zeros((4, K)), np.zeros((4, K))
     for n, r, y in zip(ann.item, ann.annotator, ann.label, strict=True):
         seen[r] += soft[n]
@@ -107,7 +107,7 @@ def test_class_shares_are_those_of_a_loop(of_labels: Look) -> None:
     np.testing.assert_allclose(class_shares(of_labels, np.array([2]))[1], said[2:3], rtol=1e-5)
 
 
-def test_the_weakest_class_is_found(look: Look) -> None:
+def test_the_weakest_class_is_found(look: ReportData) -> None:
     row = next(row for row in annotator_facts(look, np.full(N, -1))["rows"] if row["position"] == 2)
     assert row["weakest"]["class"] == "2"
     assert row["weakest"]["share"] < 0.3
@@ -115,7 +115,7 @@ def test_the_weakest_class_is_found(look: Look) -> None:
 
 
 def test_the_methods_matrices_become_what_is_said_given_the_truth(
-    fitted: tuple[CrowdClassifier, Any, Any], look: Look
+    fitted: tuple[CrowdClassifier, Any, Any], look: ReportData
 ) -> None:
     classifier, X, Y = fitted
     own = own_labels(look, np.array([2]))[2]
@@ -139,7 +139,7 @@ def test_the_map_shows_where_an_annotator_is_weak(measure: str) -> None:
     """Annotator 1 fails where the first feature, which is the map's main direction, is high."""
     X, _, Y = crowd()
     clf = MajorityVoteClassifier(backbone="identity", standardize=False, epochs=30, batch_size=32).fit(X, Y)
-    look = look_at(clf, X, Y)
+    look = compute_report_data(clf, X, Y)
     if measure == "weight":
         trusted = np.where((look.ann.annotator == 1) & (X[look.ann.item, 0] > 0), 0.1, 0.9)
         total = np.bincount(look.ann.item, trusted)[look.ann.item]
@@ -162,7 +162,7 @@ def test_the_map_shows_where_an_annotator_is_weak(measure: str) -> None:
     assert np.mean(value[False]) >= (0.3 if measure == "agreement" else 0)
 
 
-def test_without_inputs_there_is_no_map(of_labels: Look) -> None:
+def test_without_inputs_there_is_no_map(of_labels: ReportData) -> None:
     assert map_items(of_labels, np.arange(3)) is None
     assert of_labels.relative_weights() is None
 
@@ -171,7 +171,7 @@ def test_who_is_always_right_has_no_weakest_class() -> None:
     generator = np.random.default_rng(0)
     truth = generator.integers(0, K, N)
     Y = np.stack([truth, truth, truth, np.where(truth == 1, 0, truth)], 1)
-    rows = annotator_facts(look_at_labels(Annotations.from_matrix(Y)), np.full(N, -1))["rows"]
+    rows = annotator_facts(report_data_from_labels(Annotations.from_matrix(Y)), np.full(N, -1))["rows"]
     found = {row["annotator"]: (row["strongest"], row["weakest"]) for row in rows}
     assert found["0"] == (None, None)
     assert found["3"][1]["class"] == "1"
@@ -188,27 +188,27 @@ def test_ambiguous_is_not_mislabelled() -> None:
     Y = np.where(right, truth[:, None], 1 - truth[:, None])
     Y[0] = [0, 0, 1, 1, -1, -1]
     Y[1] = [1, 1, -1, -1, 0, 0]
-    look = look_at_labels(Annotations.from_matrix(Y))
+    look = report_data_from_labels(Annotations.from_matrix(Y))
     assert 0 in ambiguous_rows(look)
     assert 1 in mislabelled_rows(look)
     assert not set(ambiguous_rows(look)) & set(mislabelled_rows(look))
     split = [n for n in range(400) if len(set(Y[n][Y[n] >= 0])) > 1]
     assert sorted(disputed_rows(look)) == split
-    sure = look.found.confidence[disputed_rows(look)]
+    sure = look.quality.confidence[disputed_rows(look)]
     assert (np.diff(sure) >= 0).all()
 
 
-def test_suspicious_labels_are_those_of_the_review_list(look: Look) -> None:
-    expected = look.found.review_labels().slice(0, 10).to_pylist()
+def test_suspicious_labels_are_those_of_the_review_list(look: ReportData) -> None:
+    expected = look.quality.review_labels().slice(0, 10).to_pylist()
     facts = suspicious_facts(look, 10)
     assert [(row["row"], row["annotator"]) for row in facts["rows"]] == [
         (row["item"], str(row["annotator"])) for row in expected if row["suspicion"] >= 0.5
     ]
-    assert facts["total"] == (look.found.suspicion > 0.5).sum()
+    assert facts["total"] == (look.quality.suspicion > 0.5).sum()
 
 
-def test_mixed_classes_are_those_of_a_loop(of_labels: Look) -> None:
-    ann, soft = of_labels.ann, of_labels.found.class_probabilities
+def test_mixed_classes_are_those_of_a_loop(of_labels: ReportData) -> None:
+    ann, soft = of_labels.ann, of_labels.quality.class_probabilities
     counts = np.zeros((K, K))
     for n, y in zip(ann.item, ann.label, strict=True):
         counts[:, y] += soft[n]
@@ -221,23 +221,23 @@ def test_mixed_classes_are_those_of_a_loop(of_labels: Look) -> None:
 # ---- gold --------------------------------------------------------------------------------------
 
 
-def look_with(predicted: Any, sure: Any) -> Look:
+def look_with(predicted: Any, sure: Any) -> ReportData:
     said = np.array(predicted)
-    look = look_at_labels(Annotations.from_matrix(said[:, None]), predicted=said, sure=np.array(sure, float))
+    look = report_data_from_labels(Annotations.from_matrix(said[:, None]), predicted=said, sure=np.array(sure, float))
     assert look.ann.n_classes == 2
     return look
 
 
 def test_accuracy_is_apart_by_what_training_saw() -> None:
     look = look_with([0, 1, 1, 0, 1, 0], [0.9] * 6)
-    seen = Gold("gold", np.array([0, 1]), np.array([0, 1]), "trained on", is_fair=False)
-    fresh = Gold("test", np.array([2, 3, 4]), np.array([1, 1, 1]), "kept out", is_fair=True)
+    seen = GoldSet("gold", np.array([0, 1]), np.array([0, 1]), "trained on", is_unbiased=False)
+    fresh = GoldSet("test", np.array([2, 3, 4]), np.array([1, 1, 1]), "kept out", is_unbiased=True)
     facts = accuracy_facts(look, [seen, fresh])
     assert [known["predicted"]["value"] for known in facts] == [1.0, pytest.approx(2 / 3)]
-    rows, codes, on = judges(look, [seen, fresh])
+    rows, codes, on = evaluation_rows(look, [seen, fresh])
     assert (rows.tolist(), codes.tolist(), on) == ([2, 3, 4], [1, 1, 1], "test: kept out")
-    assert judges(look, [seen])[0].tolist() == [0, 1]
-    assert judges(look, [])[2] == ""
+    assert evaluation_rows(look, [seen])[0].tolist() == [0, 1]
+    assert evaluation_rows(look, [])[2] == ""
 
 
 def test_the_operating_point_is_the_highest_threshold_that_finds_enough() -> None:

@@ -19,7 +19,7 @@ from crowdfuse import Annotations, FusionClassifier, GatedClassifier, MajorityVo
 from crowdfuse.cli import app
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.report.pictures import file_of
+from crowdfuse.report.item_previews import file_of
 from crowdfuse.report.run_report import Report
 from crowdfuse.runs.reporting import report_run
 from tests.estimators.estimator_list import ALL

@@ -22,11 +22,11 @@ import uvicorn
 from PIL import Image
 
 from crowdfuse.labels.reading import Reading
-from crowdfuse.review.desk import Desk
-from crowdfuse.review.exhibits import Exhibits
 from crowdfuse.review.folder import read_run
+from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.refit import Refit
 from crowdfuse.review.server import _listening, make_app
+from crowdfuse.review.session import ReviewSession
 from crowdfuse.runs import Job, start
 
 N = 24
@@ -152,7 +152,7 @@ def serving(run: Path, port: int = 8900) -> Iterator[Served]:
 def serving_here(run: Path) -> Iterator[str]:
     """The same server in a thread: no process has to start. Its address."""
     folder = read_run(run)
-    desk, refit = Desk(folder, Exhibits(folder), "rita"), Refit(folder)
+    desk, refit = ReviewSession(folder, ItemInputs(folder), "rita"), Refit(folder)
     with _listening(8900) as listener:
         port = listener.getsockname()[1]
         config = uvicorn.Config(make_app(desk, refit, port, "token"), log_level="warning", ws="none")

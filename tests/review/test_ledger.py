@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from crowdfuse.review.ledger import NOTHING_BEFORE, Entry, Ledger, LedgerError
+from crowdfuse.review.ledger import FIRST_PREVIOUS_HASH, Ledger, LedgerEntry, LedgerError
 
 
-def settle(ledger: Ledger, item: str, label: str = "cat") -> Entry:
+def settle(ledger: Ledger, item: str, label: str = "cat") -> LedgerEntry:
     return ledger.append(lambda before: {"action": "settle", "item": item, "label": label, "who": "rita"})
 
 
@@ -36,7 +36,7 @@ def items(path: Path) -> list[str]:
 def test_lines_are_numbered_dated_and_chained(ledger: Ledger) -> None:
     lines = [json.loads(line) for line in ledger.path.read_text().splitlines()]
     assert [line["line"] for line in lines] == [1, 2, 3, 4, 5]
-    assert [line["previous"] for line in lines] == [NOTHING_BEFORE, *(line["hash"] for line in lines[:-1])]
+    assert [line["previous"] for line in lines] == [FIRST_PREVIOUS_HASH, *(line["hash"] for line in lines[:-1])]
     assert lines[-1]["hash"] == ledger.last_hash
     assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00", line["when"]) for line in lines)
     assert Ledger(ledger.path).entries() == lines
@@ -115,7 +115,7 @@ def test_a_torn_last_line_was_never_confirmed_and_is_removed(ledger: Ledger, kep
 def test_what_refuses_writes_nothing(ledger: Ledger) -> None:
     before = ledger.path.read_bytes()
 
-    def refuse(entries: list[Entry]) -> Entry:
+    def refuse(entries: list[LedgerEntry]) -> LedgerEntry:
         raise RuntimeError(f"{len(entries)}")
 
     with pytest.raises(RuntimeError, match="5"):

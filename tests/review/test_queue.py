@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfuse.review.queue import Standing, in_turn, replay
+from crowdfuse.review.queue import DecisionState, next_open_items, replay
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -37,11 +37,11 @@ def test_the_last_line_that_was_not_undone_counts() -> None:
 
 def test_untouched_come_first_then_skipped_by_age() -> None:
     standing = replay([entry(1, "skip", "c"), entry(2, "skip", "a"), entry(3, "settle", "d", label="cat")])
-    assert in_turn([0, 1, 2, 3], NAMES, standing, 9) == [1, 2, 0]
-    assert in_turn([0, 1, 2, 3], NAMES, standing, 2) == [1, 2]
-    assert in_turn([3], NAMES, standing, 2) == []
+    assert next_open_items([0, 1, 2, 3], NAMES, standing, 9) == [1, 2, 0]
+    assert next_open_items([0, 1, 2, 3], NAMES, standing, 2) == [1, 2]
+    assert next_open_items([3], NAMES, standing, 2) == []
     again = replay([entry(1, "skip", "c"), entry(2, "skip", "a"), entry(3, "skip", "c")])
-    assert in_turn([0, 2], NAMES, again, 9) == [0, 2]  # skipped again, c goes behind a
+    assert next_open_items([0, 2], NAMES, again, 9) == [0, 2]  # skipped again, c goes behind a
 
 
 @given(st.lists(st.tuples(st.sampled_from(["settle", "skip", "undo"]), st.sampled_from(NAMES), st.integers(1, 12))))
@@ -56,7 +56,7 @@ def test_as_by_striking_out_what_was_undone(moves: list[tuple[str, str, int]]) -
         else:
             lines.append(entry(len(lines) + 1, action, item, label=f"{len(lines)}"))
     struck = {line["undoes"] for line in lines if line["action"] == "undo"}
-    standing = Standing()
+    standing = DecisionState()
     for line in lines:  # one at a time is the same as all at once
         standing.apply([line])
     assert standing.settled() == replay(lines).settled()

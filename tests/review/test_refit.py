@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from crowdfuse import runs
-from crowdfuse.review.changes import what_changed
-from crowdfuse.review.desk import Choice, Desk
-from crowdfuse.review.exhibits import Exhibits
+from crowdfuse.review.changes import compare_run_folders
 from crowdfuse.review.folder import read_run
+from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.refit import Refit, job_with_gold, next_folder, refits_of
+from crowdfuse.review.session import ItemFilter, ReviewSession
 from tests.review.conftest import make_run, read_rows, write_rows
 
 
 def settle(run: Path, count: int) -> dict[str, str]:
     """The first items, as an oracle knows them: by their number."""
     folder = read_run(run)
-    desk, made = Desk(folder, Exhibits(folder), "rita"), {}
+    desk, made = ReviewSession(folder, ItemInputs(folder), "rita"), {}
     for _ in range(count):
-        item = desk.view(Choice())["item"]
+        item = desk.view(ItemFilter())["item"]
         label = int("".join(filter(str.isdigit, item["item"]))) % len(folder.classes)
-        desk.settle(item["index"], label, shown=item["shown"], version=item["version"], choice=Choice())
+        desk.settle(item["index"], label, shown=item["shown"], version=item["version"], choice=ItemFilter())
         made[item["item"]] = folder.classes[label]
     return made
 
@@ -50,7 +50,7 @@ def test_a_refit_trains_on_the_decisions_and_says_what_changed(run: Path, monkey
     assert summary["gold was used for"] == "training"
     assert summary["labels"] == 24 * 3
     assert (run / "summary.json").read_bytes() == before
-    assert status["changes"] == what_changed(run, out)
+    assert status["changes"] == compare_run_folders(run, out)
     assert Refit(read_run(run)).status() == status  # as after a restart
     monkeypatch.chdir(run.parent)
     assert Refit(read_run(run)).status()["out"] == "run-refit-1"  # as one would type it here
@@ -73,7 +73,7 @@ def test_what_changed_is_counted(run: Path, tmp_path: Path) -> None:
     write_rows(after / "annotators.csv", tuple(people[0]), people[1:])
     summary = json.loads((run / "summary.json").read_text())
     (after / "summary.json").write_text(json.dumps(summary | {"test accuracy": 0.5, "test items": 4}))
-    found = what_changed(run, after)
+    found = compare_run_folders(run, after)
     assert found["fused"] == {
         "count": 2,
         "listed": [  # where nobody settled it, it is news

@@ -17,11 +17,11 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.review.desk import Desk
-from crowdfuse.review.exhibits import Exhibits
 from crowdfuse.review.folder import read_run
+from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.refit import Refit
 from crowdfuse.review.server import _listening, make_app
+from crowdfuse.review.session import ReviewSession
 from tests.review.conftest import N, read_rows
 
 PORT, TOKEN = 8765, "the-token"
@@ -32,7 +32,7 @@ HERE = f"http://127.0.0.1:{PORT}"
 def client(run: Path) -> Iterator[TestClient]:
     """Speaks as the page does."""
     folder = read_run(run)
-    desk = Desk(folder, Exhibits(folder), "rita")
+    desk = ReviewSession(folder, ItemInputs(folder), "rita")
     headers = {"x-crowdfuse-token": TOKEN, "origin": HERE, "sec-fetch-site": "same-origin"}
     with TestClient(make_app(desk, Refit(folder), PORT, TOKEN), base_url=HERE, headers=headers) as made:
         yield made

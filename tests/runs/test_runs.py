@@ -24,7 +24,7 @@ from crowdfuse import load, runs
 from crowdfuse.labels.reading import Reading
 from crowdfuse.runs import Job, resume, start
 from crowdfuse.runs.job import make_classifier
-from crowdfuse.runs.material import read_material
+from crowdfuse.runs.job_data import read_job_data
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
 
 N = 36
@@ -85,9 +85,9 @@ def gold(crowd: dict[str, Any], tmp_path: Path, name: str, items: Any) -> str:
 def test_row_i_is_one_item_in_everything(crowd: dict[str, Any], tmp_path: Path) -> None:
     order = np.random.default_rng(1).permutation(N)
     np.savez(tmp_path / "f.npz", X=crowd["X"][order], items=np.array(crowd["items"])[order])
-    material = read_material(job(crowd))
+    material = read_job_data(job(crowd))
     assert material.items.tolist() == [crowd["items"][n] for n in order]
-    table = material.annotations.to_table()
+    table = material.train_annotations.to_table()
     found = set(zip(*(table[name].to_pylist() for name in ("item", "annotator", "label")), strict=True))
     assert found == set(crowd["triples"])
 
@@ -96,9 +96,9 @@ def test_held_out_items_are_scored_fused_and_never_trained_on(crowd: dict[str, A
     validation = gold(crowd, tmp_path, "validation.csv", crowd["items"][:5])
     test = gold(crowd, tmp_path, "test.csv", crowd["items"][5:12])
     asked = job(crowd, validation=validation, test=test)
-    material = read_material(asked)
-    assert np.diff(material.annotations.indptr)[:12].sum() == 0
-    assert material.labelled.n_labels == len(crowd["triples"])
+    material = read_job_data(asked)
+    assert np.diff(material.train_annotations.indptr)[:12].sum() == 0
+    assert material.all_annotations.n_labels == len(crowd["triples"])
     assert any("5 labelled items with validation gold are kept out of training" in note for note in material.notes)
     summary = start(asked, tmp_path / "run", force=False, verbose=0)
     assert summary["test items"] == 7
@@ -114,7 +114,7 @@ def test_held_out_items_are_scored_fused_and_never_trained_on(crowd: dict[str, A
 def test_gold_to_train_on_leaves_out_what_is_held_out(crowd: dict[str, Any], tmp_path: Path) -> None:
     everything = gold(crowd, tmp_path, "gold.csv", crowd["items"])
     test = gold(crowd, tmp_path, "test.csv", crowd["items"][:10])
-    material = read_material(job(crowd, method="true-label", gold=everything, test=test))
+    material = read_job_data(job(crowd, method="true-label", gold=everything, test=test))
     assert material.gold is not None
     assert material.gold[0].tolist() == list(range(10, N))
     assert any("10 items of the gold to train on are held out" in note for note in material.notes)
@@ -122,15 +122,15 @@ def test_gold_to_train_on_leaves_out_what_is_held_out(crowd: dict[str, Any], tmp
 
 def test_one_item_in_validation_and_test_is_said(crowd: dict[str, Any], tmp_path: Path) -> None:
     both = {name: gold(crowd, tmp_path, f"{name}.csv", crowd["items"][:3]) for name in ("validation", "test")}
-    assert any("3 items have validation and test gold" in note for note in read_material(job(crowd, **both)).notes)
+    assert any("3 items have validation and test gold" in note for note in read_job_data(job(crowd, **both)).notes)
 
 
 def test_an_item_with_empty_labels_only_is_no_stranger(crowd: dict[str, Any], tmp_path: Path) -> None:
     triples = [(item, name, "" if item == "i03" else said) for item, name, said in crowd["triples"]]
     count = sum(item == "i03" for item, _, _ in triples)
-    material = read_material(job(crowd, labels=write_rows(tmp_path / "gaps.csv", "item,annotator,label", triples)))
+    material = read_job_data(job(crowd, labels=write_rows(tmp_path / "gaps.csv", "item,annotator,label", triples)))
     assert any(note.startswith(f"{count} ") and "empty" in note for note in material.notes)
-    assert np.diff(material.annotations.indptr)[3] == 0
+    assert np.diff(material.train_annotations.indptr)[3] == 0
 
 
 def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it(
@@ -145,7 +145,7 @@ def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it
         crowd, labels=labels, reading=reading, inputs=write_rows(tmp_path / "f.csv", "photo,kind,a,b,c", features)
     )
     with pytest.raises(ValueError, match="column 'kind' holds 'x'"):
-        read_material(asked)
+        read_job_data(asked)
     for header in ("photo,item,label", "item,photo_by,label", "photo,label,said"):
         swapped = {"photo": "i03", "item": "i03", "photo_by": "x", "label": "cat", "said": "cat"}
         if "photo" in header.split(","):
@@ -153,7 +153,7 @@ def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it
         if "said" in header.split(","):
             swapped["label"] = "?"
         test = write_rows(tmp_path / "gold.csv", header, [[swapped[name] for name in header.split(",")]])
-        material = read_material(job(crowd, labels=labels, reading=reading, test=test))
+        material = read_job_data(job(crowd, labels=labels, reading=reading, test=test))
         assert material.test is not None
         assert material.test[0].tolist() == [3]
         assert material.test[1].tolist() == ["cat"]
@@ -198,10 +198,10 @@ def test_what_the_classifier_is_asked_for_is_checked_by_type() -> None:
 def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, Any], tmp_path: Path) -> None:
     start(job(crowd), tmp_path / "run", force=False, verbose=0)
     model = load(tmp_path / "run" / "model")
-    material = read_material(job(crowd))
-    fused = model.fused_labels(crowd["X"], material.labelled)
+    material = read_job_data(job(crowd))
+    fused = model.fused_labels(crowd["X"], material.all_annotations)
     probabilities = model.predict_proba(crowd["X"])
-    counts = np.diff(material.labelled.indptr)
+    counts = np.diff(material.all_annotations.indptr)
     expected = [
         {
             "item": item,
@@ -216,8 +216,8 @@ def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, An
     assert read_rows(tmp_path / "run" / "fused.csv") == expected
 
     best = dict(zip(crowd["items"], model.classes_[fused.argmax(1)], strict=True))
-    weights = model.annotator_weights(crowd["X"], material.labelled)
-    reliability = dict(zip(NAMES, model.annotator_reliability(crowd["X"], material.labelled), strict=True))
+    weights = model.annotator_weights(crowd["X"], material.all_annotations)
+    reliability = dict(zip(NAMES, model.annotator_reliability(crowd["X"], material.all_annotations), strict=True))
     rows = read_rows(tmp_path / "run" / "annotators.csv")
     assert [row["annotator"] for row in rows] == sorted(reliability, key=lambda name: -reliability[name])
     for row in rows:
@@ -246,7 +246,7 @@ def test_reviews_hold_every_label_once_the_worst_first(crowd: dict[str, Any], tm
     assert sorted(triples) == sorted(crowd["triples"])
     suspicion = [float(row["suspicion"]) for row in labels]
     assert suspicion == sorted(suspicion, reverse=True)
-    found = load(tmp_path / "run" / "model").label_quality(crowd["X"], read_material(asked).labelled)
+    found = load(tmp_path / "run" / "model").label_quality(crowd["X"], read_job_data(asked).all_annotations)
     np.testing.assert_allclose(suspicion, np.sort(found.suspicion)[::-1], atol=1e-6)
 
     items = read_rows(tmp_path / "run" / "review_items.csv")
@@ -285,8 +285,8 @@ def test_fused_labels_follow_gold_that_is_trained_on(crowd: dict[str, Any], tmp_
         item: (label, "1.000000") for item, label in told.items()
     }
     assert rows[silent]["labels"] == "0"
-    model, material = load(tmp_path / "run" / "model"), read_material(job(crowd, gold=known))
-    fused = model.fused_labels(crowd["X"], material.labelled)
+    model, material = load(tmp_path / "run" / "model"), read_job_data(job(crowd, gold=known))
+    fused = model.fused_labels(crowd["X"], material.all_annotations)
     for n, item in enumerate(crowd["items"][6:], 6):
         assert rows[item]["label"] == model.classes_[fused[n].argmax()]
     for row in read_rows(tmp_path / "run" / "annotators.csv"):
@@ -333,11 +333,11 @@ def test_one_image_by_two_names_is_refused(crowd: dict[str, Any], tmp_path: Path
     rows = [("a", "x", 0), ("a.png", "y", 1), ("b", "x", 1)]
     labels = write_rows(tmp_path / "l.csv", "item,annotator,label", rows)
     with pytest.raises(ValueError, match=r"l\.csv calls one input by several names: 'a', 'a\.png'"):
-        read_material(Job(labels, str(tmp_path / "images")))
+        read_job_data(Job(labels, str(tmp_path / "images")))
     labels = write_rows(tmp_path / "l.csv", "item,annotator,label", [("a", "x", 0), ("b", "x", 1)])
     test = write_rows(tmp_path / "g.csv", "item,label", [("a", 0), ("a.png", 1)])
     with pytest.raises(ValueError, match=r"g\.csv calls one input by several names: 'a', 'a\.png'"):
-        read_material(Job(labels, str(tmp_path / "images"), test=test))
+        read_job_data(Job(labels, str(tmp_path / "images"), test=test))
 
 
 # ---- stopping and going on -------------------------------------------------------------------------

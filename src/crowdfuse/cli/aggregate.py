@@ -10,17 +10,17 @@ import typer
 
 from crowdfuse.aggregation import AGGREGATORS, ITERATIVE, Aggregate
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
-from crowdfuse.cli.shell import (
+from crowdfuse.cli.options import (
+    LABELS_HELP,
     Force,
     Json,
-    Labels,
     Quiet,
     Seed,
-    friendly,
+    print_errors,
     refuse_json,
     refuse_same,
 )
+from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.labels.ids import format_count, format_names, positions_of
 from crowdfuse.labels.reading import Reading
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from crowdfuse import Annotations
 
 
-@friendly
+@print_errors
 @with_reading_options
 def aggregate(
-    labels: Annotated[Path, typer.Argument(help=Labels)],
+    labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
     out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, label, confidence, n_labels.")],
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(AGGREGATORS)}.")] = "dawid-skene",
     proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,

@@ -15,34 +15,34 @@ from crowdfuse.cli.grids import (
     Methods,
     Plan,
     Show,
+    exit_with_status,
     finished_before,
-    leave,
     open_store,
+    print_plan,
     refuse_own,
     run_cells,
-    say_plan,
 )
-from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
-from crowdfuse.cli.shell import (
+from crowdfuse.cli.options import (
+    LABELS_HELP,
     Force,
     ImageSize,
     Json,
-    Labels,
     OnMissing,
     Quiet,
-    friendly,
     integers,
-    names,
+    parse_names,
+    print_errors,
     refuse_json,
     refuse_same,
 )
+from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.labels.reading import Reading
 
 
-@friendly
+@print_errors
 @with_reading_options
 def compare(
-    labels: Annotated[Path, typer.Argument(help=Labels)],
+    labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
     inputs: Annotated[Path, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")],
     gold: Annotated[Path | None, typer.Option(help="Trusted labels (item, label) that judge the methods.")] = None,
     methods: Methods = None,
@@ -73,8 +73,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Compare methods on your own labels and inputs. Gold only judges (and trains true-label, the upper bound)."""
-    from crowdfuse.experiments.comparison_tables import markdown, write_comparison
-    from crowdfuse.experiments.tables import make_table
+    from crowdfuse.experiments.comparison_tables import render_markdown, write_comparison
+    from crowdfuse.experiments.result_table import make_table
     from crowdfuse.io.files import write_json
     from crowdfuse.runs import Job
     from crowdfuse.runs.comparison import fitting_methods, make_comparison
@@ -100,25 +100,25 @@ def compare(
     comparison = make_comparison(job, test_share)
     fitting, remarks = fitting_methods(comparison)
     if methods:
-        fitting, remarks = names(methods, "--methods"), []
+        fitting, remarks = parse_names(methods, "--methods"), []
     cells = comparison.cells(fitting, integers(seeds, "--seeds"))
     if plan:
-        say_plan("comparison", store, cells)
+        print_plan("comparison", store, cells)
         return
     if show:
         finished = finished_before(store, cells)
     else:
-        cells, left_out = comparison.rehearse(cells)
+        cells, left_out = comparison.check_cells(cells)
         remarks += left_out
         finished = run_cells(cells, comparison, store, jobs=jobs, cluster=cluster, title="compare", quiet=quiet)
     table = make_table(cells, finished.records, comparison.metric, {})
     notes = [*comparison.notes(), *remarks]
     if table.entries:
         figures = write_comparison(table, comparison.metric, notes, folder)
-        typer.echo(markdown(table, comparison.metric, notes))
+        typer.echo(render_markdown(table, comparison.metric, notes))
         if json_file is not None:
             write_json(json_file, figures)
         typer.echo(f"table: {folder / 'table.md'}")
     elif show:
         typer.echo(f"{folder} holds no finished run of this comparison")
-    leave(finished)
+    exit_with_status(finished)

@@ -14,19 +14,19 @@ from crowdfuse.cli.grids import (
     Jobs,
     Plan,
     Show,
+    exit_with_status,
     finished_before,
-    leave,
-    missing,
+    missing_cells,
     open_store,
+    print_plan,
     refuse_own,
     run_cells,
-    say_plan,
 )
-from crowdfuse.cli.method_comparison import SEEDS, run_fair
-from crowdfuse.cli.shell import Data, Force, Json, Quiet, friendly, integers, names, refuse_json
+from crowdfuse.cli.method_comparison import SEEDS, run_method_comparison
+from crowdfuse.cli.options import Data, Force, Json, Quiet, integers, parse_names, print_errors, refuse_json
 
 
-@friendly
+@print_errors
 def crowds(
     values: Annotated[str | None, typer.Option(help="Data sets, separated by commas; not given, all.")] = None,
     methods: Annotated[
@@ -74,18 +74,18 @@ def crowds(
     if tune is not None:
         if epochs is not None:
             raise ValueError("--epochs is not for --tune: all methods have the same budget there")
-        run_fair(
+        run_method_comparison(
             "crowds", tune, values, methods, seeds or SEEDS, jobs, cluster, data, folder, plan, show, json_file, force,
             quiet,
         )  # fmt: skip
         return
-    from crowdfuse.experiments.crowds import NAME, CrowdsWork, cells
-    from crowdfuse.experiments.crowds_tables import crowd_tables, markdown, write_crowds_report
+    from crowdfuse.experiments.crowds import NAME, CrowdsExecutor, crowd_cells
+    from crowdfuse.experiments.crowds_tables import crowd_tables, render_markdown, write_crowds_report
     from crowdfuse.io.files import write_json
 
-    asked = cells(
-        names(values, "--values") if values else (),
-        names(methods, "--methods") if methods else (),
+    asked = crowd_cells(
+        parse_names(values, "--values") if values else (),
+        parse_names(methods, "--methods") if methods else (),
         integers(seeds, "--seeds") if seeds else (),
         epochs,
     )
@@ -93,13 +93,13 @@ def crowds(
     refuse_own(json_file, folder)
     store = open_store(folder)
     if plan:
-        say_plan("Real crowds", store, asked)
+        print_plan("Real crowds", store, asked)
         return
     if show:
         finished = finished_before(store, asked)
     else:
-        work = CrowdsWork(data)
-        work.check([cell.run for cell in missing(store, asked)])
+        work = CrowdsExecutor(data)
+        work.check([cell.run for cell in missing_cells(store, asked)])
         finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=NAME, quiet=quiet)
     tables = crowd_tables(asked, finished.records)
     if tables:
@@ -107,10 +107,10 @@ def crowds(
         given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
         command = " ".join(["crowdfuse reproduce", NAME, *given])
         figures = write_crowds_report(tables, folder, command)
-        typer.echo(markdown(tables, command))
+        typer.echo(render_markdown(tables, command))
         if json_file is not None:
             write_json(json_file, figures)
         typer.echo(f"table and figure: {folder}")
     elif show:
         typer.echo(f"{folder} holds no finished run of this grid")
-    leave(finished)
+    exit_with_status(finished)

@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from crowdfuse.cli.shell import Force, Json, Quiet, Seed, Threads, friendly, refuse_outputs, use_threads
+from crowdfuse.cli.options import Force, Json, Quiet, Seed, Threads, print_errors, refuse_outputs, use_threads
 
 
-@friendly
+@print_errors
 def demo(
     folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-report"),
     seed: Seed = 0,
@@ -41,5 +41,5 @@ def demo(
     console.print(table)
     write_demo_report(result, folder, force=force)
     if json_file is not None:
-        write_json(json_file, result.figures())
+        write_json(json_file, result.to_dict())
     typer.echo(f"report: {folder / 'report.md'}")

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from crowdfuse.cli.fit import parse_pairs
-from crowdfuse.cli.shell import Force, Quiet, Threads, friendly, numbers, use_threads
+from crowdfuse.cli.options import Force, Quiet, Threads, numbers, print_errors, use_threads
 from crowdfuse.labels.ids import format_count_with_verb, format_names
 
 
-@friendly
+@print_errors
 def embed(
     images: Annotated[Path, typer.Argument(help="A folder of images; they may lie in folders below it.")],
     backbone: Annotated[

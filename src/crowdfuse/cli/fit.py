@@ -10,32 +10,32 @@ from typing import Annotated, Any
 import typer
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
-from crowdfuse.cli.shell import (
+from crowdfuse.cli.options import (
+    LABELS_HELP,
     Force,
     ImageSize,
     Json,
-    Labels,
     OnMissing,
     Quiet,
     Seed,
     Threads,
-    friendly,
+    print_errors,
     refuse_json,
     refuse_same,
     use_threads,
 )
+from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS
 from crowdfuse.labels.ids import format_names
 from crowdfuse.labels.reading import Reading
 from crowdfuse.training.distributed import is_rank_zero, raise_in_all_processes
 
 
-@friendly
+@print_errors
 @with_reading_options
 def fit(
     context: typer.Context,
-    labels: Annotated[Path | None, typer.Argument(help=Labels)] = None,
+    labels: Annotated[Path | None, typer.Argument(help=LABELS_HELP)] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")
     ] = None,
@@ -119,9 +119,9 @@ def fit(
 
 def _say_default() -> None:
     """Which method is used where none was asked for, and why."""
-    from crowdfuse.experiments.evidence import load_evidence, why
+    from crowdfuse.experiments.comparison_results import describe_rank, load_comparison_results
 
-    reason = why(load_evidence(), DEFAULT_METHOD)
+    reason = describe_rank(load_comparison_results(), DEFAULT_METHOD)
     typer.echo(f"method: {DEFAULT_METHOD}, as none was given: {reason} (crowdfuse methods)", err=True)
 
 
@@ -163,7 +163,7 @@ def _refuse_beside_resume(context: typer.Context) -> None:
         raise ValueError(f"--resume takes everything from the run folder; leave out {', '.join(given)}")
 
 
-@friendly
+@print_errors
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder, or the model folder in it.")],
     inputs: Annotated[Path, typer.Argument(help="Features or a folder of images, as for fit.")],

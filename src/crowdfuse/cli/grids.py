@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdfuse.cli.shell import refuse_same
+from crowdfuse.cli.options import refuse_same
 from crowdfuse.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from crowdfuse.experiments.grid import Cell
-    from crowdfuse.experiments.runner import Finished, Where, Work
+    from crowdfuse.experiments.runner import Backend, GridResult, RunExecutor
     from crowdfuse.experiments.store import Store
 
-STORE = "runs.jsonl"
+STORE_FILE = "runs.jsonl"
 
 
 def _cluster(address: str | None) -> str | None:
@@ -54,7 +54,7 @@ Cluster = Annotated[
 ]
 Plan = Annotated[bool, typer.Option("--plan", help="Only say which runs would be made.")]
 Show = Annotated[bool, typer.Option("--show", help="Make no runs: the table of what is finished.")]
-MOST_NAMED = 100  # runs of a plan
+MAX_LISTED_RUNS = 100  # runs of a plan
 
 
 def open_store(folder: Path) -> Store:
@@ -62,8 +62,8 @@ def open_store(folder: Path) -> Store:
     from crowdfuse.experiments.store import Store
     from crowdfuse.io.files import refuse_foreign
 
-    refuse_foreign(folder, STORE)
-    store = Store(folder / STORE)
+    refuse_foreign(folder, STORE_FILE)
+    store = Store(folder / STORE_FILE)
     for remark in store.read()[1]:
         typer.echo(f"note: {remark}", err=True)
     return store
@@ -71,77 +71,77 @@ def open_store(folder: Path) -> Store:
 
 def refuse_own(json_file: Path | None, folder: Path) -> None:
     """The figures may go anywhere but over the store and its table."""
-    for name in (STORE, "table.json", "table.md"):
+    for name in (STORE_FILE, "table.json", "table.md"):
         refuse_same(json_file, folder / name)
 
 
-def missing(store: Store, cells: Sequence[Cell]) -> list[Cell]:
+def missing_cells(store: Store, cells: Sequence[Cell]) -> list[Cell]:
     """Cells without a finished run, each run once."""
-    from crowdfuse.experiments.store import key_of
+    from crowdfuse.experiments.store import run_key
 
     found, _ = store.read()
     once: dict[str, Cell] = {}
     for cell in cells:
-        once.setdefault(key_of(cell.run), cell)
+        once.setdefault(run_key(cell.run), cell)
     return [cell for key, cell in once.items() if key not in found]
 
 
-def finished_before(store: Store, cells: Sequence[Cell]) -> Finished:
+def finished_before(store: Store, cells: Sequence[Cell]) -> GridResult:
     """What is in the store already, as if it had been run."""
-    from crowdfuse.experiments.runner import Finished
-    from crowdfuse.experiments.store import key_of
+    from crowdfuse.experiments.runner import GridResult
+    from crowdfuse.experiments.store import run_key
 
     found, _ = store.read()
-    keys = dict.fromkeys(key_of(cell.run) for cell in cells)
-    return Finished([found[key] for key in keys if key in found], [], False)
+    keys = dict.fromkeys(run_key(cell.run) for cell in cells)
+    return GridResult([found[key] for key in keys if key in found], [], False)
 
 
-def say_plan(title: str, store: Store, cells: Sequence[Cell]) -> None:
+def print_plan(title: str, store: Store, cells: Sequence[Cell]) -> None:
     """Which runs would be made."""
-    from crowdfuse.experiments.store import key_of
+    from crowdfuse.experiments.store import run_key
 
-    left = missing(store, cells)
-    done = len({key_of(cell.run) for cell in cells}) - len(left)
+    left = missing_cells(store, cells)
+    done = len({run_key(cell.run) for cell in cells}) - len(left)
     typer.echo(f"{title}: {done} runs are finished, {len(left)} to make")
-    for cell in left[:MOST_NAMED]:
+    for cell in left[:MAX_LISTED_RUNS]:
         typer.echo(f"  {cell.name}")
-    if len(left) > MOST_NAMED:
-        typer.echo(f"  and {len(left) - MOST_NAMED} more")
+    if len(left) > MAX_LISTED_RUNS:
+        typer.echo(f"  and {len(left) - MAX_LISTED_RUNS} more")
 
 
 def run_cells(
     cells: Sequence[Cell],
-    work: Work,
+    work: RunExecutor,
     store: Store,
     *,
     jobs: int | None,
     cluster: str | None,
     title: str,
     quiet: bool,
-) -> Finished:
+) -> GridResult:
     """Make the runs that the store lacks, here or on a cluster, with progress."""
-    from crowdfuse.experiments.runner import on_this_machine, run_grid
-    from crowdfuse.experiments.store import key_of
+    from crowdfuse.experiments.runner import run_grid, run_locally
+    from crowdfuse.experiments.store import run_key
 
-    where: Where = on_this_machine
+    where: Backend = run_locally
     if cluster is not None:
-        from crowdfuse.experiments.cluster import on_ray
+        from crowdfuse.experiments.cluster import make_ray_backend
 
-        where = on_ray(cluster)
-    named = {key_of(cell.run): cell.name for cell in cells}
+        where = make_ray_backend(cluster)
+    named = {run_key(cell.run): cell.name for cell in cells}
     return run_grid(
         [cell.run for cell in cells],
         work,
         store,
         jobs=jobs,
-        where=where,
+        backend=where,
         title=title,
-        name=lambda run: named[key_of(run)],
+        name=lambda run: named[run_key(run)],
         verbose=0 if quiet else 1,
     )
 
 
-def leave(finished: Finished) -> None:
+def exit_with_status(finished: GridResult) -> None:
     """Say what failed; the exit code tells scripts."""
     for failure in finished.failed:
         typer.echo(f"failed: {failure}", err=True)

@@ -13,20 +13,20 @@ from crowdfuse.cli.grids import (
     Jobs,
     Plan,
     Show,
+    exit_with_status,
     finished_before,
-    leave,
-    missing,
+    missing_cells,
     open_store,
+    print_plan,
     refuse_own,
     run_cells,
-    say_plan,
 )
-from crowdfuse.cli.shell import Data, Force, Json, Quiet, friendly, integers, names, refuse_json
+from crowdfuse.cli.options import Data, Force, Json, Quiet, integers, parse_names, print_errors, refuse_json
 
 SEEDS = "0,1,2,3,4"
 
 
-@friendly
+@print_errors
 def mnist_kinds(
     tune: Annotated[
         int, typer.Option(help="Settings to try of each method, its defaults the first: 1 tunes nothing.", min=1)
@@ -56,12 +56,12 @@ def mnist_kinds(
     network, five seeds; also with the epoch chosen by held-out labels, and with --tune tuned by crowd labels alone, and
     by gold. Finished runs are
     kept, and not made again."""
-    run_fair(
+    run_method_comparison(
         "mnist-kinds", tune, values, methods, seeds, jobs, cluster, data, folder, plan, show, json_file, force, quiet
     )
 
 
-def run_fair(
+def run_method_comparison(
     group: str,
     draws: int,
     values: str | None,
@@ -78,40 +78,40 @@ def run_fair(
     quiet: bool,
 ) -> None:
     """Run what is missing of a group of arenas, and show the tables as far as they are there."""
-    from crowdfuse.experiments.method_comparison import GROUPS, FairWork, cells
-    from crowdfuse.experiments.method_comparison_tables import markdown, write_fair_report
-    from crowdfuse.experiments.protocols import chosen
+    from crowdfuse.experiments.method_comparison import DATASET_GROUPS, MethodComparisonExecutor, comparison_cells
+    from crowdfuse.experiments.method_comparison_tables import render_markdown, write_fair_report
+    from crowdfuse.experiments.protocols import select_runs
     from crowdfuse.io.files import write_json
 
-    arenas = GROUPS[group]
-    asked = cells(
+    arenas = DATASET_GROUPS[group]
+    asked = comparison_cells(
         arenas,
         draws,
-        names(values, "--values") if values else (),
-        names(methods, "--methods") if methods else (),
+        parse_names(values, "--values") if values else (),
+        parse_names(methods, "--methods") if methods else (),
         integers(seeds, "--seeds"),
     )
     refuse_json(json_file, force)
     refuse_own(json_file, folder)
     store = open_store(folder)
     if plan:
-        say_plan("All methods by the same rules", store, asked)
+        print_plan("All methods by the same rules", store, asked)
         return
     if show:
         finished = finished_before(store, asked)
     else:
-        work = FairWork(data)
-        work.check([cell.run for cell in missing(store, asked)])
+        work = MethodComparisonExecutor(data)
+        work.check([cell.run for cell in missing_cells(store, asked)])
         finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=group, quiet=quiet)
     if finished.records:
         options = {"--tune": draws, "--values": values, "--methods": methods, "--seeds": seeds}
         given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
         command = " ".join(["crowdfuse reproduce", group, *given])
         figures = write_fair_report(arenas, asked, finished.records, folder, command)
-        typer.echo(markdown(arenas, chosen(asked, finished.records), command))
+        typer.echo(render_markdown(arenas, select_runs(asked, finished.records), command))
         if json_file is not None:
             write_json(json_file, figures)
         typer.echo(f"tables and figures: {folder}")
     elif show:
         typer.echo(f"{folder} holds no finished run of this grid")
-    leave(finished)
+    exit_with_status(finished)

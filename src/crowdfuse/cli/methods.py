@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from crowdfuse.cli.shell import Force, Json, friendly, refuse_json
+from crowdfuse.cli.options import Force, Json, print_errors, refuse_json
 from crowdfuse.estimators.registry import ESTIMATORS
 
 
-@friendly
+@print_errors
 def methods(
     names: Annotated[
         list[str] | None,
@@ -25,7 +25,7 @@ def methods(
     """Which method? What each assumes, needs and costs, and where it won, from stored results."""
     from crowdfuse.estimators.registry import estimator_class
     from crowdfuse.experiments import methods_page as report
-    from crowdfuse.experiments.evidence import load_evidence
+    from crowdfuse.experiments.comparison_results import load_comparison_results
     from crowdfuse.io.files import write_json
 
     refuse_json(json_file, force)
@@ -33,7 +33,7 @@ def methods(
         raise ValueError(f"--page is about all methods; leave out {', '.join(names)}")
     for name in names or ():
         estimator_class(name)
-    evidence = load_evidence()
+    evidence = load_comparison_results()
     facts = report.method_facts(evidence, list(dict.fromkeys(names or ())))
     if page:
         typer.echo(report.page(evidence))

@@ -11,16 +11,16 @@ import typer
 from crowdfuse.aggregation import AGGREGATORS
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.cli.aggregate import read_truth
-from crowdfuse.cli.reading_options import DEFAULT_READING, option_name, with_reading_options
-from crowdfuse.cli.shell import (
+from crowdfuse.cli.options import (
     Force,
     Json,
     Threads,
-    friendly,
+    print_errors,
     refuse_json,
     refuse_same,
     use_threads,
 )
+from crowdfuse.cli.reading_options import DEFAULT_READING, option_name, with_reading_options
 from crowdfuse.labels.ids import format_count
 from crowdfuse.labels.reading import Reading
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crowdfuse.report.run_report import Report
 
 
-@friendly
+@print_errors
 @with_reading_options
 def report(
     run: Annotated[
@@ -62,7 +62,7 @@ def report(
     --method and what follows it, goes with such a file; a run knows how it read its own.
     """
     from crowdfuse.io.files import write_text
-    from crowdfuse.report.run_report import faces, refuse_overwriting
+    from crowdfuse.report.run_report import refuse_overwriting, report_files
 
     if not run.exists():
         raise FileNotFoundError(f"{run}: no such run folder, and no such file of labels")
@@ -72,7 +72,7 @@ def report(
         _refuse_reading(run, ([] if method is None else ["method"]) + list(reading.changed_options()))
     page = out or (run / "report.html" if run.is_dir() else run.with_name(f"{run.stem}-report.html"))
     own = [path for path in run.glob("*") if path.stem != "report"] if run.is_dir() else [run]
-    for place in faces(page):
+    for place in report_files(page):
         refuse_overwriting(place, force=force)
         for given in [gold, *own]:
             refuse_same(place, given)  # with --force neither

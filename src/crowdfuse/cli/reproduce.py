@@ -15,24 +15,24 @@ from crowdfuse.cli.grids import (
     Methods,
     Plan,
     Show,
+    exit_with_status,
     finished_before,
-    leave,
-    missing,
+    missing_cells,
     open_store,
+    print_plan,
     refuse_own,
     run_cells,
-    say_plan,
 )
-from crowdfuse.cli.shell import (
+from crowdfuse.cli.options import (
     Data,
     Download,
     Force,
     Json,
     Quiet,
     Threads,
-    friendly,
     integers,
-    names,
+    parse_names,
+    print_errors,
     refuse_json,
     refuse_outputs,
     use_threads,
@@ -97,7 +97,7 @@ GRIDS = {
 def grid_command(name: str) -> Callable[..., None]:
     """The command that runs what is missing of a grid, and shows the table as far as it is there."""
 
-    @friendly
+    @print_errors
     def command(
         values: Values = None,
         methods: Methods = None,
@@ -121,8 +121,8 @@ def grid_command(name: str) -> Callable[..., None]:
         quiet: Quiet = False,
     ) -> None:
         from crowdfuse.experiments.catalog import find_experiment, has_gpu, size_of
-        from crowdfuse.experiments.grid_tables import markdown, write_grid_report
-        from crowdfuse.experiments.tables import make_table
+        from crowdfuse.experiments.grid_tables import render_markdown, write_grid_report
+        from crowdfuse.experiments.result_table import make_table
         from crowdfuse.io.files import write_json
 
         experiment = find_experiment(name, scale)
@@ -136,8 +136,8 @@ def grid_command(name: str) -> Callable[..., None]:
             changes |= {"precision": "bf16-mixed", "channels_last": True}
         of_data = {"train": items} if items else {}
         cells = experiment.cells(
-            values=names(values, "--values") if values else (),
-            methods=names(methods, "--methods") if methods else (),
+            values=parse_names(values, "--values") if values else (),
+            methods=parse_names(methods, "--methods") if methods else (),
             seeds=integers(seeds, "--seeds"),
             data=of_data | ({"unreadable": "skip"} if skip_unreadable else {}),
             **changes,
@@ -147,13 +147,13 @@ def grid_command(name: str) -> Callable[..., None]:
         refuse_own(json_file, folder)
         store = open_store(folder)
         if plan:
-            say_plan(experiment.title, store, cells)
+            print_plan(experiment.title, store, cells)
             return
         if show:
             finished = finished_before(store, cells)
         else:
-            work = experiment.scale.work(data)
-            left = [cell.run for cell in missing(store, cells)]
+            work = experiment.scale.executor(data)
+            left = [cell.run for cell in missing_cells(store, cells)]
             work.check(left, download=download)
             if left and size == "paper" and not (yes or has_gpu()):
                 raise ValueError(_too_long(work.seconds(left) / (jobs or 1), len(left), jobs or 1))
@@ -162,13 +162,13 @@ def grid_command(name: str) -> Callable[..., None]:
         if table.entries:
             typed = _as_typed(name, size, values, methods, seeds, epochs, items, bf16, annotator, skip_unreadable)
             figures = write_grid_report(experiment, table, folder, typed)
-            typer.echo(markdown(experiment, table, typed))
+            typer.echo(render_markdown(experiment, table, typed))
             if json_file is not None:
                 write_json(json_file, figures)
             typer.echo(f"table and figures: {folder}")
         elif show:
             typer.echo(f"{folder} holds no finished run of this grid")
-        leave(finished)
+        exit_with_status(finished)
 
     command.__doc__ = f"{GRIDS[name]} Finished runs are kept, and not made again."
     return command
@@ -188,11 +188,11 @@ def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
 
 
 def _too_long(seconds: float, n_runs: int, jobs: int) -> str:
-    from crowdfuse.experiments.watching import in_words
+    from crowdfuse.experiments.grid_progress import format_duration
 
     return (
         f"there is no GPU here, and {format_count(n_runs, 'run')} at the paper's size would take about "
-        f"{in_words(seconds)} (--jobs {jobs}, by a few steps). Say --yes to do so, ask for less (--values, --methods, "
+        f"{format_duration(seconds)} (--jobs {jobs}, by a few steps). Say --yes to do so, ask for less (--values, --methods, "
         "--epochs, --items), or take --scale desk"
     )
 
@@ -217,7 +217,7 @@ def _as_typed(
     return " ".join(["crowdfuse reproduce", name, *given])
 
 
-@friendly
+@print_errors
 def twomoon(
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2,3,4",
     folder: Annotated[Path, typer.Option("--out", help="Where figures and table go.")] = Path("twomoon"),
@@ -230,7 +230,7 @@ def twomoon(
 ) -> None:
     """Two moons: both annotators alone, their fusion, and what the penalty and the basis do."""
     from crowdfuse.experiments.two_moons import run_all
-    from crowdfuse.experiments.two_moons_tables import markdown, write_twomoon_report
+    from crowdfuse.experiments.two_moons_tables import render_markdown, write_twomoon_report
     from crowdfuse.io.files import write_json
 
     chosen = cast("Split", check_choice("--split", split, ("text", "code")))
@@ -238,7 +238,7 @@ def twomoon(
     refuse_outputs(folder, "twomoon.json", json_file, force)
     runs = run_all(integers(seeds, "--seeds"), chosen, epochs, verbose=0 if quiet else 1)
     figures = write_twomoon_report(runs, folder, split=chosen, epochs=epochs, force=force)
-    typer.echo(markdown(runs, chosen, epochs))
+    typer.echo(render_markdown(runs, chosen, epochs))
     if json_file is not None:
         write_json(json_file, figures)
     typer.echo(f"figures: {folder}")

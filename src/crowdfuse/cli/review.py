@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from crowdfuse.cli.shell import Force, Threads, friendly, refuse_same, use_threads
+from crowdfuse.cli.options import Force, Threads, print_errors, refuse_same, use_threads
 
 
-@friendly
+@print_errors
 def review(
     run: Annotated[Path, typer.Argument(help="A run folder of crowdfuse fit.")],
     export: Annotated[
@@ -26,22 +26,22 @@ def review(
     if export is not None:
         _export(run, export, force)
         return
-    from crowdfuse.review.desk import Desk
-    from crowdfuse.review.exhibits import Exhibits
     from crowdfuse.review.folder import read_run
+    from crowdfuse.review.item_inputs import ItemInputs
     from crowdfuse.review.refit import Refit
     from crowdfuse.review.server import serve
+    from crowdfuse.review.session import ReviewSession
 
     use_threads(threads)
     folder = read_run(run)
-    desk = Desk(folder, Exhibits(folder), reviewer or _login())
+    desk = ReviewSession(folder, ItemInputs(folder), reviewer or _login())
     about = desk.about()
     for note in about["notes"]:
         typer.echo(f"note: {note}")
     disputed = sum(folder.is_disputed(index) for index in range(len(folder.items)))
-    settled = len(desk.standing().settled())
+    settled = len(desk.decision_state().settled())
     typer.echo(f"{run}: {len(folder.items):,} items, {disputed:,} of them disputed, {settled:,} settled already")
-    typer.echo(f"decisions go to {desk.ledger.path}, in the name of {desk.who}")
+    typer.echo(f"decisions go to {desk.ledger.path}, in the name of {desk.reviewer}")
     if desk.ledger.torn:
         typer.echo("note: the last line there was cut off in writing; it was never confirmed, and does not count")
     serve(desk, Refit(folder), port, typer.echo)
@@ -49,8 +49,8 @@ def review(
 
 def _export(run: Path, out: Path, force: bool) -> None:
     from crowdfuse.io.files import refuse_existing, write_text
-    from crowdfuse.review.desk import gold_csv, read_gold_rows
-    from crowdfuse.runs import DECISIONS_FILE
+    from crowdfuse.review.session import gold_csv, read_gold_rows
+    from crowdfuse.runs.folder import DECISIONS_FILE
 
     refuse_existing(out, force=force)
     if out.is_dir():

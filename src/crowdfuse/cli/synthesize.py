@@ -8,10 +8,21 @@ from typing import Annotated
 
 import typer
 
-from crowdfuse.cli.shell import Data, Download, Force, Json, Seed, friendly, integers, numbers, refuse_json, refuse_same
+from crowdfuse.cli.options import (
+    Data,
+    Download,
+    Force,
+    Json,
+    Seed,
+    integers,
+    numbers,
+    print_errors,
+    refuse_json,
+    refuse_same,
+)
 
 
-@friendly
+@print_errors
 def synthesize(
     dataset: Annotated[str, typer.Argument(help="mnist, fashion-mnist, or digits (which is built in).")],
     out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, annotator, label.")],

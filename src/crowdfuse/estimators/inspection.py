@@ -228,9 +228,9 @@ class Inspection:
         >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).report(X, Y)
         Report(20 items, 2 annotators, 40 labels; .save('report.html') writes it)
         """
-        from crowdfuse.report.run_report import report_on
+        from crowdfuse.report.run_report import report_classifier
 
-        return report_on(
+        return report_classifier(
             cast("CrowdClassifier", self),
             X,
             annotations,

@@ -62,7 +62,7 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             "history": classifier.history_,
             "best_epoch": classifier.best_epoch_,
             "interrupted": classifier.interrupted_,
-            "uses_gold": classifier.gold_used_for_,
+            "gold_used_for": classifier.gold_used_for_,
             "diagnostics": getattr(classifier, "diagnostics_", None),
             "weights_sha256": sha256(folder / WEIGHTS_FILE),
         }
@@ -94,7 +94,7 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     classifier.n_features_in_ = int(np.prod(classifier.input_shape_))
     if content["feature_names"]:
         classifier.feature_names_in_ = np.array(content["feature_names"], dtype=object)
-    for name in ("history", "best_epoch", "interrupted", "uses_gold"):
+    for name in ("history", "best_epoch", "interrupted", "gold_used_for"):
         setattr(classifier, f"{name}_", content[name])
     if content.get("diagnostics") is not None:
         classifier.diagnostics_ = content["diagnostics"]

@@ -5,27 +5,28 @@ from __future__ import annotations
 import torch
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.experiments import cifar, imagenet, kinds, mnist, networks
+from crowdfuse.experiments import cifar, imagenet, mnist, networks
+from crowdfuse.experiments import noise_types as kinds
 from crowdfuse.experiments.grid import Experiment
 
 SCALES = ("desk", "paper")
 
-PAPER = {
+PAPER_EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
         *mnist.EXPERIMENTS,
         *kinds.EXPERIMENTS,
-        *cifar.declare(cifar.PAPER),
-        *networks.declare(cifar.PAPER),
-        *imagenet.declare(imagenet.PAPER),
+        *cifar.declare(cifar.PAPER_SCALE),
+        *networks.declare(cifar.PAPER_SCALE),
+        *imagenet.declare(imagenet.PAPER_SCALE),
     )
 }
-DESK = {
+SMALL_EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        *cifar.declare(cifar.DESK),
-        *networks.declare(cifar.DESK),
-        *imagenet.declare(imagenet.DESK),
+        *cifar.declare(cifar.SMALL_SCALE),
+        *networks.declare(cifar.SMALL_SCALE),
+        *imagenet.declare(imagenet.SMALL_SCALE),
     )
 }
 
@@ -42,12 +43,12 @@ def find_experiment(name: str, scale: str | None) -> Experiment:
     'CIFAR-100 features, three annotators with a weakness'
     """
     if scale is None:
-        scale = "paper" if has_gpu() or name not in DESK else "desk"
+        scale = "paper" if has_gpu() or name not in SMALL_EXPERIMENTS else "desk"
     if check_choice("--scale", scale, SCALES) == "desk":
-        if name not in DESK:
+        if name not in SMALL_EXPERIMENTS:
             raise ValueError(f"{name} has one size, the paper's: leave --scale out")
-        return DESK[name]
-    return PAPER[name]
+        return SMALL_EXPERIMENTS[name]
+    return PAPER_EXPERIMENTS[name]
 
 
 def size_of(name: str, experiment: Experiment) -> str | None:
@@ -56,6 +57,6 @@ def size_of(name: str, experiment: Experiment) -> str | None:
     >>> size_of("table2", find_experiment("table2", "desk")), size_of("table1", find_experiment("table1", None))
     ('desk', None)
     """
-    if name not in DESK:
+    if name not in SMALL_EXPERIMENTS:
         return None
-    return "paper" if experiment is PAPER[name] else "desk"
+    return "paper" if experiment is PAPER_EXPERIMENTS[name] else "desk"

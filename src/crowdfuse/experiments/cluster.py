@@ -21,23 +21,23 @@ from ray import cloudpickle
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, WorkerCrashedError
 
 from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE
-from crowdfuse.experiments.runner import Outcomes, Where, Work, checkpoint_of, do_run
-from crowdfuse.experiments.store import MADE_BY, Record, Run
+from crowdfuse.experiments.runner import Backend, Outcomes, RunExecutor, checkpoint_of, do_run
+from crowdfuse.experiments.store import VERSIONS, Record, RunSpec
 from crowdfuse.io.interrupts import ignore_sigint
 
 RETRIES = 3  # of a run whose worker, or whose machine, died
 MEGABYTE = 2**20
-FOR_GPUS = ("resnet18",)  # backbones that a GPU is worth it for
+GPU_BACKBONES = ("resnet18",)  # backbones that a GPU is worth it for
 
 
-def on_ray(address: str) -> Where:
+def make_ray_backend(address: str) -> Backend:
     """A place for runs: `local` (a Ray of `jobs` CPUs, for this grid alone), `ray://host:port`, or `auto`.
 
     `auto` is the Ray that runs on this machine already, or the one in RAY_ADDRESS. There `jobs` is how many runs may be
     sent at a time; None sends all, and Ray makes as many at once as the cluster has CPUs.
     """
 
-    def outcomes(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int | None) -> Outcomes:
+    def outcomes(missing: dict[str, RunSpec], work: RunExecutor, unfinished: Path, jobs: int | None) -> Outcomes:
         if not missing:
             return
         packed = cloudpickle.dumps(work)
@@ -46,7 +46,7 @@ def on_ray(address: str) -> Where:
         with _connected(address, jobs, len(packed)):
             unfinished.mkdir(exist_ok=True)
             command = Command(
-                made_by=MADE_BY,
+                made_by=VERSIONS,
                 host=socket.gethostname(),
                 folder=Path.cwd(),
                 data=os.environ.get(DATA_FOLDER_VARIABLE),
@@ -68,13 +68,13 @@ def on_ray(address: str) -> Where:
     return outcomes
 
 
-def _needs(run: Run, n_gpus: float) -> dict[str, int]:
+def _needs(run: RunSpec, n_gpus: float) -> dict[str, int]:
     """What a run takes of the cluster: a CPU, and a GPU as well if there are any and it trains on images.
 
     >>> _needs({"settings": {"backbone": "resnet18"}}, n_gpus=4)
     {'num_cpus': 1, 'num_gpus': 1}
     """
-    wants = n_gpus >= 1 and run.get("settings", {}).get("backbone") in FOR_GPUS
+    wants = n_gpus >= 1 and run.get("settings", {}).get("backbone") in GPU_BACKBONES
     return {"num_cpus": 1, "num_gpus": int(wants)}
 
 
@@ -143,11 +143,11 @@ class Command:
     unfinished: Path
 
 
-def _on_worker(command: Command, work: list[Any], key: str, run: Run) -> Record | str:
+def _on_worker(command: Command, work: list[Any], key: str, run: RunSpec) -> Record | str:
     """One run, as if in the folder of the command; if there is none, a machine with its own data can do it too."""
     host = socket.gethostname()
-    if command.made_by != MADE_BY:  # the store would say that this run was made by what it was not
-        return f"{host} has {MADE_BY}, and the store is made by {command.made_by}: install the same there"
+    if command.made_by != VERSIONS:  # the store would say that this run was made by what it was not
+        return f"{host} has {VERSIONS}, and the store is made by {command.made_by}: install the same there"
     torch.set_num_threads(1)
     if command.folder.is_dir():
         os.chdir(command.folder)
@@ -162,7 +162,7 @@ def _on_worker(command: Command, work: list[Any], key: str, run: Run) -> Record 
 
 
 @cache
-def _unpacked(work: Any) -> Work:
+def _unpacked(work: Any) -> RunExecutor:
     """The work, fetched once in each process, with data that it may load once. (Ray's own arrays are read-only.)"""
-    unpacked: Work = cloudpickle.loads(ray.get(work))
+    unpacked: RunExecutor = cloudpickle.loads(ray.get(work))
     return unpacked

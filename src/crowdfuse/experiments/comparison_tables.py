@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.experiments.tables import BOUND, Paired, Table
+from crowdfuse.experiments.result_table import UPPER_BOUND, PairedDifference, Table
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.labels.ids import format_count
 from crowdfuse.report.markdown import cell
@@ -19,15 +19,15 @@ EXTRAS = ("fused labels right", "predictions right on training items", "agreemen
 
 def write_comparison(table: Table, metric: str, notes: list[str], folder: Path) -> dict[str, Any]:
     """`table.md` and `table.json`; returns the numbers."""
-    numbers = figures(table, metric, notes)
-    write_text(folder / "table.md", markdown(table, metric, notes))
+    numbers = collect_numbers(table, metric, notes)
+    write_text(folder / "table.md", render_markdown(table, metric, notes))
     write_json(folder / "table.json", numbers)
     return numbers
 
 
-def best(table: Table) -> str:
+def best_method(table: Table) -> str:
     """The method with the highest mean; the upper bound, and those that guards object to, only for want of others."""
-    rivals = [row for row in table.rows if row != BOUND] or table.rows
+    rivals = [row for row in table.rows if row != UPPER_BOUND] or table.rows
     refused = failed_checks(table)
     return max(rivals, key=lambda row: (row not in refused, table.entries[row, ""].mean))
 
@@ -41,34 +41,34 @@ def failed_checks(table: Table) -> dict[str, str]:
     return found
 
 
-def figures(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
+def collect_numbers(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
     """All numbers, as JSON holds them."""
     return {
         "metric": metric,
         "methods": [
-            entry.figures() | {name: _mean(table, entry.row, name) for name in (*EXTRAS, "seconds an epoch")}
+            entry.to_dict() | {name: _mean(table, entry.row, name) for name in (*EXTRAS, "seconds an epoch")}
             for entry in table.entries.values()
         ],
-        "best": best(table),
+        "best_method": best_method(table),
         "failed_checks": failed_checks(table),
-        "paired differences": [one.figures() for one in table.paired(best(table))],
+        "paired differences": [one.to_dict() for one in table.paired_differences(best_method(table))],
         "same prediction": _same(table),
         "notes": notes,
     }
 
 
-def markdown(table: Table, metric: str, notes: list[str]) -> str:
+def render_markdown(table: Table, metric: str, notes: list[str]) -> str:
     """The whole comparison as text."""
-    top = best(table)
+    top = best_method(table)
     refused = [f"{row} failed a sanity check: {why}" for row, why in failed_checks(table).items()]
-    differences = {one.than: one for one in table.paired(top)}
+    differences = {one.baseline: one for one in table.paired_differences(top)}
     seeds = len(table.seeds)
     judged = next(iter(table.records.values())).result["items judged"]
     rows = []
     for row in sorted(table.rows, key=lambda row: -table.entries[row, ""].mean):
         entry, paired = table.entries[row, ""], differences.get(row)
         spread = "" if entry.spread is None else f" ± {entry.spread:.2f}"
-        behind = "" if paired is None else difference(paired.reversed())
+        behind = "" if paired is None else format_difference(paired.reversed())
         extras = [_mean(table, row, name) for name in EXTRAS]
         cost = _mean(table, row, "seconds an epoch")
         rows.append(
@@ -110,7 +110,7 @@ def markdown(table: Table, metric: str, notes: list[str]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _choice(top: str, differences: dict[str, Paired]) -> str:
+def _choice(top: str, differences: dict[str, PairedDifference]) -> str:
     """Which method labels speak for, and how surely: from the differences of the best to each of the others."""
     if not differences:
         return f"Only {cell(top)} was compared: there is nothing to choose from."
@@ -119,7 +119,7 @@ def _choice(top: str, differences: dict[str, Paired]) -> str:
     return f"{said}, though not surely before {', '.join(map(cell, close))}." if close else f"{said}."
 
 
-def difference(paired: Paired) -> str:
+def format_difference(paired: PairedDifference) -> str:
     """A difference with its interval, for a cell of a table.
 
     >>> difference(Paired("fusion", "mbem", 3, 2.0, 1.0, 3.0))

@@ -19,14 +19,14 @@ from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
-from crowdfuse.experiments.grid import Cell, Row
-from crowdfuse.experiments.right_items import pack
-from crowdfuse.experiments.some_gold import some_gold
-from crowdfuse.experiments.store import Run
+from crowdfuse.experiments.correct_items import encode_correct
+from crowdfuse.experiments.gold_sample import sample_gold
+from crowdfuse.experiments.grid import Cell, MethodVariant
+from crowdfuse.experiments.store import RunSpec
 from crowdfuse.labels.annotations import Annotations
 
 NAME = "crowds"
-ACCURACY, FOREIGN = "accuracy", "foreign accuracy"
+ACCURACY, EXTERNAL_ACCURACY = "accuracy", "foreign accuracy"
 NETWORK: dict[str, Any] = {
     "backbone": "mlp",
     "hidden": [128],
@@ -35,37 +35,37 @@ NETWORK: dict[str, Any] = {
     "weight_decay": 1e-4,
     "schedule": "one-cycle",
 }
-ROWS = {
-    "gated": Row("gated"),
-    "fusion": Row("fusion"),
-    "majority-vote": Row("majority-vote", {"vote": "soft"}),
-    "majority-vote-hard": Row("majority-vote", {"vote": "hard"}),
-    "trace-reg": Row("trace-reg"),
-    "mbem": Row("mbem"),
-    "wdn": Row("wdn"),
-    "two-stage": Row("two-stage", {"aggregator": "dawid-skene"}),
-    "true-label": Row("true-label"),
+METHOD_ROWS = {
+    "gated": MethodVariant("gated"),
+    "fusion": MethodVariant("fusion"),
+    "majority-vote": MethodVariant("majority-vote", {"vote": "soft"}),
+    "majority-vote-hard": MethodVariant("majority-vote", {"vote": "hard"}),
+    "trace-reg": MethodVariant("trace-reg"),
+    "mbem": MethodVariant("mbem"),
+    "wdn": MethodVariant("wdn"),
+    "two-stage": MethodVariant("two-stage", {"aggregator": "dawid-skene"}),
+    "true-label": MethodVariant("true-label"),
 }
 # gated chooses its epoch by held-out labels; so that this is not what it is ahead by, the others can do so too
-CHOSEN = " (held-out)"
-ROWS |= {
-    name + CHOSEN: ROWS[name]
+HELD_OUT_SUFFIX = " (held-out)"
+METHOD_ROWS |= {
+    name + HELD_OUT_SUFFIX: METHOD_ROWS[name]
     for name in ("fusion", "majority-vote", "majority-vote-hard", "trace-reg", "mbem", "wdn", "two-stage")
 }
 SOME_GOLD = {  # of training items
-    f"{name} {count} gold": ROWS[name]._replace(annotators={"gold": count})
+    f"{name} {count} gold": METHOD_ROWS[name]._replace(annotators={"gold": count})
     for name in ("gated", "majority-vote")
     for count in (10, 50, 200)
 }
-ALONE = {"single-annotator": Row("single-annotator")}
+SINGLE_ANNOTATOR_ROWS = {"single-annotator": MethodVariant("single-annotator")}
 
 
 @dataclass(frozen=True)
-class CrowdSet:
+class CrowdBenchmark:
     """A data set of the grid: what is run on it, how often, and what the reader must know of it."""
 
     title: str
-    methods: dict[str, Row]
+    methods: dict[str, MethodVariant]
     seeds: int
     note: str
     """A sentence for the table; empty if there is nothing to say."""
@@ -75,25 +75,25 @@ class CrowdSet:
     """Their names, where each is tried alone."""
 
 
-SETS = {
-    "labelme": CrowdSet(
+DATASETS = {
+    "labelme": CrowdBenchmark(
         "LabelMe",
-        ROWS | SOME_GOLD,
+        METHOD_ROWS | SOME_GOLD,
         10,
         "averaged VGG features; judged by its own test images, the validation images are used for nothing",
         {"batch_size": 64, "epochs": 40},
     ),
-    "sentiment": CrowdSet(
+    "sentiment": CrowdBenchmark(
         "Sentiment Polarity",
-        ROWS | SOME_GOLD,
+        METHOD_ROWS | SOME_GOLD,
         10,
         "a fifth of the labelled sentences, drawn by each seed, is kept out of training and judges; the foreign test "
         "sentences come from another collection. tf-idf of at most 5,000 words and pairs of words, not standardised",
         {"batch_size": 64, "epochs": 40, "standardize": False},
     ),
-    "cifar10n": CrowdSet(
+    "cifar10n": CrowdBenchmark(
         "CIFAR-10N (null control)",
-        ROWS | ALONE,
+        METHOD_ROWS | SINGLE_ANNOTATOR_ROWS,
         3,
         "frozen features; a null control: its three columns are slots, not people, so there is nobody to tell from "
         "another, and what a method gains here it does not gain by knowing annotators. Half of the hidden units are "
@@ -103,13 +103,13 @@ SETS = {
         tuple(SLOTS),
     ),
     **{
-        name: CrowdSet(name, {method: Row(method) for method in AGGREGATORS}, 10, "")
+        name: CrowdBenchmark(name, {method: MethodVariant(method) for method in AGGREGATORS}, 10, "")
         for name in label_only.LABEL_ONLY_DATASETS
     },
 }
 
 
-def cells(
+def crowd_cells(
     values: Sequence[str] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (), epochs: int | None = None
 ) -> list[Cell]:
     """The grid or part of it, set by set, seed by seed. A method is run on the sets that it is for.
@@ -117,14 +117,14 @@ def cells(
     >>> [cell.name for cell in cells(["dog"], ["wawa", "fusion"], [0])]
     ['wawa, dog, seed 0']
     """
-    known = list(dict.fromkeys(name for one in SETS.values() for name in one.methods))
+    known = list(dict.fromkeys(name for one in DATASETS.values() for name in one.methods))
     for method in methods:
         if method in ESTIMATORS and method not in known:
             raise ValueError(f"--methods: {method} is compared by crowdfuse reproduce crowds --tune 1, or more than 1")
         check_choice("--methods", method, known)
     found = []
-    for value in values or SETS:
-        chosen = SETS[check_choice("--values", value, SETS)]
+    for value in values or DATASETS:
+        chosen = DATASETS[check_choice("--values", value, DATASETS)]
         for seed in seeds or range(chosen.seeds):
             for name, row in chosen.methods.items():
                 if not methods or name in methods:
@@ -134,10 +134,10 @@ def cells(
     return found
 
 
-def _cells_of(value: str, name: str, row: Row, seed: int, epochs: int | None) -> list[Cell]:
-    run: Run = {"data": {"name": value}, "method": row.method, "settings": row.settings, "seed": seed}
-    chosen = SETS[value]
-    if name.endswith(CHOSEN):
+def _cells_of(value: str, name: str, row: MethodVariant, seed: int, epochs: int | None) -> list[Cell]:
+    run: RunSpec = {"data": {"name": value}, "method": row.method, "settings": row.settings, "seed": seed}
+    chosen = DATASETS[value]
+    if name.endswith(HELD_OUT_SUFFIX):
         run["validation"] = "annotations"
     run |= row.annotators
     if chosen.training is None:
@@ -151,18 +151,18 @@ def _cells_of(value: str, name: str, row: Row, seed: int, epochs: int | None) ->
 
 
 @dataclass(frozen=True)
-class CrowdsWork:
+class CrowdsExecutor:
     """Does the runs; `folder` is where the data sets are, None for the environment's."""
 
     folder: Path | None
     _loaded: dict[tuple[str, int], CrowdDataset] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def check(self, runs: Sequence[Run], *, download: bool = False) -> None:
+    def check(self, runs: Sequence[RunSpec], *, download: bool = False) -> None:
         """Read every data set once, and prepare each method once; nothing can be fetched."""
         once = {(run["data"]["name"], run["method"], str(run["settings"])): run for run in runs}
         for run in once.values():
             name = run["data"]["name"]
-            if SETS[name].training is None:
+            if DATASETS[name].training is None:
                 label_only.load_label_only(name, self.folder)
             else:
                 crowd = self.crowd(name, run["seed"])
@@ -180,39 +180,42 @@ class CrowdsWork:
             return load_sentiment(self.folder).split(seed)
         return load_labelme(self.folder) if name == "labelme" else load_cifar10n(self.folder)
 
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+    def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         name = run["data"]["name"]
-        if SETS[name].training is None:
+        if DATASETS[name].training is None:
             return _aggregated(run, label_only.load_label_only(name, self.folder))
         crowd = self.crowd(name, run["seed"])
         classifier = _classifier(run, crowd, checkpoint)
-        given = {"gold": some_gold(crowd.y, run["gold"], run["seed"])} if "gold" in run else {}
+        given = {"gold": sample_gold(crowd.y, run["gold"], run["seed"])} if "gold" in run else {}
         classifier.fit(crowd.X, _learned_from(run, crowd), validation=run.get("validation"), **given)
         if classifier.interrupted_:
             raise KeyboardInterrupt
         right = classifier.predict(crowd.X_test) == crowd.y_test
         result = {
             ACCURACY: float(right.mean()),
-            **pack(right),
+            **encode_correct(right),
             "loss": classifier.history_[-1]["loss"],
             "best epoch": classifier.best_epoch_,
             "crowd": _facts(crowd.annotations, crowd.annotations.classes[crowd.annotations.label], crowd.y),
         }
         if crowd.external_test is not None:
-            result |= {FOREIGN: classifier.score(*crowd.external_test), "foreign judged": len(crowd.external_test[1])}
+            result |= {
+                EXTERNAL_ACCURACY: classifier.score(*crowd.external_test),
+                "foreign judged": len(crowd.external_test[1]),
+            }
         return result
 
 
-def _classifier(run: Run, crowd: CrowdDataset, checkpoint: Path | None = None) -> CrowdClassifier:
+def _classifier(run: RunSpec, crowd: CrowdDataset, checkpoint: Path | None = None) -> CrowdClassifier:
     kind = estimator_class(run["method"])
     return kind(**run["settings"], random_state=run["seed"], classes=crowd.classes, checkpoint=checkpoint)
 
 
-def _learned_from(run: Run, crowd: CrowdDataset) -> Annotations | NDArray[np.int64]:
+def _learned_from(run: RunSpec, crowd: CrowdDataset) -> Annotations | NDArray[np.int64]:
     return crowd.annotations if estimator_class(run["method"]).trains_on_labels else crowd.y
 
 
-def _aggregated(run: Run, crowd: label_only.LabelOnly) -> dict[str, Any]:
+def _aggregated(run: RunSpec, crowd: label_only.LabelOnly) -> dict[str, Any]:
     ann = crowd.annotations
     best = AGGREGATORS[run["method"]](ann, seed=run["seed"], **run["settings"]).consensus_codes
     right = best[crowd.judged] == crowd.truth
@@ -220,7 +223,7 @@ def _aggregated(run: Run, crowd: label_only.LabelOnly) -> dict[str, Any]:
     gold[crowd.judged] = crowd.truth
     return {
         ACCURACY: float(right.mean()),
-        **pack(right),
+        **encode_correct(right),
         "crowd": _facts(ann, ann.label, gold, np.isin(ann.item, crowd.judged)),
     }
 

@@ -9,23 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.experiments.comparison_tables import difference, standard_error
-from crowdfuse.experiments.crowds import ACCURACY, FOREIGN, NAME, NETWORK, SETS
+from crowdfuse.experiments.comparison_tables import format_difference, standard_error
+from crowdfuse.experiments.correct_items import decode_correct
+from crowdfuse.experiments.crowds import ACCURACY, DATASETS, EXTERNAL_ACCURACY, NAME, NETWORK
 from crowdfuse.experiments.grid import Cell
-from crowdfuse.experiments.right_items import right_items
+from crowdfuse.experiments.result_table import (
+    UPPER_BOUND,
+    PairedDifference,
+    Table,
+    TableEntry,
+    make_table,
+    paired_difference,
+)
 from crowdfuse.experiments.store import Record
-from crowdfuse.experiments.tables import BOUND, Entry, Paired, Table, make_table, paired_difference
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import table as markdown_table
 
 FUSION, SOFT, TWO_STAGE = "fusion", "majority-vote", "two-stage"
 REFERENCES = {SOFT: "soft vote", TWO_STAGE: "two-stage Dawid-Skene"}
-GOLD = (
+GOLD_USE_NOTE = (
     "Gold judges, and trains true-label, the upper bound; it is used for nothing else. No epoch and no method is "
     "chosen by it: the last epoch is kept, but for gated and the rows that say so, which choose it by held-out labels."
 )
-Differences = dict[str, list[Paired]]
+Differences = dict[str, list[PairedDifference]]
 """By column, each method minus the reference."""
 
 
@@ -43,9 +50,9 @@ class CrowdTables:
 def crowd_tables(cells: Sequence[Cell], records: Sequence[Record]) -> CrowdTables:
     """The tables as far as the grid has run; a foreign test has a column of its own."""
     trained, alone = Table({}), Table({})
-    for value, chosen in SETS.items():
+    for value, chosen in DATASETS.items():
         of = [cell for cell in cells if cell.value == value]
-        for metric, column in ((ACCURACY, chosen.title), (FOREIGN, f"{chosen.title}, foreign test")):
+        for metric, column in ((ACCURACY, chosen.title), (EXTERNAL_ACCURACY, f"{chosen.title}, foreign test")):
             made = make_table([replace(cell, value=column) for cell in of], records, metric, {})
             if chosen.training is None:
                 alone = _beside(alone, made)
@@ -60,8 +67,8 @@ def _beside(left: Table, right: Table) -> Table:
 
 def write_crowds_report(tables: CrowdTables, folder: Path, command: str) -> dict[str, Any]:
     """`table.md`, `table.json` and a figure beside the store; returns the numbers."""
-    numbers = figures(tables)
-    write_text(folder / "table.md", markdown(tables, command))
+    numbers = collect_numbers(tables)
+    write_text(folder / "table.md", render_markdown(tables, command))
     write_json(folder / "table.json", {"command": command, **numbers})
     panels = over_seeds(tables.trained, SOFT)
     if panels:
@@ -70,7 +77,7 @@ def write_crowds_report(tables: CrowdTables, folder: Path, command: str) -> dict
     return numbers
 
 
-def figures(tables: CrowdTables) -> dict[str, Any]:
+def collect_numbers(tables: CrowdTables) -> dict[str, Any]:
     """All numbers, as JSON holds them."""
     entries = [*tables.trained.entries.values(), *tables.alone.entries.values()]
     found = {("seeds", reference): over_seeds(tables.trained, reference) for reference in REFERENCES}
@@ -80,7 +87,7 @@ def figures(tables: CrowdTables) -> dict[str, Any]:
         "sets": {**_all_facts(tables.trained), **_all_facts(tables.alone)},
         "table": [_entry_figures(entry) for entry in entries],
         "paired differences": [
-            {"set": column, "over": over, **one.figures()}
+            {"set": column, "over": over, **one.to_dict()}
             for (over, _), by_column in found.items()
             for column, differences in by_column.items()
             for one in differences
@@ -88,7 +95,7 @@ def figures(tables: CrowdTables) -> dict[str, Any]:
     }
 
 
-def _entry_figures(entry: Entry) -> dict[str, Any]:
+def _entry_figures(entry: TableEntry) -> dict[str, Any]:
     seeds = {str(seed): accuracy for seed, accuracy in entry.by_seed.items()}
     return {"set": entry.value, "method": entry.row, "mean": entry.mean, "spread": entry.spread, "seeds": seeds}
 
@@ -98,7 +105,9 @@ def _entry_figures(entry: Entry) -> dict[str, Any]:
 
 def over_seeds(table: Table, reference: str) -> Differences:
     """Each method minus the reference on the same split, network and seed; columns without the reference left out."""
-    found = {column: [one.reversed() for one in table.paired(reference, at=column)] for column in table.values}
+    found = {
+        column: [one.reversed() for one in table.paired_differences(reference, at=column)] for column in table.values
+    }
     return {column: differences for column, differences in found.items() if differences}
 
 
@@ -115,7 +124,7 @@ def over_items(table: Table, reference: str) -> Differences:
             if row == reference or not seeds:
                 continue
             ours, theirs = (
-                np.mean([right_items(table.records[name, column, seed].result) for seed in seeds], axis=0)
+                np.mean([decode_correct(table.records[name, column, seed].result) for seed in seeds], axis=0)
                 for name in (row, reference)
             )
             found.setdefault(column, []).append(paired_difference(row, reference, 100 * (ours - theirs)))
@@ -129,7 +138,7 @@ def verdicts(table: Table) -> list[str]:
         sorted_by: dict[str, list[str]] = {}
         for column, differences in over_seeds(table, reference).items():
             for one in differences:
-                if one.better == FUSION:
+                if one.method == FUSION:
                     sorted_by.setdefault(_verdict(one), []).append(column)
         if sorted_by:
             said = "; ".join(f"{verdict} on {', '.join(columns)}" for verdict, columns in sorted_by.items())
@@ -137,7 +146,7 @@ def verdicts(table: Table) -> list[str]:
     return found
 
 
-def _verdict(one: Paired) -> str:
+def _verdict(one: PairedDifference) -> str:
     if one.low is None or one.high is None:
         return "not judged (one seed)"
     return "better" if one.low > 0 else "worse" if one.high < 0 else "not told apart"
@@ -146,9 +155,9 @@ def _verdict(one: Paired) -> str:
 # ---- text ------------------------------------------------------------------------------------
 
 
-def markdown(tables: CrowdTables, command: str) -> str:
+def render_markdown(tables: CrowdTables, command: str) -> str:
     """The whole report as text."""
-    sections = ["# Real crowds", f"Made by `{command}`.", f"Accuracy in %. {GOLD}"]
+    sections = ["# Real crowds", f"Made by `{command}`.", f"Accuracy in %. {GOLD_USE_NOTE}"]
     if tables.trained.entries:
         sections += _trained(tables.trained)
     if tables.alone.entries:
@@ -157,7 +166,7 @@ def markdown(tables: CrowdTables, command: str) -> str:
 
 
 def _trained(table: Table) -> list[str]:
-    notes = [f"- {one.title}: {one.note}." for one in SETS.values() if one.note and one.title in table.values]
+    notes = [f"- {one.title}: {one.note}." for one in DATASETS.values() if one.note and one.title in table.values]
     sections = [
         "## Trained on inputs",
         f"All methods of a set have the same network (one hidden layer of {NETWORK['hidden'][0]} units) and training "
@@ -198,21 +207,21 @@ def _alone(table: Table) -> list[str]:
 
 
 def _accuracies(table: Table) -> str:
-    rows = sorted(table.rows, key=lambda row: row == BOUND)
+    rows = sorted(table.rows, key=lambda row: row == UPPER_BOUND)
     return markdown_table(
         ["method", *table.values],
         [[row, *(_cell(table.entries.get((row, column))) for column in table.values)] for row in rows],
     )
 
 
-def _cell(entry: Entry | None) -> str:
+def _cell(entry: TableEntry | None) -> str:
     if entry is None:
         return "-"
     return f"{entry.mean:.2f}" + ("" if entry.spread is None else f" ± {entry.spread:.2f}")
 
 
 def _differences(by_column: Differences) -> str:
-    found = {(one.better, column): difference(one) for column, of in by_column.items() for one in of}
+    found = {(one.method, column): format_difference(one) for column, of in by_column.items() for one in of}
     rows = dict.fromkeys(row for row, _ in found)
     return markdown_table(
         ["method", *by_column], [[row, *(found.get((row, column), "-") for column in by_column)] for row in rows]
@@ -242,7 +251,7 @@ def _facts(table: Table, column: str) -> dict[str, Any]:
     crowd = [record.result["crowd"] for record in records]
     judged = records[0].result["foreign judged" if column.endswith("foreign test") else "judged"]
     entries = [entry for entry in table.entries.values() if entry.value == column]
-    best = max(entry.mean for entry in [one for one in entries if one.row != BOUND] or entries)
+    best = max(entry.mean for entry in [one for one in entries if one.row != UPPER_BOUND] or entries)
     facts: dict[str, Any] = {name: float(np.mean([one[name] for one in crowd])) for name in crowd[0]}
     facts |= {
         "judged": judged,
@@ -251,7 +260,7 @@ def _facts(table: Table, column: str) -> dict[str, Any]:
     }
     settings = records[0].run["settings"]
     if "epochs" in settings:
-        own = (SETS[records[0].run["data"]["name"]].training or {})["epochs"]
+        own = (DATASETS[records[0].run["data"]["name"]].training or {})["epochs"]
         trial = "" if settings["epochs"] == own else f" (a trial: its own is {own})"
         facts |= {"batch": settings["batch_size"], "epochs": f"{settings['epochs']}{trial}"}
     return facts
@@ -270,7 +279,7 @@ def _points(panels: Differences) -> dict[str, dict[str, tuple[float, float, floa
     """Mean and ends of the interval by set and method, as the figure takes them."""
     return {
         column: {
-            one.better: (one.mean, one.mean if one.low is None else one.low, one.mean if one.high is None else one.high)
+            one.method: (one.mean, one.mean if one.low is None else one.low, one.mean if one.high is None else one.high)
             for one in differences
         }
         for column, differences in panels.items()

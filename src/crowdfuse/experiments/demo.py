@@ -17,7 +17,7 @@ NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve")
 # the row each annotator cannot read, and how large a share of the items looks too much like it
 WEAKNESS = (0, 1, 2, 3, 4)
 WEAK_SHARE = (0.15, 0.30, 0.45, 0.60, 0.75)
-MISSING = 1 / 3
+MISSING_SHARE = 1 / 3
 N_TEST = 597
 
 
@@ -34,7 +34,7 @@ class DemoResult:
     disputed: list[dict[str, Any]]
     images: NDArray[np.float64]
 
-    def figures(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers, as JSON holds them."""
         return {"held-out accuracy": self.accuracy, "annotators": self.annotators, "disputed": self.disputed}
 
@@ -43,7 +43,9 @@ def make_annotators(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> 
     """Five annotators by the paper's rule, from good to poor."""
     distance = [np.linalg.norm(X - X[row], axis=1) for row in WEAKNESS]
     epsilon = [float(np.quantile(d, share)) for d, share in zip(distance, WEAK_SHARE, strict=True)]
-    return weakness_annotators(X, y, weakness=WEAKNESS, epsilon=epsilon, missing=MISSING, annotators=NAMES, seed=seed)
+    return weakness_annotators(
+        X, y, weakness=WEAKNESS, epsilon=epsilon, missing=MISSING_SHARE, annotators=NAMES, seed=seed
+    )
 
 
 def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:

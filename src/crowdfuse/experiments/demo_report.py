@@ -16,10 +16,10 @@ def write_demo_report(result: DemoResult, folder: Path, *, force: bool) -> None:
     with atomic_folder(folder, force=force) as place:
         names = [row["annotator"] for row in result.annotators]
         pictures = {
-            "reliability": plots.reliability(
+            "reliability": plots.annotator_accuracy(
                 names, [row["estimated"] for row in result.annotators], [row["true"] for row in result.annotators]
             ),
-            "weights": plots.inside_and_outside(
+            "weights": plots.weights_by_correctness(
                 names,
                 [row["weight where weak"] for row in result.annotators],
                 [row["weight where good"] for row in result.annotators],
@@ -29,7 +29,7 @@ def write_demo_report(result: DemoResult, folder: Path, *, force: bool) -> None:
         }
         for name, figure in pictures.items():
             plots.save(figure, place / f"{name}.png")
-        write_json(place / "figures.json", result.figures())
+        write_json(place / "figures.json", result.to_dict())
         write_text(place / "report.md", _demo_text(result))
 
 

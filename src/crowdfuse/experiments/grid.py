@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.experiments.paper import paper_table
-from crowdfuse.experiments.store import Run
-from crowdfuse.experiments.work import PaperWork
+from crowdfuse.experiments.run_executor import PaperExecutor
+from crowdfuse.experiments.store import RunSpec
 
 Value = float | str
 """A value of a grid's knob: a number, or the name of a protocol."""
@@ -25,7 +25,7 @@ class Cell:
     row: str
     value: str
     seed: int
-    run: Run = field(repr=False)
+    run: RunSpec = field(repr=False)
     serves_all: bool = False
     """Whether the run is the same at every value of the knob."""
 
@@ -36,7 +36,7 @@ class Cell:
         return ", ".join(part for part in (self.row, value, f"seed {self.seed}") if part)
 
 
-class Row(NamedTuple):
+class MethodVariant(NamedTuple):
     """A row of a table that is a method with other settings than usual, or with other annotators."""
 
     method: str
@@ -54,7 +54,7 @@ class Scale:
     annotators: dict[str, Any]
     """What all annotators have in common that are made up of this data."""
     recipe: dict[str, Any]
-    work: Callable[[Path | None], PaperWork]
+    executor: Callable[[Path | None], PaperExecutor]
     """What does a run, given the folder of the data."""
     protocol: str
     """How the model of a run is chosen and judged, and what gold is used for, in a sentence for the table."""
@@ -67,8 +67,8 @@ class Experiment:
     """What is compared, on what, over which values of which knob."""
 
     name: str
-    what: str
-    knob: str
+    description: str
+    parameter: str
     values: tuple[Value, ...]
     methods: tuple[str, ...]
     scale: Scale
@@ -80,13 +80,13 @@ class Experiment:
     """Where the knob counts something: from how many to how many."""
     by_method: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Settings that a method has in this experiment, over those of `paper_settings`."""
-    extras: dict[str, Row] = field(default_factory=dict)
+    extra_rows: dict[str, MethodVariant] = field(default_factory=dict)
     """Rows that are no method's name, and can be named like one."""
     paper: str | None = None
     """The paper's table that it repeats, as `paper_table` knows it."""
     paper_values: dict[str, str] = field(default_factory=dict)
     """What the paper calls our values, where it calls them otherwise."""
-    leader: str = "fusion"
+    main_method: str = "fusion"
     """The method that the others are compared with."""
     is_logarithmic: bool = False
     """Whether the knob is drawn on a logarithmic axis."""
@@ -96,7 +96,7 @@ class Experiment:
     @property
     def title(self) -> str:
         """What is done on which data."""
-        return f"{self.scale.title}, {self.what}"
+        return f"{self.scale.title}, {self.description}"
 
     def cells(
         self,
@@ -129,17 +129,17 @@ class Experiment:
     def _cells_of(
         self, name: str, value: Value, seed: int, data: dict[str, Any], changes: dict[str, Any]
     ) -> list[Cell]:
-        named = self.extras[name] if name in self.extras else Row(name)
-        kind = estimator_class(named.method, others=self.extras)
+        named = self.extra_rows[name] if name in self.extra_rows else MethodVariant(name)
+        kind = estimator_class(named.method, others=self.extra_rows)
         annotators = self.scale.annotators | self.annotators(value) | named.annotators
         cells = []
         for row, extra in kind.variants(annotators["names"]).items():
             usual = self.scale.recipe | kind.paper_settings | self.by_method.get(named.method, {})
             settings = usual | named.settings | extra | self.settings(value) | changes
-            run: Run = {"data": data, "method": named.method, "settings": settings, "seed": seed}
+            run: RunSpec = {"data": data, "method": named.method, "settings": settings, "seed": seed}
             if kind.trains_on_labels:  # gold is the same at every value of the knob: one run serves all
                 run["annotators"] = annotators
-            row = name if name in self.extras else row.removeprefix("single-annotator ")
+            row = name if name in self.extra_rows else row.removeprefix("single-annotator ")
             said = value if isinstance(value, str) else f"{value:g}"
             cells.append(Cell(row, said, seed, run, serves_all=not kind.trains_on_labels))
         return cells
@@ -147,7 +147,7 @@ class Experiment:
     def _known_values(self, values: Sequence[Value]) -> list[Value]:
         known = [value for value in self.values if isinstance(value, str)]
         if known:
-            return [check_choice(f"--values: {self.knob}", value, known) for value in values]
+            return [check_choice(f"--values: {self.parameter}", value, known) for value in values]
         return [self._number(value) for value in values]
 
     def _number(self, value: Value) -> float:
@@ -155,10 +155,10 @@ class Experiment:
         try:
             number = float(value)
         except ValueError as error:
-            raise ValueError(f"--values: {self.knob} must be a number, got {value!r}") from error
+            raise ValueError(f"--values: {self.parameter} must be a number, got {value!r}") from error
         if not 0 <= number < math.inf:
-            raise ValueError(f"--values: {self.knob} must be at least 0, got {value}")
+            raise ValueError(f"--values: {self.parameter} must be at least 0, got {value}")
         if self.counts and not (number.is_integer() and self.counts[0] <= number <= self.counts[1]):
             least, most = self.counts
-            raise ValueError(f"--values: {self.knob} must be a whole number from {least} to {most}, got {value}")
+            raise ValueError(f"--values: {self.parameter} must be a whole number from {least} to {most}, got {value}")
         return int(number) if number.is_integer() else number

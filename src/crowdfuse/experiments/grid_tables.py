@@ -8,39 +8,39 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.experiments.comparison_tables import difference
+from crowdfuse.experiments.comparison_tables import format_difference
 from crowdfuse.experiments.grid import Experiment
-from crowdfuse.experiments.tables import Entry, Table
+from crowdfuse.experiments.result_table import Table, TableEntry
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import table as markdown_table
 
-FAR = 3.0  # points from the paper's number that the text must speak of
-WIDE = 8  # values that fit beside each other
+PAPER_GAP_POINTS = 3.0  # points from the paper's number that the text must speak of
+MAX_TABLE_COLUMNS = 8  # values that fit beside each other
 
 
 def write_grid_report(experiment: Experiment, table: Table, folder: Path, command: str) -> dict[str, Any]:
     """`table.md`, `table.json` and figures beside the store; returns the numbers."""
-    numbers = figures(experiment, table)
-    write_text(folder / "table.md", markdown(experiment, table, command))
+    numbers = collect_numbers(experiment, table)
+    write_text(folder / "table.md", render_markdown(experiment, table, command))
     write_json(folder / "table.json", {"command": command, **numbers})
-    draw(experiment, table, folder)
+    save_figures(experiment, table, folder)
     return numbers
 
 
-def figures(experiment: Experiment, table: Table) -> dict[str, Any]:
+def collect_numbers(experiment: Experiment, table: Table) -> dict[str, Any]:
     """All numbers of a table, as JSON holds them."""
     return {
         "experiment": experiment.name,
-        "knob": experiment.knob,
-        "table": [entry.figures() for entry in table.entries.values()],
-        "paired differences": [one.figures() for one in table.paired(experiment.leader)],
+        "knob": experiment.parameter,
+        "table": [entry.to_dict() for entry in table.entries.values()],
+        "paired differences": [one.to_dict() for one in table.paired_differences(experiment.main_method)],
         "share of right labels": _shares(table),
         "auroc": _aurocs(experiment, table),
     }
 
 
-def markdown(experiment: Experiment, table: Table, command: str) -> str:
+def render_markdown(experiment: Experiment, table: Table, command: str) -> str:
     """The whole report as text."""
     length, is_trial = _length(experiment, table)
     sections = [
@@ -56,7 +56,7 @@ def markdown(experiment: Experiment, table: Table, command: str) -> str:
     sections += _differences(experiment, table)
     shares = _shares(table)
     if shares:
-        header = [experiment.knob, *(f"annotator-{r + 1}" for r in range(max(map(len, shares.values()))))]
+        header = [experiment.parameter, *(f"annotator-{r + 1}" for r in range(max(map(len, shares.values()))))]
         rows = [[value, *(f"{100 * share:.1f}" for share in of)] for value, of in shares.items()]
         rows = [row + ["-"] * (len(header) - len(row)) for row in rows]
         sections += ["## Share of right labels (%)", markdown_table(header, rows)]
@@ -91,15 +91,15 @@ def accuracy_rows(experiment: Experiment, table: Table) -> list[list[str]]:
 def _accuracy(experiment: Experiment, table: Table) -> str:
     beside = " (paper)" if experiment.paper else ""
     over = f"mean of {len(experiment.values)}"
-    header = [f"method{beside}", *(f"{experiment.knob} {value}" for value in table.values), over]
+    header = [f"method{beside}", *(f"{experiment.parameter} {value}" for value in table.values), over]
     rows = accuracy_rows(experiment, table)
-    if len(table.values) <= WIDE:
+    if len(table.values) <= MAX_TABLE_COLUMNS:
         return markdown_table(header, rows)
-    turned = list(zip([experiment.knob, *table.values, over], *rows, strict=True))
+    turned = list(zip([experiment.parameter, *table.values, over], *rows, strict=True))
     return markdown_table(list(turned[0]), [list(row) for row in turned[1:]])
 
 
-def _cell(entry: Entry | None, paper: str | None) -> str:
+def _cell(entry: TableEntry | None, paper: str | None) -> str:
     if entry is None:
         return "-"
     spread = "" if entry.spread is None else f" ± {entry.spread:.1f}"
@@ -125,10 +125,10 @@ def _ranks(experiment: Experiment, table: Table) -> str:
         for row in table.rows
         if row in ranked
     ]
-    return markdown_table(["method", *(f"{experiment.knob} {value}" for value in table.values)], rows)
+    return markdown_table(["method", *(f"{experiment.parameter} {value}" for value in table.values)], rows)
 
 
-def _rank(entry: Entry | None) -> str:
+def _rank(entry: TableEntry | None) -> str:
     if entry is None:
         return "-"
     return f"{entry.rank} ({'-' if entry.paper_rank is None else entry.paper_rank})"
@@ -137,26 +137,26 @@ def _rank(entry: Entry | None) -> str:
 def _far(table: Table) -> list[str]:
     """Where we differ from the paper by more than a few points."""
     compared = [entry for entry in table.entries.values() if entry.paper is not None]
-    far = [e for e in compared if e.paper is not None and abs(e.mean - e.paper) > FAR]
+    far = [e for e in compared if e.paper is not None and abs(e.mean - e.paper) > PAPER_GAP_POINTS]
     if not far:
-        return [f"No cell differs from the paper's by more than {FAR:.0f} points."] if compared else []
+        return [f"No cell differs from the paper's by more than {PAPER_GAP_POINTS:.0f} points."] if compared else []
     rows = [[e.row, e.value, f"{e.mean:.1f}", f"{e.paper:.1f}", f"{e.mean - (e.paper or 0):+.1f}"] for e in far]
     return [
-        f"## More than {FAR:.0f} points from the paper",
+        f"## More than {PAPER_GAP_POINTS:.0f} points from the paper",
         markdown_table(["method", "value", "ours", "paper", "difference"], rows),
     ]
 
 
 def _differences(experiment: Experiment, table: Table) -> list[str]:
-    leader = experiment.leader
-    paired = table.paired(leader) if leader in table.rows else []
+    leader = experiment.main_method
+    paired = table.paired_differences(leader) if leader in table.rows else []
     if not paired:
         return []
     rows = [
-        [one.than, one.pairs, f"{one.mean:+.2f}", "-" if one.low is None else f"{one.low:+.2f} to {one.high:+.2f}"]
+        [one.baseline, one.pairs, f"{one.mean:+.2f}", "-" if one.low is None else f"{one.low:+.2f} to {one.high:+.2f}"]
         for one in paired
     ]
-    by_item = any(one.over == "seeds and items" for one in paired)
+    by_item = any(one.interval_over == "seeds and items" for one in paired)
     how = (
         "95 % bootstrap interval over seeds and test items, values together."
         if by_item
@@ -169,10 +169,13 @@ def _differences(experiment: Experiment, table: Table) -> list[str]:
         markdown_table([f"{leader} minus", "pairs", "mean", "interval"], rows),
     ]
     if by_item and len(table.values) > 1:
-        at = {value: {one.than: difference(one) for one in table.paired(leader, value)} for value in table.values}
-        others = [one.than for one in paired]
+        at = {
+            value: {one.baseline: format_difference(one) for one in table.paired_differences(leader, value)}
+            for value in table.values
+        }
+        others = [one.baseline for one in paired]
         by_value = [[value, *(at[value].get(than, "-") for than in others)] for value in table.values]
-        sections += [markdown_table([experiment.knob, *(f"{leader} minus {than}" for than in others)], by_value)]
+        sections += [markdown_table([experiment.parameter, *(f"{leader} minus {than}" for than in others)], by_value)]
     return sections
 
 
@@ -193,7 +196,7 @@ def _gates(experiment: Experiment, table: Table) -> list[str]:
         rows.append([value, row, worst, f"{100 * balanced:.1f}", told, f"{warned} of {len(results)}", share])
     if not rows:
         return []
-    header = [experiment.knob, "method", "worst seed (%)", "balanced accuracy (%)", "gate error (worst)", "warned"]
+    header = [experiment.parameter, "method", "worst seed (%)", "balanced accuracy (%)", "gate error (worst)", "warned"]
     return [
         "## Gates",
         "Gate error: how far gates are from the shares of right labels, over ten bins, the mean over annotators and "
@@ -218,7 +221,7 @@ def _aurocs(experiment: Experiment, table: Table) -> dict[str, dict[str, list[li
     found: dict[str, dict[str, list[list[float]]]] = {}
     for value in table.values:
         for seed in table.seeds:
-            record = table.records.get((experiment.leader, value, seed))
+            record = table.records.get((experiment.main_method, value, seed))
             for kind in ("weights", "diagonals"):
                 if record is not None and f"auroc of {kind}" in record.result:
                     found.setdefault(value, {}).setdefault(kind, []).append(record.result[f"auroc of {kind}"])
@@ -238,17 +241,17 @@ def _beliefs(experiment: Experiment, table: Table) -> list[str]:
         "## Does fusion know where an annotator is right?",
         "AUROC over the training items of an annotator's weight, and of the diagonal entry P[said, said] of its "
         "matrix, against being right on the item; 0.5 is chance. Mean over seeds, an annotator after the other.",
-        markdown_table([experiment.knob, "of", "seeds", "AUROC"], rows),
+        markdown_table([experiment.parameter, "of", "seeds", "AUROC"], rows),
     ]
 
 
-def draw(experiment: Experiment, table: Table, folder: Path) -> None:
+def save_figures(experiment: Experiment, table: Table, folder: Path) -> None:
     """Accuracy over the knob, and validation accuracy over epochs at its first value, first seed."""
     if len(table.values) > 1 and not any(isinstance(value, str) for value in experiment.values):
         series = {row: _series(table, row) for row in table.rows}
         plots.save(
-            plots.accuracy_over(
-                experiment.knob,
+            plots.accuracy_curves(
+                experiment.parameter,
                 series,
                 experiment.title,
                 is_logarithmic=experiment.is_logarithmic,
@@ -265,7 +268,7 @@ def draw(experiment: Experiment, table: Table, folder: Path) -> None:
         if v == value and s == seed and all("validation_accuracy" in epoch for epoch in record.result["history"])
     }
     if curves:
-        title = f"{experiment.title}: {experiment.knob} {value}, seed {seed}"
+        title = f"{experiment.title}: {experiment.parameter} {value}, seed {seed}"
         plots.save(plots.validation_curves(curves, title), folder / "epochs.png")
 
 

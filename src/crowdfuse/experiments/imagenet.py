@@ -22,8 +22,8 @@ from crowdfuse.datasets.image_folder import (
 )
 from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Scale
-from crowdfuse.experiments.store import Run
-from crowdfuse.experiments.work import PaperWork, Parts, weakness_rows
+from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, weakness_rows
+from crowdfuse.experiments.store import RunSpec
 from crowdfuse.io.features import read_features
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.inputs import Inputs
@@ -33,19 +33,19 @@ SIZE = 224
 CANDIDATES = 256  # for weakness images; decoded at once, 154 MB
 WORKERS = min(8, max(1, (os.cpu_count() or 1) - 1))
 # what the paper's single annotators reach at epsilon 580, as shares of what true labels reach
-SKILLS = [0.52, 0.47, 0.76]
-EASIEST = 580
-FEATURES = "features.npz"
+TARGET_ACCURACIES = [0.52, 0.47, 0.76]
+TARGET_EPSILON = 580
+FEATURES_FILE = "features.npz"
 
 
-class FolderWork(PaperWork):
+class ImageNetImagesExecutor(PaperExecutor):
     """Runs on a folder of images, a folder a class, split 25:1:1 by the seed."""
 
-    def load(self, run: Run, *, download: bool = False) -> Parts:
+    def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
         listed = _listed(self.place, run["data"]["unreadable"])
         files = listed.files(SIZE, workers=WORKERS)
         train, validation, test = self._rows(run, listed)
-        return Parts(
+        return DataSplit(
             self.inputs(files, train),
             listed.y[train],
             self.inputs(files, validation),
@@ -64,16 +64,18 @@ class FolderWork(PaperWork):
         """What is trained on."""
         return files.take(rows)
 
-    def check(self, runs: Sequence[Run], *, download: bool) -> None:
+    def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
         """Also measure the distances, so that no two processes do."""
         super().check(runs, download=download)
         for run in {run["seed"]: run for run in runs if "annotators" in run}.values():
             self._distances(run)
 
-    def weakness(self, run: Run, parts: Parts) -> dict[str, Any]:
+    def weakness(self, run: RunSpec, parts: DataSplit) -> dict[str, Any]:
         return {"distances": self._distances(run), "epsilon": run["annotators"]["epsilon"]}
 
-    def _rows(self, run: Run, listed: ImageFolder) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _rows(
+        self, run: RunSpec, listed: ImageFolder
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Training, validation and test rows; of the training rows as many as are asked for."""
         train, validation, test = split_image_folder(listed, run["seed"])
         wanted = run["data"]["train"]
@@ -83,7 +85,7 @@ class FolderWork(PaperWork):
             train = np.sort(np.random.default_rng(run["seed"]).permutation(train)[:wanted])
         return train, validation, test
 
-    def _distances(self, run: Run) -> NDArray[np.float32]:
+    def _distances(self, run: RunSpec) -> NDArray[np.float32]:
         """How far the training images are from the weakness images; these are chosen by the skill they should give."""
         spec, listed = run["annotators"], _listed(self.place, run["data"]["unreadable"])
         train, _, _ = self._rows(run, listed)
@@ -93,7 +95,7 @@ class FolderWork(PaperWork):
         weak = few[weakness_rows(pixels, listed.y[few], spec["skills"], spec["skills at"])]
         return weakness_distances(files, train, weak.tolist(), cache=self._cache(run))
 
-    def _cache(self, run: Run) -> Path:
+    def _cache(self, run: RunSpec) -> Path:
         of = hashlib.blake2b(f"{self.place.resolve()} {run['data']} {run['seed']}".encode(), digest_size=8).hexdigest()
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = base / "crowdfuse"
@@ -101,11 +103,11 @@ class FolderWork(PaperWork):
         return folder / f"distances-{of}.npz"
 
 
-class FeaturesWork(FolderWork):
+class ImageNetFeaturesExecutor(ImageNetImagesExecutor):
     """Runs on features of the images, which `crowdfuse embed` made of the same folder."""
 
     def inputs(self, files: ImageFiles, rows: NDArray[np.int64]) -> Inputs:
-        path = self.place / FEATURES
+        path = self.place / FEATURES_FILE
         if not path.exists():
             raise FileNotFoundError(
                 f"{path} is not there. The desk version reads frozen features of the images: make them with crowdfuse "
@@ -129,29 +131,29 @@ def _listed(place: Path, on_unreadable: str) -> ImageFolder:
 
 PROTOCOL = (
     "The images of the folder, split 25:1:1 by the seed. The paper names no weakness images: ours are those, of "
-    f"{CANDIDATES}, that come closest to {', '.join(f'{100 * skill:.0f}' for skill in SKILLS)} % of right labels at "
-    f"epsilon {EASIEST}. The epoch is chosen by gold on the validation images; gold is used for nothing else, but for "
+    f"{CANDIDATES}, that come closest to {', '.join(f'{100 * skill:.0f}' for skill in TARGET_ACCURACIES)} % of right labels at "
+    f"epsilon {TARGET_EPSILON}. The epoch is chosen by gold on the validation images; gold is used for nothing else, but for "
     "true-label, the upper bound, which trains on it."
 )
-COMMON: dict[str, Any] = {
-    "annotators": {"rule": "weakness", "skills": SKILLS, "skills at": EASIEST, "names": cifar.NAMES},
+SHARED_SCALE_FIELDS: dict[str, Any] = {
+    "annotators": {"rule": "weakness", "skills": TARGET_ACCURACIES, "skills at": TARGET_EPSILON, "names": cifar.NAMES},
 }
-PAPER = Scale(
+PAPER_SCALE = Scale(
     title="ImageNet-100",
     data={"name": "imagenet100", "train": "all", "unreadable": "error"},
     recipe=cifar.RESNET | {"augment": "resized-crop-flip", "weight_decay": 1e-4, "batch_size": 256},
-    work=FolderWork,
+    executor=ImageNetImagesExecutor,
     protocol=f"A ResNet-18 at {SIZE} pixels, batch 256, weight decay 0.0001, cosine, crops and flips. {PROTOCOL}",
-    **COMMON,
+    **SHARED_SCALE_FIELDS,
 )
-DESK = Scale(
+SMALL_SCALE = Scale(
     title="ImageNet-100 features",
     data={"name": "imagenet100 features", "train": "all", "unreadable": "error"},
     recipe=cifar.MLP,
-    work=FeaturesWork,
+    executor=ImageNetFeaturesExecutor,
     protocol=f"Frozen features and one hidden layer, so the paper's numbers are of another size. {PROTOCOL}",
     is_papers_recipe=False,
-    **COMMON,
+    **SHARED_SCALE_FIELDS,
 )
 
 
@@ -160,13 +162,13 @@ def declare(scale: Scale) -> list[Experiment]:
     return [
         Experiment(
             name="table3",
-            what="three annotators with a weakness",
-            knob="epsilon",
+            description="three annotators with a weakness",
+            parameter="epsilon",
             values=(580, 600, 620, 650, 680),
             methods=cifar.TABLE_METHODS,
             scale=scale,
             annotators=lambda epsilon: {"epsilon": epsilon},
             paper="3",
-            **cifar.COMMON,
+            **cifar.SHARED_EXPERIMENT_FIELDS,
         )
     ]

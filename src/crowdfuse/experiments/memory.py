@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-OF_ADAM = 4  # numbers a parameter: itself, its gradient, and two means that Adam keeps
+ADAM_COPIES_PER_PARAMETER = 4  # numbers a parameter: itself, its gradient, and two means that Adam keeps
 
 
 class _Kept:
@@ -21,7 +21,7 @@ class _Kept:
         self.let_go()
 
 
-class Held:
+class SavedTensorBytes:
     """Bytes that are kept for the way back, now and at most. What several places keep counts once."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Held:
 
 
 @contextmanager
-def counting() -> Iterator[Held]:
+def count_saved_tensors() -> Iterator[SavedTensorBytes]:
     """Count what torch keeps for the way back.
 
     >>> import torch
@@ -59,7 +59,7 @@ def counting() -> Iterator[Held]:
     >>> held.most, held.now                                        # exp keeps what it made: 800 numbers of 4 bytes
     (3200, 0)
     """
-    held = Held()
+    held = SavedTensorBytes()
 
     def back(kept: Tensor | _Kept) -> Tensor:
         return kept.tensor if isinstance(kept, _Kept) else kept
@@ -70,7 +70,7 @@ def counting() -> Iterator[Held]:
 
 def bytes_to_train(fit: Callable[[], nn.Module]) -> int:
     """The bytes that training a network with Adam holds at most, apart from data: `fit` trains and returns it."""
-    with counting() as held:
+    with count_saved_tensors() as held:
         network = fit()
     parameters = sum(tensor.numel() * tensor.element_size() for tensor in network.parameters())
-    return held.most + OF_ADAM * parameters
+    return held.most + ADAM_COPIES_PER_PARAMETER * parameters

@@ -27,27 +27,27 @@ from crowdfuse.datasets.sentiment import load_sentiment
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments import crowds
-from crowdfuse.experiments.grid import Cell, Row
-from crowdfuse.experiments.kinds import KindsWork, weakness
+from crowdfuse.experiments.grid import Cell, MethodVariant
 from crowdfuse.experiments.memory import bytes_to_train
-from crowdfuse.experiments.spaces import drawn
-from crowdfuse.experiments.store import Run, key_of
-from crowdfuse.experiments.tables import BOUND
+from crowdfuse.experiments.noise_types import MnistNoiseExecutor, weakness_spec
+from crowdfuse.experiments.result_table import UPPER_BOUND
+from crowdfuse.experiments.search_space import draw_settings
+from crowdfuse.experiments.store import RunSpec, run_key
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.quality.model_selection import label_likelihood
 from crowdfuse.training.loop import DivergedError
 
-KEPT_OUT = 0.2  # of the items to train on
+HELD_OUT_SHARE = 0.2  # of the items to train on
 BINS = 15
 NETWORK: dict[str, Any] = crowds.NETWORK | {"batch_size": 256, "epochs": 12}
 COUNTED_EPOCHS = 12  # of one batch, to count memory: enough for every phase of every method
-LEFT_OUT = ("single-annotator",)  # one row an annotator: no method to recommend
-ROWS = {method: Row(method) for method in ESTIMATORS if method not in LEFT_OUT}
-ROWS["majority-vote-hard"] = Row("majority-vote", {"vote": "hard"})
+EXCLUDED_METHODS = ("single-annotator",)  # one row an annotator: no method to recommend
+COMPARED_ROWS = {method: MethodVariant(method) for method in ESTIMATORS if method not in EXCLUDED_METHODS}
+COMPARED_ROWS["majority-vote-hard"] = MethodVariant("majority-vote", {"vote": "hard"})
 
 
 @dataclass(frozen=True)
-class Arena:
+class ComparisonDataset:
     """Something to compare methods on: data, annotators where they are made up, and what to know of it."""
 
     title: str
@@ -58,35 +58,37 @@ class Arena:
     """How networks are trained, where that is not as everywhere."""
 
 
-def _mnist(title: str, note: str, annotators: dict[str, Any], task: str = "digits") -> Arena:
+def _mnist(title: str, note: str, annotators: dict[str, Any], task: str = "digits") -> ComparisonDataset:
     data = {"name": "mnist", "train": 10_000, "pixels": 14, "task": task}
-    return Arena(title, data, note, annotators, {"standardize": False})  # pixels come normalised
+    return ComparisonDataset(title, data, note, annotators, {"standardize": False})  # pixels come normalised
 
 
-KINDS = {
-    "uniform": _mnist("uniform", "wrong labels even over the other classes", weakness(30)),
-    "any": _mnist("any", "wrong labels even over all classes", weakness(30, "any")),
-    "looks": _mnist("looks", "wrong labels are what the item looks like to the annotator", weakness(30, "looks")),
-    "shift": _mnist("shift", "wrong labels are a fixed number of classes further", weakness(30, "shift")),
-    "neighbour": _mnist("neighbour", "wrong labels are the most confusable class", weakness(30, "neighbour")),
-    "copy": _mnist("copy", "who is wrong says the same wrong label", weakness(30, "copy")),
+MNIST_DATASETS = {
+    "uniform": _mnist("uniform", "wrong labels even over the other classes", weakness_spec(30)),
+    "any": _mnist("any", "wrong labels even over all classes", weakness_spec(30, "any")),
+    "looks": _mnist("looks", "wrong labels are what the item looks like to the annotator", weakness_spec(30, "looks")),
+    "shift": _mnist("shift", "wrong labels are a fixed number of classes further", weakness_spec(30, "shift")),
+    "neighbour": _mnist("neighbour", "wrong labels are the most confusable class", weakness_spec(30, "neighbour")),
+    "copy": _mnist("copy", "who is wrong says the same wrong label", weakness_spec(30, "copy")),
     "hammer-spammer": _mnist(
         "hammer-spammer",
         "five annotators, each right on three classes and at random on the others",
         {"rule": "hammer-spammer", "n_correct": 3, "names": ["1", "2", "3", "4", "5"]},
     ),
-    "two classes": _mnist("two classes", "odd or even", weakness(30), task="odd"),
+    "two classes": _mnist("two classes", "odd or even", weakness_spec(30), task="odd"),
 }
 CROWDS = {
-    "labelme": Arena("LabelMe", {"name": "labelme"}, "averaged VGG features", None, {"batch_size": 64, "epochs": 30}),
-    "sentiment": Arena(
+    "labelme": ComparisonDataset(
+        "LabelMe", {"name": "labelme"}, "averaged VGG features", None, {"batch_size": 64, "epochs": 30}
+    ),
+    "sentiment": ComparisonDataset(
         "Sentiment Polarity",
         {"name": "sentiment", "words": 1_000},
         "tf-idf of 1,000 words and pairs; a fifth of the sentences, drawn by the seed, judges",
         None,
         {"batch_size": 128, "epochs": 15, "standardize": False},
     ),
-    "cifar10n": Arena(
+    "cifar10n": ComparisonDataset(
         "CIFAR-10N (null control)",
         {"name": "cifar10n", "train": 10_000},
         "frozen features of 10,000 images; its columns are slots, not people, so that there is nobody to know",
@@ -94,11 +96,11 @@ CROWDS = {
         {"dropout": 0.5},
     ),
 }
-GROUPS = {"mnist-kinds": KINDS, "crowds": CROWDS}
+DATASET_GROUPS = {"mnist-kinds": MNIST_DATASETS, "crowds": CROWDS}
 
 
 @dataclass(frozen=True)
-class DrawnCell(Cell):
+class ComparisonCell(Cell):
     """A run of the grid, and which draw of the settings it tries."""
 
     draw: int = 0
@@ -112,36 +114,38 @@ class DrawnCell(Cell):
         return f"{super().name}, {what}{', epoch by held-out labels' if self.holds_out else ''}"
 
 
-def cells(
-    arenas: dict[str, Arena],
+def comparison_cells(
+    arenas: dict[str, ComparisonDataset],
     draws: int,
     values: Sequence[str] = (),
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (0,),
-) -> list[DrawnCell]:
+) -> list[ComparisonCell]:
     """The grid: defaults everywhere first, then defaults with held-out labels, then the draws, seed by seed. The upper
     bound is run once a seed."""
     chosen = [check_choice("--values", value, arenas) for value in values or arenas]
-    rows = [check_choice("--methods", method, ROWS) for method in methods or ROWS]
+    rows = [check_choice("--methods", method, COMPARED_ROWS) for method in methods or COMPARED_ROWS]
     stretches = [
         (seeds, range(1), False),
         (seeds, range(1), True),
         *(((seed,), range(1, draws), False) for seed in seeds),
     ]
     return [
-        DrawnCell(row, value, seed, _run(arenas[value], ROWS[row], seed, draw, holds_out), False, draw, holds_out)
+        ComparisonCell(
+            row, value, seed, _run(arenas[value], COMPARED_ROWS[row], seed, draw, holds_out), False, draw, holds_out
+        )
         for of_seeds, numbers, holds_out in stretches
         for seed in of_seeds
         for value in chosen
         for row in rows
         for draw in numbers
-        if row != BOUND or (draw == 0 and not holds_out)
+        if row != UPPER_BOUND or (draw == 0 and not holds_out)
     ]
 
 
-def _run(arena: Arena, row: Row, seed: int, draw: int, holds_out: bool) -> Run:
-    settings = NETWORK | arena.training | drawn(row.method, draw, seed) | row.settings
-    run: Run = {"data": arena.data, "method": row.method, "settings": settings, "seed": seed}
+def _run(arena: ComparisonDataset, row: MethodVariant, seed: int, draw: int, holds_out: bool) -> RunSpec:
+    settings = NETWORK | arena.training | draw_settings(row.method, draw, seed) | row.settings
+    run: RunSpec = {"data": arena.data, "method": row.method, "settings": settings, "seed": seed}
     if arena.annotators is not None:
         run["annotators"] = arena.annotators
     if holds_out and not _holds_out_anyway(row.method):
@@ -154,13 +158,13 @@ def _holds_out_anyway(method: str) -> bool:
 
 
 @dataclass(frozen=True)
-class FairWork:
+class MethodComparisonExecutor:
     """Does the runs; `folder` is where the data sets are, None for the environment's."""
 
     folder: Path | None
     _loaded: dict[str, CrowdDataset] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def check(self, runs: Sequence[Run], *, download: bool = False) -> None:
+    def check(self, runs: Sequence[RunSpec], *, download: bool = False) -> None:
         """Read every data set once, and prepare each method once on each."""
         once = {(str(run["data"]), str(run.get("annotators")), run["method"]): run for run in runs}
         for run in once.values():
@@ -168,21 +172,21 @@ class FairWork:
             train, _ = split(crowd, run["seed"])
             _classifier(run, crowd).prepare(crowd.X[train], _learned_from(run, crowd, train))
 
-    def crowd(self, run: Run) -> CrowdDataset:
+    def crowd(self, run: RunSpec) -> CrowdDataset:
         """The last one is kept: most runs of a process are on the same."""
-        key = key_of({name: run.get(name) for name in ("data", "annotators", "seed")})
+        key = run_key({name: run.get(name) for name in ("data", "annotators", "seed")})
         if key not in self._loaded:
             self._loaded.clear()
             self._loaded[key] = self._load(run)
         return self._loaded[key]
 
-    def _load(self, run: Run) -> CrowdDataset:
+    def _load(self, run: RunSpec) -> CrowdDataset:
         data = run["data"]
         if data["name"] == "mnist":
-            work = KindsWork(self.folder)
+            work = MnistNoiseExecutor(self.folder)
             parts = work.load(run)
             made = work.annotators(run, parts)
-            X, X_test = (coarser(part.values, data["pixels"]) for part in (parts.X, parts.X_test))
+            X, X_test = (downsample(part.values, data["pixels"]) for part in (parts.X, parts.X_test))
             return CrowdDataset(X, made.annotations, parts.y, X_test, parts.y_test)
         if data["name"] == "sentiment":
             return load_sentiment(self.folder).split(run["seed"], words=data["words"])
@@ -192,7 +196,7 @@ class FairWork:
         first = slice(data["train"])
         return CrowdDataset(crowd.X[first], crowd.annotations[first], crowd.y[first], crowd.X_test, crowd.y_test)
 
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+    def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         crowd = self.crowd(run)
         train, judges = split(crowd, run["seed"])
         classifier = _classifier(run, crowd)
@@ -219,11 +223,11 @@ class FairWork:
 def split(crowd: CrowdDataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows to train on, and rows to judge settings by."""
     shuffled = np.random.default_rng([seed, 7]).permutation(len(crowd.X))
-    count = round(KEPT_OUT * len(shuffled))
+    count = round(HELD_OUT_SHARE * len(shuffled))
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
-def coarser(images: NDArray[Any], pixels: int) -> NDArray[np.float32]:
+def downsample(images: NDArray[Any], pixels: int) -> NDArray[np.float32]:
     """Square images (N, ...) as rows of means over squares, so many a side: a fourth of the work at half the side.
 
     >>> coarser(np.arange(16.0).reshape(1, 4, 4), 2).tolist()
@@ -234,18 +238,18 @@ def coarser(images: NDArray[Any], pixels: int) -> NDArray[np.float32]:
     return np.asarray(squares.mean((2, 4)).reshape(len(images), -1), np.float32)
 
 
-def _bytes_of_a_step(run: Run, crowd: CrowdDataset, rows: NDArray[np.int64]) -> int:
+def _bytes_of_a_step(run: RunSpec, crowd: CrowdDataset, rows: NDArray[np.int64]) -> int:
     """What training on one batch holds at most, through all phases of the method."""
     classifier = _classifier(run, crowd).set_params(epochs=COUNTED_EPOCHS)
     few = rows[: classifier.batch_size]
     return bytes_to_train(lambda: classifier.fit(crowd.X[few], _learned_from(run, crowd, few)).method_)
 
 
-def _classifier(run: Run, crowd: CrowdDataset) -> CrowdClassifier:
+def _classifier(run: RunSpec, crowd: CrowdDataset) -> CrowdClassifier:
     return estimator_class(run["method"])(**run["settings"], random_state=run["seed"], classes=crowd.classes)
 
 
-def _learned_from(run: Run, crowd: CrowdDataset, rows: NDArray[np.int64]) -> Annotations | NDArray[np.int64]:
+def _learned_from(run: RunSpec, crowd: CrowdDataset, rows: NDArray[np.int64]) -> Annotations | NDArray[np.int64]:
     return crowd.annotations[rows] if estimator_class(run["method"]).trains_on_labels else crowd.y[rows]
 
 

@@ -9,12 +9,20 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.experiments.evidence import QUALITIES
-from crowdfuse.experiments.method_comparison import KEPT_OUT, NETWORK, Arena, DrawnCell
-from crowdfuse.experiments.protocols import Place, Ranks, chosen, figures_of, gains, leaders, ranks
-from crowdfuse.experiments.spaces import COMMON
+from crowdfuse.experiments.comparison_results import QUALITIES
+from crowdfuse.experiments.method_comparison import HELD_OUT_SHARE, NETWORK, ComparisonCell, ComparisonDataset
+from crowdfuse.experiments.protocols import (
+    Ranks,
+    RowDatasetSeed,
+    best_and_tied,
+    gains,
+    metric_by_dataset,
+    ranks,
+    select_runs,
+)
+from crowdfuse.experiments.result_table import UPPER_BOUND
+from crowdfuse.experiments.search_space import COMMON_SEARCH_SPACE
 from crowdfuse.experiments.store import Record
-from crowdfuse.experiments.tables import BOUND
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import table as markdown_table
@@ -26,11 +34,11 @@ METRICS = {
     "fused labels right": ("fused labels right (%)", 100.0, "{:.1f}"),
     "suspicion": ("average precision of suspicion (%)", 100.0, "{:.1f}"),
 }
-ASCENDING = ("log loss", "calibration error")  # the less, the better
+LOWER_IS_BETTER = ("log loss", "calibration error")  # the less, the better
 COSTS = {"seconds of training": "time", "bytes of a step": "memory"}  # over those of the reference
-RULES = (
+RULES_TEXT = (
     "The same labels, split, network, optimiser, schedule, batch and number of epochs for all at a seed; only WDN "
-    f"trains the weights of its average for some epochs more. Gold judges on test items. {100 * KEPT_OUT:.0f} % of "
+    f"trains the weights of its average for some epochs more. Gold judges on test items. {100 * HELD_OUT_SHARE:.0f} % of "
     "the training items are kept out of training in every protocol.\n\n"
     "*Defaults*: every method's own settings; gated, as it comes, chooses its epoch by labels that it holds out, "
     "the others keep the last. *Epoch by held-out labels*: the same, with that choice for all. *Tuned by crowd "
@@ -43,16 +51,20 @@ RULES = (
     "their code's, but for TraceReg's start, set with gold of CIFAR-100 in view, MaDL's isotropic confusions, and the "
     "epochs without outliers that COINNet begins with, which came after its accuracy here had been seen."
 )
-Kept = dict[str, dict[Place, Record]]
+SelectedRuns = dict[str, dict[RowDatasetSeed, Record]]
 
 
 def write_fair_report(
-    arenas: Mapping[str, Arena], cells: Sequence[DrawnCell], records: Sequence[Record], folder: Path, command: str
+    arenas: Mapping[str, ComparisonDataset],
+    cells: Sequence[ComparisonCell],
+    records: Sequence[Record],
+    folder: Path,
+    command: str,
 ) -> dict[str, Any]:
     """`table.md`, `table.json` and the ranks as a figure, beside the store; returns the numbers."""
-    kept = chosen(cells, records)
-    numbers = {"command": command, **figures(kept), "digest": digest(arenas, kept, command)}
-    write_text(folder / "table.md", markdown(arenas, kept, command))
+    kept = select_runs(cells, records)
+    numbers = {"command": command, **collect_numbers(kept), "digest": summarize_comparison(arenas, kept, command)}
+    write_text(folder / "table.md", render_markdown(arenas, kept, command))
     write_json(folder / "table.json", numbers)
     for protocol, found in all_ranks(kept).items():
         title = f"{protocol.capitalize()}: mean rank of accuracy over {found.arenas} arenas"
@@ -61,33 +73,33 @@ def write_fair_report(
     return numbers
 
 
-def all_ranks(kept: Kept) -> dict[str, Ranks]:
+def all_ranks(kept: SelectedRuns) -> dict[str, Ranks]:
     """By accuracy, for each protocol that has something to rank."""
-    found = {protocol: ranks(figures_of(runs, "accuracy")) for protocol, runs in kept.items()}
+    found = {protocol: ranks(metric_by_dataset(runs, "accuracy")) for protocol, runs in kept.items()}
     return {protocol: one for protocol, one in found.items() if one is not None}
 
 
-def figures(kept: Kept) -> dict[str, Any]:
+def collect_numbers(kept: SelectedRuns) -> dict[str, Any]:
     """All numbers, as JSON holds them."""
     ranked = all_ranks(kept)
     return {
         protocol: {
-            "accuracy": figures_of(runs, "accuracy"),
+            "accuracy": metric_by_dataset(runs, "accuracy"),
             "ranks": ranked[protocol]._asdict() if protocol in ranked else None,
             f"minus {REFERENCE}": gains(runs, REFERENCE),
-            **{name: figures_of(runs, name) for name in METRICS},
-            **{name: figures_of(runs, name) for name in COSTS},
+            **{name: metric_by_dataset(runs, name) for name in METRICS},
+            **{name: metric_by_dataset(runs, name) for name in COSTS},
         }
         for protocol, runs in kept.items()
     }
 
 
-def digest(arenas: Mapping[str, Arena], kept: Kept, command: str) -> dict[str, Any]:
+def summarize_comparison(arenas: Mapping[str, ComparisonDataset], kept: SelectedRuns, command: str) -> dict[str, Any]:
     """What there is to know of each method in few numbers: what `crowdfuse methods` shows of stored results."""
     found: dict[str, Any] = {"command": command}
     for protocol, runs in kept.items():
-        by_arena = figures_of(runs, "accuracy")
-        ranked = {name: ranks(figures_of(runs, name), ascending=name in ASCENDING) for name in QUALITIES}
+        by_arena = metric_by_dataset(runs, "accuracy")
+        ranked = {name: ranks(metric_by_dataset(runs, name), ascending=name in LOWER_IS_BETTER) for name in QUALITIES}
         by_accuracy = ranked["accuracy"]
         found[protocol] = {
             "arenas": 0 if by_accuracy is None else by_accuracy.arenas,
@@ -101,16 +113,16 @@ def digest(arenas: Mapping[str, Arena], kept: Kept, command: str) -> dict[str, A
                 arenas[name].title: {row: round(float(np.mean(list(seeds.values()))), 6) for row, seeds in of.items()}
                 for name, of in by_arena.items()
             },
-            "leaders": {arenas[name].title: rows for name, rows in leaders(by_arena).items()},
+            "leaders": {arenas[name].title: rows for name, rows in best_and_tied(by_arena).items()},
         }
     for name, title in COSTS.items():
         found[title] = {row: round(times, 2) for row, times in costs(kept["defaults"], name).items()}
     return found
 
 
-def markdown(arenas: Mapping[str, Arena], kept: Kept, command: str) -> str:
+def render_markdown(arenas: Mapping[str, ComparisonDataset], kept: SelectedRuns, command: str) -> str:
     """The whole comparison as text."""
-    parts = [f"# All methods by the same rules\n\n`{command}`\n\n{RULES}", _arenas(arenas, kept)]
+    parts = [f"# All methods by the same rules\n\n`{command}`\n\n{RULES_TEXT}", _arenas(arenas, kept)]
     ranked = all_ranks(kept)
     for protocol, runs in kept.items():
         parts.append(f"## {protocol.capitalize()}\n\n{_accuracies(arenas, runs, ranked.get(protocol))}")
@@ -121,7 +133,7 @@ def markdown(arenas: Mapping[str, Arena], kept: Kept, command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _arenas(arenas: Mapping[str, Arena], kept: Kept) -> str:
+def _arenas(arenas: Mapping[str, ComparisonDataset], kept: SelectedRuns) -> str:
     seen = {arena for _, arena, _ in kept["defaults"]}
     shown = [
         [arena.title, arena.note, _settings(arena.data), _settings(arena.annotators or {}), _settings(arena.training)]
@@ -143,13 +155,17 @@ def _settings(settings: Mapping[str, Any]) -> str:
     )
 
 
-def _accuracies(arenas: Mapping[str, Arena], runs: Mapping[Place, Record], ranked: Ranks | None) -> str:
-    by_arena = figures_of(runs, "accuracy")
+def _accuracies(
+    arenas: Mapping[str, ComparisonDataset], runs: Mapping[RowDatasetSeed, Record], ranked: Ranks | None
+) -> str:
+    by_arena = metric_by_dataset(runs, "accuracy")
     columns = [name for name in arenas if name in by_arena]
     rows = _rows(runs, ranked)
     ahead = gains(runs, REFERENCE)
     best = {
-        name: max((np.mean(list(seeds.values())) for row, seeds in by_arena[name].items() if row != BOUND), default=0)
+        name: max(
+            (np.mean(list(seeds.values())) for row, seeds in by_arena[name].items() if row != UPPER_BOUND), default=0
+        )
         for name in columns
     }
     shown = []
@@ -162,7 +178,7 @@ def _accuracies(arenas: Mapping[str, Arena], runs: Mapping[Place, Record], ranke
                 continue
             spread = f" ± {100 * np.std(seeds, ddof=1):.1f}" if len(seeds) > 1 else ""
             text = f"{100 * np.mean(seeds):.1f}{spread}"
-            line.append(f"**{text}**" if row != BOUND and np.mean(seeds) == best[name] else text)
+            line.append(f"**{text}**" if row != UPPER_BOUND and np.mean(seeds) == best[name] else text)
         if ranked is not None and row in ranked.mean:
             low, high = ranked.interval[row]
             line.append(f"{ranked.mean[row]:.1f} ({low:.1f} to {high:.1f})")
@@ -184,17 +200,17 @@ def _accuracies(arenas: Mapping[str, Arena], runs: Mapping[Place, Record], ranke
     return text
 
 
-def _rows(runs: Mapping[Place, Record], ranked: Ranks | None) -> list[str]:
+def _rows(runs: Mapping[RowDatasetSeed, Record], ranked: Ranks | None) -> list[str]:
     """Best first; those that are not ranked at the end, in the order of the grid."""
     rows = list(dict.fromkeys(row for row, _, _ in runs))
     order = {} if ranked is None else ranked.mean
     return sorted(rows, key=lambda row: order.get(row, float("inf")))
 
 
-def _tuning(kept: Kept) -> str:
+def _tuning(kept: SelectedRuns) -> str:
     """How much better than its defaults each method is in the other protocols, in points."""
     defaults = kept["defaults"]
-    rows = dict.fromkeys(row for row, _, _ in defaults if row != BOUND)
+    rows = dict.fromkeys(row for row, _, _ in defaults if row != UPPER_BOUND)
     shown = []
     for row in rows:
         line = [row]
@@ -208,10 +224,10 @@ def _tuning(kept: Kept) -> str:
     return markdown_table(["method", *(protocol for protocol in kept if protocol != "defaults")], shown)
 
 
-def _others(runs: Mapping[Place, Record]) -> str:
+def _others(runs: Mapping[RowDatasetSeed, Record]) -> str:
     """Means over arenas of the other figures, and what training costs beside the reference."""
     rows = dict.fromkeys(row for row, _, _ in runs)
-    by_metric = {name: figures_of(runs, name) for name in METRICS}
+    by_metric = {name: metric_by_dataset(runs, name) for name in METRICS}
     of_cost = [costs(runs, name) for name in COSTS]
     shown = []
     for row in rows:
@@ -230,9 +246,9 @@ def _others(runs: Mapping[Place, Record]) -> str:
     ) + markdown_table(header, shown)
 
 
-def costs(runs: Mapping[Place, Record], name: str) -> dict[str, float]:
+def costs(runs: Mapping[RowDatasetSeed, Record], name: str) -> dict[str, float]:
     """How many times the reference's a figure is, by row: medians over seeds, means over arenas."""
-    figures = figures_of(runs, name)
+    figures = metric_by_dataset(runs, name)
     ratios: dict[str, list[float]] = {}
     for of in figures.values():
         for row, by_seed in of.items():
@@ -243,9 +259,9 @@ def costs(runs: Mapping[Place, Record], name: str) -> dict[str, float]:
     return {row: float(np.mean(found)) for row, found in ratios.items()}
 
 
-def _spaces(kept: Kept) -> str:
+def _spaces(kept: SelectedRuns) -> str:
     methods = dict.fromkeys(record.run["method"] for record in kept["defaults"].values())
-    shown = [["all", _space(COMMON)]]
+    shown = [["all", _space(COMMON_SEARCH_SPACE)]]
     shown += [[method, _space(own)] for method in methods if (own := estimator_class(method).search_space)]
     return markdown_table(["method", "space"], shown)
 

@@ -7,28 +7,28 @@ from itertools import combinations
 from typing import Any
 
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
-from crowdfuse.experiments.evidence import (
+from crowdfuse.experiments.comparison_results import (
     DEFAULTS,
-    GROUPS,
-    HELD_OUT,
+    GROUP_TITLES,
+    HELD_OUT_EPOCH,
     QUALITIES,
-    TUNED,
-    Evidence,
+    TUNED_BY_CROWD,
+    ComparisonResults,
+    datasets_won_and_tied,
+    describe_alternatives,
+    describe_rank,
     mean_ranks,
-    otherwise,
-    where,
-    why,
 )
-from crowdfuse.experiments.method_comparison import GROUPS as ARENAS
+from crowdfuse.experiments.method_comparison import DATASET_GROUPS as ARENAS
 from crowdfuse.experiments.protocols import critical_difference
-from crowdfuse.experiments.tables import BOUND
+from crowdfuse.experiments.result_table import UPPER_BOUND
 from crowdfuse.labels.ids import format_count
 from crowdfuse.report.markdown import table as markdown_table
 
-PROTOCOLS = (DEFAULTS, HELD_OUT, TUNED)
+PROTOCOLS = (DEFAULTS, HELD_OUT_EPOCH, TUNED_BY_CROWD)
 
 
-def method_facts(evidence: Evidence, methods: Sequence[str] = ()) -> list[dict[str, Any]]:
+def method_facts(evidence: ComparisonResults, methods: Sequence[str] = ()) -> list[dict[str, Any]]:
     """One entry a method, the best mean rank at defaults first, those without a rank last."""
     ranks = {protocol: mean_ranks(evidence, protocol) for protocol in PROTOCOLS}
     by_quality = {
@@ -38,7 +38,7 @@ def method_facts(evidence: Evidence, methods: Sequence[str] = ()) -> list[dict[s
     facts = []
     for method in methods or ESTIMATORS:
         kind = estimator_class(method)
-        won = {protocol: where(evidence, protocol, method) for protocol in PROTOCOLS}
+        won = {protocol: datasets_won_and_tied(evidence, protocol, method) for protocol in PROTOCOLS}
         ranked = [protocol for protocol in PROTOCOLS if method in ranks[protocol]]
         facts.append(
             {
@@ -60,13 +60,13 @@ def method_facts(evidence: Evidence, methods: Sequence[str] = ()) -> list[dict[s
     return sorted(facts, key=lambda fact: fact["mean rank"].get(DEFAULTS, float("inf")))
 
 
-def _times(evidence: Evidence, cost: str, method: str) -> float | None:
+def _times(evidence: ComparisonResults, cost: str, method: str) -> float | None:
     """The mean over groups of how many times soft vote's a cost is."""
     found = [group[cost][method] for group in evidence.values() if method in group[cost]]
     return round(sum(found) / len(found), 2) if found else None
 
 
-def overview(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
+def overview(facts: Sequence[dict[str, Any]], evidence: ComparisonResults) -> str:
     """All methods on a screen of a terminal: two lines each, at defaults."""
     width = max(len(fact["method"]) for fact in facts)
     lines = [f"{'':{width}}  rank  in accuracy  time  memory"]
@@ -99,7 +99,7 @@ def _needs(fact: dict[str, Any]) -> str:
     return f"; needs {fact['needs']}" if fact["needs"] else ""
 
 
-def _doubt(evidence: Evidence) -> str:
+def _doubt(evidence: ComparisonResults) -> str:
     """How many pairs of methods are shown to differ in accuracy, by the ranks."""
     said = []
     for name, group in evidence.items():
@@ -107,29 +107,33 @@ def _doubt(evidence: Evidence) -> str:
         apart = critical_difference(len(ranks), group[DEFAULTS]["arenas"])
         pairs = list(combinations(ranks.values(), 2))
         differ = sum(abs(one - other) >= apart for one, other in pairs)
-        said.append(f"{differ} of {len(pairs)} pairs on {GROUPS[name]}")
+        said.append(f"{differ} of {len(pairs)} pairs on {GROUP_TITLES[name]}")
     return (
         "Ranks over so few arenas say little of two methods: those in accuracy are shown to differ (5 %, Nemenyi) for "
         f"{', '.join(said)}."
     )
 
 
-def _above_the_bound(evidence: Evidence) -> str:
+def _above_the_bound(evidence: ComparisonResults) -> str:
     """Where methods are above the one that is told the truth."""
     accuracy = {arena: of for group in evidence.values() for arena, of in group[DEFAULTS]["accuracy"].items()}
-    counts = {arena: sum(value > of[BOUND] for value in of.values()) for arena, of in accuracy.items() if BOUND in of}
+    counts = {
+        arena: sum(value > of[UPPER_BOUND] for value in of.values())
+        for arena, of in accuracy.items()
+        if UPPER_BOUND in of
+    }
     said = [f"{format_count(count, 'method')} on {arena}" for arena, count in counts.items() if count]
-    return f"{BOUND} is no upper bound everywhere: above it are {', '.join(said)}." if said else ""
+    return f"{UPPER_BOUND} is no upper bound everywhere: above it are {', '.join(said)}." if said else ""
 
 
-def _default(evidence: Evidence) -> str:
+def _default(evidence: ComparisonResults) -> str:
     return (
-        f"Without --method, crowdfuse fit takes {DEFAULT_METHOD}: {why(evidence, DEFAULT_METHOD)}. "
-        f"{otherwise(evidence, DEFAULT_METHOD)}"
+        f"Without --method, crowdfuse fit takes {DEFAULT_METHOD}: {describe_rank(evidence, DEFAULT_METHOD)}. "
+        f"{describe_alternatives(evidence, DEFAULT_METHOD)}"
     )
 
 
-def details(facts: Sequence[dict[str, Any]], evidence: Evidence) -> str:
+def details(facts: Sequence[dict[str, Any]], evidence: ComparisonResults) -> str:
     """All that is known of some methods, for a terminal."""
     parts = []
     for fact in facts:
@@ -172,7 +176,7 @@ def _won(fact: dict[str, Any]) -> list[str]:
     return found
 
 
-def page(evidence: Evidence) -> str:
+def page(evidence: ComparisonResults) -> str:
     """The page of the docs, as Markdown."""
     facts = method_facts(evidence)
     commands = "\n".join(group["command"] for group in evidence.values())
@@ -189,8 +193,8 @@ def page(evidence: Evidence) -> str:
     seeds = min(group[DEFAULTS]["seeds"] for group in evidence.values())
     parts = [
         "# Which method?",
-        f"`crowdfuse fit` without `--method` takes **{DEFAULT_METHOD}**: {why(evidence, DEFAULT_METHOD)}. "
-        f"{otherwise(evidence, DEFAULT_METHOD)} Look for the kind of mistakes that your annotators make, and ask your "
+        f"`crowdfuse fit` without `--method` takes **{DEFAULT_METHOD}**: {describe_rank(evidence, DEFAULT_METHOD)}. "
+        f"{describe_alternatives(evidence, DEFAULT_METHOD)} Look for the kind of mistakes that your annotators make, and ask your "
         "own data with `crowdfuse compare`, which needs no gold.",
         "All that is said here is drawn from stored results, made by",
         f"```\n{commands}\n```",
@@ -218,20 +222,22 @@ def page(evidence: Evidence) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _rank_table(evidence: Evidence, protocol: str) -> str:
+def _rank_table(evidence: ComparisonResults, protocol: str) -> str:
     overall = mean_ranks(evidence, protocol)
     by_quality = [mean_ranks(evidence, protocol, [quality]) for quality in QUALITIES]
     rows = [
         [row, *(f"{of[row]:.1f}" for of in (overall, *by_quality))]
         for row in sorted(overall, key=lambda row: overall[row])
     ]
-    over = ", ".join(f"{group.get(protocol, {}).get('arenas', 0)} {GROUPS[name]}" for name, group in evidence.items())
+    over = ", ".join(
+        f"{group.get(protocol, {}).get('arenas', 0)} {GROUP_TITLES[name]}" for name, group in evidence.items()
+    )
     return f"### {protocol.capitalize()}\n\nOver {over}.\n\n" + markdown_table(
         ["method", "mean", *QUALITIES.values()], rows
     )
 
 
-def _accuracies(evidence: Evidence, name: str) -> str:
+def _accuracies(evidence: ComparisonResults, name: str) -> str:
     """Test accuracy of a group at defaults, best rank first."""
     of = evidence[name][DEFAULTS]
     rows = sorted(
@@ -245,6 +251,7 @@ def _accuracies(evidence: Evidence, name: str) -> str:
             said = f"{100 * figures[row]:.1f}" if row in figures else ""
             line.append(f"**{said}**" if row == of["leaders"][arena][0] else said)
         shown.append(line)
-    return f"## {GROUPS[name][0].upper()}{GROUPS[name][1:]}, defaults\n\nTest accuracy (%).\n\n" + markdown_table(
-        ["method", *of["accuracy"]], shown
+    return (
+        f"## {GROUP_TITLES[name][0].upper()}{GROUP_TITLES[name][1:]}, defaults\n\nTest accuracy (%).\n\n"
+        + markdown_table(["method", *of["accuracy"]], shown)
     )

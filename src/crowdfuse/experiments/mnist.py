@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 from crowdfuse.datasets.mnist import load_mnist
-from crowdfuse.experiments.grid import Experiment, Row, Scale
-from crowdfuse.experiments.store import Run
-from crowdfuse.experiments.work import PaperWork, Parts, cut
+from crowdfuse.experiments.grid import Experiment, MethodVariant, Scale
+from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, split_data
+from crowdfuse.experiments.store import RunSpec
 from crowdfuse.synthesis.label_files import PAPER_WEAKNESS
 
 N_TRAIN = 55_000  # the rest of the 60,000 choose the epoch
@@ -40,11 +40,11 @@ def _share(missing: float) -> float:
     return missing
 
 
-class MnistWork(PaperWork):
+class MnistExecutor(PaperExecutor):
     """Runs on MNIST: 55,000 images to train on, the other 5,000 to choose the epoch."""
 
-    def load(self, run: Run, *, download: bool = False) -> Parts:
-        return cut(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
+    def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
+        return split_data(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
 
 
 PROTOCOL = (
@@ -52,11 +52,11 @@ PROTOCOL = (
     "its two rounds (of mbem-any-epoch, an epoch of the last), of WDN one of the 5 epochs of its second stage. Gold is "
     "used for nothing else, but for true-label, the upper bound, which trains on it."
 )
-SCALE = Scale("MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, MnistWork, PROTOCOL)
+SCALE = Scale("MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, MnistExecutor, PROTOCOL)
 TABLE1 = Experiment(
     name="table1",
-    what="three annotators with a weakness",
-    knob="epsilon",
+    description="three annotators with a weakness",
+    parameter="epsilon",
     values=(30, 31, 32, 33, 34, 35),
     methods=PAPER_METHODS,
     scale=SCALE,
@@ -66,16 +66,16 @@ TABLE1 = Experiment(
         "epsilon": epsilon,
         "names": _names(3),
     },
-    extras={
-        "fusion-shared-heads": Row("fusion", {"annotator_heads": "shared"}),
-        "mbem-any-epoch": Row("mbem", {"chosen": "epoch"}),
+    extra_rows={
+        "fusion-shared-heads": MethodVariant("fusion", {"annotator_heads": "shared"}),
+        "mbem-any-epoch": MethodVariant("mbem", {"chosen": "epoch"}),
     },
     paper="1",
 )
 SUPP1 = Experiment(
     name="supp1",
-    what="five annotators, each right on some classes and wrong on the others",
-    knob="n_correct",
+    description="five annotators, each right on some classes and wrong on the others",
+    parameter="n_correct",
     values=(3,),
     counts=(0, 10),
     methods=PAPER_METHODS,
@@ -85,8 +85,8 @@ SUPP1 = Experiment(
 )
 CROWD = Experiment(
     name="crowd",
-    what="one to eight annotators with a weakness, epsilon 30",
-    knob="annotators",
+    description="one to eight annotators with a weakness, epsilon 30",
+    parameter="annotators",
     values=(1, 2, 3, 4, 5, 6, 7, 8),
     counts=(1, 8),
     methods=("fusion", "majority-vote"),
@@ -98,10 +98,10 @@ CROWD = Experiment(
         "names": _names(int(count)),
     },
 )
-MISSING = Experiment(
+MISSING_LABELS = Experiment(
     name="missing",
-    what="labels missing at random, three annotators with a weakness, epsilon 30",
-    knob="missing",
+    description="labels missing at random, three annotators with a weakness, epsilon 30",
+    parameter="missing",
     values=(0, 0.3, 0.5, 0.7),
     methods=("fusion", "majority-vote"),
     scale=SCALE,
@@ -113,4 +113,4 @@ MISSING = Experiment(
         "names": _names(3),
     },
 )
-EXPERIMENTS = (TABLE1, SUPP1, CROWD, MISSING)
+EXPERIMENTS = (TABLE1, SUPP1, CROWD, MISSING_LABELS)

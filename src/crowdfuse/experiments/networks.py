@@ -14,8 +14,8 @@ from crowdfuse.estimators import TrueLabelClassifier
 from crowdfuse.estimators.persistence import WEIGHTS_FILE, load, model_folder
 from crowdfuse.experiments import cifar
 from crowdfuse.experiments.grid import Experiment, Scale
-from crowdfuse.experiments.store import Run
-from crowdfuse.experiments.work import PaperWork, Parts, cut
+from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, split_data
+from crowdfuse.experiments.store import RunSpec
 from crowdfuse.io.files import sha256
 from crowdfuse.nets.importing import import_named
 from crowdfuse.synthesis import SyntheticCrowd, network_annotators
@@ -29,7 +29,7 @@ PROTOCOL = (
 )
 
 
-class NetworksWork(PaperWork):
+class NetworkAnnotatorsExecutor(PaperExecutor):
     """Runs on items that networks label: the second `train` rows; the first are for those that must not know them."""
 
     networks: ClassVar[dict[str, dict[str, Any]]]
@@ -39,17 +39,17 @@ class NetworksWork(PaperWork):
     def read(self, *, download: bool) -> CifarData | CifarFeatures:
         """The data set."""
 
-    def load(self, run: Run, *, download: bool = False) -> Parts:
+    def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
         n_items = run["data"]["train"]
-        return cut(self.read(download=download), slice(n_items, 2 * n_items), cifar.TO_TRAIN_ON)
+        return split_data(self.read(download=download), slice(n_items, 2 * n_items), cifar.TO_TRAIN_ON)
 
-    def check(self, runs: Sequence[Run], *, download: bool) -> None:
+    def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
         super().check(runs, download=download)
         for run in runs:
             for name, given in run.get("annotators", {}).get("models", {}).items():
                 _model(name, given)
 
-    def annotators(self, run: Run, parts: Parts) -> SyntheticCrowd:
+    def annotators(self, run: RunSpec, parts: DataSplit) -> SyntheticCrowd:
         """Train the networks, or take those that are named, and let them label the items."""
         spec, seed, classes = run["annotators"], run["seed"], list(range(parts.n_classes))
         if "models" in spec:
@@ -60,12 +60,12 @@ class NetworksWork(PaperWork):
             models = {name: TrueLabelClassifier(**common | self.networks[name]).fit(X, y) for name in spec["names"]}
         return network_annotators(models, parts.X.values, parts.y, classes=classes, seed=seed)
 
-    def _others(self, run: Run) -> tuple[Any, Any]:
+    def _others(self, run: RunSpec) -> tuple[Any, Any]:
         data, n_items = self.read(download=False), run["data"]["train"]
         return data.X_train[:n_items], data.y_train[:n_items]
 
 
-class OfFeatures(NetworksWork):
+class FeatureNetworksExecutor(NetworkAnnotatorsExecutor):
     """Three kinds and three skills: no hidden layer and little time, a narrow layer, a wide one mostly dropped out."""
 
     networks: ClassVar[dict[str, dict[str, Any]]] = {
@@ -78,7 +78,7 @@ class OfFeatures(NetworksWork):
         return load_cifar_features(self.folder)
 
 
-class OfImages(NetworksWork):
+class ImageNetworksExecutor(NetworkAnnotatorsExecutor):
     """Three kinds and three skills: one that sees no neighbourhoods, a small convolutional one, a young ResNet."""
 
     networks: ClassVar[dict[str, dict[str, Any]]] = {
@@ -93,27 +93,27 @@ class OfImages(NetworksWork):
 
 def declare(scale: Scale) -> list[Experiment]:
     """The experiment at one size."""
-    work = OfFeatures if scale is cifar.DESK else OfImages
+    work = FeatureNetworksExecutor if scale is cifar.SMALL_SCALE else ImageNetworksExecutor
     names = list(work.networks)
     own = replace(
         scale,
         data=scale.data | {"train": N_ITEMS},
         annotators={"rule": "networks", "names": names},
-        work=work,
+        executor=work,
         protocol=PROTOCOL,
     )
     return [
         Experiment(
             name="supp3",
-            what="networks as annotators",
-            knob="protocol",
+            description="networks as annotators",
+            parameter="protocol",
             values=("own", "unseen"),
             methods=tuple(method for method in cifar.TABLE_METHODS if method != "single-annotator"),
             scale=own,
             annotators=lambda protocol: {"protocol": protocol},
             paper="supp-3",
             paper_values={"own": "mobilenet+vgg11+shufflenet"},
-            **cifar.COMMON,
+            **cifar.SHARED_EXPERIMENT_FIELDS,
         )
     ]
 

@@ -6,11 +6,11 @@ import csv
 from functools import cache
 from importlib.resources import files
 
-Place = tuple[str, str]  # a value of the table's knob, and a method
+ValueMethod = tuple[str, str]  # a value of the table's knob, and a method
 
 
 @cache
-def paper_table(table: str) -> dict[Place, float]:
+def paper_table(table: str) -> dict[ValueMethod, float]:
     """Accuracies (%) of one table, by value and method.
 
     >>> paper_table("1")["30", "fusion"]

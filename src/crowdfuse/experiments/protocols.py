@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from crowdfuse.experiments.evidence import BY_GOLD, DEFAULTS, HELD_OUT, TUNED
-from crowdfuse.experiments.method_comparison import DrawnCell
-from crowdfuse.experiments.store import Record, key_of
-from crowdfuse.experiments.tables import BOUND
+from crowdfuse.experiments.comparison_results import DEFAULTS, HELD_OUT_EPOCH, TUNED_BY_CROWD, TUNED_BY_GOLD
+from crowdfuse.experiments.method_comparison import ComparisonCell
+from crowdfuse.experiments.result_table import UPPER_BOUND
+from crowdfuse.experiments.store import Record, run_key
 
-CLOSE = 0.01  # of accuracy: who is further behind the first is not called level with it
-Place = tuple[str, str, int]
+TIE_MARGIN = 0.01  # of accuracy: who is further behind the first is not called level with it
+RowDatasetSeed = tuple[str, str, int]
 """Row, arena and seed."""
 
 
@@ -32,26 +32,26 @@ def _by_gold(record: Record) -> float:
     return score
 
 
-CHOICES: dict[str, Callable[[Record], Any]] = {TUNED: _by_crowd, BY_GOLD: _by_gold}
+CHOICES: dict[str, Callable[[Record], Any]] = {TUNED_BY_CROWD: _by_crowd, TUNED_BY_GOLD: _by_gold}
 
 
-def chosen(cells: Sequence[DrawnCell], records: Sequence[Record]) -> dict[str, dict[Place, Record]]:
+def select_runs(cells: Sequence[ComparisonCell], records: Sequence[Record]) -> dict[str, dict[RowDatasetSeed, Record]]:
     """The run that each protocol keeps, by protocol and place. Tuning counts where all draws have run, and takes none
     that diverged; the upper bound is run once, and is the same in all."""
-    by_key = {key_of(record.run): record for record in records}
-    found: dict[str, dict[Place, Record]] = {DEFAULTS: {}, HELD_OUT: {}}
-    draws: dict[Place, list[Record | None]] = {}
+    by_key = {run_key(record.run): record for record in records}
+    found: dict[str, dict[RowDatasetSeed, Record]] = {DEFAULTS: {}, HELD_OUT_EPOCH: {}}
+    draws: dict[RowDatasetSeed, list[Record | None]] = {}
     for cell in cells:
         place = (cell.row, cell.value, cell.seed)
-        record = by_key.get(key_of(cell.run))
+        record = by_key.get(run_key(cell.run))
         if not cell.holds_out:
             draws.setdefault(place, []).append(record)
         if record is None or "diverged" in record.result:
             continue
         if cell.draw == 0 and not cell.holds_out:
             found[DEFAULTS][place] = record
-        if cell.holds_out or cell.row == BOUND:
-            found[HELD_OUT][place] = record
+        if cell.holds_out or cell.row == UPPER_BOUND:
+            found[HELD_OUT_EPOCH][place] = record
     if any(len(of) > 1 for of in draws.values()):
         for protocol, score in CHOICES.items():
             found[protocol] = {}
@@ -59,10 +59,10 @@ def chosen(cells: Sequence[DrawnCell], records: Sequence[Record]) -> dict[str, d
                 usable = [record for record in of if record is not None and "diverged" not in record.result]
                 if usable and None not in of:
                     found[protocol][place] = max(usable, key=score)
-    return {protocol: kept for protocol, kept in found.items() if any(row != BOUND for row, _, _ in kept)}
+    return {protocol: kept for protocol, kept in found.items() if any(row != UPPER_BOUND for row, _, _ in kept)}
 
 
-def figures_of(kept: Mapping[Place, Record], metric: str) -> dict[str, dict[str, dict[int, float]]]:
+def metric_by_dataset(kept: Mapping[RowDatasetSeed, Record], metric: str) -> dict[str, dict[str, dict[int, float]]]:
     """A figure by arena, row and seed, where runs have it."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for (row, arena, seed), record in kept.items():
@@ -88,7 +88,7 @@ def ranks(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]], *, ascendin
     In each arena and seed methods are ranked, equal ones sharing the mean of their places. The interval is Student's
     over the arenas' means, or over seeds where there is one arena, and ends at the first and the last rank.
     """
-    rows = sorted({row for arena in by_arena.values() for row in arena} - {BOUND})
+    rows = sorted({row for arena in by_arena.values() for row in arena} - {UPPER_BOUND})
     blocks = []
     for of in by_arena.values():
         seeds = sorted(set.intersection(*(set(of.get(row, {})) for row in rows))) if rows else []
@@ -119,7 +119,7 @@ def critical_difference(n_methods: int, n_arenas: int) -> float:
     return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_arenas)))
 
 
-def leaders(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[str, list[str]]:
+def best_and_tied(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[str, list[str]]:
     """By arena, the row that is best in the mean, and after it those that are level: less than a point behind, and not
     surely, as on the same seeds the 95 % interval of the difference holds 0. The upper bound is left out.
 
@@ -128,7 +128,9 @@ def leaders(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[s
     """
     found = {}
     for arena, of in by_arena.items():
-        order = sorted((row for row in of if row != BOUND), key=lambda row: -float(np.mean(list(of[row].values()))))
+        order = sorted(
+            (row for row in of if row != UPPER_BOUND), key=lambda row: -float(np.mean(list(of[row].values())))
+        )
         if order:
             found[arena] = [row for row in order if row == order[0] or _is_level(of[order[0]], of[row])]
     return found
@@ -137,7 +139,7 @@ def leaders(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[s
 def _is_level(first: Mapping[int, float], other: Mapping[int, float]) -> bool:
     """With fewer than two seeds in common nobody is."""
     behind = [first[seed] - other[seed] for seed in set(first) & set(other)]
-    return len(behind) > 1 and float(np.mean(behind)) < min(CLOSE, half_width(behind))
+    return len(behind) > 1 and float(np.mean(behind)) < min(TIE_MARGIN, half_width(behind))
 
 
 def half_width(values: Sequence[float] | NDArray[Any]) -> float:
@@ -146,11 +148,11 @@ def half_width(values: Sequence[float] | NDArray[Any]) -> float:
 
 
 def gains(
-    kept: Mapping[Place, Record], reference: str, metric: str = "accuracy"
+    kept: Mapping[RowDatasetSeed, Record], reference: str, metric: str = "accuracy"
 ) -> dict[str, tuple[float, float, float, int]]:
     """Each row minus the reference in points on the same arena and seed: mean, a 95 % t-interval over arenas' means
     and the number of arenas; rows that share fewer than two arenas with the reference are left out."""
-    by_arena = figures_of(kept, metric)
+    by_arena = metric_by_dataset(kept, metric)
     found = {}
     for row in dict.fromkeys(row for row, _, _ in kept):
         means = [
@@ -158,7 +160,7 @@ def gains(
             for of in by_arena.values()
             if row in of and reference in of and (shared := set(of[row]) & set(of[reference]))
         ]
-        if row in (reference, BOUND) or len(means) < 2:
+        if row in (reference, UPPER_BOUND) or len(means) < 2:
             continue
         half = half_width(means)
         found[row] = (float(np.mean(means)), float(np.mean(means)) - half, float(np.mean(means)) + half, len(means))

@@ -15,25 +15,25 @@ from typing import Any, Protocol
 
 import torch
 
-from crowdfuse.experiments.store import MADE_BY, Record, Run, Store, key_of
-from crowdfuse.experiments.watching import GridWatcher
+from crowdfuse.experiments.grid_progress import GridProgress
+from crowdfuse.experiments.store import VERSIONS, Record, RunSpec, Store, run_key
 from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 
 
-class Work(Protocol):
+class RunExecutor(Protocol):
     """Does one run. It is sent to every process once, so data is loaded when first asked for."""
 
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+    def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         """The results of a run; the state of its training is kept in the folder `checkpoint`."""
         ...
 
-    def check(self, runs: Sequence[Run], *, download: bool) -> None:
+    def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
         """Say what is wrong with data or settings before any work; fetch data that is not there, if `download`."""
         ...
 
 
 @dataclass(frozen=True)
-class Finished:
+class GridResult:
     """A grid that ran: its records in the order asked for, and what went wrong."""
 
     records: list[Record]
@@ -44,11 +44,11 @@ class Finished:
 Outcomes = Generator[tuple[str, Record | str], None, None]
 """The keys of runs as these are finished, each with its record or with what was wrong with it."""
 
-Where = Callable[[dict[str, Run], Work, Path, "int | None"], Outcomes]
+Backend = Callable[[dict[str, RunSpec], RunExecutor, Path, "int | None"], Outcomes]
 """What does runs: given them by key, the work, the folder of unfinished trainings, and how many may run at a time."""
 
 
-def on_this_machine(missing: dict[str, Run], work: Work, unfinished: Path, jobs: int | None) -> Outcomes:
+def run_locally(missing: dict[str, RunSpec], work: RunExecutor, unfinished: Path, jobs: int | None) -> Outcomes:
     """Each run as it is finished: right here, or in `jobs` processes of one thread each."""
     jobs = min(jobs or 1, len(missing))
     if jobs <= 1:
@@ -75,46 +75,46 @@ def on_this_machine(missing: dict[str, Run], work: Work, unfinished: Path, jobs:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_work: Work | None = None
+_work: RunExecutor | None = None
 
 
-def _start_process(work: Work) -> None:
+def _start_process(work: RunExecutor) -> None:
     global _work
     _work = work
     torch.set_num_threads(1)
     init_worker_process()
 
 
-def _in_process(run: Run, checkpoint: Path) -> Record | str:
+def _in_process(run: RunSpec, checkpoint: Path) -> Record | str:
     assert _work is not None
     return do_run(_work, run, checkpoint)
 
 
 def run_grid(
-    runs: Sequence[Run],
-    work: Work,
+    runs: Sequence[RunSpec],
+    executor: RunExecutor,
     store: Store,
     *,
     jobs: int | None = None,
-    where: Where = on_this_machine,
+    backend: Backend = run_locally,
     title: str = "runs",
-    name: Callable[[Run], str],
+    name: Callable[[RunSpec], str],
     verbose: int = 0,
-) -> Finished:
+) -> GridResult:
     """Do the runs that the store lacks. Killed at any moment and started again, it goes on where it was.
 
     A run that fails is reported at the end and does not stop the others; Ctrl-C stops all, and keeps what is done.
     """
-    by_key = {key_of(run): run for run in runs}  # a run that is asked for twice is done once
-    with store.alone():
+    by_key = {run_key(run): run for run in runs}  # a run that is asked for twice is done once
+    with store.locked():
         found, _ = store.read()
         unfinished = _clear(store.path.with_name(f"{store.path.stem}.unfinished"), found)
         missing = {key: run for key, run in by_key.items() if key not in found}
-        watcher = GridWatcher(verbose, title, len(by_key), len(by_key) - len(missing))
+        watcher = GridProgress(verbose, title, len(by_key), len(by_key) - len(missing))
         failed: list[str] = []
         interrupted = False
         try:
-            with closing(where(missing, work, unfinished, jobs)) as outcomes:
+            with closing(backend(missing, executor, unfinished, jobs)) as outcomes:
                 for key, outcome in outcomes:
                     said = name(missing[key])
                     if isinstance(outcome, Record):
@@ -131,7 +131,7 @@ def run_grid(
         if unfinished.is_dir() and not any(unfinished.iterdir()):
             unfinished.rmdir()
         found, _ = store.read()
-    return Finished([found[key] for key in by_key if key in found], failed, interrupted)
+    return GridResult([found[key] for key in by_key if key in found], failed, interrupted)
 
 
 def _clear(unfinished: Path, found: dict[str, Record]) -> Path:
@@ -143,10 +143,10 @@ def _clear(unfinished: Path, found: dict[str, Record]) -> Path:
 
 def checkpoint_of(unfinished: Path, key: str) -> Path:
     """Where the state of a run's training is kept: another version never goes on with it."""
-    return unfinished / f"{key}-{key_of(MADE_BY)[:8]}"
+    return unfinished / f"{key}-{run_key(VERSIONS)[:8]}"
 
 
-def do_run(work: Work, run: Run, checkpoint: Path) -> Record | str:
+def do_run(work: RunExecutor, run: RunSpec, checkpoint: Path) -> Record | str:
     """Do one run; whatever goes wrong there, the other runs may well work."""
     began = time.monotonic()
     continued = checkpoint.exists()

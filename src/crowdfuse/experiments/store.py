@@ -16,13 +16,13 @@ from typing import Any
 from crowdfuse import __version__
 from crowdfuse.io.files import nonfinite_to_none
 
-Run = dict[str, Any]
+RunSpec = dict[str, Any]
 """What defines a run, as JSON holds it: data, annotators, method, settings, seed."""
 
-MADE_BY = {"crowdfuse": __version__, "torch": version("torch").split("+")[0]}
+VERSIONS = {"crowdfuse": __version__, "torch": version("torch").split("+")[0]}
 
 
-def key_of(run: Run) -> str:
+def run_key(run: RunSpec) -> str:
     """A name for a run: the same for the same run, whatever the order of its parts.
 
     >>> key_of({"seed": 0, "method": "fusion"}) == key_of({"method": "fusion", "seed": 0})
@@ -36,7 +36,7 @@ def key_of(run: Run) -> str:
 class Record:
     """A finished run: what it was, what came out, how long it took."""
 
-    run: Run
+    run: RunSpec
     result: dict[str, Any]
     seconds: float
 
@@ -64,12 +64,12 @@ class Store:
             except (ValueError, KeyError, TypeError):
                 broken.append(number)
                 continue
-            if made_by == MADE_BY:
-                found.setdefault(key_of(record.run), record)
+            if made_by == VERSIONS:
+                found.setdefault(run_key(record.run), record)
             else:
                 others[_in_words(made_by)] = others.get(_in_words(made_by), 0) + 1
         remarks = [
-            f"{self.path}: {count:,} runs were made by {maker}, not by {_in_words(MADE_BY)}: they are kept, "
+            f"{self.path}: {count:,} runs were made by {maker}, not by {_in_words(VERSIONS)}: they are kept, "
             "but neither counted nor shown here"
             for maker, count in others.items()
         ]
@@ -82,7 +82,7 @@ class Store:
     def add(self, record: Record) -> None:
         """Append a run, on disk before this returns."""
         entry = {
-            "made by": MADE_BY,
+            "made by": VERSIONS,
             "run": record.run,
             "result": nonfinite_to_none(record.result),
             "seconds": record.seconds,
@@ -96,7 +96,7 @@ class Store:
             os.fsync(file.fileno())
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Nobody else adds runs meanwhile: two grids over one store would do the same runs twice."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()  # first, so that the folder is known as ours whatever happens

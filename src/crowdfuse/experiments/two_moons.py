@@ -16,7 +16,7 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.synthesis import two_moon_annotators
 from crowdfuse.training.progress import make_progress_bar
 
-PAPER = {"annotator-1": 66.51, "annotator-2": 83.67, "fusion": 86.70}  # one run each
+PAPER_ACCURACY = {"annotator-1": 66.51, "annotator-2": 83.67, "fusion": 86.70}  # one run each
 
 # full-batch SGD, no dropout in the annotators' heads, the last step kept
 RECIPE: dict[str, Any] = {
@@ -44,7 +44,7 @@ VARIANTS: dict[str, Callable[..., CrowdClassifier]] = {
 
 
 @dataclass
-class Run:
+class TwoMoonsRun:
     """One variant trained on one seed."""
 
     variant: str
@@ -70,12 +70,12 @@ def region(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
     return names
 
 
-def run(variant: str, seed: int, split: Split = "text", epochs: int = 400, n_points: int = 20_000) -> Run:
+def run(variant: str, seed: int, split: Split = "text", epochs: int = 400, n_points: int = 20_000) -> TwoMoonsRun:
     """Train one variant and measure it on the test points."""
     data = two_moons(seed, n_points, split)
     recipe = RECIPE | {"epochs": epochs, "batch_size": len(data.X_train), "random_state": seed}
     classifier = VARIANTS[variant](**recipe).fit(data.X_train, two_moon_annotators(data.X_train))
-    return Run(variant, seed, _measure(classifier, data), classifier, data)
+    return TwoMoonsRun(variant, seed, _measure(classifier, data), classifier, data)
 
 
 def _measure(classifier: CrowdClassifier, data: TwoMoons) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def said_diagonals(classifier: CrowdClassifier, X: NDArray[np.float64], ann: Ann
     return np.stack([matrices[np.arange(len(X)), r, said[:, r], said[:, r]] for r in range(2)], axis=1)
 
 
-def summarise(runs: Iterable[Run]) -> list[dict[str, Any]]:
+def summarise(runs: Iterable[TwoMoonsRun]) -> list[dict[str, Any]]:
     """A row a variant: mean, spread (standard deviation over seeds), range, and the paper's figure."""
     by_variant: dict[str, list[float]] = {}
     for one in runs:
@@ -124,13 +124,13 @@ def summarise(runs: Iterable[Run]) -> list[dict[str, Any]]:
             "spread": float(np.std(values, ddof=1)) if len(values) > 1 else None,
             "least": min(values),
             "most": max(values),
-            "paper": PAPER.get(variant),
+            "paper": PAPER_ACCURACY.get(variant),
         }
         for variant, values in by_variant.items()
     ]
 
 
-def fusion_wins(runs: Iterable[Run]) -> tuple[int, int]:
+def fusion_wins(runs: Iterable[TwoMoonsRun]) -> tuple[int, int]:
     """On how many seeds fusion is above both annotators, and of how many."""
     by_seed: dict[int, dict[str, float]] = {}
     for one in runs:
@@ -139,9 +139,9 @@ def fusion_wins(runs: Iterable[Run]) -> tuple[int, int]:
     return sum(wins), len(wins)
 
 
-def run_all(seeds: list[int], split: Split, epochs: int, verbose: int, n_points: int = 20_000) -> list[Run]:
+def run_all(seeds: list[int], split: Split, epochs: int, verbose: int, n_points: int = 20_000) -> list[TwoMoonsRun]:
     """Every variant on every seed."""
-    runs: list[Run] = []
+    runs: list[TwoMoonsRun] = []
     with make_progress_bar(verbose) as progress:
         task = progress.add_task("two moons", total=len(seeds) * len(VARIANTS))
         for seed in seeds:

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.datasets.two_moons import Split
-from crowdfuse.experiments.two_moons import VARIANTS, Run, fusion_wins, region, said_diagonals, summarise
+from crowdfuse.experiments.two_moons import VARIANTS, TwoMoonsRun, fusion_wins, region, said_diagonals, summarise
 from crowdfuse.io.files import atomic_folder, write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import table
 from crowdfuse.synthesis import two_moon_annotators
 
 
-def write_twomoon_report(runs: list[Run], folder: Path, *, split: Split, epochs: int, force: bool) -> dict[str, Any]:
+def write_twomoon_report(
+    runs: list[TwoMoonsRun], folder: Path, *, split: Split, epochs: int, force: bool
+) -> dict[str, Any]:
     """`twomoon.md`, `twomoon.json`, and the figures, drawn of the first seed's fusion; returns the numbers."""
     figures = {
         "split": split,
@@ -25,13 +27,13 @@ def write_twomoon_report(runs: list[Run], folder: Path, *, split: Split, epochs:
         "runs": [{"variant": one.variant, "seed": one.seed, **one.figures} for one in runs],
     }
     with atomic_folder(folder, force=force) as place:
-        draw(next(one for one in runs if one.variant == "fusion"), place)
-        write_text(place / "twomoon.md", markdown(runs, split, epochs))
+        save_figures(next(one for one in runs if one.variant == "fusion"), place)
+        write_text(place / "twomoon.md", render_markdown(runs, split, epochs))
         write_json(place / "twomoon.json", figures)
     return figures
 
 
-def draw(fusion: Run, place: Path) -> None:
+def save_figures(fusion: TwoMoonsRun, place: Path) -> None:
     """The paper's two figures."""
     X, y = fusion.data.X_test, fusion.data.y_test
     where = region(X, y)
@@ -51,7 +53,7 @@ def draw(fusion: Run, place: Path) -> None:
     )
 
 
-def markdown(runs: list[Run], split: Split, epochs: int) -> str:
+def render_markdown(runs: list[TwoMoonsRun], split: Split, epochs: int) -> str:
     """Accuracy beside the paper's, the four regions, and what penalty and basis prevent."""
     wins, seeds = fusion_wins(runs)
     rows = [

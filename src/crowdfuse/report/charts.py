@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 440, 220
 LEFT, RIGHT, TOP, BOTTOM = 82, 20, 12, 50  # room for the letters of a phone, which are larger
 
-AS_USUAL = 0.08  # a cell of a map nearer to usual than this is neither strong nor weak
+NEUTRAL_LIMIT = 0.08  # a cell of a map nearer to usual than this is neither strong nor weak
 
 Point = tuple[float, float]
 
@@ -88,7 +88,7 @@ def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: 
         x, y, value = cell["x"] * size + size / 2, cell["y"] * size + size / 2, cell["value"]
         radius = 4 + min(9, 1.6 * cell["items"] ** 0.5)
         strength = "abc"[min(2, int(abs(value) * 3))]
-        if abs(value) < AS_USUAL:
+        if abs(value) < NEUTRAL_LIMIT:
             shape = f'<circle class="even" cx="{x:g}" cy="{y:g}" r="{radius * 0.6:.1f}"/>'
         elif value < 0:
             shape = f'<path class="weak {strength}" d="M{x:g} {y - radius:.1f}l{radius:.1f} {radius:.1f}l{-radius:.1f} {radius:.1f}l{-radius:.1f} {-radius:.1f}z"/>'

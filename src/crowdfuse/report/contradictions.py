@@ -8,14 +8,14 @@ import numpy as np
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import wilson
-from crowdfuse.report.look import FloatArray, Look
-from crowdfuse.report.names import plain
+from crowdfuse.report.names import printable
+from crowdfuse.report.report_data import FloatArray, ReportData
 
-FEW = 20  # labels that others must have looked at, to compare an annotator by
-FAR = 0.05  # how far from usual agreement must be, beyond its interval being clear of it
+MIN_COMPARED_LABELS = 20  # labels that others must have looked at, to compare an annotator by
+MIN_AGREEMENT_GAP = 0.05  # how far from usual agreement must be, beyond its interval being clear of it
 
 
-def agreement_with_others(look: Look) -> tuple[FloatArray, IntArray]:
+def agreement_with_others(look: ReportData) -> tuple[FloatArray, IntArray]:
     """For each annotator, (R,): the mean share of the others on an item who say the same, and over how many labels.
 
     Labels of items that nobody else looked at do not count. Weights play no part in it, so that it can contradict them.
@@ -31,14 +31,14 @@ def agreement_with_others(look: Look) -> tuple[FloatArray, IntArray]:
     return mean, compared
 
 
-def contradictions(look: Look, weight: FloatArray | None, accuracy: FloatArray) -> list[dict[str, Any]]:
+def contradictions(look: ReportData, weight: FloatArray | None, accuracy: FloatArray) -> list[dict[str, Any]]:
     """The annotators whom the model believes most, or least, against what the others say.
 
     `weight` and `accuracy` are (R,), NaN where not known. Who has the highest of one should not agree less
     with the others than usual, nor who has the lowest more. Two annotators agree with one another, and say nothing.
     """
     agreement, compared = agreement_with_others(look)
-    judged = np.flatnonzero(compared >= FEW)
+    judged = np.flatnonzero(compared >= MIN_COMPARED_LABELS)
     if len(judged) < 3:
         return []
     low, high = wilson(agreement * compared, compared)
@@ -52,11 +52,11 @@ def contradictions(look: Look, weight: FloatArray | None, accuracy: FloatArray) 
         for is_most, r in ((True, known[figures[known].argmax()]), (False, known[figures[known].argmin()])):
             usual = float(np.median(agreement[judged[judged != r]]))
             if is_most:
-                against = high[r] < usual and agreement[r] < usual - FAR
+                against = high[r] < usual and agreement[r] < usual - MIN_AGREEMENT_GAP
             else:
-                against = low[r] > usual and agreement[r] > usual + FAR
+                against = low[r] > usual and agreement[r] > usual + MIN_AGREEMENT_GAP
             if against:
-                entry = {"annotator": plain(look.ann.annotators[r]), "position": int(r), "most": is_most}
+                entry = {"annotator": printable(look.ann.annotators[r]), "position": int(r), "most": is_most}
                 entry |= {"weight": None, "accuracy": None, "agreement": float(agreement[r]), "usual": usual}
                 found.setdefault((int(r), is_most), entry)[name] = float(figures[r])
     return list(found.values())

@@ -10,46 +10,46 @@ import numpy as np
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import share, wilson
-from crowdfuse.report.look import Look
-from crowdfuse.report.names import plain
+from crowdfuse.report.names import printable
+from crowdfuse.report.report_data import ReportData
 
 ABSTAINED = np.arange(0, 0.91, 0.05)
-FEW = 5  # items that a step of confidence must have, to be shown
-ENOUGH = 20  # items that must be left to say anything of
+MIN_ITEMS_PER_BIN = 5  # items that a step of confidence must have, to be shown
+MIN_GOLD_ITEMS = 20  # items that must be left to say anything of
 
 
 @dataclass(frozen=True)
-class Gold:
+class GoldSet:
     """Items whose true class is known, and how they stand to the training."""
 
     name: str
     rows: IntArray
     codes: IntArray
     was_seen: str  # what training saw of them, in words
-    is_fair: bool  # whether it saw neither their true class nor chose anything by it
+    is_unbiased: bool  # whether it saw neither their true class nor chose anything by it
 
 
-def accuracy_facts(look: Look, sets: Sequence[Gold]) -> list[dict[str, Any]]:
+def accuracy_facts(look: ReportData, sets: Sequence[GoldSet]) -> list[dict[str, Any]]:
     """For each set the share of right predictions, of right fused labels, and of a right consensus."""
     facts = []
     for gold in sets:
-        guesses = {"predicted": look.predicted, "fused": look.fused, "consensus": look.found.consensus_codes}
+        guesses = {"predicted": look.predicted, "fused": look.fused, "consensus": look.quality.consensus_codes}
         counted = {}
         for name, guess in guesses.items():
             known = guess[gold.rows] >= 0
             if name != "predicted":
                 # without labels there is nothing to fuse, and gold itself is right by definition
-                known &= (look.labels_per_item[gold.rows] > 0) & ~look.certain[gold.rows]
+                known &= (look.labels_per_item[gold.rows] > 0) & ~look.has_training_gold[gold.rows]
             counted[name] = share(int((guess[gold.rows] == gold.codes)[known].sum()), int(known.sum()))
         facts.append(
-            {"gold": gold.name, "items": len(gold.rows), "seen": gold.was_seen, "fair": gold.is_fair} | counted
+            {"gold": gold.name, "items": len(gold.rows), "seen": gold.was_seen, "fair": gold.is_unbiased} | counted
         )
     return facts
 
 
-def judges(look: Look, sets: Sequence[Gold]) -> tuple[IntArray, IntArray, str]:
+def evaluation_rows(look: ReportData, sets: Sequence[GoldSet]) -> tuple[IntArray, IntArray, str]:
     """The rows to judge predictions by, their classes, and which they are: fair ones, where there are any."""
-    chosen = [gold for gold in sets if gold.is_fair and len(gold.rows)] or [gold for gold in sets if len(gold.rows)]
+    chosen = [gold for gold in sets if gold.is_unbiased and len(gold.rows)] or [gold for gold in sets if len(gold.rows)]
     if not chosen:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), ""
     rows, first = np.unique(np.concatenate([gold.rows for gold in chosen]), return_index=True)
@@ -58,30 +58,32 @@ def judges(look: Look, sets: Sequence[Gold]) -> tuple[IntArray, IntArray, str]:
     return rows[known], codes[known], "; ".join(dict.fromkeys(f"{gold.name}: {gold.was_seen}" for gold in chosen))
 
 
-def abstention_facts(look: Look, rows: IntArray, codes: IntArray, on: str) -> dict[str, Any] | None:
+def abstention_facts(look: ReportData, rows: IntArray, codes: IntArray, on: str) -> dict[str, Any] | None:
     """Accuracy on what is left when the model keeps silent on the items it is least sure of."""
-    if len(rows) < ENOUGH:
+    if len(rows) < MIN_GOLD_ITEMS:
         return None
-    order = np.argsort(-look.sure[rows], kind="stable")
+    order = np.argsort(-look.predicted_confidence[rows], kind="stable")
     right = np.cumsum((look.predicted[rows] == codes)[order])
     points = []
     for abstained in ABSTAINED:
         kept = len(rows) - round(abstained * len(rows))
-        if kept >= ENOUGH:
+        if kept >= MIN_GOLD_ITEMS:
             figures = share(int(right[kept - 1]), kept)
-            sure = float(look.sure[rows[order[kept - 1]]])
+            sure = float(look.predicted_confidence[rows[order[kept - 1]]])
             points.append({"abstained": 1 - kept / len(rows), "least confidence": sure, **figures})
     return {"on": on, "points": points}
 
 
 def operating_point(
-    look: Look, rows: IntArray, codes: IntArray, on: str, *, positive: int, sensitivity: float
+    look: ReportData, rows: IntArray, codes: IntArray, on: str, *, positive: int, sensitivity: float
 ) -> dict[str, Any] | None:
     """Of two classes: the highest threshold that finds the wanted share of the positives, and what it costs.
 
     Nothing where the gold holds no item of one of the classes. The threshold is chosen on the items it is judged by.
     """
-    score = np.where(look.predicted[rows] == positive, look.sure[rows], 1 - look.sure[rows])
+    score = np.where(
+        look.predicted[rows] == positive, look.predicted_confidence[rows], 1 - look.predicted_confidence[rows]
+    )
     is_positive = codes == positive
     n_positive, n_negative = int(is_positive.sum()), int((~is_positive).sum())
     if not n_positive or not n_negative:
@@ -95,7 +97,7 @@ def operating_point(
     some = np.unique(np.linspace(0, len(thresholds) - 1, 100).round().astype(int))
     return {
         "on": on,
-        "positive": plain(look.ann.classes[positive]),
+        "positive": printable(look.ann.classes[positive]),
         "wanted": sensitivity,
         "threshold": threshold,
         "sensitivity": share(int((says & is_positive).sum()), n_positive),
@@ -105,11 +107,11 @@ def operating_point(
     }
 
 
-def calibration_facts(look: Look, rows: IntArray, codes: IntArray, on: str) -> dict[str, Any] | None:
+def calibration_facts(look: ReportData, rows: IntArray, codes: IntArray, on: str) -> dict[str, Any] | None:
     """How sure the model is beside how often it is right, in ten steps of confidence."""
-    if len(rows) < ENOUGH:
+    if len(rows) < MIN_GOLD_ITEMS:
         return None
-    sure, right = look.sure[rows], look.predicted[rows] == codes
+    sure, right = look.predicted_confidence[rows], look.predicted[rows] == codes
     step = np.minimum((sure * 10).astype(int), 9)
     count = np.bincount(step, minlength=10)
     hits, said = np.bincount(step, right, minlength=10), np.bincount(step, sure, minlength=10)
@@ -122,7 +124,7 @@ def calibration_facts(look: Look, rows: IntArray, codes: IntArray, on: str) -> d
             "high": high[b],
             "of": int(count[b]),
         }
-        for b in np.flatnonzero(count >= FEW)
+        for b in np.flatnonzero(count >= MIN_ITEMS_PER_BIN)
     ]
     error = float(np.abs(hits - said).sum() / len(rows))
     return {"on": on, "bins": bins, "error": error, "mean confidence": float(sure.mean()), "right": float(right.mean())}

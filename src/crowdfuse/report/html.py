@@ -12,14 +12,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from crowdfuse.report import charts
-from crowdfuse.report.pictures import Picture
-from crowdfuse.report.sentences import doubts, in_short, judge
+from crowdfuse.report.item_previews import ItemPreview
+from crowdfuse.report.summary_sentences import contradiction_sentences, evaluated_thing, summary_sentences
 
-NOTHING: Picture = {"image": None, "missing": None, "features": None}
-LONGEST, KNOWN_BY = 90, 300  # characters of a name that are shown, and that its tooltip holds
+EMPTY_PREVIEW: ItemPreview = {"image": None, "missing": None, "features": None}
+MAX_NAME_CHARACTERS, MAX_TOOLTIP_CHARACTERS = 90, 300  # characters of a name that are shown, and that its tooltip holds
 
 
-def page(facts: dict[str, Any], pictures: dict[int, Picture]) -> str:
+def render_html(facts: dict[str, Any], pictures: dict[int, ItemPreview]) -> str:
     """The whole page. Names go into it through the template's escaping alone, and no script runs but our own."""
     script = _part("report.js")
     return (
@@ -27,14 +27,14 @@ def page(facts: dict[str, Any], pictures: dict[int, Picture]) -> str:
         .get_template("report.html.j2")
         .render(
             facts=facts,
-            pictures={row: NOTHING | picture for row, picture in pictures.items()},
-            short=in_short(facts),
-            doubts=doubts(facts),
+            pictures={row: EMPTY_PREVIEW | picture for row, picture in pictures.items()},
+            short=summary_sentences(facts),
+            doubts=contradiction_sentences(facts),
             style=Markup(_part("report.css")),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             detailed={detail["position"] for detail in facts["details"]},
-            judge=judge(facts),
+            judge=evaluated_thing(facts),
             together="all labels" if facts["training"] is None else "labels and model",
             training=[] if facts["training"] is None else _training(facts["training"]["history"]),
             abstained=_with_band(facts["abstention"], "points", "abstained", "value"),
@@ -53,7 +53,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"pct": pct, "name": name, "num": num}
+    environment.filters |= {"pct": format_percent, "name": format_name, "num": format_number}
     return environment
 
 
@@ -61,7 +61,7 @@ def _part(file: str) -> str:
     return files("crowdfuse.report").joinpath("templates", file).read_text(encoding="utf-8")
 
 
-def pct(share: float | None, digits: int = 1) -> str:
+def format_percent(share: float | None, digits: int = 1) -> str:
     """A share in percent.
 
     >>> pct(0.5), pct(None)
@@ -70,7 +70,7 @@ def pct(share: float | None, digits: int = 1) -> str:
     return "—" if share is None or share != share else f"{100 * share:.{digits}f} %"
 
 
-def num(value: float | None, digits: int = 2) -> str:
+def format_number(value: float | None, digits: int = 2) -> str:
     """A number with a few digits.
 
     >>> num(1234.5), num(None)
@@ -79,17 +79,17 @@ def num(value: float | None, digits: int = 2) -> str:
     return "—" if value is None or value != value else f"{value:,.{digits}f}"
 
 
-def name(text: Any) -> Markup:
+def format_name(text: Any) -> Markup:
     """A name as text whatever it holds: in its own direction, cut where it is very long.
 
     >>> name("<b>")
     Markup('<bdi>&lt;b&gt;</bdi>')
     """
     text = str(text)
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_NAME_CHARACTERS:
         return Markup("<bdi>{}</bdi>").format(text)
-    full = text if len(text) <= KNOWN_BY else text[:KNOWN_BY] + "…"
-    return Markup('<bdi title="{}">{}…</bdi>').format(full, text[:LONGEST])
+    full = text if len(text) <= MAX_TOOLTIP_CHARACTERS else text[:MAX_TOOLTIP_CHARACTERS] + "…"
+    return Markup('<bdi title="{}">{}…</bdi>').format(full, text[:MAX_NAME_CHARACTERS])
 
 
 def _training(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:

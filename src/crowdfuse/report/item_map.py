@@ -10,12 +10,12 @@ import torch
 from sklearn.decomposition import PCA
 
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.report.look import FloatArray, Look, Model
-from crowdfuse.report.names import plain
+from crowdfuse.report.names import printable
+from crowdfuse.report.report_data import FloatArray, Model, ReportData
 
 SAMPLED = 2_000  # items that decide the directions
-MOST, CELLS = 10_000, 50_000_000  # rows, and numbers, of features at most
-COLUMNS, ROWS = 13, 9  # of the grid that maps are drawn on
+MAX_MAP_ITEMS, MAX_FEATURE_VALUES = 10_000, 50_000_000  # rows, and numbers, of features at most
+COLUMNS, MAP_ROWS = 13, 9  # of the grid that maps are drawn on
 NAMED = 8  # classes that are written on the map
 
 
@@ -29,11 +29,11 @@ class ItemMap:
     def cells(self, rows: IntArray) -> IntArray:
         """The cell of the grid that each row lies in, -1 where it is not on the map."""
         position = np.searchsorted(self.rows, rows).clip(max=len(self.rows) - 1)
-        column, line = np.minimum(self.place[position] * (COLUMNS, ROWS), (COLUMNS - 1, ROWS - 1)).astype(int).T
+        column, line = np.minimum(self.place[position] * (COLUMNS, MAP_ROWS), (COLUMNS - 1, MAP_ROWS - 1)).astype(int).T
         return np.where(self.rows[position] == rows, line * COLUMNS + column, -1)
 
 
-def map_items(look: Look, wanted: IntArray) -> ItemMap | None:
+def map_items(look: ReportData, wanted: IntArray) -> ItemMap | None:
     """A map of a sample of the labelled items, and of the `wanted` rows as far as there is room."""
     if look.model is None:
         return None
@@ -45,7 +45,7 @@ def map_items(look: Look, wanted: IntArray) -> ItemMap | None:
     wanted = wanted[there[wanted]]
     sample = generator.permutation(labelled)[:SAMPLED]
     n_features = len(_features(look.model, sample[:1])[0])
-    room = max(200, min(MOST, CELLS // n_features))
+    room = max(200, min(MAX_MAP_ITEMS, MAX_FEATURE_VALUES // n_features))
     others = generator.permutation(np.setdiff1d(wanted, sample))[: max(0, room - len(sample))]
     sample = sample[:room]
     features = _features(look.model, np.concatenate([sample, others]))
@@ -64,7 +64,7 @@ def _features(model: Model, rows: IntArray) -> FloatArray:
     return torch.cat(list(model.classifier._features(model.take(rows)))).numpy().astype(np.float64)
 
 
-def map_facts(look: Look, where: ItemMap | None) -> dict[str, Any] | None:
+def map_facts(look: ReportData, where: ItemMap | None) -> dict[str, Any] | None:
     """The map itself: how many items lie where, and where the most frequent classes have their middle."""
     if where is None:
         return None
@@ -75,11 +75,11 @@ def map_facts(look: Look, where: ItemMap | None) -> dict[str, Any] | None:
     for k in np.argsort(-counts, kind="stable")[:NAMED]:
         if counts[k]:
             x, y = np.median(where.place[predicted == k], axis=0)
-            names.append({"class": plain(look.ann.classes[k]), "x": round(float(x), 3), "y": round(float(y), 3)})
+            names.append({"class": printable(look.ann.classes[k]), "x": round(float(x), 3), "y": round(float(y), 3)})
     return {
         "items": len(where.rows),
         "columns": COLUMNS,
-        "rows": ROWS,
-        "counts": np.bincount(cell, minlength=COLUMNS * ROWS).tolist(),
+        "rows": MAP_ROWS,
+        "counts": np.bincount(cell, minlength=COLUMNS * MAP_ROWS).tolist(),
         "classes": names,
     }

@@ -12,11 +12,11 @@ from crowdfuse.aggregation import AGGREGATORS
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.labels.alignment import as_annotations, gold_codes
 from crowdfuse.labels.ids import format_count
-from crowdfuse.report.gold_facts import Gold
-from crowdfuse.report.look import look_at_aggregate
+from crowdfuse.report.gold_facts import GoldSet
+from crowdfuse.report.report_data import report_data_from_aggregate
 from crowdfuse.report.run_report import Report, check_settings, make_report
 
-MISSING = (
+LIMITATIONS = (
     "There are labels and no inputs: no map of the items, no picture of one, and no weight of an annotator on an item. "
     "Each annotator is judged by all of their labels together, not here and there.",
     "There is no model: no training to look at, no prediction, and no confidence but that of the labels themselves. "
@@ -58,13 +58,15 @@ def report_labels(
     if not fused.converged:
         told.append(f"It stopped after {format_count(fused.n_iter, 'iteration')}, still rising.")
     return make_report(
-        look_at_aggregate(ann, fused),
+        report_data_from_aggregate(ann, fused),
         about=None,
         aggregation={"method": method, "iterations": fused.n_iter, "converged": fused.converged},
-        sets=[Gold("gold", rows, codes[rows], "it was used for nothing else", is_fair=True)] if len(rows) else [],
+        sets=[GoldSet("gold", rows, codes[rows], "it was used for nothing else", is_unbiased=True)]
+        if len(rows)
+        else [],
         pictures=lambda rows, side: [{} for _ in rows],
         notes=[*notes, *told],
-        missing=MISSING,
+        missing=LIMITATIONS,
         n_items=n_items,
         sensitivity=sensitivity,
         positive=positive,

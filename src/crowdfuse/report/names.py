@@ -8,7 +8,7 @@ from typing import Any
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def plain(name: Any) -> str:
+def printable(name: Any) -> str:
     """A name as text: what no file can hold or no page can show becomes U+FFFD.
 
     >>> plain(7), plain("a\\x00b"), plain("caf\\udce9")

@@ -82,7 +82,7 @@ def two_moon_heatmaps(
     return figure
 
 
-def reliability(names: Sequence[str], estimated: Sequence[float], true: Sequence[float]) -> Figure:
+def annotator_accuracy(names: Sequence[str], estimated: Sequence[float], true: Sequence[float]) -> Figure:
     """Each annotator's estimated reliability beside the true one."""
     figure = Figure(figsize=(6.4, 0.55 * len(names) + 1.5), layout="constrained")
     ax = figure.subplots()
@@ -98,7 +98,7 @@ def reliability(names: Sequence[str], estimated: Sequence[float], true: Sequence
     return figure
 
 
-def inside_and_outside(names: Sequence[str], inside: Sequence[float], outside: Sequence[float]) -> Figure:
+def weights_by_correctness(names: Sequence[str], inside: Sequence[float], outside: Sequence[float]) -> Figure:
     """The mean weight of each annotator where they are weak and where they are not."""
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     ax = figure.subplots()
@@ -184,7 +184,7 @@ def _style(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def accuracy_over(
+def accuracy_curves(
     knob: str,
     series: Mapping[str, Sequence[tuple[float, float, float | None, float | None]]],
     title: str,
@@ -306,7 +306,7 @@ def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]
         name: [(at, 100 * float(np.mean(v)), 100 * float(np.std(v)), None) for at, v in sorted(of.items())]
         for name, of in accuracy.items()
     }
-    return accuracy_over("epsilon", series, "")
+    return accuracy_curves("epsilon", series, "")
 
 
 def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotators: Sequence[Any]) -> Figure:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from crowdfuse.report.html import num, pct
+from crowdfuse.report.html import format_number, format_percent
 from crowdfuse.report.markdown import cell
-from crowdfuse.report.sentences import doubts, in_short, judge
+from crowdfuse.report.summary_sentences import contradiction_sentences, evaluated_thing, summary_sentences
 
 
-def text(facts: dict[str, Any]) -> str:
+def render_markdown(facts: dict[str, Any]) -> str:
     """The whole report."""
     data, alone = facts["data"], facts["training"] is None
     parts = [
         "<!-- crowdfuse report -->",
-        f"# {words(facts['title'])}",
-        _sentences(in_short(facts)),
+        f"# {escape_markdown(facts['title'])}",
+        _sentences(summary_sentences(facts)),
         *_listed("What this report cannot show", facts["missing"]),
         *_listed("Good to know", facts["notes"]),
         "## The data at a glance",
@@ -27,9 +27,9 @@ def text(facts: dict[str, Any]) -> str:
                     f"{data['items']:,}",
                     f"{data['annotators']:,}",
                     f"{data['labels']:,}",
-                    num(data["labels an item"]["mean"]),
-                    pct(data["agreement"]),
-                    num(data["krippendorff alpha"], 3),
+                    format_number(data["labels an item"]["mean"]),
+                    format_percent(data["agreement"]),
+                    format_number(data["krippendorff alpha"], 3),
                 ]
             ],
         ),
@@ -40,13 +40,16 @@ def text(facts: dict[str, Any]) -> str:
         "## How good it is, where the truth is known",
         *_accuracy(facts),
         "## The annotators",
-        _sentences(doubts(facts)),
+        _sentences(contradiction_sentences(facts)),
         *_annotators(facts["annotators"]),
         *_one_by_one(facts["details"]),
         "## Classes that get mixed up",
         _table(
             ["true class", "is called", "wrong labels", "of the class's labels"],
-            [[x["true"], x["said"], num(x["labels"], 0), pct(x["share"])] for x in facts["classes"]["pairs"]],
+            [
+                [x["true"], x["said"], format_number(x["labels"], 0), format_percent(x["share"])]
+                for x in facts["classes"]["pairs"]
+            ],
         ),
     ]
     for key, title in (
@@ -61,13 +64,16 @@ def text(facts: dict[str, Any]) -> str:
         f"{wrong['total']:,} labels are more likely wrong than right.",
         _table(
             ["item", "annotator", "said", "more likely", "likely wrong"],
-            [[x["item"], x["annotator"], x["label"], x["consensus"], pct(x["suspicion"])] for x in wrong["rows"]],
+            [
+                [x["item"], x["annotator"], x["label"], x["consensus"], format_percent(x["suspicion"])]
+                for x in wrong["rows"]
+            ],
         ),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def words(value: Any) -> str:
+def escape_markdown(value: Any) -> str:
     """A name as text: nothing in it becomes a link, an image, HTML or emphasis.
 
     >>> print(words("[a](b) *c* <d>"))
@@ -80,7 +86,7 @@ def words(value: Any) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    lines = [[words(value) for value in row] for row in rows]
+    lines = [[escape_markdown(value) for value in row] for row in rows]
     if not lines:
         return "None."
     return "\n".join(
@@ -90,12 +96,15 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def _sentences(found: Iterable[Sequence[str]]) -> str:
     """Lines of a list: every second part of a sentence is a name."""
-    lines = ("".join(words(part) if place % 2 else part for place, part in enumerate(parts)).strip() for parts in found)
+    lines = (
+        "".join(escape_markdown(part) if place % 2 else part for place, part in enumerate(parts)).strip()
+        for parts in found
+    )
     return "\n".join(f"- {line}" for line in lines)
 
 
 def _listed(title: str, lines: Sequence[str]) -> list[str]:
-    return [f"**{title}**", "\n".join(f"- {words(line)}" for line in lines)] if lines else []
+    return [f"**{title}**", "\n".join(f"- {escape_markdown(line)}" for line in lines)] if lines else []
 
 
 def _training(training: dict[str, Any]) -> str:
@@ -110,7 +119,11 @@ def _training(training: dict[str, Any]) -> str:
 
 
 def _share(found: dict[str, Any]) -> str:
-    return "—" if found["value"] is None else f"{pct(found['value'])} ({pct(found['low'])} to {pct(found['high'])})"
+    return (
+        "—"
+        if found["value"] is None
+        else f"{format_percent(found['value'])} ({format_percent(found['low'])} to {format_percent(found['high'])})"
+    )
 
 
 def _accuracy(facts: dict[str, Any]) -> list[str]:
@@ -128,22 +141,24 @@ def _accuracy(facts: dict[str, Any]) -> list[str]:
     point = facts["operating point"]
     if point:
         parts.append(
-            f"To find {pct(point['wanted'], 0)} of {words(point['positive'])}: say so from a probability of "
-            f"{num(point['threshold'], 3)} on. Sensitivity {_share(point['sensitivity'])}, specificity "
+            f"To find {format_percent(point['wanted'], 0)} of {escape_markdown(point['positive'])}: say so from a probability of "
+            f"{format_number(point['threshold'], 3)} on. Sensitivity {_share(point['sensitivity'])}, specificity "
             f"{_share(point['specificity'])}; the threshold was chosen on these very items."
         )
     if facts["calibration"]:
         sure, right = facts["calibration"]["mean confidence"], facts["calibration"]["right"]
-        parts.append(f"On average the {judge(facts)} is {pct(sure)} sure and {pct(right)} right.")
+        parts.append(
+            f"On average the {evaluated_thing(facts)} is {format_percent(sure)} sure and {format_percent(right)} right."
+        )
     if facts["abstention"]:
-        rows = [[pct(x["abstained"], 0), _share(x)] for x in facts["abstention"]["points"]]
+        rows = [[format_percent(x["abstained"], 0), _share(x)] for x in facts["abstention"]["points"]]
         parts.append(_table(["share abstained", "accuracy on the rest"], rows))
     return parts
 
 
 def _annotators(found: dict[str, Any]) -> list[str]:
     def best(chosen: dict[str, Any] | None) -> str:
-        return "—" if chosen is None else f"{chosen['class']} ({pct(chosen['share'], 0)})"
+        return "—" if chosen is None else f"{chosen['class']} ({format_percent(chosen['share'], 0)})"
 
     columns = ["annotator", "labels", "estimated accuracy", "on gold", "agrees with fused", "mean weight"]
     header = [*columns, "strongest", "weakest"]
@@ -152,9 +167,9 @@ def _annotators(found: dict[str, Any]) -> list[str]:
             x["annotator"],
             f"{x['labels']:,}",
             _share(x["accuracy"]),
-            "—" if x["gold"] is None else f"{pct(x['gold']['value'])} of {x['gold']['of']:,}",
-            pct(x["agreement"]),
-            num(x["weight"]),
+            "—" if x["gold"] is None else f"{format_percent(x['gold']['value'])} of {x['gold']['of']:,}",
+            format_percent(x["agreement"]),
+            format_number(x["weight"]),
             best(x["strongest"]),
             best(x["weakest"]),
         ]
@@ -172,8 +187,8 @@ def _one_by_one(details: Sequence[dict[str, Any]]) -> list[str]:
             ""
             if not place
             else (
-                f"Weakest on items that the model takes for {words(place['class'])}: {detail['map']['measure']} "
-                f"{num(place['mean'])} there, {num(detail['map']['usual'])} overall."
+                f"Weakest on items that the model takes for {escape_markdown(place['class'])}: {detail['map']['measure']} "
+                f"{format_number(place['mean'])} there, {format_number(detail['map']['usual'])} overall."
             )
         )
         rows = [
@@ -181,8 +196,8 @@ def _one_by_one(details: Sequence[dict[str, Any]]) -> list[str]:
             for name, row in zip(found["classes"], found["matrix"], strict=True)
         ]
         shown = "" if found["of"] == len(rows) else f" The {len(rows)} classes most mixed up, of {found['of']}."
-        matrix = _table(["true \\ said, in %", *map(words, found["classes"])], rows)
-        parts += [f"### {words(detail['annotator'])}", f"{where}{shown}".strip(), matrix]
+        matrix = _table(["true \\ said, in %", *map(escape_markdown, found["classes"])], rows)
+        parts += [f"### {escape_markdown(detail['annotator'])}", f"{where}{shown}".strip(), matrix]
     return parts
 
 
@@ -190,10 +205,10 @@ def _items(items: Sequence[dict[str, Any]], alone: bool) -> str:
     opinions = {"fused": "fused"} if alone else {"fused": "fused", "consensus": "consensus", "predicted": "model alone"}
 
     def made(found: dict[str, Any] | None) -> str:
-        return "—" if found is None else f"{found['class']} ({pct(found['confidence'], 0)})"
+        return "—" if found is None else f"{found['class']} ({format_percent(found['confidence'], 0)})"
 
     def voice(said: dict[str, Any]) -> str:
-        weight = "" if said["weight"] is None else f" (weight {num(said['weight'])})"
+        weight = "" if said["weight"] is None else f" (weight {format_number(said['weight'])})"
         return f"{said['annotator']}: {said['label']}{weight}"
 
     rows = [

@@ -20,11 +20,11 @@ from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize
 from crowdfuse.report.annotator_details import chosen_annotators, detail_facts, own_labels
 from crowdfuse.report.annotator_facts import annotator_facts
 from crowdfuse.report.gold_facts import (
-    Gold,
+    GoldSet,
     abstention_facts,
     accuracy_facts,
     calibration_facts,
-    judges,
+    evaluation_rows,
     operating_point,
 )
 from crowdfuse.report.item_facts import (
@@ -36,13 +36,13 @@ from crowdfuse.report.item_facts import (
     suspicious_facts,
 )
 from crowdfuse.report.item_map import map_facts, map_items
-from crowdfuse.report.look import Look, look_at
-from crowdfuse.report.names import plain
-from crowdfuse.report.pictures import SIDES, Picture, pictures_of_inputs
+from crowdfuse.report.item_previews import THUMBNAIL_SIDES_PIXELS, ItemPreview, pictures_of_inputs
+from crowdfuse.report.names import printable
+from crowdfuse.report.report_data import ReportData, compute_report_data
 
-MADE_BY = "crowdfuse report"
-MOST_ITEMS = 200  # shown: more would make the file large, and nobody reads them
-ROOM = 1_000_000  # bytes for pictures: a page of two million holds them beside the rest
+REPORT_MARKER = "crowdfuse report"
+MAX_LISTED_ITEMS = 200  # shown: more would make the file large, and nobody reads them
+MAX_PREVIEW_BYTES = 1_000_000  # bytes for pictures: a page of two million holds them beside the rest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,19 +53,19 @@ class Report:
     """
 
     facts: dict[str, Any]
-    pictures: dict[int, Picture]
+    pictures: dict[int, ItemPreview]
 
     def to_html(self) -> str:
         """One page that needs nothing else: no network, no other files."""
-        from crowdfuse.report.html import page
+        from crowdfuse.report.html import render_html
 
-        return page(self.facts, self.pictures)
+        return render_html(self.facts, self.pictures)
 
     def to_markdown(self) -> str:
         """The same as Markdown, without pictures."""
-        from crowdfuse.report.run_markdown import text
+        from crowdfuse.report.run_markdown import render_markdown
 
-        return text(self.facts)
+        return render_markdown(self.facts)
 
     def to_json(self) -> str:
         """Every figure, without pictures."""
@@ -76,12 +76,12 @@ class Report:
 
         An earlier report is replaced; any other file only with `overwrite`.
         """
-        places = faces(Path(path))
+        places = report_files(Path(path))
         for place in places:
             refuse_overwriting(place, force=overwrite)
         texts = self.to_html(), self.to_markdown(), self.to_json()
-        for place, text in zip(places, texts, strict=True):
-            write_text(place, text)
+        for place, render_markdown in zip(places, texts, strict=True):
+            write_text(place, render_markdown)
         return places[0]
 
     def _repr_html_(self) -> str:
@@ -100,7 +100,7 @@ class Report:
         )
 
 
-def faces(path: Path) -> tuple[Path, Path, Path]:
+def report_files(path: Path) -> tuple[Path, Path, Path]:
     """The files that a report is written to."""
     if path.suffix.lower() != ".html":
         raise ValueError(f"{path}: a report is an .html file, with .md and .json beside it; name it so")
@@ -114,14 +114,14 @@ def refuse_overwriting(path: Path, *, force: bool) -> None:
     if not path.exists() or force:
         return
     with path.open("rb") as start:
-        if MADE_BY.encode() not in start.read(400):
+        if REPORT_MARKER.encode() not in start.read(400):
             raise FileExistsError(
                 f"{path} exists already and is no earlier report; choose another name, or say --force "
                 "(overwrite=True) to replace it"
             )
 
 
-def report_on(
+def report_classifier(
     classifier: CrowdClassifier,
     X: Any,
     annotations: Any,
@@ -134,16 +134,16 @@ def report_on(
     title: str | None = None,
 ) -> Report:
     """See `Inspection.report`."""
-    look = look_at(classifier, X, annotations, items)
+    look = compute_report_data(classifier, X, annotations, items)
     sets = [] if gold is None else _by_labels(look, gold_codes(gold, look.ann.classes, look.ann.n_items))
     names = getattr(classifier, "feature_names_in_", None)
     strangers = look.ann.n_annotators - len(classifier.annotators_)
     notes = [f"{format_count(strangers, 'annotator')} never seen in training, taken to be like the average one."]
-    notes = [*(notes if strangers else []), *undecided(classifier)]
+    notes = [*(notes if strangers else []), *diagnostic_notes(classifier)]
     inputs = classifier._inputs(X)
     return make_report(
         look,
-        about=about(classifier),
+        about=training_facts(classifier),
         sets=sets,
         notes=notes,
         pictures=lambda rows, side: pictures_of_inputs(inputs, rows, side, names),
@@ -154,7 +154,7 @@ def report_on(
     )
 
 
-def _by_labels(look: Look, codes: IntArray) -> list[Gold]:
+def _by_labels(look: ReportData, codes: IntArray) -> list[GoldSet]:
     """Gold by row, apart for items with labels and without: nobody else knows what was trained on."""
     known, labelled = codes >= 0, look.labels_per_item > 0
     parts = (
@@ -162,10 +162,10 @@ def _by_labels(look: Look, codes: IntArray) -> list[Gold]:
         ("gold, items without labels", known & ~labelled, "the model had no labels of them"),
     )
     rows = [(name, np.flatnonzero(mask), seen) for name, mask, seen in parts]
-    return [Gold(name, where, codes[where], seen, is_fair=True) for name, where, seen in rows if len(where)]
+    return [GoldSet(name, where, codes[where], seen, is_unbiased=True) for name, where, seen in rows if len(where)]
 
 
-def about(classifier: CrowdClassifier) -> dict[str, Any]:
+def training_facts(classifier: CrowdClassifier) -> dict[str, Any]:
     """The model and its training."""
     return {
         "method": classifier.method_name,
@@ -177,22 +177,22 @@ def about(classifier: CrowdClassifier) -> dict[str, Any]:
     }
 
 
-def undecided(classifier: CrowdClassifier) -> list[str]:
+def diagnostic_notes(classifier: CrowdClassifier) -> list[str]:
     """What the labels could not decide, where the method knows."""
     messages = getattr(classifier, "diagnostics_", {}).get("messages", [])
     return [f"{message[:1].upper()}{message[1:]}." for message in messages]
 
 
 def _record(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) if isinstance(value, str) else value for name, value in record.items()}
+    return {name: printable(value) if isinstance(value, str) else value for name, value in record.items()}
 
 
 def make_report(
-    look: Look,
+    look: ReportData,
     *,
     about: dict[str, Any] | None,
-    sets: Sequence[Gold],
-    pictures: Callable[[IntArray, int], list[Picture]],
+    sets: Sequence[GoldSet],
+    pictures: Callable[[IntArray, int], list[ItemPreview]],
     notes: Sequence[str] = (),
     missing: Sequence[str] = (),
     aggregation: dict[str, Any] | None = None,
@@ -210,8 +210,10 @@ def make_report(
     gold = np.full(look.ann.n_items, -1, np.int64)
     for known in sets:
         gold[known.rows] = known.codes
-    judged = look if aggregation is None else replace(look, predicted=look.fused, sure=look.fused_sure)
-    rows, codes, on = judges(judged, sets)
+    judged = (
+        look if aggregation is None else replace(look, predicted=look.fused, predicted_confidence=look.fused_confidence)
+    )
+    rows, codes, on = evaluation_rows(judged, sets)
     shown = chosen_annotators(look)
     own = own_labels(look, shown)
     where = map_items(look, np.unique(look.ann.item[np.concatenate([*own.values(), np.zeros(0, np.int64)])]))
@@ -219,11 +221,11 @@ def make_report(
     most = {"disputed": n_items, "ambiguous": -(-n_items // 3), "mislabelled": -(-n_items // 3)}
     suspicious = suspicious_facts(look, n_items)
     facts: dict[str, Any] = {
-        "made by": MADE_BY,
+        "made by": REPORT_MARKER,
         "crowdfuse": __version__,
-        "title": plain(title),
-        "missing": [plain(line) for line in missing],
-        "notes": [plain(line) for line in notes],
+        "title": printable(title),
+        "missing": [printable(line) for line in missing],
+        "notes": [printable(line) for line in notes],
         "data": data_facts(look),
         "training": about,
         "aggregation": aggregation,
@@ -247,26 +249,28 @@ def make_report(
     return Report(facts, _pictures(needed + [label["row"] for label in suspicious["rows"]], pictures))
 
 
-def _pictures(needed: list[int], pictures: Callable[[IntArray, int], list[Picture]]) -> dict[int, Picture]:
+def _pictures(needed: list[int], pictures: Callable[[IntArray, int], list[ItemPreview]]) -> dict[int, ItemPreview]:
     """What the shown items look like, as large as the page has room for: one may stand in it several times."""
     rows = sorted(set(needed))
-    seen: dict[int, Picture] = {}
-    for side in SIDES:
+    seen: dict[int, ItemPreview] = {}
+    for side in THUMBNAIL_SIDES_PIXELS:
         seen = dict(zip(rows, pictures(np.array(rows, np.int64), side), strict=True)) if rows else {}
-        if sum(len(seen[row].get("image", "")) for row in needed) <= ROOM:
+        if sum(len(seen[row].get("image", "")) for row in needed) <= MAX_PREVIEW_BYTES:
             break
     return seen
 
 
 def check_settings(n_items: int, sensitivity: float) -> None:
     """What people ask for, refused before any work."""
-    if isinstance(n_items, bool) or not isinstance(n_items, int) or not 1 <= n_items <= MOST_ITEMS:
-        raise ValueError(f"the number of items shown must be a whole number from 1 to {MOST_ITEMS}, got {n_items!r}")
+    if isinstance(n_items, bool) or not isinstance(n_items, int) or not 1 <= n_items <= MAX_LISTED_ITEMS:
+        raise ValueError(
+            f"the number of items shown must be a whole number from 1 to {MAX_LISTED_ITEMS}, got {n_items!r}"
+        )
     if not 0 < sensitivity <= 1:
         raise ValueError(f"the wanted sensitivity must be above 0 and at most 1, got {sensitivity!r}")
 
 
-def _positive(look: Look, name: Any) -> int | None:
+def _positive(look: ReportData, name: Any) -> int | None:
     """The position of the class to be found, of two; by itself the second."""
     classes = look.ann.classes
     if name is None:
@@ -281,7 +285,7 @@ def _positive(look: Look, name: Any) -> int | None:
     return code
 
 
-def data_facts(look: Look) -> dict[str, Any]:
+def data_facts(look: ReportData) -> dict[str, Any]:
     """The labels in a few numbers."""
     summary = look.ann.summary()
     said = np.bincount(look.ann.label, minlength=look.ann.n_classes)
@@ -297,5 +301,7 @@ def data_facts(look: Look) -> dict[str, Any]:
         "labels an annotator": summary.labels_per_annotator,
         "agreement": summary.agreement,
         "krippendorff alpha": summary.krippendorff_alpha,
-        "by class": [{"class": plain(look.ann.classes[k]), "said": int(said[k]), "fused": int(made[k])} for k in order],
+        "by class": [
+            {"class": printable(look.ann.classes[k]), "said": int(said[k]), "fused": int(made[k])} for k in order
+        ],
     }

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.review.desk import read_gold_rows
 from crowdfuse.review.folder import Row, read_table
+from crowdfuse.review.session import read_gold_rows
 from crowdfuse.runs.results import SUMMARY_FILE
 
-LISTED = 50  # changes that are named, of each kind
-SMALL = 0.0005  # reliabilities are written with four digits
+MAX_LISTED_CHANGES = 50  # changes that are named, of each kind
+MIN_ACCURACY_CHANGE = 0.0005  # reliabilities are written with four digits
 
 
-def what_changed(before: Path, after: Path) -> dict[str, Any]:
+def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
     """Two run folders of the same labels, compared; decisions are those of the first."""
     old, new = (_by(read_table(run / "fused.csv", ("item", "label", "predicted")), "item") for run in (before, after))
     settled = dict(read_gold_rows(before)[0])
@@ -25,7 +25,7 @@ def what_changed(before: Path, after: Path) -> dict[str, Any]:
         for name, row in people_old.items()
         if row["reliability"] and people_new.get(name, {}).get("reliability")
     ]
-    moved = [row for row in annotators if abs(row["after"] - row["before"]) > SMALL]
+    moved = [row for row in annotators if abs(row["after"] - row["before"]) > MIN_ACCURACY_CHANGE]
     moved.sort(key=lambda row: -abs(row["after"] - row["before"]))
     return {
         "items": len(old),
@@ -40,7 +40,7 @@ def what_changed(before: Path, after: Path) -> dict[str, Any]:
         },
         "fused": _differing(old, new, "label", settled),
         "predicted": _differing(old, new, "predicted", settled),
-        "annotators": {"count": len(moved), "of": len(annotators), "listed": moved[:LISTED]},
+        "annotators": {"count": len(moved), "of": len(annotators), "listed": moved[:MAX_LISTED_CHANGES]},
     }
 
 
@@ -52,7 +52,7 @@ def _differing(old: dict[str, Row], new: dict[str, Row], column: str, settled: d
         if item in new and new[item][column] != row[column]
     ]
     found.sort(key=lambda change: change["settled"] is not None)
-    return {"count": len(found), "listed": found[:LISTED]}
+    return {"count": len(found), "listed": found[:MAX_LISTED_CHANGES]}
 
 
 def _by(rows: list[Row], column: str) -> dict[str, Row]:

@@ -15,8 +15,9 @@ from crowdfuse.io.files import sha256
 from crowdfuse.io.labels import read_gold_beside_labels, read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import ids_to_strings, positions_of
-from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
-from crowdfuse.runs.job import Job, find_given
+from crowdfuse.runs import is_finished, read_job
+from crowdfuse.runs.folder import SETTINGS_FILE
+from crowdfuse.runs.job import Job, resolve_job_path
 from crowdfuse.runs.results import SUMMARY_FILE
 
 Row = dict[str, str]
@@ -35,7 +36,7 @@ class RunFolder:
     rows: list[Row]  # of review_items.csv
     fused: dict[str, Row]
     annotators: dict[str, Row]  # the most reliable first
-    said: Annotations | None  # row i is item i; None where the labels are no longer at hand
+    annotations: Annotations | None  # row i is item i; None where the labels are no longer at hand
     notes: list[str]
 
     def is_disputed(self, index: int) -> bool:
@@ -77,7 +78,7 @@ def read_run(path: Path) -> RunFolder:
         rows=rows,
         fused={row["item"]: row for row in fused},
         annotators={row["annotator"]: row for row in annotators},
-        said=_labels(path, job, hashes, items, classes, notes),
+        annotations=_labels(path, job, hashes, items, classes, notes),
         notes=notes,
     )
 
@@ -106,7 +107,7 @@ def _labels(
     run: Path, job: Job, hashes: dict[str, str], items: list[str], classes: list[str], notes: list[str]
 ) -> Annotations | None:
     """Who said what about these items; None with a note where the labels are gone or others than were trained on."""
-    path = find_given(run, job.labels)
+    path = resolve_job_path(run, job.labels)
     without = "who said what cannot be shown, only how often each class was said"
     try:
         if sha256(path) != hashes["labels"]:
@@ -126,7 +127,7 @@ def _known_gold(run: Path, job: Job, notes: list[str]) -> set[str]:
     for name, given in job.files().items():
         if name == "labels":
             continue
-        path = find_given(run, str(given))
+        path = resolve_job_path(run, str(given))
         try:
             ids, _ = read_gold_beside_labels(path, job.reading)
         except (OSError, ValueError) as error:

@@ -24,13 +24,13 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-NOTHING_BEFORE = "0" * 64
+FIRST_PREVIOUS_HASH = "0" * 64
 SEAL = re.compile(rb', "hash": "([0-9a-f]{64})"\}')
 SEAL_LENGTH = len(', "hash": ""}') + 64
 
 WORDS = ("item", "who", "when")  # what every line has, as text
 
-Entry = dict[str, Any]
+LedgerEntry = dict[str, Any]
 
 
 class LedgerError(ValueError):
@@ -52,9 +52,9 @@ class Ledger:
         self.path = path
         self.torn = 0
         """Bytes of a last line that was cut off: a decision that was never confirmed to anybody."""
-        self._known: list[Entry] = []
+        self._known: list[LedgerEntry] = []
         self._end = 0  # of what is known, in bytes
-        self._last = NOTHING_BEFORE
+        self._last = FIRST_PREVIOUS_HASH
         self._one_thread = threading.RLock()
 
     @property
@@ -62,7 +62,7 @@ class Ledger:
         """The hash of the last line that is known; it stands for all of them."""
         return self._last
 
-    def entries(self, *, from_start: bool = False) -> list[Entry]:
+    def entries(self, *, from_start: bool = False) -> list[LedgerEntry]:
         """All lines up to now, checked; `from_start` reads and checks again what is known already."""
         with self._one_thread:
             if from_start:
@@ -71,10 +71,10 @@ class Ledger:
                 with _locked(self.path, os.O_RDONLY) as file:
                     self._catch_up(file)
             elif self._known:
-                raise LedgerError(f"{self.path} is gone, though it was in use; {WAY_OUT}")
+                raise LedgerError(f"{self.path} is gone, though it was in use; {RECOVERY_HINT}")
             return list(self._known)
 
-    def append(self, compose: Callable[[list[Entry]], Entry]) -> Entry:
+    def append(self, compose: Callable[[list[LedgerEntry]], LedgerEntry]) -> LedgerEntry:
         """Write what `compose` returns as the next line, and return the line once it is on the disk.
 
         `compose` is given all lines, at a moment when nobody else can write, and may refuse by raising. A line that a
@@ -83,7 +83,7 @@ class Ledger:
         with self._one_thread:
             is_new = not self.path.exists()
             if is_new and self._known:
-                raise LedgerError(f"{self.path} is gone, though it was in use; {WAY_OUT}")
+                raise LedgerError(f"{self.path} is gone, though it was in use; {RECOVERY_HINT}")
             with _locked(self.path, os.O_RDWR | os.O_CREAT) as file:
                 self._catch_up(file)
                 entry = {
@@ -114,12 +114,12 @@ class Ledger:
                 return self._known[-1]
 
     def _forget(self) -> None:
-        self._known, self._end, self._last, self.torn = [], 0, NOTHING_BEFORE, 0
+        self._known, self._end, self._last, self.torn = [], 0, FIRST_PREVIOUS_HASH, 0
 
     def _catch_up(self, file: int) -> None:
         """Read and check the lines that others have written since."""
         if os.fstat(file).st_size < self._end:
-            raise LedgerError(f"{self.path} has become shorter while it was in use; {WAY_OUT}")
+            raise LedgerError(f"{self.path} has become shorter while it was in use; {RECOVERY_HINT}")
         os.lseek(file, self._end, os.SEEK_SET)
         data = b"".join(iter(lambda: os.read(file, 1 << 20), b""))
         *lines, rest = data.split(b"\n")
@@ -130,34 +130,34 @@ class Ledger:
             self._last = seal
         self.torn = len(rest)
 
-    def _checked(self, line: bytes, number: int) -> tuple[Entry, str]:
+    def _checked(self, line: bytes, number: int) -> tuple[LedgerEntry, str]:
         place = f"{self.path}, line {number}"
         found = SEAL.fullmatch(line[-SEAL_LENGTH:])
         if found is None:
-            raise LedgerError(f"{place} was changed: it does not end in a hash; {WAY_OUT}")
+            raise LedgerError(f"{place} was changed: it does not end in a hash; {RECOVERY_HINT}")
         body, seal = line[:-SEAL_LENGTH] + b"}", found[1].decode()
         if hashlib.sha256(body).hexdigest() != seal:
-            raise LedgerError(f"{place} was changed: its content is not what its hash says; {WAY_OUT}")
+            raise LedgerError(f"{place} was changed: its content is not what its hash says; {RECOVERY_HINT}")
         try:
-            entry: Entry = json.loads(body)
+            entry: LedgerEntry = json.loads(body)
             previous, own_number = entry["previous"], entry["line"]
             needed: Any = {"settle": ("label", str), "undo": ("undoes", int), "skip": ("item", str)}[entry["action"]]
             complete = isinstance(entry[needed[0]], needed[1]) and all(type(entry[name]) is str for name in WORDS)
         except (ValueError, TypeError, KeyError) as error:
-            raise LedgerError(f"{place} is not what crowdfuse review writes ({error!r}); {WAY_OUT}") from error
+            raise LedgerError(f"{place} is not what crowdfuse review writes ({error!r}); {RECOVERY_HINT}") from error
         if not complete:
-            raise LedgerError(f"{place} is not what crowdfuse review writes; {WAY_OUT}")
+            raise LedgerError(f"{place} is not what crowdfuse review writes; {RECOVERY_HINT}")
         if previous != self._last or own_number != number:
             raise LedgerError(
-                f"{place} does not follow the line before it: lines were changed, removed, added or swapped; {WAY_OUT}"
+                f"{place} does not follow the line before it: lines were changed, removed, added or swapped; {RECOVERY_HINT}"
             )
         return entry | {"hash": seal}, seal
 
 
-WAY_OUT = "bring the file back from a copy, or move it away and begin anew"
+RECOVERY_HINT = "bring the file back from a copy, or move it away and begin anew"
 
 
-def _seal(entry: Entry) -> tuple[bytes, str]:
+def _seal(entry: LedgerEntry) -> tuple[bytes, str]:
     """The line of an entry, and its hash."""
     body = json.dumps(entry).encode()  # ASCII, so that any name is written, even of half a character
     seal = hashlib.sha256(body).hexdigest()

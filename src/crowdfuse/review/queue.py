@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crowdfuse.review.ledger import Entry
+from crowdfuse.review.ledger import LedgerEntry
 
 
 @dataclass
-class Standing:
+class DecisionState:
     """What the lines of a ledger amount to: for every item the last of them that was not undone.
 
     >>> standing = Standing()
@@ -23,9 +23,9 @@ class Standing:
     n_lines: int = 0
     version: dict[str, int] = field(default_factory=dict)
     """The last line about each item."""
-    _live: dict[str, list[Entry]] = field(default_factory=dict)
+    _live: dict[str, list[LedgerEntry]] = field(default_factory=dict)
 
-    def apply(self, entries: Iterable[Entry]) -> None:
+    def apply(self, entries: Iterable[LedgerEntry]) -> None:
         """Go on with further lines."""
         for entry in entries:
             lines = self._live.setdefault(entry["item"], [])
@@ -35,7 +35,7 @@ class Standing:
                 lines.append(entry)
             self.version[entry["item"]] = self.n_lines = entry["line"]
 
-    def of(self, item: str) -> Entry | None:
+    def of(self, item: str) -> LedgerEntry | None:
         """What counts for an item: that it was settled or skipped; None for neither."""
         lines = self._live.get(item)
         return lines[-1] if lines else None
@@ -45,25 +45,25 @@ class Standing:
         entry = self.of(item)
         return entry is not None and entry["action"] == "settle"
 
-    def settled(self) -> dict[str, Entry]:
+    def settled(self) -> dict[str, LedgerEntry]:
         """The decisions that count, by item, in the order in which they were made."""
         tops = [lines[-1] for lines in self._live.values() if lines and lines[-1]["action"] == "settle"]
         return {entry["item"]: entry for entry in sorted(tops, key=lambda entry: int(entry["line"]))}
 
-    def last_of(self, who: str) -> Entry | None:
+    def last_of(self, who: str) -> LedgerEntry | None:
         """The last thing that this reviewer did and that counts."""
         tops = [lines[-1] for lines in self._live.values() if lines and lines[-1]["who"] == who]
         return max(tops, key=lambda entry: int(entry["line"]), default=None)
 
 
-def replay(entries: Iterable[Entry]) -> Standing:
+def replay(entries: Iterable[LedgerEntry]) -> DecisionState:
     """The standing after all these lines."""
-    standing = Standing()
+    standing = DecisionState()
     standing.apply(entries)
     return standing
 
 
-def in_turn(order: Sequence[int], names: Sequence[str], standing: Standing, count: int) -> list[int]:
+def next_open_items(order: Sequence[int], names: Sequence[str], standing: DecisionState, count: int) -> list[int]:
     """The first `count` open items of `order`, positions in `names`: untouched ones, then skipped ones by age."""
     found: list[int] = []
     skipped: list[tuple[Any, int]] = []

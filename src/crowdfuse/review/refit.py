@@ -20,10 +20,10 @@ from crowdfuse import runs
 from crowdfuse.io.files import sha256, write_text
 from crowdfuse.io.labels import read_gold_beside_labels
 from crowdfuse.labels.ids import ids_to_strings
-from crowdfuse.review.changes import what_changed
-from crowdfuse.review.desk import gold_csv, read_gold_rows
+from crowdfuse.review.changes import compare_run_folders
 from crowdfuse.review.folder import RunFolder
-from crowdfuse.runs.job import Job, find_given
+from crowdfuse.review.session import gold_csv, read_gold_rows
+from crowdfuse.runs.job import Job, resolve_job_path
 
 EPOCH = re.compile(r"epoch (\d+)/(\d+)")
 
@@ -66,7 +66,7 @@ class Refit:
     def _refuse_changed(self) -> None:
         """What changed is to be the decisions alone."""
         for name, given in self.run.job.files().items():
-            path = find_given(self.run.path, str(given))
+            path = resolve_job_path(self.run.path, str(given))
             if not path.exists() or sha256(path) != self.run.hashes.get(name):
                 raise ValueError(
                     f"{path} ({name}) is gone, or has changed since the run, so that a refit would compare two things "
@@ -90,7 +90,7 @@ class Refit:
             if not finished:
                 return {"state": "none"}
             if self._compared is None or self._compared[0] != finished[-1]:
-                self._compared = finished[-1], what_changed(self.run.path, finished[-1])
+                self._compared = finished[-1], compare_run_folders(self.run.path, finished[-1])
             return {"state": "done", "out": _from_here(finished[-1]), "changes": self._compared[1]}
 
     def stop(self) -> Path | None:
@@ -136,7 +136,7 @@ def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job
     A decision counts for more than the gold that was given before.
     """
     job = run.job
-    given = {name: str(find_given(run.path, str(path)).resolve()) for name, path in job.files().items()}
+    given = {name: str(resolve_job_path(run.path, str(path)).resolve()) for name, path in job.files().items()}
     gold: dict[str, str] = {}
     if job.gold is not None:
         path = Path(given["gold"])
@@ -145,7 +145,7 @@ def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job
     gold |= dict(rows)
     file = out.with_name(f"{out.name}-gold.csv")
     write_text(file, gold_csv(list(gold.items())))
-    inputs = str(find_given(run.path, job.inputs).resolve())
+    inputs = str(resolve_job_path(run.path, job.inputs).resolve())
     return replace(job, **given | {"inputs": inputs, "gold": str(file)})  # type: ignore[arg-type]  # all are names
 
 

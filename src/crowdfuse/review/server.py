@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
-from crowdfuse.review.desk import Choice, Desk, RefusedError, gold_csv, read_gold_rows
-from crowdfuse.review.exhibits import NoPictureError
+from crowdfuse.review.item_inputs import NoPictureError
 from crowdfuse.review.refit import Refit
+from crowdfuse.review.session import ItemFilter, RefusedError, ReviewSession, gold_csv, read_gold_rows
 
 try:
     import uvicorn
@@ -33,8 +33,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 HOST = "127.0.0.1"
-PORTS = 100  # that are tried, one after another
-LONGEST = 10_000  # bytes that a page has to say
+MAX_PORT_TRIES = 100  # that are tried, one after another
+MAX_BODY_BYTES = 10_000  # bytes that a page has to say
 HEADERS = {
     "content-security-policy": "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -52,7 +52,7 @@ class BadRequestError(ValueError):
     """A request that the page would never send."""
 
 
-def make_app(desk: Desk, refit: Refit, port: int, token: str) -> ASGIApp:
+def make_app(desk: ReviewSession, refit: Refit, port: int, token: str) -> ASGIApp:
     """The application; `port` and `token` are what requests must know."""
 
     def page(request: Request) -> Response:
@@ -69,8 +69,8 @@ def make_app(desk: Desk, refit: Refit, port: int, token: str) -> ASGIApp:
     def view(request: Request) -> Response:
         choice = _choice(request, desk)
         at = _query_number(request, "at", len(desk.run.items))
-        if request.query_params.get("head") == str(desk.standing().n_lines):
-            return JSONResponse({"head": desk.standing().n_lines})
+        if request.query_params.get("head") == str(desk.decision_state().n_lines):
+            return JSONResponse({"head": desk.decision_state().n_lines})
         return JSONResponse(desk.view(choice, at))
 
     def image(request: Request) -> Response:
@@ -158,13 +158,13 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        why = self.objection(Request(scope))
+        why = self.rejection_reason(Request(scope))
         if why is not None:
             await JSONResponse({"error": why}, 403)(scope, receive, send_guarded)
             return
         await self.app(scope, receive, send_guarded)
 
-    def objection(self, request: Request) -> str | None:
+    def rejection_reason(self, request: Request) -> str | None:
         """Why a request is refused, None if it is not."""
         headers = request.headers
         if headers.getlist("host") != [headers.get("host")] or headers.get("host") not in self.hosts:
@@ -180,7 +180,7 @@ class Guard:
         return None
 
 
-def serve(desk: Desk, refit: Refit, port: int, say: Callable[[str], None]) -> None:
+def serve(desk: ReviewSession, refit: Refit, port: int, say: Callable[[str], None]) -> None:
     """Answer until Ctrl-C. Where the port is taken, the next free one is; `say` is told which."""
     with _listening(port) as listener:
         taken = listener.getsockname()[1]
@@ -204,7 +204,7 @@ def serve(desk: Desk, refit: Refit, port: int, say: Callable[[str], None]) -> No
 
 @contextmanager
 def _listening(port: int) -> Iterator[socket.socket]:
-    for candidate in range(port, min(port + PORTS, 65536)):
+    for candidate in range(port, min(port + MAX_PORT_TRIES, 65536)):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if sys.platform != "win32":  # where it would let two servers have one port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -217,7 +217,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
         with listener:
             yield listener
         return
-    raise OSError(f"no port from {port} to {min(port + PORTS, 65536) - 1} is free; choose another with --port")
+    raise OSError(f"no port from {port} to {min(port + MAX_PORT_TRIES, 65536) - 1} is free; choose another with --port")
 
 
 # ---- reading requests ------------------------------------------------------------------------
@@ -229,8 +229,8 @@ async def _body(request: Request) -> dict[str, Any]:
     data = b""
     async for chunk in request.stream():
         data += chunk
-        if len(data) > LONGEST:
-            raise BadRequestError(f"the request is longer than {LONGEST:,} bytes")
+        if len(data) > MAX_BODY_BYTES:
+            raise BadRequestError(f"the request is longer than {MAX_BODY_BYTES:,} bytes")
     try:
         asked = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -244,11 +244,11 @@ async def _in_thread(work: Callable[..., Response], *given: Any) -> Response:
     return await run_in_threadpool(work, *given)
 
 
-def _choice(request: Request, desk: Desk) -> Choice:
+def _choice(request: Request, desk: ReviewSession) -> ItemFilter:
     which = request.query_params.get("items", "disputed")
     if which not in ("disputed", "all"):
         raise BadRequestError(f"items must be disputed or all, got {which!r}")
-    return Choice(
+    return ItemFilter(
         disputed=which == "disputed",
         annotator=_query_number(request, "annotator", len(desk.names)),
         label=_query_number(request, "class", len(desk.run.classes)),

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments.grid import Cell
-from crowdfuse.experiments.store import Run
+from crowdfuse.experiments.store import RunSpec
 from crowdfuse.io.files import sha256
 from crowdfuse.labels.ids import format_count, positions_of
 from crowdfuse.quality.model_selection import label_likelihood
 from crowdfuse.runs.job import Job, make_classifier
-from crowdfuse.runs.material import Material, read_material
+from crowdfuse.runs.job_data import JobData, read_job_data
 from crowdfuse.training.loop import UnfitDataError
 
-FEW_ANNOTATORS = 5  # up to here each is also tried alone
-ENOUGH = 100  # items to judge by
-WITH_GOLD, WITHOUT_GOLD = "test accuracy", "likelihood of held-out labels"
+MAX_SINGLE_ANNOTATORS = 5  # up to here each is also tried alone
+MIN_TEST_ITEMS = 100  # items to judge by
+GOLD_METRIC, HELD_OUT_METRIC = "test accuracy", "likelihood of held-out labels"
 AGREEMENT = "agreement with held-out labels"
 COMPARISON_DECIDES = {"random_state": "use --seeds", "annotator": "single-annotator tries each annotator"}
 
@@ -43,7 +43,7 @@ class Comparison:
     """What is compared on what, read and checked. It is also the work: called with a run, it trains and judges."""
 
     job: Job
-    material: Material
+    material: JobData
     test_share: float
 
     @property
@@ -54,12 +54,12 @@ class Comparison:
     @property
     def metric(self) -> str:
         """What the methods are compared by."""
-        return WITH_GOLD if self.has_gold else WITHOUT_GOLD
+        return GOLD_METRIC if self.has_gold else HELD_OUT_METRIC
 
     @cached_property
     def labelled(self) -> NDArray[np.int64]:
         """Rows that have labels."""
-        return np.flatnonzero(np.diff(self.material.annotations.indptr) > 0)
+        return np.flatnonzero(np.diff(self.material.train_annotations.indptr) > 0)
 
     @cached_property
     def unlabelled_gold(self) -> NDArray[np.int64]:
@@ -72,7 +72,7 @@ class Comparison:
 
         The share is drawn by the seed and kept out of training. Without gold it is of all labelled items.
         """
-        if len(self.unlabelled_gold) >= ENOUGH:
+        if len(self.unlabelled_gold) >= MIN_TEST_ITEMS:
             return Split(self.labelled, self.unlabelled_gold)
         judges = self.labelled if self.material.gold is None else np.intersect1d(self.material.gold[0], self.labelled)
         count = round(self.test_share * len(judges))
@@ -103,7 +103,7 @@ class Comparison:
             training = len(np.setdiff1d(self.material.gold[0], test)) if self.material.gold else 0
             if training:
                 how.append(f"true-label, and nothing else, is trained on gold: on {format_count(training, 'item')}")
-        if len(test) < ENOUGH:
+        if len(test) < MIN_TEST_ITEMS:
             error = 50 / np.sqrt(len(test))
             few = format_count(len(test), "item")
             how.append(f"only {few} to judge by: the standard error of an accuracy is up to {error:.0f} points")
@@ -114,13 +114,13 @@ class Comparison:
         for name, instead in COMPARISON_DECIDES.items():
             if name in self.job.settings:
                 raise ValueError(f"--set {name} is not for a comparison; {instead}")
-        annotators, identity = self.material.annotations.annotators.tolist(), self._identity()
+        annotators, identity = self.material.train_annotations.annotators.tolist(), self._identity()
         cells = []
         for seed in seeds:
             for method in methods:
                 for row, extra in estimator_class(method).variants(annotators).items():
                     classifier = make_classifier(replace(self.job, method=method, settings=self.job.settings | extra))
-                    run: Run = {
+                    run: RunSpec = {
                         "data": identity,
                         "method": method,
                         "settings": classifier.json_settings(),
@@ -136,10 +136,10 @@ class Comparison:
             "inputs": self.material.loaded.fingerprint(),
             # changed options only: stored runs stay valid when `Reading` gets a new option
             "reading": self.job.reading.changed_options(),
-            "test share": None if len(self.unlabelled_gold) >= ENOUGH else self.test_share,
+            "test share": None if len(self.unlabelled_gold) >= MIN_TEST_ITEMS else self.test_share,
         }
 
-    def rehearse(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
+    def check_cells(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
         """Everything but the training, for each row once: what is wrong is said before any work.
 
         Left out are annotators with no label to train on, and methods that cannot learn from such labels; returns the
@@ -149,7 +149,7 @@ class Comparison:
         for cell in {cell.row: cell for cell in cells}.values():
             training = self._training_set(cell.run)
             who = cell.run["settings"].get("annotator")
-            if who is not None and not training["y"].of(who).n_labels:
+            if who is not None and not training["y"].select_annotator(who).n_labels:
                 left_out[cell.row] = f"{who} has no label among the items to train on"
                 continue
             try:
@@ -161,10 +161,10 @@ class Comparison:
         remarks = [f"{row} is left out: {why}" for row, why in left_out.items()]
         return [cell for cell in cells if cell.row not in left_out], remarks
 
-    def check(self, runs: Sequence[Run], *, download: bool) -> None:
+    def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
         """Everything has been read and rehearsed already."""
 
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+    def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         classifier = self._classifier(run, checkpoint).fit(**self._training_set(run))
         if classifier.interrupted_:
             raise KeyboardInterrupt
@@ -177,12 +177,12 @@ class Comparison:
             "seconds an epoch": round(float(np.median(seconds)), 4),
         }
         if self.has_gold:
-            result[WITH_GOLD] = classifier.score(X[split.test], self._gold()[split.test])
+            result[GOLD_METRIC] = classifier.score(X[split.test], self._gold()[split.test])
             result |= self._fused(classifier, split)
         else:
-            verdict = label_likelihood(classifier, X[split.test], self.material.annotations[split.test])
-            result[WITHOUT_GOLD] = math.exp(verdict.mean)
-            result[AGREEMENT] = classifier.score(X[split.test], self.material.annotations[split.test])
+            verdict = label_likelihood(classifier, X[split.test], self.material.train_annotations[split.test])
+            result[HELD_OUT_METRIC] = math.exp(verdict.mean)
+            result[AGREEMENT] = classifier.score(X[split.test], self.material.train_annotations[split.test])
             result["failed_checks"] = list(verdict.failed_checks)
         return result
 
@@ -192,7 +192,7 @@ class Comparison:
         if not len(rows) or not type(classifier).trains_on_labels:
             return {}
         X, gold = self.material.loaded.inputs.values[rows], self._gold()[rows]
-        fused = classifier.fused_labels(X, self.material.annotations[rows])
+        fused = classifier.fused_labels(X, self.material.train_annotations[rows])
         known = ~np.isnan(fused).any(1)
         right = classifier.classes_[np.nan_to_num(fused).argmax(1)][known] == gold[known]
         return {
@@ -207,13 +207,13 @@ class Comparison:
             raise ValueError("true-label trains on gold, and there is none: give --gold, or leave it out of --methods")
         return gold
 
-    def _classifier(self, run: Run, checkpoint: Path | None) -> CrowdClassifier:
+    def _classifier(self, run: RunSpec, checkpoint: Path | None) -> CrowdClassifier:
         settings = run["settings"] | {"random_state": run["seed"]}
         return make_classifier(replace(self.job, method=run["method"], settings=settings), checkpoint)
 
-    def _training_set(self, run: Run) -> dict[str, Any]:
+    def _training_set(self, run: RunSpec) -> dict[str, Any]:
         """Inputs and labels of the rows to train on; gold for the one method that is trained on it."""
-        X, ann, split = self.material.loaded.inputs.values, self.material.annotations, self.split(run["seed"])
+        X, ann, split = self.material.loaded.inputs.values, self.material.train_annotations, self.split(run["seed"])
         if estimator_class(run["method"]).trains_on_labels:
             return {"X": X[split.train], "y": ann[split.train]}
         gold = self._gold()
@@ -226,13 +226,13 @@ class Comparison:
 
 def make_comparison(job: Job, test_share: float) -> Comparison:
     """Read a job's files for comparing; `gold` judges."""
-    return Comparison(job, read_material(job), test_share)
+    return Comparison(job, read_job_data(job), test_share)
 
 
 def fitting_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
     """All methods that can be compared on these files, and remarks on those left out."""
-    n_annotators, left_out = comparison.material.annotations.n_annotators, {}
-    if n_annotators > FEW_ANNOTATORS:
+    n_annotators, left_out = comparison.material.train_annotations.n_annotators, {}
+    if n_annotators > MAX_SINGLE_ANNOTATORS:
         left_out["single-annotator"] = f"there are {n_annotators:,} annotators; name it to try each"
     if comparison.material.gold is None:
         left_out["true-label"] = "there is no gold"

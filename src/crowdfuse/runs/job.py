@@ -15,7 +15,7 @@ from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
 from crowdfuse.labels.reading import Reading
 
 # settings of a classifier that a run decides, and what to say instead
-RUN_DECIDES = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
+OPTION_FOR_SETTING = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
     kind = estimator_class(job.method)
     names = set(kind().get_params())
     for name, value in job.settings.items():
-        if name in RUN_DECIDES:
-            raise ValueError(f"--set {name} is not for a run; use {RUN_DECIDES[name]}")
+        if name in OPTION_FOR_SETTING:
+            raise ValueError(f"--set {name} is not for a run; use {OPTION_FOR_SETTING[name]}")
         if name not in names:
-            known = sorted(names - set(RUN_DECIDES))
+            known = sorted(names - set(OPTION_FOR_SETTING))
             raise ValueError(
                 f"--set {name}: {job.method} has no such setting{did_you_mean(name, known)} It has {', '.join(known)}"
             )
@@ -103,7 +103,7 @@ def _in_words(hint: Any) -> str:
     return names.get(hint, "")  # modules and functions cannot be typed on a command line
 
 
-def find_given(run: Path, given: str) -> Path:
+def resolve_job_path(run: Path, given: str) -> Path:
     """A file that a job names. Relative names are looked for from here, then from the folders that the run lies in."""
     places = [Path(given), *(folder / given for folder in run.resolve().parents)]
     return next((place for place in places if place.exists()), Path(given))

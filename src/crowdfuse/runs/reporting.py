@@ -19,16 +19,17 @@ from crowdfuse.io.labels import read_gold_beside_labels, read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count, format_names, parse_integer_ids, positions_of
 from crowdfuse.labels.reading import Reading
-from crowdfuse.report.gold_facts import Gold
-from crowdfuse.report.look import Look, look_at, look_at_labels, with_some_inputs
-from crowdfuse.report.names import plain
-from crowdfuse.report.pictures import Picture, file_of, picture_of_file, pictures_of_inputs
-from crowdfuse.report.run_report import Report, about, check_settings, make_report, undecided
-from crowdfuse.runs import SETTINGS_FILE, is_finished, read_job
-from crowdfuse.runs.job import Job, find_given
-from crowdfuse.runs.material import Material, read_inputs, read_material
+from crowdfuse.report.gold_facts import GoldSet
+from crowdfuse.report.names import printable
+from crowdfuse.report.pictures import file_of, picture_of_file, pictures_of_inputs
+from crowdfuse.report.report_data import ReportData, add_available_inputs, compute_report_data, report_data_from_labels
+from crowdfuse.report.run_report import Report, check_settings, diagnostic_notes, make_report, training_facts
+from crowdfuse.runs import is_finished, read_job
+from crowdfuse.runs.folder import SETTINGS_FILE
+from crowdfuse.runs.job import Job, resolve_job_path
+from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
 
-HOW_SEEN = {
+TRAINING_USE_OF_GOLD = {
     "test": ("they were kept out of training", True),
     "validation": ("they were kept out of training, but chose the epoch", False),
     "gold": ("the model was trained on this gold", False),
@@ -54,7 +55,7 @@ def report_run(
         raise FileNotFoundError(f"{run} has no {SETTINGS_FILE}: it is no run folder; crowdfuse fit --out makes one")
     job, hashes = read_job(run)
     given = {"inputs": job.inputs} | {name: str(path) for name, path in job.files().items()}
-    found: dict[str, Any] = {name: str(find_given(run, path)) for name, path in given.items()}
+    found: dict[str, Any] = {name: str(resolve_job_path(run, path)) for name, path in given.items()}
     job = replace(job, **found)
     if not (run / "model").is_dir():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
@@ -73,15 +74,15 @@ def report_run(
     loaded, gone_inputs = _read_inputs(job, hashes)
     folder = Path(job.inputs) if _is_image_folder(job, classifier.input_shape_) else None
     if loaded is not None and unchanged["labels"]:
-        material = read_material(asked, loaded)
+        material = read_job_data(asked, loaded)
         story.notes += [note[:1].upper() + note[1:] + "." for note in material.notes]
-        ann, trained = material.labelled, material.annotations
+        ann, trained = material.all_annotations, material.train_annotations
         sets = _sets_of_material(material)
     else:
         ann = _by_row(_labels(run, job, unchanged["labels"], classifier.classes_), loaded)
         ann = trained = classifier._known(ann, warn=False)
         sets = _sets_of_files(asked, ann, loaded, story)
-    story.notes += undecided(classifier)
+    story.notes += diagnostic_notes(classifier)
     certain = _certain(sets, ann, story)
     if loaded is None:
         look = _look_at_record(run, ann, certain)
@@ -89,12 +90,12 @@ def report_run(
             look = _with_images_left(look, classifier, folder)
         story.missing.append(f"{gone_inputs}: {_without_inputs(look)}.")
     else:
-        look = look_at(classifier, loaded.inputs, ann, certain=certain)
+        look = compute_report_data(classifier, loaded.inputs, ann, certain=certain)
     if gold is not None:
         sets = _sets_given(gold, job, ann, loaded, trained, sets, story)
     return make_report(
         look,
-        about=about(classifier),
+        about=training_facts(classifier),
         sets=sets,
         pictures=_pictures(look, folder, names),
         notes=story.notes,
@@ -127,7 +128,7 @@ def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None,
     if not path.exists():
         return None, f"The inputs, {path}, are not there any more, seen from here or from the run"
     try:
-        loaded = read_inputs(job)
+        loaded = read_job_inputs(job)
     except (ValueError, OSError) as error:
         return None, f"The inputs, {path}, cannot be read any more ({error})"
     if loaded.fingerprint() != hashes.get("inputs"):
@@ -135,7 +136,7 @@ def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None,
     return loaded, ""
 
 
-def _without_inputs(look: Look) -> str:
+def _without_inputs(look: ReportData) -> str:
     recorded = "predictions and fused labels are those that the run recorded"
     if look.model is None:
         return f"there is no map of the items, no weight of an annotator on an item, and no features; {recorded}"
@@ -177,11 +178,11 @@ def _by_row(ann: Annotations, loaded: LoadedInputs | None) -> Annotations:
     return ann.take_rows(position, loaded.items)
 
 
-def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Look:
+def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> ReportData:
     """Fused labels and predictions as the run wrote them down."""
     path = run / "fused.csv"
     if not path.exists():
-        return look_at_labels(ann, certain=certain)
+        return report_data_from_labels(ann, certain=certain)
     with path.open(newline="", encoding="utf-8") as lines:
         table = list(csv.DictReader(lines))
     try:
@@ -196,17 +197,19 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Lo
     except (KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
     (fused, fused_sure), (predicted, sure) = columns["fused"], columns["predicted"]
-    return look_at_labels(ann, certain=certain, predicted=predicted, sure=sure, fused=fused, fused_sure=fused_sure)
+    return report_data_from_labels(
+        ann, certain=certain, predicted=predicted, sure=sure, fused=fused, fused_sure=fused_sure
+    )
 
 
-def _with_images_left(look: Look, classifier: CrowdClassifier, folder: Path) -> Look:
+def _with_images_left(look: ReportData, classifier: CrowdClassifier, folder: Path) -> ReportData:
     """Where images of a folder have gone or changed, the others still have their weights and their place on the map."""
     try:
         left = read_features(folder, image_shape=classifier.input_shape_)
         position = left.rows_of(look.ann.items)
     except (ValueError, OSError):  # why, is said already
         return look
-    return with_some_inputs(look, classifier, left.inputs, position)
+    return add_available_inputs(look, classifier, left.inputs, position)
 
 
 def _column(
@@ -222,17 +225,17 @@ def _column(
 # ---- gold ----------------------------------------------------------------------------------------
 
 
-def _sets_of_material(material: Material) -> list[Gold]:
+def _sets_of_material(material: JobData) -> list[GoldSet]:
     sets = []
-    for name, (seen, is_fair) in HOW_SEEN.items():
+    for name, (seen, is_unbiased) in TRAINING_USE_OF_GOLD.items():
         known = getattr(material, name)
         if known is not None and len(known[0]):
             rows, truth = known
-            sets.append(Gold(name, rows, positions_of(truth, material.labelled.classes), seen, is_fair))
+            sets.append(GoldSet(name, rows, positions_of(truth, material.all_annotations.classes), seen, is_unbiased))
     return sets
 
 
-def _certain(sets: list[Gold], ann: Annotations, story: _Story) -> IntArray | None:
+def _certain(sets: list[GoldSet], ann: Annotations, story: _Story) -> IntArray | None:
     """The true class of each row that was trained on, -1 elsewhere; None where there is none."""
     for known in sets:
         if known.name == "gold":
@@ -247,13 +250,13 @@ def _certain(sets: list[Gold], ann: Annotations, story: _Story) -> IntArray | No
     return None
 
 
-def _sets_of_files(job: Job, ann: Annotations, loaded: LoadedInputs | None, story: _Story) -> list[Gold]:
+def _sets_of_files(job: Job, ann: Annotations, loaded: LoadedInputs | None, story: _Story) -> list[GoldSet]:
     sets = []
     for name, path in job.files().items():
-        if name in HOW_SEEN:
+        if name in TRAINING_USE_OF_GOLD:
             rows, codes = _read_gold(path, job, ann, loaded, story)
             if len(rows):
-                sets.append(Gold(name, rows, codes, *HOW_SEEN[name]))
+                sets.append(GoldSet(name, rows, codes, *TRAINING_USE_OF_GOLD[name]))
     return sets
 
 
@@ -263,9 +266,9 @@ def _sets_given(
     ann: Annotations,
     loaded: LoadedInputs | None,
     trained: Annotations,
-    sets: list[Gold],
+    sets: list[GoldSet],
     story: _Story,
-) -> list[Gold]:
+) -> list[GoldSet]:
     """Gold given for the report, apart by what training saw of its items; then what else the run had."""
     rows, codes = _read_gold(path, job, ann, loaded, story)
     if not len(rows):
@@ -276,13 +279,17 @@ def _sets_given(
     parts, left = [], np.ones(len(rows), bool)
     for known in sets:
         inside = left & np.isin(rows, known.rows)
-        parts.append((f"{path.name}, items that are {known.name} of the fit", inside, known.was_seen, known.is_fair))
+        parts.append(
+            (f"{path.name}, items that are {known.name} of the fit", inside, known.was_seen, known.is_unbiased)
+        )
         left &= ~inside
     labelled = np.diff(trained.indptr)[rows] > 0
     seen = ("the model was trained on their labels, not on this gold", "nothing of them was trained on")
     parts.append((f"{path.name}, items with labels", left & labelled, seen[0], True))
     parts.append((f"{path.name}, other items", left & ~labelled, seen[1], True))
-    given = [Gold(name, rows[mask], codes[mask], how, is_fair) for name, mask, how, is_fair in parts if mask.any()]
+    given = [
+        GoldSet(name, rows[mask], codes[mask], how, is_unbiased) for name, mask, how, is_unbiased in parts if mask.any()
+    ]
     rest = [(known, ~np.isin(known.rows, rows)) for known in sets]
     return given + [
         replace(known, rows=known.rows[more], codes=known.codes[more]) for known, more in rest if more.any()
@@ -311,12 +318,14 @@ def _read_gold(
 # ---- pictures ------------------------------------------------------------------------------------
 
 
-def _pictures(look: Look, folder: Path | None, names: Any) -> Callable[[IntArray, int], list[Picture]]:
-    def show(rows: IntArray, side: int) -> list[Picture]:
+def _pictures(look: ReportData, folder: Path | None, names: Any) -> Callable[[IntArray, int], list[ItemPreview]]:
+    def show(rows: IntArray, side: int) -> list[ItemPreview]:
         if folder is not None:  # from the files: sharper than what the network sees
             names_of = [str(look.ann.items[row]) for row in rows]
             files = [(name, file_of(folder, name)) for name in names_of]
-            return [{"missing": plain(name)} if file is None else picture_of_file(file, side) for name, file in files]
+            return [
+                {"missing": printable(name)} if file is None else picture_of_file(file, side) for name, file in files
+            ]
         return [{} for _ in rows] if look.model is None else pictures_of_inputs(look.model.inputs, rows, side, names)
 
     return show

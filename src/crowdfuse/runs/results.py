@@ -13,15 +13,15 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.io.files import nonfinite_to_none, write_csv, write_json, write_text
 from crowdfuse.labels.ids import positions_of
 from crowdfuse.quality.label_quality import LabelQuality, label_quality
-from crowdfuse.report.look import relative_weights
-from crowdfuse.runs.material import Material
+from crowdfuse.report.report_data import relative_weights
+from crowdfuse.runs.job_data import JobData
 
 SUMMARY_FILE, INTERRUPTED_FILE = "summary.json", "interrupted.json"
 
 
-def write_results(classifier: CrowdClassifier, material: Material, out: Path) -> dict[str, Any]:
+def write_results(classifier: CrowdClassifier, material: JobData, out: Path) -> dict[str, Any]:
     """Write what was learned into the run folder; `summary.json` comes last and says that all is there."""
-    X, ann = material.loaded.inputs.values, material.labelled
+    X, ann = material.loaded.inputs.values, material.all_annotations
     fused = classifier.fused_labels(X, ann)
     if material.gold is not None:  # what is certain needs no labels to tell it
         rows, truth = material.gold
@@ -55,9 +55,9 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
     summary: dict[str, Any] = {
         "method": classifier.method_name,
         "items": len(material.items),
-        "labelled items": int((np.diff(material.annotations.indptr) > 0).sum()),
+        "labelled items": int((np.diff(material.train_annotations.indptr) > 0).sum()),
         "annotators": ann.n_annotators,
-        "labels": material.annotations.n_labels,
+        "labels": material.train_annotations.n_labels,
         "classes": ann.classes.tolist(),
         "epochs": len(classifier.history_),
         "best epoch": classifier.best_epoch_,
@@ -80,9 +80,9 @@ def write_results(classifier: CrowdClassifier, material: Material, out: Path) ->
     return summary
 
 
-def _write_annotators(classifier: CrowdClassifier, material: Material, best: NDArray[np.int64], path: Path) -> None:
+def _write_annotators(classifier: CrowdClassifier, material: JobData, best: NDArray[np.int64], path: Path) -> None:
     """One line an annotator, the most reliable first; `best` is the fused class of each row, -1 for none."""
-    X, ann = material.loaded.inputs.values, material.labelled
+    X, ann = material.loaded.inputs.values, material.all_annotations
     fused = best[ann.item]
     judged = fused >= 0  # labels on items that have a fused label to compare with
 

@@ -1,11 +1,11 @@
-"""What `crowdfuse methods` ships, and methods.md, made of the tables under results: `python docs/evidence.py`."""
+"""What `crowdfuse methods` ships, and methods.md, made of the tables under results: `python docs/comparison_results.py`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from crowdfuse.experiments import evidence
+from crowdfuse.experiments import comparison_results as evidence
 from crowdfuse.experiments.methods_page import page
 from crowdfuse.io.files import write_json, write_text
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 TABLES = {"mnist-kinds": "mnist-kinds", "crowds": "crowds-tuned"}
 
 
-def from_tables() -> evidence.Evidence:
+def from_tables() -> evidence.ComparisonResults:
     """The digests of the stored tables, by group."""
     return {
         group: json.loads((HERE / "results" / folder / "table.json").read_text(encoding="utf-8"))["digest"]

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 
-class GridWatcher:
+class GridProgress:
     """A bar in a terminal; elsewhere a line a finished run."""
 
     def __init__(self, verbose: int, title: str, n_runs: int, n_done: int) -> None:
@@ -26,7 +26,7 @@ class GridWatcher:
 
     def done(self, name: str, seconds: float) -> None:
         """One more run is finished."""
-        self._advance(f"{name}: {in_words(seconds)}")
+        self._advance(f"{name}: {format_duration(seconds)}")
 
     def failed(self, name: str) -> None:
         """A run could not be done; why is said at the end."""
@@ -34,7 +34,7 @@ class GridWatcher:
 
     def _advance(self, said: str) -> None:
         self.n_done += 1
-        left = f"about {in_words(self.seconds_left())} left" if self.n_done < self.n_runs else ""
+        left = f"about {format_duration(self.seconds_left())} left" if self.n_done < self.n_runs else ""
         if self.bar is not None:
             self.bar.update(self.task, completed=self.n_done, left=left)
         line = f"{self.title}  {self.n_done}/{self.n_runs}  {said}"
@@ -50,7 +50,7 @@ class GridWatcher:
             self.bar.stop()
 
 
-def in_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A span of time as people say it.
 
     >>> in_words(42), in_words(187), in_words(7600), in_words(1e6)

@@ -16,22 +16,22 @@ from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import IMAGE_ENDINGS, open_upright
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.report.names import plain
+from crowdfuse.report.names import printable
 
-SIDES = (96, 64, 48, 32)  # pixels: the largest at which all pictures together are not too much
-FEATURES = 4  # that stand out most
-LOOKED_AT = 5_000  # rows that tell what is usual
+THUMBNAIL_SIDES_PIXELS = (96, 64, 48, 32)  # pixels: the largest at which all pictures together are not too much
+MAX_LISTED_FEATURES = 4  # that stand out most
+MAX_SAMPLED_ROWS = 5_000  # rows that tell what is usual
 
-Picture = dict[str, Any]
+ItemPreview = dict[str, Any]
 """`image`: a data URI; or `missing`: the file that could not be shown; or `features`: [name, value, deviation]."""
 
 
-def picture_of_file(path: Path, side: int) -> Picture:
+def picture_of_file(path: Path, side: int) -> ItemPreview:
     """A thumbnail; a file that is not there any more, or is no image any more, is named."""
     try:
         return {"image": _data_uri(open_upright(path, side).convert("RGB"), side)}
     except Exception:  # Pillow's readers raise whatever they stumble over
-        return {"missing": plain(path)}
+        return {"missing": printable(path)}
 
 
 def file_of(folder: Path, item: str) -> Path | None:
@@ -49,7 +49,9 @@ def file_of(folder: Path, item: str) -> Path | None:
     return path
 
 
-def pictures_of_inputs(inputs: Inputs, rows: IntArray, side: int, names: Sequence[str] | None = None) -> list[Picture]:
+def pictures_of_inputs(
+    inputs: Inputs, rows: IntArray, side: int, names: Sequence[str] | None = None
+) -> list[ItemPreview]:
     """Of these rows. Rows of two dimensions, or of one or three channels of two, are taken to be images."""
     if isinstance(inputs, ImageFiles):
         return [picture_of_file(Path(inputs.paths[row]), side) for row in rows]
@@ -85,9 +87,9 @@ def _data_uri(image: Image.Image, side: int) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _features_of_inputs(inputs: Inputs, rows: IntArray, names: Sequence[str] | None) -> list[Picture]:
+def _features_of_inputs(inputs: Inputs, rows: IntArray, names: Sequence[str] | None) -> list[ItemPreview]:
     """The features of each row that are furthest from usual, in standard deviations."""
-    usual = np.random.default_rng(0).permutation(len(inputs))[:LOOKED_AT]
+    usual = np.random.default_rng(0).permutation(len(inputs))[:MAX_SAMPLED_ROWS]
     total, square = np.zeros(inputs.item_shape), np.zeros(inputs.item_shape)
     size = max(1, 4_000_000 // inputs.item_shape[0])
     for start in range(0, len(usual), size):
@@ -100,12 +102,13 @@ def _features_of_inputs(inputs: Inputs, rows: IntArray, names: Sequence[str] | N
 
 def _outstanding(
     values: NDArray[np.float32], mean: NDArray[Any], spread: NDArray[Any], names: Sequence[str] | None
-) -> Picture:
+) -> ItemPreview:
     with np.errstate(invalid="ignore", divide="ignore"):
         off = np.where(spread > 0, (values - mean) / spread, 0)
-    order = np.argsort(-np.abs(off), kind="stable")[:FEATURES]
+    order = np.argsort(-np.abs(off), kind="stable")[:MAX_LISTED_FEATURES]
     return {
         "features": [
-            [plain(names[j]) if names is not None else f"column {j}", float(values[j]), float(off[j])] for j in order
+            [printable(names[j]) if names is not None else f"column {j}", float(values[j]), float(off[j])]
+            for j in order
         ]
     }

@@ -15,20 +15,20 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count_with_verb, format_names, ids_to_strings, positions_of
 from crowdfuse.runs.job import Job
 
-Gold = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classes by name
+GoldRows = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classes by name
 
 
 @dataclass(frozen=True)
-class Material:
+class JobData:
     """Everything a job reads, checked and joined: row i of all arrays is the same item."""
 
     loaded: LoadedInputs
     items: NDArray[Any]
-    labelled: Annotations  # all labels that have inputs
-    annotations: Annotations  # those to train on: without the items held out for validation and test
-    gold: Gold | None
-    validation: Gold | None
-    test: Gold | None
+    all_annotations: Annotations  # all labels that have inputs
+    train_annotations: Annotations  # those to train on: without the items held out for validation and test
+    gold: GoldRows | None
+    validation: GoldRows | None
+    test: GoldRows | None
     notes: list[str]
 
     def gold_by_row(self) -> NDArray[Any] | None:
@@ -44,10 +44,10 @@ class Material:
         return None if self.validation is None else (self.loaded.inputs.values[self.validation[0]], self.validation[1])
 
 
-def read_material(job: Job, loaded: LoadedInputs | None = None) -> Material:
+def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
     """Read and join all files of a job; every complaint about them comes from here, before any work."""
     ann = read_labels(Path(job.labels), job.reading)
-    loaded = loaded or read_inputs(job)
+    loaded = loaded or read_job_inputs(job)
     notes = [loaded.note] if loaded.note else []
     notes += [line.removeprefix("note: ") for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
 
@@ -89,7 +89,7 @@ def read_material(job: Job, loaded: LoadedInputs | None = None) -> Material:
     if not annotations.n_labels:
         reasons = "; ".join(notes)
         raise ValueError(f"no labels of {job.labels} are left to train on{': ' + reasons if reasons else ''}")
-    return Material(
+    return JobData(
         loaded,
         items,
         labelled,
@@ -101,13 +101,13 @@ def read_material(job: Job, loaded: LoadedInputs | None = None) -> Material:
     )
 
 
-def read_inputs(job: Job) -> LoadedInputs:
+def read_job_inputs(job: Job) -> LoadedInputs:
     """The inputs of a job, ids and all."""
     path = Path(job.inputs)
     return read_features(path, item=column_beside(path, job.reading.item), image_size=job.image_size)
 
 
-def _read_gold(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]) -> Gold:
+def _read_gold(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]) -> GoldRows:
     """Rows and true classes of the items in a gold file, by the names that the labels use."""
     ids, truth = read_gold_beside_labels(path, job.reading)
     rows = loaded.rows_of(ids)
@@ -158,7 +158,7 @@ def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) ->
         raise ValueError(f"{path} calls one input by several names: {format_names(twice)}; use one of them throughout")
 
 
-def _held_out(held: dict[str, Gold], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:
+def _held_out(held: dict[str, GoldRows], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:
     """The rows that must not be trained on: those that choose the epoch, and those that judge the result."""
     parts = {name: held[name][0] for name in ("validation", "test") if name in held}
     for name, rows in parts.items():
@@ -174,7 +174,7 @@ def _held_out(held: dict[str, Gold], labelled: Annotations, notes: list[str]) ->
     return np.concatenate([np.zeros(0, np.int64), *parts.values()])
 
 
-def _without_held_out(held: dict[str, Gold], notes: list[str]) -> Gold | None:
+def _without_held_out(held: dict[str, GoldRows], notes: list[str]) -> GoldRows | None:
     """Gold to train on; what validation and test hold is not."""
     if "gold" not in held:
         return None

@@ -12,30 +12,30 @@ import numpy as np
 import pytest
 
 from crowdfuse import load, runs
-from crowdfuse.review.desk import KEYS, Choice, Desk, RefusedError, gold_csv, keys_of, read_gold_rows
-from crowdfuse.review.exhibits import Exhibits, NoPictureError
 from crowdfuse.review.folder import read_run
+from crowdfuse.review.item_inputs import ItemInputs, NoPictureError
+from crowdfuse.review.session import KEYS, ItemFilter, RefusedError, ReviewSession, gold_csv, keys_of, read_gold_rows
 from tests.review.conftest import TRUTH, make_run, read_rows, write_rows
 
-DISPUTED = Choice()
+DISPUTED = ItemFilter()
 
 
-def at_desk(run: Path, who: str = "rita") -> Desk:
+def at_desk(run: Path, who: str = "rita") -> ReviewSession:
     folder = read_run(run)
-    return Desk(folder, Exhibits(folder), who)
+    return ReviewSession(folder, ItemInputs(folder), who)
 
 
 @pytest.fixture
-def desk(run: Path) -> Desk:
+def desk(run: Path) -> ReviewSession:
     return at_desk(run)
 
 
-def seen(desk: Desk, choice: Choice = DISPUTED) -> dict[str, Any]:
+def seen(desk: ReviewSession, choice: ItemFilter = DISPUTED) -> dict[str, Any]:
     item: dict[str, Any] = desk.view(choice)["item"]
     return {"index": item["index"], "shown": item["shown"], "version": item["version"], "choice": choice}
 
 
-def test_the_least_sure_comes_first(desk: Desk, run: Path) -> None:
+def test_the_least_sure_comes_first(desk: ReviewSession, run: Path) -> None:
     rows = read_rows(run / "review_items.csv")[1:]
     assert desk.run.items == [row[0] for row in rows]
     shown = []
@@ -45,8 +45,8 @@ def test_the_least_sure_comes_first(desk: Desk, run: Path) -> None:
     assert shown == [row[0] for row in rows if row[5]][:5]
 
 
-def test_a_line_says_who_when_what_was_shown_and_which_model(desk: Desk, run: Path) -> None:
-    choice = Choice(annotator=desk.names.index("bob"))
+def test_a_line_says_who_when_what_was_shown_and_which_model(desk: ReviewSession, run: Path) -> None:
+    choice = ItemFilter(annotator=desk.names.index("bob"))
     before = desk.view(choice)["item"]
     desk.settle(label=2, **seen(desk, choice))
     line = json.loads((run / "decisions.jsonl").read_text())
@@ -62,37 +62,39 @@ def test_a_line_says_who_when_what_was_shown_and_which_model(desk: Desk, run: Pa
     }
 
 
-def test_weights_are_those_of_the_model_on_this_item(desk: Desk, run: Path) -> None:
-    material = runs.material.read_material(runs.Job(**vars(desk.run.job) | {
+def test_weights_are_those_of_the_model_on_this_item(desk: ReviewSession, run: Path) -> None:
+    material = runs.job_data.read_job_data(runs.Job(**vars(desk.run.job) | {
         "labels": str(run.parent / "labels.csv"), "inputs": str(run.parent / "inputs"),
     }))  # fmt: skip
-    weights = load(run / "model").annotator_weights(material.loaded.inputs.values, material.labelled)
+    weights = load(run / "model").annotator_weights(material.loaded.inputs.values, material.all_annotations)
     for index in (0, 7, 20):
         row = material.items.tolist().index(desk.run.items[index])
         facts = desk.facts(index)
         assert facts["weights_are"] == "here"
         for line in facts["said"]:
-            column = material.labelled.annotators.tolist().index(line["annotator"])
+            column = material.all_annotations.annotators.tolist().index(line["annotator"])
             assert line["weight"] == pytest.approx(weights[row, column], abs=1e-4)
         assert [line["weight"] for line in facts["said"]] == sorted(
             (line["weight"] for line in facts["said"]), reverse=True
         )
 
 
-def test_choices_are_by_annotator_and_class(desk: Desk, run: Path) -> None:
+def test_choices_are_by_annotator_and_class(desk: ReviewSession, run: Path) -> None:
     triples = read_rows(run.parent / "labels.csv")[1:]
-    everything = Choice(disputed=False)
+    everything = ItemFilter(disputed=False)
     assert desk.view(everything)["total"] == len(desk.run.items)
     bob = desk.names.index("bob")
-    assert desk.view(Choice(disputed=False, annotator=bob))["total"] == len({t[0] for t in triples if t[1] == "bob"})
+    assert desk.view(ItemFilter(disputed=False, annotator=bob))["total"] == len(
+        {t[0] for t in triples if t[1] == "bob"}
+    )
     fused = {row[0]: row[1] for row in read_rows(run / "fused.csv")[1:]}
     consensus = {row[0]: row[1] for row in read_rows(run / "review_items.csv")[1:]}
     for k, name in enumerate(TRUTH):
         wanted = {t[0] for t in triples if t[2] == name} | {i for i in fused if name in (fused[i], consensus[i])}
-        assert desk.view(Choice(disputed=False, label=k))["total"] == len(wanted)
+        assert desk.view(ItemFilter(disputed=False, label=k))["total"] == len(wanted)
 
 
-def test_skipped_items_come_again_at_the_end(desk: Desk) -> None:
+def test_skipped_items_come_again_at_the_end(desk: ReviewSession) -> None:
     first = desk.view(DISPUTED)["item"]["item"]
     desk.skip(**seen(desk))
     total = desk.view(DISPUTED)["total"]
@@ -105,7 +107,7 @@ def test_skipped_items_come_again_at_the_end(desk: Desk) -> None:
     assert desk.view(DISPUTED)["settled"] == total
 
 
-def test_undo_brings_the_item_back_once(desk: Desk) -> None:
+def test_undo_brings_the_item_back_once(desk: ReviewSession) -> None:
     before = desk.view(DISPUTED)["item"]["item"]
     made = desk.settle(label=0, **seen(desk))
     desk.undo(made["line"])
@@ -131,7 +133,7 @@ def test_two_desks_see_each_other_and_override_nothing(run: Path) -> None:
     assert last["label"] == "dog"  # rita's own, not sam's
 
 
-def test_what_was_not_shown_is_not_decided(desk: Desk, run: Path) -> None:
+def test_what_was_not_shown_is_not_decided(desk: ReviewSession, run: Path) -> None:
     given = seen(desk)
     (run.parent / "inputs" / desk.run.items[given["index"]]).unlink()
     with pytest.raises(RefusedError, match="has changed since it was shown"):
@@ -153,7 +155,7 @@ def test_images_that_are_gone_are_named(run: Path) -> None:
     desk.settle(label=0, **seen(desk))
 
 
-def test_a_damaged_image_is_named(desk: Desk, run: Path) -> None:
+def test_a_damaged_image_is_named(desk: ReviewSession, run: Path) -> None:
     path = run.parent / "inputs" / desk.run.items[0]
     path.write_bytes(path.read_bytes()[:60])
     with pytest.raises(NoPictureError, match=f"{path.name}: not a readable image"):
@@ -235,7 +237,7 @@ def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
         read_run(run)
 
 
-def test_force_does_not_replace_decisions(desk: Desk, run: Path) -> None:
+def test_force_does_not_replace_decisions(desk: ReviewSession, run: Path) -> None:
     desk.settle(label=0, **seen(desk))
     job = runs.Job(
         **vars(desk.run.job) | {"labels": str(run.parent / "labels.csv"), "inputs": str(run.parent / "inputs")}

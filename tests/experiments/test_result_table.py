@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from crowdfuse import FusionClassifier
+from crowdfuse.experiments.correct_items import encode_correct
 from crowdfuse.experiments.grid import Cell, Experiment, Scale
 from crowdfuse.experiments.paper import paper_table
-from crowdfuse.experiments.right_items import pack
+from crowdfuse.experiments.result_table import Table, bootstrapped_difference, make_table
 from crowdfuse.experiments.store import Record
-from crowdfuse.experiments.tables import Table, bootstrapped_difference, make_table
 
 EXPERIMENT = Experiment(
     name="toy",
-    what="toys",
-    knob="epsilon",
+    description="toys",
+    parameter="epsilon",
     values=(30, 31),
     methods=("fusion", "single-annotator", "true-label"),
     scale=Scale(
@@ -21,7 +21,7 @@ EXPERIMENT = Experiment(
         data={"name": "toy"},
         annotators={"names": ["ann", "bob"]},
         recipe={"epochs": 3},
-        work=lambda folder: pytest.fail("nothing is run here"),
+        executor=lambda folder: pytest.fail("nothing is run here"),
         protocol="The last epoch is kept.",
     ),
     annotators=lambda epsilon: {"epsilon": epsilon},
@@ -100,8 +100,8 @@ def test_differences_are_paired_over_what_both_have() -> None:
             ("mbem", "31", 1): 0.1,
         }
     )
-    (one,) = made.paired("fusion")
-    assert (one.than, one.pairs) == ("mbem", 2)
+    (one,) = made.paired_differences("fusion")
+    assert (one.baseline, one.pairs) == ("mbem", 2)
     assert one.mean == pytest.approx(15)
     assert one.low == pytest.approx(15 - 12.706 * 5, abs=0.01)  # t of one degree of freedom, standard error 5
     assert one.high == pytest.approx(15 + 12.706 * 5, abs=0.01)
@@ -140,14 +140,14 @@ def test_runs_that_say_which_items_they_got_right_have_the_wider_interval() -> N
     cells = [Cell(row, "30", seed, {"row": row, "seed": seed}) for row in ("gated", "mbem") for seed in (0, 1, 2)]
     rights = {"gated": np.arange(100) < 90, "mbem": np.arange(100) >= 20}
     records = [
-        Record(cell.run, {"test accuracy": float(rights[cell.row].mean()), **pack(rights[cell.row])}, 1.0)
+        Record(cell.run, {"test accuracy": float(rights[cell.row].mean()), **encode_correct(rights[cell.row])}, 1.0)
         for cell in cells
     ]
-    (one,) = make_table(cells, records, "test accuracy", {}).paired("gated")
-    assert one.over == "seeds and items"
+    (one,) = make_table(cells, records, "test accuracy", {}).paired_differences("gated")
+    assert one.interval_over == "seeds and items"
     assert one.mean == pytest.approx(10.0)
     assert one.low is not None
     assert one.low < 5  # of three equal seeds a t-interval would be a point
     other = [Record(r.run, r.result | {"test accuracy": 0.5}, 1.0) for r in records]  # of something else
-    (one,) = make_table(cells, other, "test accuracy", {}).paired("gated")
-    assert one.over == "seeds"
+    (one,) = make_table(cells, other, "test accuracy", {}).paired_differences("gated")
+    assert one.interval_over == "seeds"

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from crowdfuse.cli import app
 from crowdfuse.datasets.mnist import ImageData
-from crowdfuse.experiments import kinds
-from crowdfuse.experiments.right_items import pack, right_items
-from crowdfuse.experiments.some_gold import some_gold
-from crowdfuse.experiments.work import Parts
+from crowdfuse.experiments import noise_types as kinds
+from crowdfuse.experiments.correct_items import decode_correct, encode_correct
+from crowdfuse.experiments.gold_sample import sample_gold
+from crowdfuse.experiments.run_executor import DataSplit
 from crowdfuse.io.inputs import Inputs
 
 N_TRAIN = 400
@@ -36,8 +36,8 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> ImageData:
 @pytest.mark.parametrize("n_items", [1, 7, 8, 9, 1000])
 def test_which_items_are_right_comes_back(n_items: int) -> None:
     right = np.random.default_rng(n_items).random(n_items) < 0.7
-    record = json.loads(json.dumps(pack(right)))
-    np.testing.assert_array_equal(right_items(record), right)
+    record = json.loads(json.dumps(encode_correct(right)))
+    np.testing.assert_array_equal(decode_correct(record), right)
 
 
 def test_calibration_error_is_that_of_plain_loops() -> None:
@@ -58,10 +58,10 @@ def test_calibration_error_is_that_of_plain_loops() -> None:
     assert kinds.calibration_error(np.ones((5, 2)), np.zeros((5, 2), bool)) == 1
 
 
-def parts() -> Parts:
+def parts() -> DataSplit:
     y = np.repeat(np.arange(10), 30)
     X = Inputs(np.arange(300, dtype=np.float32)[:, None])
-    return Parts(X, y, X, y, X, y)
+    return DataSplit(X, y, X, y, X, y)
 
 
 def test_the_rare_task_has_five_percent_of_the_digit() -> None:
@@ -81,7 +81,7 @@ def test_the_odd_task_is_odd_or_even() -> None:
 
 def test_gold_is_right_of_as_many_items_as_asked_for_and_by_the_seed() -> None:
     y = parts().y
-    some = [some_gold(y, 50, seed) for seed in (0, 0, 1)]
+    some = [sample_gold(y, 50, seed) for seed in (0, 0, 1)]
     known = ~np.isnan(some[0])
     assert known.sum() == 50
     np.testing.assert_array_equal(some[0][known], y[known])
@@ -102,7 +102,7 @@ def test_runs_record_what_is_compared(tmp_path: Path, name: str, value: str) -> 
     found = records(tmp_path)
     assert len(found) == rows.count(",") + 1
     for record in found:
-        judged = right_items(record["result"])
+        judged = decode_correct(record["result"])
         assert len(judged) == 200
         assert record["result"]["test accuracy"] == pytest.approx(judged.mean())
         assert 0 <= record["result"]["share of items with nobody right"] <= 1

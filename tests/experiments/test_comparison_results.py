@@ -15,26 +15,26 @@ from typer.testing import CliRunner, Result
 
 from crowdfuse.cli import app
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
-from crowdfuse.experiments.evidence import (
+from crowdfuse.experiments.comparison_results import (
     DEFAULTS,
-    HELD_OUT,
+    HELD_OUT_EPOCH,
     QUALITIES,
-    TUNED,
-    Evidence,
-    all_rounder,
-    load_evidence,
+    TUNED_BY_CROWD,
+    ComparisonResults,
+    best_overall_method,
+    datasets_won_and_tied,
+    describe_alternatives,
+    describe_rank,
+    load_comparison_results,
     mean_ranks,
-    otherwise,
-    where,
-    why,
 )
 from crowdfuse.experiments.methods_page import method_facts, page
-from crowdfuse.experiments.protocols import leaders
+from crowdfuse.experiments.protocols import best_and_tied
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def made_up() -> Evidence:
+def made_up() -> ComparisonResults:
     """Two groups of one arena: a is first in accuracy on one, b everywhere else."""
     rank = {quality: {"a": 2.0, "b": 1.0} for quality in QUALITIES}
     groups = {}
@@ -47,7 +47,7 @@ def made_up() -> Evidence:
             "arenas": 1,
             "seeds": 5,
         }
-        groups[name] = {"command": "", DEFAULTS: protocol, TUNED: {}, "time": {"a": 2.0}, "memory": {"a": 3.0}}
+        groups[name] = {"command": "", DEFAULTS: protocol, TUNED_BY_CROWD: {}, "time": {"a": 2.0}, "memory": {"a": 3.0}}
     return groups
 
 
@@ -56,7 +56,7 @@ def run(*arguments: str) -> Result:
 
 
 def evidence_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("evidence_script", DOCS / "evidence.py")
+    spec = importlib.util.spec_from_file_location("evidence_script", DOCS / "comparison_results.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -71,27 +71,27 @@ def test_groups_and_qualities_count_the_same() -> None:
     found = made_up()
     assert mean_ranks(found, qualities=["accuracy"]) == {"a": 1.5, "b": 1.5}
     assert mean_ranks(found)["a"] == pytest.approx((4 * 2 + 1.5) / 5)
-    assert all_rounder(found, ["a", "b"]) == "b"
-    assert all_rounder(found, ["a", "never compared"]) == "a"
-    assert where(found, DEFAULTS, "a") == (["mnist-kinds"], [])
-    assert where(found, DEFAULTS, "b") == (["crowds"], ["mnist-kinds"])
+    assert best_overall_method(found, ["a", "b"]) == "b"
+    assert best_overall_method(found, ["a", "never compared"]) == "a"
+    assert datasets_won_and_tied(found, DEFAULTS, "a") == (["mnist-kinds"], [])
+    assert datasets_won_and_tied(found, DEFAULTS, "b") == (["crowds"], ["mnist-kinds"])
 
 
 def test_who_would_be_first_otherwise_is_said() -> None:
     found = made_up()
-    assert otherwise(found, "b") == ""  # a tie in accuracy is nobody's lead
+    assert describe_alternatives(found, "b") == ""  # a tie in accuracy is nobody's lead
     for group in found.values():
         group[DEFAULTS]["rank"]["suspicion"] = {"a": 1.0, "b": 2.0}
-    assert otherwise(found, "b") == (
+    assert describe_alternatives(found, "b") == (
         "It is an average: in finding wrong labels alone a (1.0 against 2.0) would be first."
     )
     found["crowds"][DEFAULTS]["arenas"] = 9  # where accuracy speaks for b
-    assert "with every arena counted the same b" in otherwise(found, "a")
+    assert "with every arena counted the same b" in describe_alternatives(found, "a")
 
 
 def test_why_says_best_of_the_best_alone() -> None:
-    assert "it has the best mean rank, 1.1," in why(made_up(), "b")
-    assert "it has mean rank number 2, 1.9," in why(made_up(), "a")
+    assert "it has the best mean rank, 1.1," in describe_rank(made_up(), "b")
+    assert "it has mean rank number 2, 1.9," in describe_rank(made_up(), "a")
 
 
 def test_leaders_are_those_that_the_first_is_not_surely_ahead_of() -> None:
@@ -104,9 +104,9 @@ def test_leaders_are_those_that_the_first_is_not_surely_ahead_of() -> None:
         "far, if not surely": {seed: 0.5 + 0.3 * seed * (seed < 2) for seed in range(5)},
         "true-label": dict.fromkeys(range(5), 1.0),
     }
-    assert leaders({"one": by_seed}) == {"one": ["best", "close"]}
-    assert leaders({"one": {"true-label": {0: 1.0}}}) == {}
-    assert leaders({"one": {"a": {0: 0.5}, "b": {0: 0.6}}}) == {"one": ["b"]}  # one seed tells no interval
+    assert best_and_tied({"one": by_seed}) == {"one": ["best", "close"]}
+    assert best_and_tied({"one": {"true-label": {0: 1.0}}}) == {}
+    assert best_and_tied({"one": {"a": {0: 0.5}, "b": {0: 0.6}}}) == {"one": ["b"]}  # one seed tells no interval
 
 
 # ---- what is shipped ------------------------------------------------------------------------------
@@ -114,24 +114,27 @@ def test_leaders_are_those_that_the_first_is_not_surely_ahead_of() -> None:
 
 def test_the_default_is_the_all_rounder_of_methods_that_take_any_labels() -> None:
     anywhere = [method for method in ESTIMATORS if not estimator_class(method).needs]
-    assert all_rounder(load_evidence(), anywhere) == DEFAULT_METHOD
+    assert best_overall_method(load_comparison_results(), anywhere) == DEFAULT_METHOD
 
 
 def test_every_method_was_compared_in_both_protocols() -> None:
-    for protocol in (DEFAULTS, HELD_OUT, TUNED):
-        assert set(mean_ranks(load_evidence(), protocol)) >= set(ESTIMATORS) - {"single-annotator", "true-label"}
+    for protocol in (DEFAULTS, HELD_OUT_EPOCH, TUNED_BY_CROWD):
+        assert set(mean_ranks(load_comparison_results(), protocol)) >= set(ESTIMATORS) - {
+            "single-annotator",
+            "true-label",
+        }
 
 
 def test_what_is_shipped_is_what_was_stored() -> None:
-    assert evidence_script().from_tables() == load_evidence()
-    assert page(load_evidence()) == (DOCS / "methods.md").read_text(encoding="utf-8")
+    assert evidence_script().from_tables() == load_comparison_results()
+    assert page(load_comparison_results()) == (DOCS / "methods.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("group", "folder"), [("mnist-kinds", "mnist-kinds"), ("crowds", "crowds-tuned")])
 def test_stored_tables_are_made_of_stored_runs(group: str, folder: str, tmp_path: Path) -> None:
     stored = DOCS / "results" / folder
     shutil.copy(stored / "runs.jsonl", tmp_path)
-    _, _, _, *options = shlex.split(load_evidence()[group]["command"])
+    _, _, _, *options = shlex.split(load_comparison_results()[group]["command"])
     shown = run("reproduce", group, *options, "--out", str(tmp_path), "--show")
     assert shown.exit_code == 0, shown.output
     for name in ("table.json", "table.md"):
@@ -149,7 +152,7 @@ def test_the_command_says_something_of_every_method(tmp_path: Path) -> None:
     shown = run("methods", "--json", str(tmp_path / "methods.json"))
     assert shown.exit_code == 0, shown.output
     said = shown.stdout.splitlines()
-    ranks = mean_ranks(load_evidence())
+    ranks = mean_ranks(load_comparison_results())
     for method in ESTIMATORS:
         (at,) = [i for i, line in enumerate(said) if line.split()[:1] == [method]]
         assert (f" {ranks[method]:.1f} " in said[at]) if method in ranks else (len(said[at]) < 60)
@@ -166,10 +169,10 @@ def test_methods_can_be_named_and_the_best_comes_first() -> None:
     shown = run("methods", "majority-vote", "gated", "gated")
     for said in ("assumes", "defaults: ", "tuned by crowd labels: "):
         assert shown.stdout.count(said) == (2 if said == "assumes" else 4)  # ranks, and where it is first
-    ranks = mean_ranks(load_evidence())
+    ranks = mean_ranks(load_comparison_results())
     first = min(("gated", "majority-vote"), key=lambda row: ranks[row])
     assert shown.stdout.startswith(first)
-    order = [fact["method"] for fact in method_facts(load_evidence(), ["true-label", "robust-vote", "gated"])]
+    order = [fact["method"] for fact in method_facts(load_comparison_results(), ["true-label", "robust-vote", "gated"])]
     assert order == ["gated", "robust-vote", "true-label"]  # without a rank last
 
 

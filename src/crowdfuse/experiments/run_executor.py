@@ -20,7 +20,7 @@ from crowdfuse.datasets.cifar_features import CifarFeatures
 from crowdfuse.datasets.mnist import ImageData
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.experiments.store import Run, key_of
+from crowdfuse.experiments.store import RunSpec, run_key
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
@@ -28,12 +28,12 @@ from crowdfuse.labels.ids import IntArray
 from crowdfuse.synthesis import SyntheticCrowd, habit_annotators, hammer_spammer_annotators, weakness_annotators
 from crowdfuse.synthesis.label_files import RULES
 
-FEW = 100  # items to try settings on
+N_CHECK_ITEMS = 100  # items to try settings on
 TIMED = 64  # items to see how long training takes
 
 
 @dataclass(frozen=True)
-class Parts:
+class DataSplit:
     """Items to train on, to choose the epoch by, and to be measured on; all with gold."""
 
     X: Inputs
@@ -51,7 +51,7 @@ class Parts:
         return int(max(self.y.max(), self.y_test.max())) + 1
 
 
-def cut(data: ImageData | CifarData | CifarFeatures, train: slice, share: Fraction) -> Parts:
+def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, share: Fraction) -> DataSplit:
     """Of a data set's own training items a share is there to train on, the rest chooses the epoch.
 
     `train` are the rows to be trained on; all must be in that share.
@@ -62,7 +62,7 @@ def cut(data: ImageData | CifarData | CifarFeatures, train: slice, share: Fracti
             f"{train.stop:,} items to train on are asked for, but of the {len(data.X_train):,} here only {limit:,} "
             "are for that; --items takes fewer, for a trial"
         )
-    return Parts(
+    return DataSplit(
         Inputs(data.X_train[train]),
         data.y_train[train],
         Inputs(data.X_train[limit:]),
@@ -73,25 +73,25 @@ def cut(data: ImageData | CifarData | CifarFeatures, train: slice, share: Fracti
 
 
 @dataclass(frozen=True)
-class PaperWork(ABC):
+class PaperExecutor(ABC):
     """Does runs on one data set; `folder` is where its files are, None for the environment's."""
 
     folder: Path | None
-    _loaded: dict[str, Parts] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _loaded: dict[str, DataSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @abstractmethod
-    def load(self, run: Run, *, download: bool = False) -> Parts:
+    def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
         """Read what a run needs of the data set; fetch it first, if it is not there and `download`."""
 
-    def parts(self, run: Run) -> Parts:
+    def parts(self, run: RunSpec) -> DataSplit:
         """The last ones are kept: most runs of a process are on the same."""
-        key = key_of({"data": run["data"], "seed": run["seed"]})
+        key = run_key({"data": run["data"], "seed": run["seed"]})
         if key not in self._loaded:
             self._loaded.clear()
             self._loaded[key] = self.load(run)
         return self._loaded[key]
 
-    def annotators(self, run: Run, parts: Parts) -> SyntheticCrowd:
+    def annotators(self, run: RunSpec, parts: DataSplit) -> SyntheticCrowd:
         """The annotators that a run describes.
 
         `annotators` of the run has `names` and a `rule`: "weakness" with `epsilon`, mostly `weakness`, and `wrong`
@@ -115,22 +115,22 @@ class PaperWork(ABC):
             made = weakness_annotators(y=parts.y, **given, annotators=names, seed=seed)
         return _without(made, spec["missing"], seed) if spec.get("missing") else made
 
-    def weakness(self, run: Run, parts: Parts) -> dict[str, Any]:
+    def weakness(self, run: RunSpec, parts: DataSplit) -> dict[str, Any]:
         """What each annotator of the rule weakness cannot read: rows or distances, and epsilon."""
         spec = run["annotators"]
         where = {"X": parts.X.values} if parts.distances is None else {"distances": parts.distances}
         return where | {"weakness": spec.get("weakness"), "epsilon": spec["epsilon"]}
 
-    def check(self, runs: Sequence[Run], *, download: bool) -> None:
+    def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
         """Read the files once, and prepare each method once on a few items."""
         if not runs:
             return
         parts = self.load(runs[0], download=download)
-        few = np.arange(min(FEW, len(parts.X)))
+        few = np.arange(min(N_CHECK_ITEMS, len(parts.X)))
         for run in {(run["method"], str(run["settings"])): run for run in runs}.values():
             make_classifier(run, parts).prepare(parts.X.take(few), _right_labels(run, parts.y[few]))
 
-    def seconds(self, runs: Sequence[Run]) -> float:
+    def seconds(self, runs: Sequence[RunSpec]) -> float:
         """About how long these runs take one after another, on this machine: from a few steps of the first."""
         run, parts = runs[0], self.load(runs[0])
         few = np.arange(min(TIMED, len(parts.X)))
@@ -139,7 +139,7 @@ class PaperWork(ABC):
         an_item = trial.history_[-1]["seconds"] / len(few)
         return float(sum(an_item * len(parts.X) * run["settings"]["epochs"] for run in runs))
 
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+    def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         parts = self.parts(run)
         classifier = make_classifier(run, parts, checkpoint)
         made = self.annotators(run, parts) if "annotators" in run else None
@@ -158,7 +158,7 @@ class PaperWork(ABC):
         if made is not None:
             result["share of right labels"] = made.accuracy.tolist()
             result["share of items with nobody right"] = made.all_wrong_share
-            result |= believes_the_right(classifier, parts.X, made)
+            result |= correctness_auroc(classifier, parts.X, made)
         return result
 
 
@@ -171,7 +171,7 @@ def weakness_rows(X: Any, y: Any, skills: Sequence[float], epsilon: float) -> In
     return chosen
 
 
-def _values(parts: Parts) -> NDArray[Any]:
+def _values(parts: DataSplit) -> NDArray[Any]:
     """Inputs to take class means of."""
     if isinstance(parts.X, ImageFiles):
         raise ValueError(
@@ -189,7 +189,7 @@ def _without(made: SyntheticCrowd, share: float, seed: int) -> SyntheticCrowd:
     return replace(made, annotations=ann.keep_labels(kept))
 
 
-def _right_labels(run: Run, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotations:
+def _right_labels(run: RunSpec, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotations:
     """Labels to try a run's settings with: everybody is right."""
     if "annotators" not in run:
         return y
@@ -197,13 +197,13 @@ def _right_labels(run: Run, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotat
     return Annotations.from_matrix(np.stack([y] * len(names), 1), annotators=names)
 
 
-def make_classifier(run: Run, parts: Parts, checkpoint: Path | None = None) -> CrowdClassifier:
+def make_classifier(run: RunSpec, parts: DataSplit, checkpoint: Path | None = None) -> CrowdClassifier:
     classes = list(range(parts.n_classes))
     kind = estimator_class(run["method"])
     return kind(**run["settings"], random_state=run["seed"], classes=classes, checkpoint=checkpoint)
 
 
-def believes_the_right(classifier: CrowdClassifier, X: Inputs, made: SyntheticCrowd) -> dict[str, Any]:
+def correctness_auroc(classifier: CrowdClassifier, X: Inputs, made: SyntheticCrowd) -> dict[str, Any]:
     """The paper's point, measured: do weights and diagonals say on which items an annotator is right?
 
     An AUROC an annotator, over the training items: of the weight, and of the diagonal entry P[said, said] of

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.review.exhibits import Exhibits
 from crowdfuse.review.folder import RunFolder
-from crowdfuse.review.ledger import Entry, Ledger
-from crowdfuse.review.queue import Standing, in_turn, replay
-from crowdfuse.runs import DECISIONS_FILE
+from crowdfuse.review.item_inputs import ItemInputs
+from crowdfuse.review.ledger import Ledger, LedgerEntry
+from crowdfuse.review.queue import DecisionState, next_open_items, replay
+from crowdfuse.runs.folder import DECISIONS_FILE
 
 KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one a class; without s and u, which skip and undo
 
@@ -29,7 +29,7 @@ class RefusedError(ValueError):
 
 
 @dataclass(frozen=True)
-class Choice:
+class ItemFilter:
     """Which items are shown: all, or the disputed ones; labelled by one annotator; said to be of one class."""
 
     disputed: bool = True
@@ -37,19 +37,19 @@ class Choice:
     label: int | None = None
 
 
-class Desk:
+class ReviewSession:
     """One run under review by one person; others may be at it in other tabs and processes."""
 
-    def __init__(self, run: RunFolder, exhibits: Exhibits, who: str) -> None:
-        self.run, self.exhibits, self.who = run, exhibits, who
+    def __init__(self, run: RunFolder, exhibits: ItemInputs, who: str) -> None:
+        self.run, self.exhibits, self.reviewer = run, exhibits, who
         self.ledger = Ledger(run.path / DECISIONS_FILE)
         self.names = list(run.annotators)
         self._position = {name: index for index, name in enumerate(run.items)}
-        self._standing = Standing()
+        self._standing = DecisionState()
         self._one_thread = threading.RLock()
         self._facts = lru_cache(256)(self._make_facts)
         self._orders = lru_cache(64)(self._make_order)
-        self.standing()
+        self.decision_state()
 
     def about(self) -> dict[str, Any]:
         """What stays the same: classes with their keys, annotators, notes."""
@@ -58,7 +58,7 @@ class Desk:
             "run": run.path.resolve().name,
             "method": run.job.method,
             "model": run.model,
-            "who": self.who,
+            "who": self.reviewer,
             "classes": [
                 {"name": name, "key": key} for name, key in zip(run.classes, keys_of(run.classes), strict=True)
             ],
@@ -66,25 +66,25 @@ class Desk:
                 {"name": name, "labels": int(row["labels"]), "reliability": _number(row["reliability"])}
                 for name, row in run.annotators.items()
             ],
-            "knowsWhoSaidWhat": run.said is not None,
+            "knowsWhoSaidWhat": run.annotations is not None,
             "decisions": str(self.ledger.path),
             "notes": run.notes + self.exhibits.notes,
         }
 
-    def standing(self) -> Standing:
+    def decision_state(self) -> DecisionState:
         """What all decisions up to now amount to."""
         with self._one_thread:
             return self._up_to(self.ledger.entries())
 
-    def view(self, choice: Choice, at: int | None = None) -> dict[str, Any]:
+    def view(self, choice: ItemFilter, at: int | None = None) -> dict[str, Any]:
         """The item to look at now, what comes after it, and how far things are. `at` stays in view while it is open."""
         with self._one_thread:
-            standing, order = self.standing(), self._orders(choice)
-            turn = in_turn(order, self.run.items, standing, 2)
+            standing, order = self.decision_state(), self._orders(choice)
+            turn = next_open_items(order, self.run.items, standing, 2)
             if at is not None and not standing.is_settled(self.run.items[at]):
                 turn = [at, *(index for index in turn if index != at)]
             of_choice = [standing.of(self.run.items[index]) for index in order]
-            last = standing.last_of(self.who)
+            last = standing.last_of(self.reviewer)
             return {
                 "head": standing.n_lines,
                 "item": self._item(turn[0], standing) if turn else None,
@@ -99,24 +99,30 @@ class Desk:
                 "torn": self.ledger.torn,
             }
 
-    def settle(self, index: int, label: int, *, shown: str, version: int, choice: Choice) -> Entry:
+    def settle(self, index: int, label: int, *, shown: str, version: int, choice: ItemFilter) -> LedgerEntry:
         """Decide the class of an item; on disk when this returns."""
         decision = {"action": "settle", "label": self.run.classes[label]}
         return self._append(index, decision, shown, version, choice)
 
-    def skip(self, index: int, *, shown: str, version: int, choice: Choice) -> Entry:
+    def skip(self, index: int, *, shown: str, version: int, choice: ItemFilter) -> LedgerEntry:
         """Put an item behind all the others."""
         return self._append(index, {"action": "skip"}, shown, version, choice)
 
-    def undo(self, line: int) -> Entry:
+    def undo(self, line: int) -> LedgerEntry:
         """Take back what was done in a line of the ledger, if it still counts; the line itself stays."""
 
-        def compose(entries: list[Entry]) -> Entry:
+        def compose(entries: list[LedgerEntry]) -> LedgerEntry:
             entry = entries[line - 1] if 0 < line <= len(entries) else None
             counts = None if entry is None else self._up_to(entries).of(entry["item"])
             if entry is None or counts is None or counts["line"] != line:
                 raise RefusedError("there is nothing to undo: it was undone already, or something was decided after it")
-            return {"action": "undo", "item": entry["item"], "undoes": line, "who": self.who, "model": self.run.model}
+            return {
+                "action": "undo",
+                "item": entry["item"],
+                "undoes": line,
+                "who": self.reviewer,
+                "model": self.run.model,
+            }
 
         with self._one_thread:
             return self.ledger.append(compose)
@@ -125,10 +131,10 @@ class Desk:
         """Where an item stands in the run's order; None where it is not to be reviewed."""
         return self._position.get(item)
 
-    def _append(self, index: int, what: Entry, shown: str, version: int, choice: Choice) -> Entry:
+    def _append(self, index: int, what: LedgerEntry, shown: str, version: int, choice: ItemFilter) -> LedgerEntry:
         item = self.run.items[index]
 
-        def compose(entries: list[Entry]) -> Entry:
+        def compose(entries: list[LedgerEntry]) -> LedgerEntry:
             standing = self._up_to(entries)
             if standing.version.get(item, 0) != version:
                 entry = standing.of(item)
@@ -136,12 +142,12 @@ class Desk:
                     raise RefusedError(f"{item} was settled meanwhile, as {entry['label']}, by {entry['who']}")
                 raise RefusedError(f"{item} was looked at meanwhile, in another tab; look again")
             facts = self.facts(index)
-            if digest(facts) != shown:
+            if hash_facts(facts) != shown:
                 raise RefusedError(f"what is known of {item} has changed since it was shown; look again")
             return {
                 **what,
                 "item": item,
-                "who": self.who,
+                "who": self.reviewer,
                 "model": self.run.model,
                 "shown": facts | self._in_names(choice),
             }
@@ -149,17 +155,17 @@ class Desk:
         with self._one_thread:
             return self.ledger.append(compose)
 
-    def _in_names(self, choice: Choice) -> dict[str, Any]:
+    def _in_names(self, choice: ItemFilter) -> dict[str, Any]:
         annotator = None if choice.annotator is None else self.names[choice.annotator]
         label = None if choice.label is None else self.run.classes[choice.label]
         return {"of": {"disputed": choice.disputed, "annotator": annotator, "class": label}}
 
-    def _up_to(self, entries: list[Entry]) -> Standing:
+    def _up_to(self, entries: list[LedgerEntry]) -> DecisionState:
         if len(entries) > self._standing.n_lines:
             self._standing.apply(entries[self._standing.n_lines :])
         return self._standing
 
-    def _make_order(self, choice: Choice) -> list[int]:
+    def _make_order(self, choice: ItemFilter) -> list[int]:
         run = self.run
         keep = np.array([not choice.disputed or run.is_disputed(index) for index in range(len(run.items))], bool)
         if choice.label is not None:
@@ -167,23 +173,25 @@ class Desk:
             keep &= np.array(
                 [name in (row["consensus"], self._fused(row["item"], "label")) for row in run.rows], bool
             ) | (self._has(lambda said: said.label == choice.label))
-        if choice.annotator is not None and run.said is not None:
-            who = {str(name): r for r, name in enumerate(run.said.annotators)}.get(self.names[choice.annotator], -1)
+        if choice.annotator is not None and run.annotations is not None:
+            who = {str(name): r for r, name in enumerate(run.annotations.annotators)}.get(
+                self.names[choice.annotator], -1
+            )
             keep &= self._has(lambda said: said.annotator == who)
         return [int(index) for index in np.flatnonzero(keep)]
 
     def _has(self, test: Any) -> Any:
         """Which items have a label that passes the test."""
         found = np.zeros(len(self.run.items), bool)
-        if self.run.said is not None:
-            found[self.run.said.item[test(self.run.said)]] = True
+        if self.run.annotations is not None:
+            found[self.run.annotations.item[test(self.run.annotations)]] = True
         return found
 
-    def _item(self, index: int, standing: Standing) -> dict[str, Any]:
+    def _item(self, index: int, standing: DecisionState) -> dict[str, Any]:
         facts = self.facts(index)
         item = self.run.items[index]
         version = standing.version.get(item, 0)
-        return {"index": index, "item": item, "version": version, "shown": digest(facts), "facts": facts}
+        return {"index": index, "item": item, "version": version, "shown": hash_facts(facts), "facts": facts}
 
     def facts(self, index: int) -> dict[str, Any]:
         """Everything that is shown of an item, and recorded with the decision."""
@@ -194,10 +202,12 @@ class Desk:
         item = row["item"]
         weights = self.exhibits.weights(index)
         said = []
-        if run.said is not None:
-            start, end = run.said.indptr[index : index + 2]
-            for place, (r, k) in enumerate(zip(run.said.annotator[start:end], run.said.label[start:end], strict=True)):
-                name = str(run.said.annotators[r])
+        if run.annotations is not None:
+            start, end = run.annotations.indptr[index : index + 2]
+            for place, (r, k) in enumerate(
+                zip(run.annotations.annotator[start:end], run.annotations.label[start:end], strict=True)
+            ):
+                name = str(run.annotations.annotators[r])
                 figures = run.annotators.get(name, {})
                 mean = _number(figures.get("mean_weight", ""))
                 said.append(
@@ -226,7 +236,7 @@ class Desk:
         return self.run.fused.get(item, {}).get(column, "")
 
 
-def digest(facts: dict[str, Any]) -> str:
+def hash_facts(facts: dict[str, Any]) -> str:
     """A short name for what was shown."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 

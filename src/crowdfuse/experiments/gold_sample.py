@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def some_gold(y: NDArray[Any], count: int, seed: int) -> NDArray[np.float64]:
+def sample_gold(y: NDArray[Any], count: int, seed: int) -> NDArray[np.float64]:
     """The gold of `count` items, drawn by the seed, NaN elsewhere.
 
     >>> some_gold(np.array([4, 5, 6, 7]), 2, seed=0)

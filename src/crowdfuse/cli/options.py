@@ -22,14 +22,16 @@ Data = Annotated[Path | None, typer.Option(help="Where the data is; not given, t
 Download = Annotated[bool, typer.Option("--download", help="Fetch the data if it is not there.")]
 Seed = Annotated[int, typer.Option(help="The one seed of everything random.", min=0)]
 
-Labels = "CSV, TSV or Parquet: item, annotator, label; or an export of Label Studio, Argilla or Prodigy (JSON, JSONL)."
+LABELS_HELP = (
+    "CSV, TSV or Parquet: item, annotator, label; or an export of Label Studio, Argilla or Prodigy (JSON, JSONL)."
+)
 OnMissing = Annotated[
     str, typer.Option(help="Items without labels or without inputs: error, or drop (go on without them).")
 ]
 ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=16)]
 
 
-def friendly(command: Callable[P, R]) -> Callable[P, R]:
+def print_errors(command: Callable[P, R]) -> Callable[P, R]:
     """What is wrong with the input is said in one message, not in a traceback."""
 
     @wraps(command)
@@ -98,7 +100,7 @@ def numbers(text: str, name: str) -> list[float]:
         raise ValueError(f"{name} must be numbers separated by commas, got {text!r}") from error
 
 
-def names(text: str, name: str) -> list[str]:
+def parse_names(text: str, name: str) -> list[str]:
     """Names separated by commas, none of them twice."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(set(parts)) < len(parts):

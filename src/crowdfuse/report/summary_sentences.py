@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 
-def in_short(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+def summary_sentences(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     """Sentences in parts: every second part is a name that somebody else chose, to be shown as such."""
     return [*_about_model(facts), *_about_annotators(facts), *_about_labels(facts)]
 
 
-def judge(facts: dict[str, Any]) -> str:
+def evaluated_thing(facts: dict[str, Any]) -> str:
     """What the figures rest on: a model, or where there are labels alone the method that put them together."""
     return "model" if facts["aggregation"] is None else "method"
 
@@ -68,9 +68,9 @@ def _about_annotators(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def doubts(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+def contradiction_sentences(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     """Annotators of whom the model thinks otherwise than the others' labels do; in parts as above."""
-    return [_doubt(entry, judge(facts)) for entry in facts["annotators"]["contradictions"]]
+    return [_doubt(entry, evaluated_thing(facts)) for entry in facts["annotators"]["contradictions"]]
 
 
 def _doubt(entry: dict[str, Any], judge: str) -> tuple[str, ...]:

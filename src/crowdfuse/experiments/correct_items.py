@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def pack(right: NDArray[np.bool_]) -> dict[str, Any]:
+def encode_correct(right: NDArray[np.bool_]) -> dict[str, Any]:
     """What goes into a record.
 
     >>> pack(np.array([True, False, True]))
@@ -17,7 +17,7 @@ def pack(right: NDArray[np.bool_]) -> dict[str, Any]:
     return {"judged": len(right), "right": np.packbits(right).tobytes().hex()}
 
 
-def right_items(result: dict[str, Any]) -> NDArray[np.bool_]:
+def decode_correct(result: dict[str, Any]) -> NDArray[np.bool_]:
     """Which of the judged items were right, in their order.
 
     >>> right_items({"judged": 3, "right": "a0"}).tolist()

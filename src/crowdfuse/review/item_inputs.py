@@ -18,18 +18,18 @@ from crowdfuse.io.features import LoadedInputs, read_features, read_image
 from crowdfuse.io.images import find_images, image_names, not_readable, open_upright
 from crowdfuse.io.labels import column_beside
 from crowdfuse.review.folder import RunFolder
-from crowdfuse.runs.job import find_given
+from crowdfuse.runs.job import resolve_job_path
 
 SHOWN_VALUES = 40  # of a row of features
-LARGEST = 1400  # pixels a side of an image that is sent
-EXACT = 512  # up to here images are sent without loss
+MAX_IMAGE_SIDE_PIXELS = 1400  # pixels a side of an image that is sent
+MAX_LOSSLESS_SIDE_PIXELS = 512  # up to here images are sent without loss
 
 
 class NoPictureError(LookupError):
     """Why an item has no picture, in words."""
 
 
-class Exhibits:
+class ItemInputs:
     """The inputs of a run, as far as they are still there, and its model; `notes` say what is missing."""
 
     def __init__(self, run: RunFolder) -> None:
@@ -38,7 +38,7 @@ class Exhibits:
         self.folder: Path | None = None
         self._loaded: LoadedInputs | None = None
         self._one_thread = threading.Lock()
-        path = find_given(run.path, run.job.inputs)
+        path = resolve_job_path(run.path, run.job.inputs)
         if path.is_dir() or (not path.exists() and not path.suffix):
             self.folder = path
             self._files = _find_files(path, run.items)
@@ -78,7 +78,7 @@ class Exhibits:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error", Image.DecompressionBombWarning)
-                    image = open_upright(file, LARGEST).convert("RGB")
+                    image = open_upright(file, MAX_IMAGE_SIDE_PIXELS).convert("RGB")
             except Exception as error:  # Pillow's readers raise whatever they stumble over
                 raise NoPictureError(not_readable(_as_words(file), error)) from error
         else:
@@ -86,9 +86,9 @@ class Exhibits:
             if row is None or not _is_picture(row):
                 raise NoPictureError("this item has no picture")
             image = _as_image(row)
-        image.thumbnail((LARGEST, LARGEST))
+        image.thumbnail((MAX_IMAGE_SIDE_PIXELS, MAX_IMAGE_SIDE_PIXELS))
         data = io.BytesIO()
-        if max(image.size) <= EXACT:
+        if max(image.size) <= MAX_LOSSLESS_SIDE_PIXELS:
             image.save(data, "PNG")
             return data.getvalue(), "image/png"
         image.save(data, "JPEG", quality=92)
@@ -96,7 +96,7 @@ class Exhibits:
 
     def weights(self, index: int) -> list[float] | None:
         """How much each label of an item counts there, in the order of the labels; None where that is not known."""
-        said = self.run.said
+        said = self.run.annotations
         if self._classifier is None or said is None:
             return None
         x = self._model_input(index)

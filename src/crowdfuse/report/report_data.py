@@ -21,8 +21,8 @@ from crowdfuse.quality.label_quality import LabelQuality, label_quality
 
 FloatArray = NDArray[np.float64]
 
-SAME = 1e-3  # probabilities that are the same on another machine
-SOME = 20  # items, to see whether weights are the same on all
+PROBABILITY_TOLERANCE = 1e-3  # probabilities that are the same on another machine
+N_WEIGHT_CHECK_ITEMS = 20  # items, to see whether weights are the same on all
 
 
 class Model(NamedTuple):
@@ -38,16 +38,18 @@ class Model(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class ReportData:
     """What is known of every item and label. N items, L labels; -1 and NaN where something is not known."""
 
     ann: Annotations  # row by row, with the classes and annotators of the model
     predicted: IntArray  # (N,)
-    sure: FloatArray  # (N,): the probability of the predicted class
+    predicted_confidence: FloatArray  # (N,): the probability of the predicted class
     fused: IntArray  # (N,)
-    fused_sure: FloatArray  # (N,)
-    found: LabelQuality  # what labels and predictions amount to together
-    certain: NDArray[np.bool_]  # (N,): where gold was trained on, and stands for the fused label and the consensus
+    fused_confidence: FloatArray  # (N,)
+    quality: LabelQuality  # what labels and predictions amount to together
+    has_training_gold: NDArray[
+        np.bool_
+    ]  # (N,): where gold was trained on, and stands for the fused label and the consensus
     weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label, NaN without inputs
     weights_vary: bool = False  # whether an annotator has another weight on one item than on another
     model: Model | None  # None where there are labels alone
@@ -70,14 +72,14 @@ def relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArr
     return relative if (np.abs(relative - 1) > 1e-3).any() else None
 
 
-def look_at(
+def compute_report_data(
     classifier: CrowdClassifier,
     X: Any,
     annotations: Any,
     items: ArrayLike | None = None,
     *,
     certain: IntArray | None = None,
-) -> Look:
+) -> ReportData:
     """What a fitted classifier makes of labels and their inputs; rows meet items as in `fit`.
 
     `certain` (N,) are the true classes that it was trained on, -1 elsewhere.
@@ -96,23 +98,25 @@ def look_at(
     if certain is not None:
         soft[certain >= 0] = np.eye(soft.shape[1])[certain[certain >= 0]]
     known = soft.any(1)
-    return Look(
+    return ReportData(
         ann=ann,
         predicted=predicted,
-        sure=probabilities[np.arange(len(predicted)), predicted],
+        predicted_confidence=probabilities[np.arange(len(predicted)), predicted],
         fused=np.where(known, soft.argmax(1), -1),
-        fused_sure=np.where(known, soft.max(1), np.nan).astype(np.float64),
-        found=label_quality(
+        fused_confidence=np.where(known, soft.max(1), np.nan).astype(np.float64),
+        quality=label_quality(
             ann, probabilities, classes=classifier.classes_, gold=_named(certain, ann.classes), out_of_fold=False
         ),
-        certain=_is_certain(certain, ann),
+        has_training_gold=_is_certain(certain, ann),
         weights=torch.cat(weights).numpy(),
-        weights_vary=_vary(classifier.annotator_weights(inputs.take(np.arange(min(SOME, len(inputs)))))),
+        weights_vary=_vary(
+            classifier.annotator_weights(inputs.take(np.arange(min(N_WEIGHT_CHECK_ITEMS, len(inputs)))))
+        ),
         model=Model(classifier, inputs, np.arange(len(inputs))),
     )
 
 
-def look_at_labels(
+def report_data_from_labels(
     ann: Annotations,
     *,
     certain: IntArray | None = None,
@@ -120,7 +124,7 @@ def look_at_labels(
     sure: FloatArray | None = None,
     fused: IntArray | None = None,
     fused_sure: FloatArray | None = None,
-) -> Look:
+) -> ReportData:
     """The same without inputs: from labels alone, and what is on record of predictions and fused labels.
 
     What is not given is the consensus of the labels.
@@ -132,20 +136,22 @@ def look_at_labels(
         np.where(known, found.consensus_codes, -1),
         np.where(known, found.confidence, np.nan).astype(np.float64),
     )
-    return Look(
+    return ReportData(
         ann=found.annotations,
         predicted=best if predicted is None else predicted,
-        sure=confidence if sure is None else sure,
+        predicted_confidence=confidence if sure is None else sure,
         fused=best if fused is None else fused,
-        fused_sure=confidence if fused_sure is None else fused_sure,
-        found=found,
-        certain=_is_certain(certain, ann),
+        fused_confidence=confidence if fused_sure is None else fused_sure,
+        quality=found,
+        has_training_gold=_is_certain(certain, ann),
         weights=None,
         model=None,
     )
 
 
-def with_some_inputs(look: Look, classifier: CrowdClassifier, inputs: Inputs, position: IntArray) -> Look:
+def add_available_inputs(
+    look: ReportData, classifier: CrowdClassifier, inputs: Inputs, position: IntArray
+) -> ReportData:
     """A look at records, with weights and a model for the rows whose inputs are there: at `position` (N,), else -1.
 
     Where the model says something else than what is on record, the inputs are not what they were, and do not count.
@@ -153,8 +159,10 @@ def with_some_inputs(look: Look, classifier: CrowdClassifier, inputs: Inputs, po
     rows = np.flatnonzero(position >= 0)
     if not len(rows):
         return look
-    part = look_at(classifier, inputs.take(position[rows]), look.ann[rows])
-    same = (part.predicted == look.predicted[rows]) & (np.abs(part.sure - look.sure[rows]) < SAME)
+    part = compute_report_data(classifier, inputs.take(position[rows]), look.ann[rows])
+    same = (part.predicted == look.predicted[rows]) & (
+        np.abs(part.predicted_confidence - look.predicted_confidence[rows]) < PROBABILITY_TOLERANCE
+    )
     position = position.copy()
     position[rows[~same]] = -1
     if not same.any() or part.weights is None:
@@ -165,18 +173,18 @@ def with_some_inputs(look: Look, classifier: CrowdClassifier, inputs: Inputs, po
     return replace(look, weights=weights, weights_vary=part.weights_vary, model=Model(classifier, inputs, position))
 
 
-def look_at_aggregate(ann: Annotations, fused: Aggregate) -> Look:
+def report_data_from_aggregate(ann: Annotations, fused: Aggregate) -> ReportData:
     """Labels alone, as an aggregation sees them: what it found is fused label and consensus, and nobody predicts."""
     said = fused.class_probabilities.ravel()[ann.item * ann.n_classes + ann.label].astype(np.float64)
     known: dict[str, Any] = {field.name: getattr(fused, field.name) for field in fields(Aggregate)}
-    return Look(
+    return ReportData(
         ann=ann,
         predicted=np.full(ann.n_items, -1, np.int64),
-        sure=np.full(ann.n_items, np.nan),
+        predicted_confidence=np.full(ann.n_items, np.nan),
         fused=fused.consensus_codes,
-        fused_sure=fused.confidence.astype(np.float64),
-        found=LabelQuality(**known, annotations=ann, label_confidence=said),
-        certain=np.zeros(ann.n_items, bool),
+        fused_confidence=fused.confidence.astype(np.float64),
+        quality=LabelQuality(**known, annotations=ann, label_confidence=said),
+        has_training_gold=np.zeros(ann.n_items, bool),
         weights=None,
         model=None,
     )
@@ -184,7 +192,7 @@ def look_at_aggregate(ann: Annotations, fused: Aggregate) -> Look:
 
 def _vary(weights: NDArray[np.float32]) -> bool:
     """Whether weights (N, R) differ from item to item."""
-    return bool(np.ptp(weights, axis=0).max() > SAME)
+    return bool(np.ptp(weights, axis=0).max() > PROBABILITY_TOLERANCE)
 
 
 def _named(codes: IntArray | None, classes: NDArray[Any]) -> list[Any] | None:

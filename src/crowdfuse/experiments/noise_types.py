@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from crowdfuse.datasets.mnist import load_mnist
 from crowdfuse.estimators import GatedClassifier
 from crowdfuse.experiments import cifar
-from crowdfuse.experiments.grid import Experiment, Row, Scale
+from crowdfuse.experiments.correct_items import encode_correct
+from crowdfuse.experiments.gold_sample import sample_gold
+from crowdfuse.experiments.grid import Experiment, MethodVariant, Scale
 from crowdfuse.experiments.mnist import N_TRAIN
-from crowdfuse.experiments.right_items import pack
-from crowdfuse.experiments.some_gold import some_gold
-from crowdfuse.experiments.store import Run
-from crowdfuse.experiments.work import PaperWork, Parts, cut, make_classifier
+from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, make_classifier, split_data
+from crowdfuse.experiments.store import RunSpec
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.synthesis.label_files import PAPER_WEAKNESS
 
@@ -35,21 +35,21 @@ RECIPE: dict[str, Any] = {
     "epochs": 12,
 }
 METHODS = ("gated", "majority-vote", "fusion", "trace-reg", "mbem", "wdn", "true-label")
-WRONG = ("any", "looks", "shift", "neighbour", "copy")
+NON_UNIFORM_NOISE = ("any", "looks", "shift", "neighbour", "copy")
 # of the rows in mnist.MORE_WEAKNESS, and none of the paper's
 TRIPLES = ((4000, 500, 3500), (1500, 10717, 4000), (500, 1500, 3500), (10717, 500, 4000), (3500, 10717, 1500))
 RARE, RARE_SHARE = 5, 0.05  # the digit to be found, and its share
 
 
-class GoldFreeWork(PaperWork):
+class GoldFreeExecutor(PaperExecutor):
     """Runs that are judged on test items as they are at the end: the last epoch, or a choice without gold."""
 
-    def __call__(self, run: Run, checkpoint: Path) -> dict[str, Any]:
+    def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         parts = self.parts(run)
         classifier = make_classifier(run, parts, checkpoint)
         made = self.annotators(run, parts) if "annotators" in run else None
         count = run.get("annotators", {}).get("gold", 0)
-        given = {"gold": some_gold(parts.y, count, run["seed"])} if count else {}
+        given = {"gold": sample_gold(parts.y, count, run["seed"])} if count else {}
         classifier.fit(parts.X, parts.y if made is None else made.annotations, **given)
         if classifier.interrupted_:
             raise KeyboardInterrupt
@@ -60,7 +60,7 @@ class GoldFreeWork(PaperWork):
             "balanced accuracy": float(np.mean([right[parts.y_test == k].mean() for k in np.unique(parts.y_test)])),
             "best epoch": classifier.best_epoch_,
             "history": classifier.history_,
-            **pack(right),
+            **encode_correct(right),
         }
         if made is not None:
             result["share of right labels"] = made.accuracy.tolist()
@@ -74,15 +74,15 @@ class GoldFreeWork(PaperWork):
         return result
 
 
-class KindsWork(GoldFreeWork):
+class MnistNoiseExecutor(GoldFreeExecutor):
     """Runs on MNIST."""
 
-    def load(self, run: Run, *, download: bool = False) -> Parts:
-        parts = cut(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
+    def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
+        parts = split_data(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
         return TASKS[run["data"].get("task", "digits")](parts)
 
 
-class FeaturesGoldFreeWork(GoldFreeWork, cifar.FeaturesWork):
+class CifarFeaturesGoldFreeExecutor(GoldFreeExecutor, cifar.CifarFeaturesExecutor):
     """Runs on CIFAR-100's frozen features."""
 
 
@@ -101,13 +101,13 @@ def calibration_error(gates: NDArray[Any], right: NDArray[np.bool_]) -> float:
     return float(found / gates.shape[1])
 
 
-def _odd(parts: Parts) -> Parts:
+def _odd(parts: DataSplit) -> DataSplit:
     """Odd or even."""
     y, y_validation, y_test = (part % 2 for part in (parts.y, parts.y_validation, parts.y_test))
     return replace(parts, y=y, y_validation=y_validation, y_test=y_test)
 
 
-def _rare(parts: Parts) -> Parts:
+def _rare(parts: DataSplit) -> DataSplit:
     """One digit or not: of those digits so many are left that they make up 5 %."""
 
     def fewer(X: Inputs, y: NDArray[np.int64]) -> tuple[Inputs, NDArray[np.int64]]:
@@ -120,18 +120,20 @@ def _rare(parts: Parts) -> Parts:
     X, y = fewer(parts.X, parts.y)
     X_validation, y_validation = fewer(parts.X_validation, parts.y_validation)
     X_test, y_test = fewer(parts.X_test, parts.y_test)
-    return Parts(X, y, X_validation, y_validation, X_test, y_test)
+    return DataSplit(X, y, X_validation, y_validation, X_test, y_test)
 
 
-TASKS: dict[str, Callable[[Parts], Parts]] = {"digits": lambda parts: parts, "odd": _odd, "rare": _rare}
+TASKS: dict[str, Callable[[DataSplit], DataSplit]] = {"digits": lambda parts: parts, "odd": _odd, "rare": _rare}
 PROTOCOL = (
     "One recipe for all methods. No gold is used for choosing anything: gated chooses start and epoch by held-out "
     "labels, all others keep the last epoch; true-label trains on gold, and a row '50 gold' is given that of 50 items."
 )
-SCALE = Scale("MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, KindsWork, PROTOCOL, is_papers_recipe=False)
+SCALE = Scale(
+    "MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, MnistNoiseExecutor, PROTOCOL, is_papers_recipe=False
+)
 
 
-def weakness(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[str, Any]:
+def weakness_spec(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[str, Any]:
     spec = {"rule": "weakness", "weakness": list(PAPER_WEAKNESS), "epsilon": epsilon}
     return spec | ({} if wrong == "uniform" else {"wrong": wrong}) | {"names": ["1", "2", "3"]} | more
 
@@ -139,110 +141,110 @@ def weakness(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[str, A
 def _kind(value: str) -> dict[str, Any]:
     """Annotators by the name of a kind of mistake and epsilon."""
     wrong, epsilon = value.split()
-    return weakness(int(epsilon), wrong)
+    return weakness_spec(int(epsilon), wrong)
 
 
 def _triple(value: str) -> dict[str, Any]:
     which, epsilon = value.split()
-    return weakness(int(epsilon), weakness=list(TRIPLES[int(which) - 1]))
+    return weakness_spec(int(epsilon), weakness=list(TRIPLES[int(which) - 1]))
 
 
-def _with_gold(method: str, counts: tuple[int, ...]) -> dict[str, Row]:
-    return {f"{method} {count} gold": Row(method, {}, {"gold": count}) for count in counts}
+def _with_gold(method: str, counts: tuple[int, ...]) -> dict[str, MethodVariant]:
+    return {f"{method} {count} gold": MethodVariant(method, {}, {"gold": count}) for count in counts}
 
 
 UNIFORM = Experiment(
     name="uniform",
-    what="three annotators with a weakness, one recipe for all methods",
-    knob="epsilon",
+    description="three annotators with a weakness, one recipe for all methods",
+    parameter="epsilon",
     values=(30, 31, 32, 33, 34, 35),
     methods=METHODS,
     scale=SCALE,
-    annotators=lambda epsilon: weakness(epsilon),
-    leader="gated",
+    annotators=lambda epsilon: weakness_spec(epsilon),
+    main_method="gated",
 )
-KINDS = Experiment(
+NOISE_TYPES = Experiment(
     name="kinds",
-    what="kinds of wrong labels",
-    knob="kind and epsilon",
-    values=tuple(f"{wrong} {epsilon}" for epsilon in (28, 30, 32) for wrong in ("uniform", *WRONG)),
+    description="kinds of wrong labels",
+    parameter="kind and epsilon",
+    values=tuple(f"{wrong} {epsilon}" for epsilon in (28, 30, 32) for wrong in ("uniform", *NON_UNIFORM_NOISE)),
     methods=("gated", "majority-vote"),
     scale=SCALE,
     annotators=_kind,
-    leader="gated",
-    extras=_with_gold("gated", (10, 50, 200)) | _with_gold("majority-vote", (10, 50, 200)),
+    main_method="gated",
+    extra_rows=_with_gold("gated", (10, 50, 200)) | _with_gold("majority-vote", (10, 50, 200)),
 )
 HAMMER = Experiment(
     name="hammer",
-    what="five annotators, each right on some classes and wrong on the others, one recipe for all methods",
-    knob="n_correct",
+    description="five annotators, each right on some classes and wrong on the others, one recipe for all methods",
+    parameter="n_correct",
     values=(3,),
     counts=(0, 10),
     methods=METHODS,
     scale=SCALE,
     annotators=lambda n: {"rule": "hammer-spammer", "n_correct": int(n), "names": ["1", "2", "3", "4", "5"]},
-    leader="gated",
+    main_method="gated",
 )
 TRIPLE = Experiment(
     name="triples",
-    what="other triples of weakness images",
-    knob="triple and epsilon",
+    description="other triples of weakness images",
+    parameter="triple and epsilon",
     values=tuple(f"{which + 1} {epsilon}" for which in range(len(TRIPLES)) for epsilon in (32, 35)),
     methods=("gated", "majority-vote"),
     scale=SCALE,
     annotators=_triple,
-    leader="gated",
+    main_method="gated",
 )
 HALF = Experiment(
     name="half-missing",
-    what="half of the labels missing, three annotators with a weakness, one recipe for all methods",
-    knob="epsilon",
+    description="half of the labels missing, three annotators with a weakness, one recipe for all methods",
+    parameter="epsilon",
     values=(32,),
     methods=("gated", "majority-vote", "fusion"),
     scale=SCALE,
-    annotators=lambda epsilon: weakness(epsilon, missing=0.5),
-    leader="gated",
+    annotators=lambda epsilon: weakness_spec(epsilon, missing=0.5),
+    main_method="gated",
 )
 
-FEATURES = Experiment(
+CIFAR_FEATURES = Experiment(
     name="features",
-    what="three annotators with a weakness, no gold that chooses",
-    knob="epsilon",
+    description="three annotators with a weakness, no gold that chooses",
+    parameter="epsilon",
     values=(20, 21, 22, 23, 24),
     methods=("gated", "fusion", "majority-vote", "majority-vote-soft", "trace-reg", "mbem", "wdn", "true-label"),
-    scale=replace(cifar.DESK, work=FeaturesGoldFreeWork, protocol=PROTOCOL),
+    scale=replace(cifar.SMALL_SCALE, executor=CifarFeaturesGoldFreeExecutor, protocol=PROTOCOL),
     annotators=lambda epsilon: {"epsilon": epsilon},
     by_method={
         "fusion": {"n_bases": 150, "loss_scale": "plain"},
         "majority-vote": {"vote": "hard"},
         "trace-reg": {"start": 0.75},
     },
-    extras={"majority-vote-soft": Row("majority-vote", {"vote": "soft"})},
-    leader="gated",
+    extra_rows={"majority-vote-soft": MethodVariant("majority-vote", {"vote": "soft"})},
+    main_method="gated",
 )
 
 
 def _two(name: str, what: str, task: str) -> Experiment:
     return Experiment(
         name=name,
-        what=what,
-        knob="epsilon",
+        description=what,
+        parameter="epsilon",
         values=(28, 30, 32),
         methods=("gated", "majority-vote"),
         scale=replace(SCALE, data=SCALE.data | {"task": task}),
-        annotators=lambda epsilon: weakness(epsilon),
-        leader="gated",
-        extras=_with_gold("gated", (10, 50, 200)) | _with_gold("majority-vote", (10, 50, 200)),
+        annotators=lambda epsilon: weakness_spec(epsilon),
+        main_method="gated",
+        extra_rows=_with_gold("gated", (10, 50, 200)) | _with_gold("majority-vote", (10, 50, 200)),
     )
 
 
 EXPERIMENTS = (
     UNIFORM,
-    KINDS,
+    NOISE_TYPES,
     HAMMER,
     TRIPLE,
     HALF,
-    FEATURES,
+    CIFAR_FEATURES,
     _two("odd-even", "odd or even, three annotators with a weakness", "odd"),
     _two("rare", "a class of 5 %, three annotators with a weakness", "rare"),
 )

@@ -15,7 +15,7 @@ import numpy as np
 from crowdfuse.estimators.base import SearchSpace
 from crowdfuse.estimators.registry import estimator_class
 
-COMMON: SearchSpace = {
+COMMON_SEARCH_SPACE: SearchSpace = {
     "learning_rate": (5e-4, 1e-2),
     "weight_decay": (1e-5, 1e-2),
     "dropout": [0.0, 0.25, 0.5],
@@ -24,10 +24,10 @@ COMMON: SearchSpace = {
 
 def space_of(method: str) -> SearchSpace:
     """All that is tuned of a method, by the name of the setting."""
-    return COMMON | estimator_class(method).search_space
+    return COMMON_SEARCH_SPACE | estimator_class(method).search_space
 
 
-def drawn(method: str, draw: int, seed: int) -> dict[str, Any]:
+def draw_settings(method: str, draw: int, seed: int) -> dict[str, Any]:
     """The settings to try: none for draw 0, the defaults. The same for the same method, number and seed.
 
     >>> drawn("majority-vote", 0, seed=0)

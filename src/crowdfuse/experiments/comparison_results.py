@@ -1,4 +1,4 @@
-"""What stored comparisons say of each method, as the package ships it: `evidence.json`, by `python docs/evidence.py`.
+"""What stored comparisons say of each method, as the package ships it: `comparison_results.json`, by `python docs/evidence.py`.
 
 It is the digests of `crowdfuse reproduce mnist-kinds --tune` and `crowds --tune`, as `docs/results` has them.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
-GROUPS = {"mnist-kinds": "kinds of wrong labels on MNIST", "crowds": "real crowds"}
-DEFAULTS, HELD_OUT = "defaults", "epoch by held-out labels"
-TUNED, BY_GOLD = "tuned by crowd labels", "tuned by gold"
+GROUP_TITLES = {"mnist-kinds": "kinds of wrong labels on MNIST", "crowds": "real crowds"}
+DEFAULTS, HELD_OUT_EPOCH = "defaults", "epoch by held-out labels"
+TUNED_BY_CROWD, TUNED_BY_GOLD = "tuned by crowd labels", "tuned by gold"
 QUALITIES = {
     "accuracy": "accuracy",
     "log loss": "log loss",
@@ -21,21 +21,21 @@ QUALITIES = {
     "suspicion": "finding wrong labels",
 }
 """What a run gives people, by the name of its figure: predictions, probabilities, labels, and what to look at again."""
-FILE = "evidence.json"
+FILE = "comparison_results.json"
 
-Evidence = dict[str, dict[str, Any]]
+ComparisonResults = dict[str, dict[str, Any]]
 """By group: the command; by protocol mean ranks by quality and row, over how many arenas and at least how many seeds,
 accuracies by arena and row, and leaders; time and memory by row."""
 
 
-def load_evidence() -> Evidence:
+def load_comparison_results() -> ComparisonResults:
     """The digests, by group."""
-    found: Evidence = json.loads(files("crowdfuse.experiments").joinpath(FILE).read_text(encoding="utf-8"))
+    found: ComparisonResults = json.loads(files("crowdfuse.experiments").joinpath(FILE).read_text(encoding="utf-8"))
     return found
 
 
 def mean_ranks(
-    evidence: Evidence,
+    evidence: ComparisonResults,
     protocol: str = DEFAULTS,
     qualities: Iterable[str] = QUALITIES,
     weights: Mapping[str, float] | None = None,
@@ -59,7 +59,7 @@ def mean_ranks(
     return {row: sum(share * of[row] for share, of in ranks) / total for row in shared}
 
 
-def all_rounder(evidence: Evidence, candidates: Iterable[str]) -> str:
+def best_overall_method(evidence: ComparisonResults, candidates: Iterable[str]) -> str:
     """The candidate with the best mean rank at its defaults, over all qualities."""
     ranks = mean_ranks(evidence)
     return first_of({row: ranks[row] for row in candidates if row in ranks})
@@ -70,7 +70,7 @@ def first_of(ranks: Mapping[str, float]) -> str:
     return min(ranks, key=lambda row: ranks[row])
 
 
-def where(evidence: Evidence, protocol: str, row: str) -> tuple[list[str], list[str]]:
+def datasets_won_and_tied(evidence: ComparisonResults, protocol: str, row: str) -> tuple[list[str], list[str]]:
     """The arenas in which a row is first, and those in which the first is not surely ahead of it.
 
     >>> one = {"defaults": {"leaders": {"LabelMe": ["x", "y"], "dog": ["y"]}}}
@@ -84,12 +84,12 @@ def where(evidence: Evidence, protocol: str, row: str) -> tuple[list[str], list[
     return first, [arena for arena, rows in leaders.items() if row in rows[1:]]
 
 
-def why(evidence: Evidence, method: str) -> str:
+def describe_rank(evidence: ComparisonResults, method: str) -> str:
     """Where a method stands at its defaults, in a sentence."""
     ranks = mean_ranks(evidence)
     place = sum(rank < ranks[method] for rank in ranks.values()) + 1
     *most, last = QUALITIES.values()
-    arenas = [f"{group[DEFAULTS]['arenas']} {GROUPS[name]}" for name, group in evidence.items()]
+    arenas = [f"{group[DEFAULTS]['arenas']} {GROUP_TITLES[name]}" for name, group in evidence.items()]
     stands = "the best mean rank" if place == 1 else f"mean rank number {place}"
     return (
         f"of {len(ranks)} compared at their own defaults it has {stands}, {ranks[method]:.1f}, over {', '.join(most)} "
@@ -97,13 +97,13 @@ def why(evidence: Evidence, method: str) -> str:
     )
 
 
-def otherwise(evidence: Evidence, method: str) -> str:
+def describe_alternatives(evidence: ComparisonResults, method: str) -> str:
     """Who would be first if something else counted, in a sentence; empty if it is always this method."""
     by_arena = {name: float(group[DEFAULTS]["arenas"]) for name, group in evidence.items()}
     counted = {
         "with every arena counted the same": mean_ranks(evidence, weights=by_arena),
-        "with every method choosing its epoch by held-out labels": mean_ranks(evidence, HELD_OUT),
-        "tuned by crowd labels": mean_ranks(evidence, TUNED),
+        "with every method choosing its epoch by held-out labels": mean_ranks(evidence, HELD_OUT_EPOCH),
+        "tuned by crowd labels": mean_ranks(evidence, TUNED_BY_CROWD),
         **{f"in {title} alone": mean_ranks(evidence, qualities=[quality]) for quality, title in QUALITIES.items()},
     }
     found = [

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from crowdfuse.experiments.correct_items import decode_correct
 from crowdfuse.experiments.grid import Cell
-from crowdfuse.experiments.right_items import right_items
-from crowdfuse.experiments.store import Record, key_of
+from crowdfuse.experiments.store import Record, run_key
 
-BOUND = "true-label"  # an upper bound, and no competitor
-Place = tuple[str, str]  # row and value
-DRAWS, BLOCK = 2_000, 200
+UPPER_BOUND = "true-label"  # an upper bound, and no competitor
+RowValue = tuple[str, str]  # row and value
+N_BOOTSTRAP_SAMPLES, BLOCK = 2_000, 200
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One place of a table: accuracies (%) by seed, and the paper's number."""
 
     row: str
@@ -40,7 +40,7 @@ class Entry:
         """Standard deviation over seeds; None of one seed."""
         return float(np.std(list(self.by_seed.values()), ddof=1)) if len(self.by_seed) > 1 else None
 
-    def figures(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
         return {
             "method": self.row,
@@ -55,28 +55,28 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedDifference:
     """How much better one method is than another on the same data, noise and seed, with a 95 % interval."""
 
-    better: str
-    than: str
+    method: str
+    baseline: str
     pairs: int
     mean: float
     low: float | None
     high: float | None
-    over: str = "seeds"
+    interval_over: str = "seeds"
     """What the interval allows for: the luck of seeds, or of seeds and of the items that judge."""
 
-    def reversed(self) -> Paired:
+    def reversed(self) -> PairedDifference:
         """The same difference, seen from the other side.
 
         >>> Paired("fusion", "mbem", 3, 2.0, 1.0, 3.0).reversed()
         Paired(better='mbem', than='fusion', pairs=3, mean=-2.0, low=-3.0, high=-1.0, over='seeds')
         """
         low, high = (None if end is None else -end for end in (self.high, self.low))
-        return Paired(self.than, self.better, self.pairs, -self.mean, low, high, self.over)
+        return PairedDifference(self.baseline, self.method, self.pairs, -self.mean, low, high, self.interval_over)
 
-    def figures(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
         return dict(vars(self))
 
@@ -85,7 +85,7 @@ class Paired:
 class Table:
     """Entries by row and value, in the order of the grid."""
 
-    entries: dict[Place, Entry]
+    entries: dict[RowValue, TableEntry]
     records: dict[tuple[str, str, int], Record] = field(repr=False, default_factory=dict)
 
     @property
@@ -107,11 +107,11 @@ class Table:
         """All seeds that any row has."""
         return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
 
-    def paired(self, reference: str, at: str | None = None) -> list[Paired]:
+    def paired_differences(self, reference: str, at: str | None = None) -> list[PairedDifference]:
         """The reference minus every other row but the upper bound, over all values (or `at` one) and seeds of both."""
         found = []
         for row in self.rows:
-            if row in (reference, BOUND):
+            if row in (reference, UPPER_BOUND):
                 continue
             places = [
                 (value, seed)
@@ -151,11 +151,11 @@ class Table:
         record = self.records.get((row, value, seed))
         if record is None or "right" not in record.result:
             return None
-        right = right_items(record.result).astype(np.float64)
+        right = decode_correct(record.result).astype(np.float64)
         return right if np.isclose(100 * right.mean(), self.entries[row, value].by_seed[seed]) else None
 
 
-def bootstrapped_difference(better: str, than: str, pairs: int, by_item: NDArray[np.float64]) -> Paired:
+def bootstrapped_difference(better: str, than: str, pairs: int, by_item: NDArray[np.float64]) -> PairedDifference:
     """The mean of differences (seeds, items), with a 95 % bootstrap interval: both are drawn anew, 2,000 times.
 
     Items that are not the same in each seed are drawn by their place in the list: it makes no difference.
@@ -165,34 +165,34 @@ def bootstrapped_difference(better: str, than: str, pairs: int, by_item: NDArray
     """
     generator = np.random.default_rng(0)
     n_seeds, n_items = by_item.shape
-    seeds = generator.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), DRAWS)
-    drawn = np.empty(DRAWS)
-    for start in range(0, DRAWS, BLOCK):
+    seeds = generator.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), N_BOOTSTRAP_SAMPLES)
+    drawn = np.empty(N_BOOTSTRAP_SAMPLES)
+    for start in range(0, N_BOOTSTRAP_SAMPLES, BLOCK):
         items = generator.multinomial(n_items, np.full(n_items, 1 / n_items), BLOCK)
         drawn[start : start + BLOCK] = (seeds[start : start + BLOCK] * (items @ by_item.T)).sum(1) / by_item.size
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Paired(better, than, pairs, float(by_item.mean()), float(low), float(high), "seeds and items")
+    return PairedDifference(better, than, pairs, float(by_item.mean()), float(low), float(high), "seeds and items")
 
 
-def paired_difference(better: str, than: str, differences: np.ndarray[Any, Any]) -> Paired:
+def paired_difference(better: str, than: str, differences: np.ndarray[Any, Any]) -> PairedDifference:
     """The mean of differences, with a 95 % t-interval where there are several."""
     mean = float(differences.mean())
     if len(differences) < 2:
-        return Paired(better, than, len(differences), mean, None, None)
+        return PairedDifference(better, than, len(differences), mean, None, None)
     error = differences.std(ddof=1) / np.sqrt(len(differences))
     half = float(stats.t.ppf(0.975, len(differences) - 1) * error)
-    return Paired(better, than, len(differences), mean, mean - half, mean + half)
+    return PairedDifference(better, than, len(differences), mean, mean - half, mean + half)
 
 
 def make_table(
     cells: Sequence[Cell], records: Sequence[Record], metric: str, paper: Mapping[tuple[str, str], float]
 ) -> Table:
     """The table of a grid as far as it has run; `paper` is keyed by value and row."""
-    by_key = {key_of(record.run): record for record in records}
-    by_seed: dict[Place, dict[int, float]] = {}
+    by_key = {run_key(record.run): record for record in records}
+    by_seed: dict[RowValue, dict[int, float]] = {}
     placed: dict[tuple[str, str, int], Record] = {}
     for cell in cells:
-        record = by_key.get(key_of(cell.run))
+        record = by_key.get(run_key(cell.run))
         if record is not None and metric in record.result:
             by_seed.setdefault((cell.row, cell.value), {})[cell.seed] = 100 * record.result[metric]
             placed[cell.row, cell.value, cell.seed] = record
@@ -202,15 +202,15 @@ def make_table(
     ours = _ranks({place: mean for place, mean in means.items() if place[0] in in_paper})
     theirs = _ranks({(row, value): paper[value, row] for row, value in by_seed if (value, row) in paper})
     entries = {
-        place: Entry(*place, seeds, paper.get((place[1], place[0])), ours.get(place), theirs.get(place))
+        place: TableEntry(*place, seeds, paper.get((place[1], place[0])), ours.get(place), theirs.get(place))
         for place, seeds in by_seed.items()
     }
     return Table(entries, placed)
 
 
 def _best_mean_worst(
-    by_seed: dict[Place, dict[int, float]], paper: Mapping[tuple[str, str], float]
-) -> dict[Place, dict[int, float]]:
+    by_seed: dict[RowValue, dict[int, float]], paper: Mapping[tuple[str, str], float]
+) -> dict[RowValue, dict[int, float]]:
     """Where the paper sums up its single annotators by their best, mean and worst, so do we."""
     rows: dict[str, Callable[..., Any]] = {"annotator-max": max, "annotator-mean": np.mean, "annotator-min": min}
     summed_at = {value for value, row in paper if row in rows}
@@ -224,15 +224,15 @@ def _best_mean_worst(
     return found
 
 
-def _is_single(place: Place, values: set[str]) -> bool:
+def _is_single(place: RowValue, values: set[str]) -> bool:
     return place[1] in values and place[0].startswith("annotator-")
 
 
-def _ranks(means: Mapping[Place, float]) -> dict[Place, int]:
+def _ranks(means: Mapping[RowValue, float]) -> dict[RowValue, int]:
     """1 for the best method at each value; equal numbers share a rank; the upper bound has none."""
     ranks = {}
     for row, value in means:
-        if row != BOUND:
-            rivals = [mean for (other, v), mean in means.items() if v == value and other != BOUND]
+        if row != UPPER_BOUND:
+            rivals = [mean for (other, v), mean in means.items() if v == value and other != UPPER_BOUND]
             ranks[row, value] = 1 + sum(rival > means[row, value] for rival in rivals)
     return ranks
