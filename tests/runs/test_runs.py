@@ -20,9 +20,9 @@ import pytest
 import torch
 from PIL import Image
 
-from crowdfuse import load, runs
+from crowdfuse import load
 from crowdfuse.labels.reading import Reading
-from crowdfuse.runs import Job, resume, start
+from crowdfuse.runs import Job, fitting, resume, start
 from crowdfuse.runs.job import make_classifier
 from crowdfuse.runs.job_data import read_job_data
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
@@ -525,7 +525,7 @@ def stopped(crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "write_results", stop)
+        patch.setattr(fitting, "write_results", stop)
         with pytest.raises(Killed):
             start(job(crowd, test=test), tmp_path / "run", force=False, verbose=0)
     assert files(tmp_path / "run") == [CHECKPOINT_FILE, "settings.json"]

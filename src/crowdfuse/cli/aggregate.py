@@ -149,7 +149,7 @@ def _run(method: str, ann: Annotations, iterations: int | None, seed: int, quiet
     with make_progress_bar(0 if quiet else 1) as progress:
         task = progress.add_task(method, total=most)
         return AGGREGATORS[method](
-            ann, n_iter=most, seed=seed, on_iteration=lambda number, _: progress.update(task, completed=number)
+            ann, max_iter=most, seed=seed, on_iteration=lambda number, _: progress.update(task, completed=number)
         )
 
 

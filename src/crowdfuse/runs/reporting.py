@@ -20,8 +20,8 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count, format_names, parse_integer_ids, positions_of
 from crowdfuse.labels.reading import Reading
 from crowdfuse.report.gold_facts import GoldSet
+from crowdfuse.report.item_previews import ItemPreview, file_of, picture_of_file, pictures_of_inputs
 from crowdfuse.report.names import printable
-from crowdfuse.report.pictures import file_of, picture_of_file, pictures_of_inputs
 from crowdfuse.report.report_data import ReportData, add_available_inputs, compute_report_data, report_data_from_labels
 from crowdfuse.report.run_report import Report, check_settings, diagnostic_notes, make_report, training_facts
 from crowdfuse.runs import is_finished, read_job
