@@ -25,10 +25,10 @@ from crowdfuse.methods.data import Batch
 from crowdfuse.methods.majority_vote import MajorityVote
 from crowdfuse.runs import Job, resume, start
 from crowdfuse.training import loop as training
+from crowdfuse.training.batches import rows_of_rank, split_into_batches
 from crowdfuse.training.checkpoints import FILE_NAME
 from crowdfuse.training.distributed import launched_processes
 from crowdfuse.training.launching import run_in_processes, synchronize_batch_norm
-from crowdfuse.training.loop import _rows_of_rank, _split_into_batches
 from tests.runs.test_runs import make_crowd as make_files
 from tests.training import in_two_processes as two
 
@@ -126,7 +126,7 @@ def test_the_crowd_is_as_uneven_as_it_is_meant_to_be() -> None:
     _, _, Y = two.make_crowd()
     counts = (Y >= 0).sum(1)
     assert set(counts.tolist()) == {0, 1, 2, 3, 4, 5, 6}
-    assert [len(batch) for batch in _split_into_batches(np.flatnonzero(counts), two.BATCH)] == [32, 32, 32, 2]
+    assert [len(batch) for batch in split_into_batches(np.flatnonzero(counts), two.BATCH)] == [32, 32, 32, 2]
 
 
 @pytest.mark.parametrize("name", [*two.CASES, "own backbone", "batch norm", "resumed", "interrupted"])
@@ -224,7 +224,7 @@ def test_processes_started_here_end_when_one_is_killed(job: Job, tmp_path: Path)
         process.kill()
     assert process.returncode == 2, output
     assert "Traceback" not in output
-    assert "a process of the training has died" in output
+    assert "a process of the training died" in output
     assert not any(map(is_running, workers))
 
 
@@ -265,7 +265,7 @@ def test_what_a_process_started_here_refuses_is_said_in_its_words() -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])
 def test_every_row_of_a_batch_counts_once_and_no_process_has_a_single_one(n_rows: int, world_size: int) -> None:
     batch = np.arange(n_rows)
-    parts = [_rows_of_rank(batch, rank, world_size) for rank in range(world_size)]
+    parts = [rows_of_rank(batch, rank, world_size) for rank in range(world_size)]
     counted = [rows for rows, counts in parts if counts]
     assert sorted(np.concatenate(counted).tolist()) == batch.tolist()
     assert min(len(rows) for rows, _ in parts) >= min(2, n_rows)

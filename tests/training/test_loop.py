@@ -412,11 +412,11 @@ def test_the_bar_says_the_phase() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     bar = BarReporter(console)
     bar.start("mbem", 4, 8, 0)
-    bar.phase("round 2 of 2")
+    bar.start_phase("round 2 of 2")
     assert bar.progress.tasks[0].description == "mbem round 2 of 2"
-    bar.step(2, 5, 0.5)
+    bar.end_step(2, 5, 0.5)
     assert bar.progress.tasks[0].description == "mbem round 2 of 2 epoch 3/4"
-    bar.phase("")
+    bar.start_phase("")
     assert bar.progress.tasks[0].description == "mbem"
     bar.stop()
 

@@ -31,8 +31,10 @@ from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets import Backbone, make_augmentation, make_trunk
 from crowdfuse.nets.standardize import Standardize
-from crowdfuse.training.loop import Checkpointing, TrainingResult, Validation, check_trainable, train
+from crowdfuse.training.checkpoints import Checkpointing
+from crowdfuse.training.loop import TrainingResult, check_trainable, train
 from crowdfuse.training.recipes import OptimizerFactory, Recipe, Schedule
+from crowdfuse.training.validation import AgreementValidation, GoldValidation, HeldOutLabelValidation, Validation
 
 SearchSpace = dict[str, list[Any] | tuple[float, float]]
 """Settings, each with values to choose from, or with (low, high) to draw from evenly in logs."""
@@ -392,12 +394,12 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             )
             if not labels.n_labels:
                 raise ValueError("validation holds no label to agree with; leave it out, or give labelled items")
-            return data, Validation(inputs, labels)
+            return data, AgreementValidation(inputs, labels)
         refuse_items(items)
         truth = gold_codes(given[1], data.annotations.classes, len(inputs), "validation gold")
         if (truth < 0).any():
             raise ValueError(f"validation gold is missing for {int((truth < 0).sum()):,} items; leave these out")
-        return data, Validation(inputs, truth)
+        return data, GoldValidation(inputs, truth)
 
     def _hold_out(self, share: float, data: TrainingData, seed: int) -> tuple[TrainingData, Validation]:
         """Keep a share of the labelled items out of training, to agree with their labels."""
@@ -410,7 +412,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         weight = data.weight.copy()
         weight[out] = 0
         kept = TrainingData(data.inputs, data.annotations, data.gold, weight)
-        return kept, Validation(data.inputs.take(out), judges[out])
+        return kept, AgreementValidation(data.inputs.take(out), judges[out])
 
     def _hold_out_labels(self, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
         """Keep some labels of items that have several out of training."""
@@ -421,7 +423,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
                 "validation='annotations' holds out labels of items that have several, and no item has two: "
                 "give a share of the items, such as validation=0.1, or gold"
             )
-        return replace(data, annotations=kept), Validation(data.inputs.take(held.rows), held)
+        return replace(data, annotations=kept), HeldOutLabelValidation(data.inputs.take(held.rows), held)
 
     def json_settings(self) -> dict[str, Any]:
         """The settings that decide a training, as JSON holds them; seed, classes and device are said elsewhere."""
@@ -465,7 +467,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
 def _gold_uses(data: TrainingData, held_out: Validation | None) -> str:
     """In words, for the result to say."""
-    chooses = held_out is not None and isinstance(held_out.reference, np.ndarray)
+    chooses = held_out is not None and held_out.uses_gold
     uses = ["training"] if (data.gold >= 0).any() else []
     return " and ".join(uses + ["choosing the epoch"] * chooses) or "nothing"
 

@@ -26,7 +26,7 @@ from crowdfuse.methods.wrong_labels import (
     WrongLabels,
 )
 from crowdfuse.quality.diagnostics import NO_LABELS, diagnose
-from crowdfuse.training.loop import Validation
+from crowdfuse.training.validation import Validation
 
 SHARED_LIMIT = 1_000  # annotators: with 203, on Sentiment Polarity, shared heads were a point better than embedded
 MAX_DIAGNOSED_ITEMS = 20_000  # items, when a fit looks back

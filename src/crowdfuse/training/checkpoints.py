@@ -1,6 +1,7 @@
 """The state of an unfinished training in one file: tensors as safetensors, the rest as JSON in its header.
 
-One file, written beside and renamed, so that a kill at any moment leaves the old state or the new one.
+The file is written under another name and then renamed, so a process that is killed leaves the old state or the new
+one, never a damaged file.
 """
 
 from __future__ import annotations
@@ -23,37 +24,73 @@ from crowdfuse.io.files import atomic_file
 from crowdfuse.methods.base import Method
 
 FILE_NAME = "checkpoint.safetensors"
-VERSION = "4"
-TENSORS = ("best_weights", "best_values")
+FORMAT_VERSION = "4"
+TENSOR_FIELDS = ("best_weights", "best_values")  # fields of TrainingState that are stored as tensors
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """Where to store the state of the training, and which training it belongs to.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the checkpoint file.
+    identity : dict
+        Settings and data fingerprints as JSON-compatible values; a checkpoint with another identity is refused.
+    """
+
+    folder: Path
+    identity: dict[str, Any]
 
 
 @dataclass
 class TrainingState:
-    """Where a training stands. Together with seed, settings and data it decides every later bit."""
+    """The position of a training. With seed, settings and data it determines every later bit.
+
+    Attributes
+    ----------
+    phase_index : int, default=0
+        Current phase.
+    epoch : int, default=0
+        Finished epochs over all phases.
+    n_batches_done : int, default=0
+        Finished batches of the current epoch.
+    epoch_total, epoch_count : float, default=0.0
+        Sum of the losses of the current epoch, and sum of the weights of its items.
+    history : list of dict
+        One record per finished epoch.
+    best_epoch : int or None, default=None
+        The epoch that validation prefers so far, from 1.
+    best_values : ndarray or None, default=None
+        The validation score of that epoch, per item or label.
+    best_failed_checks : tuple of str, default=()
+        The sanity checks that this epoch failed.
+    best_weights : dict of str to Tensor or None, default=None
+        The weights of that epoch.
+    """
 
     phase_index: int = 0
-    epoch: int = 0  # over all phases
-    n_batches_done: int = 0  # batches of this epoch that are done
-    epoch_total: float = 0.0  # the epoch's loss so far, as a sum and a count
+    epoch: int = 0
+    n_batches_done: int = 0
+    epoch_total: float = 0.0
     epoch_count: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int | None = None
-    best_values: NDArray[np.float64] | None = None  # what validation said of the best epoch, and against it
+    best_values: NDArray[np.float64] | None = None
     best_failed_checks: tuple[str, ...] = ()
     best_weights: dict[str, Tensor] | None = None
 
     @property
     def mean_loss(self) -> float:
-        """The epoch's loss so far; NaN where nothing has counted."""
+        """Mean loss of the current epoch so far; NaN if no item had a weight."""
         return self.epoch_total / self.epoch_count if self.epoch_count else math.nan
 
 
-def save_checkpoint(
-    folder: Path, identity: dict[str, Any], state: TrainingState, module: Method, optimizer: Optimizer
-) -> None:
-    """Write everything that continuing needs; `identity` says which settings and data it belongs to."""
-    tensors = {f"model.{name}": tensor for name, tensor in module.state_dict().items()}
-    tensors |= {f"resume_buffer.{name}": module.get_buffer(name) for name in module.resume_buffers}
+def save_checkpoint(checkpointing: Checkpointing, state: TrainingState, method: Method, optimizer: Optimizer) -> None:
+    """Write everything that is needed to resume the training."""
+    tensors = {f"model.{name}": tensor for name, tensor in method.state_dict().items()}
+    tensors |= {f"resume_buffer.{name}": method.get_buffer(name) for name in method.resume_buffers}
     if state.best_values is not None:
         tensors["best_values"] = torch.from_numpy(state.best_values)
     scalars: dict[str, dict[str, float]] = {}
@@ -66,32 +103,42 @@ def save_checkpoint(
     for name, tensor in (state.best_weights or {}).items():
         tensors[f"best.{name}"] = tensor
     header = {
-        "version": VERSION,
-        "identity": json.dumps(identity),
-        "state": json.dumps({name: value for name, value in vars(state).items() if name not in TENSORS}),
+        "version": FORMAT_VERSION,
+        "identity": json.dumps(checkpointing.identity),
+        "state": json.dumps({name: value for name, value in vars(state).items() if name not in TENSOR_FIELDS}),
         "scalars": json.dumps(scalars),
     }
-    with atomic_file(folder / FILE_NAME) as temporary:
-        # clones, since safetensors refuses tensors that share memory, as tied weights do
-        whole = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
-        save_file(whole, temporary, header)
+    with atomic_file(checkpointing.folder / FILE_NAME) as temporary:
+        # safetensors refuses tensors that share memory, such as tied weights: clone them
+        clones = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
+        save_file(clones, temporary, header)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stopped training: first where it stood, then, once its optimiser is there, everything else."""
+    """A stored training: the state is needed first, the rest once the optimizer exists.
+
+    Attributes
+    ----------
+    state : TrainingState
+        Where the training stopped.
+    tensors : dict of str to Tensor
+        All stored tensors.
+    scalars : dict of str to dict
+        The numbers in the optimizer's state, by parameter index and name.
+    """
 
     state: TrainingState
     tensors: dict[str, Tensor]
     scalars: dict[str, dict[str, float]]
 
-    def restore(self, module: Method, optimizer: Optimizer) -> None:
-        """Put module and optimiser back to where they stood."""
-        module.load_state_dict(_under("model.", self.tensors))
-        for name, tensor in _under("resume_buffer.", self.tensors).items():
-            module.get_buffer(name).copy_(tensor)
+    def restore(self, method: Method, optimizer: Optimizer) -> None:
+        """Load the stored values into the method and the optimizer."""
+        method.load_state_dict(_with_prefix("model.", self.tensors))
+        for name, tensor in _with_prefix("resume_buffer.", self.tensors).items():
+            method.get_buffer(name).copy_(tensor)
         slots: dict[int, dict[str, Any]] = {}
-        for name, tensor in _under("optimizer.", self.tensors).items():
+        for name, tensor in _with_prefix("optimizer.", self.tensors).items():
             index, slot = name.split(".", 1)
             slots.setdefault(int(index), {})[slot] = tensor
         for key, values in self.scalars.items():
@@ -99,14 +146,20 @@ class Checkpoint:
         optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def find_checkpoint(folder: Path, identity: dict[str, Any]) -> Checkpoint | None:
-    """What there is to continue, if it belongs to these settings and data; None where there is nothing."""
-    path = folder / FILE_NAME
+def find_checkpoint(checkpointing: Checkpointing) -> Checkpoint | None:
+    """Return the checkpoint to resume from, or None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If the checkpoint is damaged, has another format, or belongs to other settings or data.
+    """
+    path = checkpointing.folder / FILE_NAME
     if not path.exists():
         return None
     tensors, header = _read(path)
-    _refuse_other(json.loads(header["identity"]), identity, path)
-    state = TrainingState(**json.loads(header["state"]), best_weights=_under("best.", tensors) or None)
+    _refuse_other_training(json.loads(header["identity"]), checkpointing.identity, path)
+    state = TrainingState(**json.loads(header["state"]), best_weights=_with_prefix("best.", tensors) or None)
     state.best_failed_checks = tuple(state.best_failed_checks)
     if "best_values" in tensors:
         state.best_values = tensors["best_values"].numpy()
@@ -114,36 +167,38 @@ def find_checkpoint(folder: Path, identity: dict[str, Any]) -> Checkpoint | None
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and header of a checkpoint file."""
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is damaged ({error}); delete it to start over") from error
-    if header.get("version") != VERSION:
+    if header.get("version") != FORMAT_VERSION:
         raise ValueError(f"{path} was written by another version of crowdfuse; delete it to start over")
     return tensors, header
 
 
-def _refuse_other(found: dict[str, Any], wanted: dict[str, Any], path: Path) -> None:
-    """A checkpoint continues only the training it belongs to: the same settings, the same data."""
-    changed = [
-        f"{part}.{name} was {found.get(part, {}).get(name)!r}, now {wanted[part].get(name)!r}"
-        for part in wanted
-        for name in sorted({*wanted[part], *found.get(part, {})})
-        if found.get(part, {}).get(name) != wanted[part].get(name)
+def _refuse_other_training(stored: dict[str, Any], current: dict[str, Any], path: Path) -> None:
+    """Raise ValueError if the checkpoint was written with other settings or data."""
+    changes = [
+        f"{part}.{name} was {stored.get(part, {}).get(name)!r}, now {current[part].get(name)!r}"
+        for part in current
+        for name in sorted({*current[part], *stored.get(part, {})})
+        if stored.get(part, {}).get(name) != current[part].get(name)
     ]
-    if changed:
+    if changes:
         raise ValueError(
-            f"{path} belongs to another training: {'; '.join(changed)}. "
-            "Go back to those settings and data, or give another checkpoint folder"
+            f"{path} belongs to another training: {'; '.join(changes)}. "
+            "Use those settings and data again, or another checkpoint folder"
         )
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose name starts with the prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def copy_weights(module: nn.Module) -> dict[str, torch.Tensor]:
-    """The weights as they are now, on the CPU."""
+    """Return a copy of the current weights on the CPU."""
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}

@@ -1,7 +1,7 @@
-"""Several processes that train one model: who is the first, and how all of them refuse what one of them refuses.
+"""Several processes that train one model: their ranks, and how an error in one process becomes an error in all.
 
-torchrun starts them and says so in the environment, and so do we where we start them. In a single process nothing
-here does anything; torch is not even loaded.
+torchrun starts the processes and says so in environment variables; processes that are started here get the same
+variables. In a single process these functions do nothing, and torch is not even imported.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
-PROCESS_GROUP_TIMEOUT = timedelta(hours=6)  # one machine may read or evaluate for long while the others wait
-LAUNCHED_BY = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+PROCESS_GROUP_TIMEOUT = timedelta(hours=6)  # a process may wait long while another one reads or evaluates
+LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")  # environment variables that torchrun sets
 
 
 class AllProcessesError(ValueError):
-    """An error that all processes raise at the same moment, so that one of them can speak for all."""
+    """An error that all processes raise at the same moment, so that rank 0 can report it for all."""
 
 
 class LostProcessError(ConnectionError):
@@ -29,37 +29,76 @@ class LostProcessError(ConnectionError):
 
 
 def launched_processes() -> tuple[int, int] | None:
-    """How many processes were started on each machine, and on how many machines; None where nobody did."""
-    if not all(name in os.environ for name in LAUNCHED_BY):
+    """Return how many processes torchrun started.
+
+    Returns
+    -------
+    counts : tuple of int or None
+        Processes per machine, and machines; None if no launcher started this process.
+
+    Raises
+    ------
+    ValueError
+        If the machines have different numbers of processes.
+    """
+    if not all(name in os.environ for name in LAUNCHER_VARIABLES):
         return None
     total = int(os.environ["WORLD_SIZE"])
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", total))
-    machines, left = divmod(total, here)
-    if left:
+    n_here = int(os.environ.get("LOCAL_WORLD_SIZE", total))
+    n_machines, remainder = divmod(total, n_here)
+    if remainder:
         raise ValueError(
-            f"torchrun started {total} processes in all and {here} of them on {socket.gethostname()}; "
+            f"torchrun started {total} processes in total, {n_here} of them on {socket.gethostname()}; "
             "give every machine the same --nproc-per-node"
         )
-    return here, machines
+    return n_here, n_machines
 
 
 def rank() -> int:
-    """The number of this process among all, from 0."""
+    """Return the number of this process among all, from 0.
+
+    Examples
+    --------
+    >>> rank()
+    0
+    """
     return int(os.environ["RANK"]) if launched_processes() else 0
 
 
 def is_rank_zero() -> bool:
-    """Whether this process writes and speaks for all."""
+    """Return whether this is the process that writes files and prints for all.
+
+    Examples
+    --------
+    >>> is_rank_zero()
+    True
+    """
     return rank() == 0
 
 
 def all_gather(value: Value) -> list[Value]:
-    """Everybody's value, in the order of the processes. All of them have to ask.
+    """Return the values of all processes, in the order of their ranks. All processes must call it.
 
+    Parameters
+    ----------
+    value : object
+        The value of this process; must be picklable.
+
+    Returns
+    -------
+    values : list
+
+    Raises
+    ------
+    LostProcessError
+        If another process has ended.
+
+    Examples
+    --------
     >>> all_gather("a single process")
     ['a single process']
     """
-    if not _several():
+    if not _has_other_processes():
         return [value]
     import torch.distributed as dist
 
@@ -71,8 +110,19 @@ def all_gather(value: Value) -> list[Value]:
 
 @contextmanager
 def raise_in_all_processes() -> Iterator[None]:
-    """What one process refuses in here, by a ValueError or an OSError, all refuse when they come out of it."""
-    if not _several():
+    """Raise an error in all processes at the end of the block if one process raised ValueError or OSError in it.
+
+    Raises
+    ------
+    AllProcessesError
+        With the message of the lowest rank that failed. In a single process the original error passes through.
+
+    Examples
+    --------
+    >>> with raise_in_all_processes():
+    ...     labels = [0, 1]
+    """
+    if not _has_other_processes():
         yield
         return
     error: Exception | None = None
@@ -80,46 +130,70 @@ def raise_in_all_processes() -> Iterator[None]:
         yield
     except (ValueError, OSError) as raised:
         error = raised
-    said = all_gather(None if error is None else str(error))
-    if any(text is not None for text in said):
-        who, text = next((number, text) for number, text in enumerate(said) if text is not None)
-        raise AllProcessesError(text if who == 0 else f"process {who + 1} of {len(said)}: {text}") from error
+    messages = all_gather(None if error is None else str(error))
+    for failed_rank, message in enumerate(messages):
+        if message is not None:
+            prefix = "" if failed_rank == 0 else f"process {failed_rank + 1} of {len(messages)}: "
+            raise AllProcessesError(prefix + message) from error
 
 
 def is_reported_by_rank_zero(error: Exception) -> bool:
-    """Whether the first process says this; if so, returns once it has, since torchrun stops all when one ends."""
+    """Return whether rank 0 reports this error, so that this process should not.
+
+    If so, it returns only after rank 0 has reported it, because torchrun stops all processes as soon as one ends.
+
+    Parameters
+    ----------
+    error : Exception
+        The error that this process caught.
+
+    Returns
+    -------
+    is_reported : bool
+    """
     if is_rank_zero() or not isinstance(error, AllProcessesError):
         return False
-    with suppress(LostProcessError):  # the first process never answers: it ends
+    with suppress(LostProcessError):  # rank 0 does not answer: this waits until it ends
         all_gather(None)
     return True
 
 
 @contextmanager
 def raise_if_process_lost() -> Iterator[None]:
-    """What needs the other processes: that one of them has ended is said in words."""
+    """Turn torch's errors about a lost connection into a clear error.
+
+    Raises
+    ------
+    LostProcessError
+        If another process has ended.
+
+    Examples
+    --------
+    >>> with raise_if_process_lost():
+    ...     total = 1 + 1
+    """
     try:
         yield
     except RuntimeError as error:
-        from torch.distributed import DistError  # NCCL's errors; gloo has none of its own
+        from torch.distributed import DistError  # raised by NCCL; gloo raises a plain RuntimeError
 
         if not isinstance(error, DistError) and "gloo" not in str(error):
             raise
         raise LostProcessError(
             "another process of the training has ended, so this one ends too. With a checkpoint folder, the same "
-            "training goes on from the last state that was kept (crowdfuse fit --resume RUN)"
+            "training resumes from the last checkpoint (crowdfuse fit --resume RUN)"
         ) from error
 
 
-def _several() -> bool:
-    """Whether there are other processes; connects with them where nobody has yet."""
+def _has_other_processes() -> bool:
+    """Whether there are other processes; connects with them on the first call."""
     if launched_processes() in (None, (1, 1)):
         return False
     import torch
     import torch.distributed as dist
 
     if not dist.is_initialized():
-        # Fabric, which knows the device but comes later, takes the connection as it finds it
+        # Fabric chooses the device later, and uses an existing connection
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PROCESS_GROUP_TIMEOUT
         )
@@ -128,7 +202,7 @@ def _several() -> bool:
 
 
 def _disconnect() -> None:
-    """A process that ends while the connection's threads run is aborted now and then."""
+    """Close the connection; otherwise the process may be aborted at its end, while the connection's threads run."""
     import torch.distributed as dist
 
     if dist.is_initialized():

@@ -1,4 +1,4 @@
-"""How a training gets its processes: those that torchrun has started, some that are started here, or just this one."""
+"""The processes of a training: started by torchrun, started here, or only this one."""
 
 from __future__ import annotations
 
@@ -24,96 +24,118 @@ Result = TypeVar("Result")
 
 
 class UnwrappedDDPStrategy(DDPStrategy):
-    """Fabric's processes, devices and connections without its wrapper around the network.
+    """Fabric's distributed data parallel, without the wrapper around the network.
 
-    The wrapper averages what a process has, and must be told to expect parameters that a process has no gradient for.
-    The loop needs sums, over the items of all processes: `sum_gradients` does that, in one go after the backward pass.
+    The wrapper averages gradients over processes, and needs to be told about parameters without a gradient. The loop
+    needs sums over the items of all processes instead; `sum_gradients` computes them after the backward pass.
     """
 
     def setup_environment(self) -> None:
-        """Connect, without Fabric's announcements of it."""
-        log = logging.getLogger("lightning_fabric")
-        before = log.level
-        log.setLevel(logging.WARNING)
+        """Connect the processes, without Fabric's log messages."""
+        logger = logging.getLogger("lightning_fabric")
+        level = logger.level
+        logger.setLevel(logging.WARNING)
         super().setup_environment()
-        log.setLevel(before)
+        logger.setLevel(level)
 
     def setup_module(self, module: nn.Module) -> nn.Module:  # type: ignore[override]
+        """Return the module itself, unwrapped."""
         return module
 
 
 def make_fabric(recipe: Recipe) -> Fabric:
-    """As many processes as torchrun has started, else as many as there are to be devices."""
-    here, machines = launched_processes() or (recipe.devices, 1)
-    where: dict[str, Any] = {"accelerator": recipe.device, "devices": here, "precision": recipe.precision}
-    if here * machines == 1:
-        return Fabric(**where)
+    """Return a Fabric for the processes that torchrun has started, otherwise for `recipe.devices` processes."""
+    n_per_machine, n_machines = launched_processes() or (recipe.devices, 1)
+    settings: dict[str, Any] = {"accelerator": recipe.device, "devices": n_per_machine, "precision": recipe.precision}
+    if n_per_machine * n_machines == 1:
+        return Fabric(**settings)
     strategy = UnwrappedDDPStrategy(
         start_method="spawn" if starts_processes(recipe) else "popen", timeout=PROCESS_GROUP_TIMEOUT
     )
-    return Fabric(strategy=strategy, num_nodes=machines, **where)
+    return Fabric(strategy=strategy, num_nodes=n_machines, **settings)
 
 
 def starts_processes(recipe: Recipe) -> bool:
-    """Whether there are to be several processes, and nobody has started them."""
+    """Return whether the training starts several processes: more than one device, and not started by torchrun."""
     return recipe.devices > 1 and launched_processes() is None
 
 
 def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
-    """Start Fabric's processes, let each `run`, and return what the first of them returns."""
-    # Ctrl-C is heard by all: the processes come to an end by it, and here that is waited for
+    """Start Fabric's processes, call `run` in each, and return the result of rank 0.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Knows how many processes to start.
+    run : callable
+        Called with the Fabric of the process; must be picklable.
+
+    Returns
+    -------
+    result : object
+        What `run` returned in rank 0.
+
+    Raises
+    ------
+    ValueError
+        If `run` raised a ValueError or an OSError in a process; with the same message.
+    ChildProcessError
+        If a process died.
+    """
+    # all processes receive Ctrl-C: the started ones end by themselves, and this one waits for them
     with tempfile.TemporaryDirectory() as name, ignore_sigint():
         folder = Path(name)
         try:
             result: Result = fabric.launch(partial(_run, run=run, folder=folder, n_threads=torch.get_num_threads()))
         except ProcessException as error:
-            for said in sorted(folder.glob("error.*")):
-                raise ValueError(said.read_text(encoding="utf-8")) from error
+            for error_file in sorted(folder.glob("error.*")):
+                raise ValueError(error_file.read_text(encoding="utf-8")) from error
             if not isinstance(error, ProcessExitedException):
                 raise
             raise ChildProcessError(
-                f"a process of the training has died, and the others were stopped: {error.msg.strip()}. "
-                "Perhaps memory ran out: try fewer devices. With a checkpoint folder, the same training goes on from "
-                "the last state that was kept"
+                f"a process of the training died, and the others were stopped: {error.msg.strip()}. "
+                "If it ran out of memory, use fewer devices. With a checkpoint folder, the same training resumes from "
+                "the last checkpoint"
             ) from error
     return result
 
 
 def _run(fabric: Fabric, run: Callable[[Fabric], Result], folder: Path, n_threads: int) -> Result:
-    """In each process that was started here."""
+    """The result of `run` in a process that was started here; errors are written to a file in `folder`."""
     torch.set_num_threads(n_threads)
-    os.environ |= {"RANK": str(fabric.global_rank), "WORLD_SIZE": str(fabric.world_size)}  # as torchrun says it
+    os.environ |= {"RANK": str(fabric.global_rank), "WORLD_SIZE": str(fabric.world_size)}  # as torchrun sets them
     try:
         result = run(fabric)
-    except LostProcessError as error:  # the one that was lost is what to speak of
+    except LostProcessError as error:  # the error of the lost process is the one to show
         raise SystemExit(1) from error
     except (ValueError, OSError) as error:
         (folder / f"error.{fabric.global_rank}").write_text(str(error), encoding="utf-8")
         raise
     fabric.barrier()
-    torch.distributed.destroy_process_group()  # a process that ends while its threads run is aborted now and then
+    torch.distributed.destroy_process_group()  # its threads would sometimes abort the process at its end
     return result
 
 
 def broadcast_from_rank_zero(tensors: Iterable[Tensor]) -> None:
-    """The first process's values for all."""
+    """Overwrite the tensors of all processes with those of rank 0."""
     for tensor in tensors:
         torch.distributed.broadcast(tensor.detach(), 0)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Sum the gradients over all processes. One that no process has stays away, as it does in a single process."""
-    learning = [parameter for parameter in parameters if parameter.requires_grad]
-    known = learning[0].new_tensor([[p.grad is not None, p.grad is not None and p.grad.is_sparse] for p in learning])
-    torch.distributed.all_reduce(known)
-    own = [_flat(p, bool(is_sparse)) for p, (_, is_sparse) in zip(learning, known.tolist(), strict=True)]
-    flat = torch.cat(own)
+    """Sum the gradients over all processes, in place; a gradient that no process has stays None."""
+    learnable = [parameter for parameter in parameters if parameter.requires_grad]
+    # per parameter: how many processes have a gradient, and how many have a sparse one
+    counts = learnable[0].new_tensor([[p.grad is not None, p.grad is not None and p.grad.is_sparse] for p in learnable])
+    torch.distributed.all_reduce(counts)
+    flat_parts = [_flatten(p, bool(n_sparse)) for p, (_, n_sparse) in zip(learnable, counts.tolist(), strict=True)]
+    flat = torch.cat(flat_parts)
     torch.distributed.all_reduce(flat)
-    sums = flat.split([len(part) for part in own])
-    for parameter, (is_known, is_sparse), summed in zip(learning, known.tolist(), sums, strict=True):
-        if is_known:
+    sums = flat.split([len(part) for part in flat_parts])
+    for parameter, (n_present, n_sparse), summed in zip(learnable, counts.tolist(), sums, strict=True):
+        if n_present:
             dense = summed[: parameter.numel()].view_as(parameter)
-            if is_sparse:
+            if n_sparse:
                 rows = summed[parameter.numel() :].nonzero()[:, 0]
                 parameter.grad = torch.sparse_coo_tensor(
                     rows[None], dense[rows], dense.shape, is_coalesced=True, check_invariants=False
@@ -124,19 +146,19 @@ def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
                 parameter.grad.copy_(dense)
 
 
-def _flat(parameter: nn.Parameter, is_sparse: bool) -> Tensor:
-    """A gradient in a row of numbers; after one that is sparse, which rows of the table it has to do with."""
+def _flatten(parameter: nn.Parameter, is_sparse: bool) -> Tensor:
+    """A gradient as one vector; a sparse one is followed by a 1 for each row of the table that it contains."""
     gradient = parameter.grad
     dense = torch.zeros_like(parameter) if gradient is None else gradient.to_dense() if is_sparse else gradient
     if not is_sparse:
         return dense.flatten()
-    touched = parameter.new_zeros(len(parameter))
+    used_rows = parameter.new_zeros(len(parameter))
     if gradient is not None:
-        touched[gradient.coalesce().indices()[0]] = 1
-    return torch.cat([dense.flatten(), touched])
+        used_rows[gradient.coalesce().indices()[0]] = 1
+    return torch.cat([dense.flatten(), used_rows])
 
 
 def synchronize_batch_norm(method: nn.Module, device: torch.device, world_size: int) -> None:
-    """On GPUs, batch norm below `method` takes its statistics over all processes; torch has that for GPUs alone."""
+    """Let batch norm use statistics over all processes; only on GPUs, since torch supports it only there."""
     if world_size > 1 and device.type == "cuda":
         nn.SyncBatchNorm.convert_sync_batchnorm(method)

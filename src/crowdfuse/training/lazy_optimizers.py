@@ -1,8 +1,8 @@
-"""Optimisers that move only those rows of a table that a batch had to do with.
+"""Optimizers that update only those rows of a table that a batch used.
 
-A gradient that is sparse (see `nets/rows.py`) says which rows these are. Their moments, their weight decay and, for
-Adam, the count of their steps are theirs alone: a row that is seen once an epoch makes a step an epoch, like a network
-of its own. All other parameters are left to torch.
+A sparse gradient (see `crowdfuse.nets.annotator_tables`) names these rows. Each row has its own moments, weight decay
+and, for Adam, step count: a row that is used once per epoch takes one step per epoch, like a separate network. All
+other parameters are left to torch.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 
 class _Lazy(Optimizer):
-    """Takes the sparse gradients out of the way, row by row, before torch's own step."""
+    """Applies the sparse gradients row by row, removes them, and then takes torch's own step."""
 
     def step(self, closure: Any = None) -> Any:
+        """Take one step; the arguments are those of torch's optimizers."""
         with torch.no_grad():
             for group in self.param_groups:
                 for table in group["params"]:
@@ -28,14 +29,16 @@ class _Lazy(Optimizer):
         return super().step(closure)
 
     def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
+        """Update the rows of a table in place."""
         raise NotImplementedError
 
 
 class LazySGD(_Lazy, SGD):
-    """SGD with momentum and weight decay."""
+    """SGD with momentum and weight decay; parameters are those of `torch.optim.SGD`."""
 
     def step(self, closure: Any = None) -> Any:
-        # torch's fused step wants momenta of all parameters or of none: one that begins to learn late has none yet
+        """Take one step; the arguments are those of torch's optimizers."""
+        # torch's fused step needs the momentum of all parameters or of none; one that is trained late has none yet
         for group in self.param_groups:
             for values in group["params"] if group["momentum"] else ():
                 if values.grad is not None and self.state[values].get("momentum_buffer") is None:
@@ -52,14 +55,14 @@ class LazySGD(_Lazy, SGD):
 
 
 class LazyAdam(_Lazy, Adam):
-    """Adam; weight decay is part of the gradient."""
+    """Adam, with weight decay in the gradient; parameters are those of `torch.optim.Adam`."""
 
     def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
         _adam_rows(self.state[table], group, table, rows, gradient + group["weight_decay"] * table[rows])
 
 
 class LazyAdamW(_Lazy, AdamW):
-    """AdamW; weight decay is apart from the gradient."""
+    """AdamW, with weight decay apart from the gradient; parameters are those of `torch.optim.AdamW`."""
 
     def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
         table[rows] = table[rows] * (1 - group["lr"] * group["weight_decay"])
@@ -67,8 +70,9 @@ class LazyAdamW(_Lazy, AdamW):
 
 
 def _adam_rows(state: dict[str, Any], group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
+    """Take one Adam step on the rows of a table, in place."""
     if not state:
-        # torch knows a state by this name, and restores it in single precision
+        # torch restores the entry "step" of a stored state in single precision
         state["step"] = torch.zeros(len(table), dtype=torch.float32, device=table.device)
         state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
     first, second = group["betas"]

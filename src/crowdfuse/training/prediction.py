@@ -1,4 +1,4 @@
-"""Logits of many rows, block by block, in evaluation mode."""
+"""Predictions for many rows, block by block, in evaluation mode."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from crowdfuse.labels.held_out import HeldOutLabels
 from crowdfuse.methods.base import Method
 
 FeatureFunction = Callable[[Tensor], Tensor]
+"""From features (n_rows, n_features) to one row of numbers per item."""
+
+MIN_EVALUATION_BLOCK_ROWS = 256  # evaluation stores no gradients, so its blocks can be larger than training batches
 
 
 def predict_logits(
@@ -25,72 +28,123 @@ def predict_logits(
     batch_size: int,
     feature_function: FeatureFunction | None = None,
 ) -> NDArray[np.float32]:
-    """Class logits of all rows, (N, K), in evaluation mode; or what `ask` makes of features (B, D) instead."""
-    return _logits(
-        method, inputs, device, evaluation_blocks(len(inputs), batch_size), feature_function or method.class_logits
-    )
+    """Return the class logits of all rows, in evaluation mode.
+
+    Parameters
+    ----------
+    method : Method
+        The network.
+    inputs : Inputs
+        The rows.
+    device : torch.device or str
+        Where the network is.
+    batch_size : int
+        Rows per block, if more than 256.
+    feature_function : callable or None, default=None
+        Computes something else from the features (n_rows, n_features). None: the class logits.
+
+    Returns
+    -------
+    logits : ndarray of shape (n_rows, n_classes)
+        Or whatever `feature_function` returns, concatenated.
+    """
+    blocks = evaluation_blocks(len(inputs), batch_size)
+    return _predict_blocks(method, inputs, device, blocks, feature_function or method.class_logits)
 
 
 def predict_logits_distributed(
     method: Method, inputs: Inputs, fabric: Fabric, batch_size: int, feature_function: FeatureFunction | None = None
 ) -> NDArray[np.float32]:
-    """The same in every process, each of which computes a part of the blocks. `ask` gives K figures too."""
+    """Return the class logits of all rows in every process; each process computes a part of the blocks.
+
+    The parameters are those of `predict_logits`; with several processes, `feature_function` must return one number
+    per class.
+    """
     if fabric.world_size == 1:
         return predict_logits(method, inputs, fabric.device, batch_size, feature_function)
     blocks = evaluation_blocks(len(inputs), batch_size)
-    own = blocks[fabric.global_rank :: fabric.world_size]
+    own_blocks = blocks[fabric.global_rank :: fabric.world_size]
     method.eval()
-    everywhere = torch.zeros(len(inputs), method.n_classes, device=fabric.device)
-    if own:
-        logits = torch.from_numpy(_logits(method, inputs, fabric.device, own, feature_function or method.class_logits))
-        everywhere[torch.from_numpy(np.concatenate(own)).to(fabric.device)] = logits.to(fabric.device)
-    torch.distributed.all_reduce(everywhere)  # a row is 0 in all processes but one
-    return everywhere.cpu().numpy()
+    total = torch.zeros(len(inputs), method.n_classes, device=fabric.device)
+    if own_blocks:
+        logits = torch.from_numpy(
+            _predict_blocks(method, inputs, fabric.device, own_blocks, feature_function or method.class_logits)
+        )
+        total[torch.from_numpy(np.concatenate(own_blocks)).to(fabric.device)] = logits.to(fabric.device)
+    torch.distributed.all_reduce(total)  # each row is 0 in all processes but one
+    return total.cpu().numpy()
 
 
-def _logits(
+def _predict_blocks(
     method: Method,
     inputs: Inputs,
     device: torch.device | str,
     blocks: Sequence[NDArray[np.int64]],
-    ask: FeatureFunction,
+    feature_function: FeatureFunction,
 ) -> NDArray[np.float32]:
+    """`feature_function` of the features of all blocks, concatenated."""
     method.eval()
     dtype = next(method.parameters()).dtype
-    out = []
+    results = []
     with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
         for block in stream:
             x = torch.from_numpy(block).to(device, dtype)
-            out.append(ask(method.features(x)).float().cpu().numpy())
-    return np.concatenate(out)
+            results.append(feature_function(method.features(x)).float().cpu().numpy())
+    return np.concatenate(results)
 
 
 def score_held_out_labels(
     method: Method,
     inputs: Inputs,
-    held: HeldOutLabels,
+    held_out: HeldOutLabels,
     label_function: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor | None],
     device: torch.device | str,
     batch_size: int,
 ) -> NDArray[np.float64] | None:
-    """What a question gives on each held-out label, (H,); `inputs` are those of their items. None for no answer."""
+    """Return one number per held-out label, in evaluation mode.
+
+    Parameters
+    ----------
+    method : Method
+        The network.
+    inputs : Inputs
+        Inputs of the items that the held-out labels belong to.
+    held_out : HeldOutLabels
+        The labels.
+    label_function : callable
+        From features (n_rows, n_features) and item, annotator and label, each (n_labels,), to numbers (n_labels,),
+        or None if the method has no answer.
+    device : torch.device or str
+        Where the network is.
+    batch_size : int
+        Rows per block, if more than 256.
+
+    Returns
+    -------
+    values : ndarray of shape (n_held_out,) or None
+        None if `label_function` returns None.
+    """
     method.eval()
     dtype = next(method.parameters()).dtype
     blocks = evaluation_blocks(len(inputs), batch_size)
-    out = []
+    results = []
     with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
         for rows, x in zip(blocks, stream, strict=True):
-            those = np.flatnonzero((held.item >= rows[0]) & (held.item <= rows[-1]))
-            labels = (held.item[those] - rows[0], held.annotator[those], held.label[those])
-            h = method.features(torch.from_numpy(x).to(device, dtype))
-            answer = label_function(h, *(torch.from_numpy(part).to(device) for part in labels))
-            if answer is None:
+            in_block = np.flatnonzero((held_out.item >= rows[0]) & (held_out.item <= rows[-1]))
+            columns = (held_out.item[in_block] - rows[0], held_out.annotator[in_block], held_out.label[in_block])
+            features = method.features(torch.from_numpy(x).to(device, dtype))
+            values = label_function(features, *(torch.from_numpy(column).to(device) for column in columns))
+            if values is None:
                 return None
-            out.append(answer.double().cpu().numpy())
-    return np.concatenate(out)
+            results.append(values.double().cpu().numpy())
+    return np.concatenate(results)
 
 
 def evaluation_blocks(n_rows: int, batch_size: int) -> list[NDArray[np.int64]]:
-    """Row numbers in blocks, larger than in training: nothing is kept for gradients."""
-    size = max(256, batch_size)
+    """Return row numbers in blocks of `batch_size`, but of at least 256 rows.
+
+    >>> [len(block) for block in evaluation_blocks(600, batch_size=64)]
+    [256, 256, 88]
+    """
+    size = max(MIN_EVALUATION_BLOCK_ROWS, batch_size)
     return [np.arange(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]

@@ -1,4 +1,4 @@
-"""What people see while a training runs: a bar with loss, validation accuracy and time left, or plain lines."""
+"""Progress display of a training: a bar with loss, validation figures and time left, or plain lines."""
 
 from __future__ import annotations
 
@@ -9,38 +9,44 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 SHOWN_FIGURES = {"validation_accuracy": "validation accuracy", "held_out_log_likelihood": "held-out log-likelihood"}
+"""Names on screen of the validation figures in a history record, by key."""
 
 
 class ProgressReporter(Protocol):
-    """Told of every phase, every step and every finished epoch."""
+    """Receives the events of a training."""
 
-    def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None: ...
+    def start(self, title: str, n_epochs: int, n_steps: int, n_steps_done: int) -> None:
+        """Begin; a resumed training has finished steps."""
 
-    def phase(self, name: str) -> None: ...
+    def start_phase(self, name: str) -> None:
+        """A phase begins; the name is empty if the method has no phases."""
 
-    def step(self, epoch: int, done: int, loss: float) -> None: ...
+    def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None:
+        """A step of an epoch, counted from 0, is done; `loss` is the mean of the epoch so far."""
 
-    def epoch(self, record: dict[str, Any]) -> None: ...
+    def end_epoch(self, record: dict[str, Any]) -> None:
+        """An epoch is done; `record` is its entry in the history."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """End, after the last epoch or an error."""
 
 
 class SilentReporter:
-    """Says nothing."""
+    """Shows nothing."""
 
-    def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None: ...
+    def start(self, title: str, n_epochs: int, n_steps: int, n_steps_done: int) -> None: ...
 
-    def phase(self, name: str) -> None: ...
+    def start_phase(self, name: str) -> None: ...
 
-    def step(self, epoch: int, done: int, loss: float) -> None: ...
+    def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None: ...
 
-    def epoch(self, record: dict[str, Any]) -> None: ...
+    def end_epoch(self, record: dict[str, Any]) -> None: ...
 
     def stop(self) -> None: ...
 
 
 class BarReporter:
-    """A live bar in a terminal."""
+    """A live progress bar, for terminals and notebooks."""
 
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
@@ -52,81 +58,83 @@ class BarReporter:
             console=console,
             transient=True,
         )
-        self.validation = ""
-        self.drawn = 0.0
+        self.validation_text = ""
+        self.last_drawn = 0.0
 
-    def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None:
+    def start(self, title: str, n_epochs: int, n_steps: int, n_steps_done: int) -> None:
         self.title, self.n_epochs = title, n_epochs
-        self.task = self.progress.add_task(title, total=n_steps, completed=done, figures="")
+        self.task = self.progress.add_task(title, total=n_steps, completed=n_steps_done, figures="")
         self.progress.start()
 
-    def phase(self, name: str) -> None:
-        self.name = f"{self.title} {name}".rstrip()
-        self.progress.update(self.task, description=self.name)
+    def start_phase(self, name: str) -> None:
+        self.description = f"{self.title} {name}".rstrip()
+        self.progress.update(self.task, description=self.description)
 
-    def step(self, epoch: int, done: int, loss: float) -> None:
-        if time.monotonic() - self.drawn > 0.1:
-            self.drawn = time.monotonic()
+    def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None:
+        if time.monotonic() - self.last_drawn > 0.1:
+            self.last_drawn = time.monotonic()
             self.progress.update(
                 self.task,
-                completed=done,
-                description=f"{self.name} epoch {epoch + 1}/{self.n_epochs}",
-                figures=f"loss {loss:.3f}{self.validation}",
+                completed=n_steps_done,
+                description=f"{self.description} epoch {epoch + 1}/{self.n_epochs}",
+                figures=f"loss {loss:.3f}{self.validation_text}",
             )
 
-    def epoch(self, record: dict[str, Any]) -> None:
-        self.validation = _validation(record)
+    def end_epoch(self, record: dict[str, Any]) -> None:
+        self.validation_text = _format_validation(record)
 
     def stop(self) -> None:
         self.progress.stop()
 
 
 class LineReporter:
-    """One line now and then, for logs and pipes: about five a training, each with the time left."""
+    """About five lines per training, each with the time left; for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def start(self, title: str, n_epochs: int, n_steps: int, done: int) -> None:
+    def start(self, title: str, n_epochs: int, n_steps: int, n_steps_done: int) -> None:
         self.title, self.n_epochs = title, n_epochs
-        self.began = time.monotonic()
-        self.first: float | None = None
+        self.start_time = time.monotonic()
+        self.first_epoch: int | None = None
 
-    def phase(self, name: str) -> None:
-        self.name = self.title
+    def start_phase(self, name: str) -> None:
+        self.description = self.title
         if name:
-            self.name = f"{self.title}  {name}"
-            self.console.print(self.name, highlight=False)
+            self.description = f"{self.title}  {name}"
+            self.console.print(self.description, highlight=False)
 
-    def step(self, epoch: int, done: int, loss: float) -> None: ...
+    def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None: ...
 
-    def epoch(self, record: dict[str, Any]) -> None:
-        done = int(record["epoch"])
-        self.first = done - 1 if self.first is None else self.first
-        if done % max(1, self.n_epochs // 5) and done != self.n_epochs:
+    def end_epoch(self, record: dict[str, Any]) -> None:
+        n_done = int(record["epoch"])
+        self.first_epoch = n_done - 1 if self.first_epoch is None else self.first_epoch
+        if n_done % max(1, self.n_epochs // 5) and n_done != self.n_epochs:
             return
-        left = (time.monotonic() - self.began) / (done - self.first) * (self.n_epochs - done)
-        figures = f"loss {record['loss']:.4f}{_validation(record)}"
+        seconds_per_epoch = (time.monotonic() - self.start_time) / (n_done - self.first_epoch)
+        seconds_left = seconds_per_epoch * (self.n_epochs - n_done)
+        figures = f"loss {record['loss']:.4f}{_format_validation(record)}"
         self.console.print(
-            f"{self.name}  epoch {done}/{self.n_epochs}  {figures}  {left:.0f} s left",
+            f"{self.description}  epoch {n_done}/{self.n_epochs}  {figures}  {seconds_left:.0f} s left",
             highlight=False,
         )
 
     def stop(self) -> None: ...
 
 
-def _validation(record: dict[str, Any]) -> str:
+def _format_validation(record: dict[str, Any]) -> str:
+    """The validation figures of a history record as text; empty without validation."""
     return "".join(f"  {text} {record[key]:.3f}" for key, text in SHOWN_FIGURES.items() if key in record)
 
 
 def print_message(verbose: int, text: str) -> None:
-    """A remark on what is being done, where progress is shown."""
+    """Print a line on standard error if `verbose` is not 0."""
     if verbose:
         Console(stderr=True).print(text, highlight=False, markup=False)
 
 
 def make_progress_reporter(verbose: int) -> ProgressReporter:
-    """Nothing at 0; at 1 a bar in a terminal or notebook, lines elsewhere."""
+    """Return a silent reporter for 0; otherwise a bar in a terminal or notebook, and lines elsewhere."""
     if not verbose:
         return SilentReporter()
     console = Console(stderr=True)
@@ -134,7 +142,7 @@ def make_progress_reporter(verbose: int) -> ProgressReporter:
 
 
 def make_progress_bar(verbose: int) -> Progress:
-    """A bar over many trainings, with the time left."""
+    """Return a progress bar over many trainings, with the time left; hidden if `verbose` is 0."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=28),

@@ -1,4 +1,4 @@
-"""How a training goes: optimiser, schedule, sizes, device, seed. Names for people, functions for the loop."""
+"""The settings of a training: optimizer, schedule, sizes, device, seed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from crowdfuse.checks.numbers import check_nonnegative, check_positive_integer
 from crowdfuse.training.lazy_optimizers import LazyAdam, LazyAdamW, LazySGD
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
+"""Makes an optimizer for parameters."""
+
 Schedule = Callable[[float], float]
+"""From the finished share of the steps, between 0 and 1, to the factor of the learning rate."""
 
 OPTIMIZERS = ("adamw", "adam", "sgd")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def _one_cycle(progress: float) -> float:
+    """Factor that rises from 0.04 to 1 in the first 30 % of the steps and then falls to 0, both along a cosine."""
     if progress < 0.3:
         return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / 0.3)) / 2
     return (1 + math.cos(math.pi * (progress - 0.3) / 0.7)) / 2
@@ -35,7 +39,48 @@ SCHEDULES: dict[str, Schedule] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything the loop needs to know but the method and the data."""
+    """All settings of a training except the method and the data. There are no defaults.
+
+    Parameters
+    ----------
+    optimizer : {"adamw", "adam", "sgd"} or callable
+        Name, or a function from parameters to an optimizer.
+    learning_rate : float
+        Base learning rate, above 0; the schedule multiplies it.
+    momentum : float
+        Momentum of "sgd".
+    weight_decay : float
+        Weight decay of the named optimizers.
+    schedule : {"constant", "cosine", "one-cycle"} or callable
+        Name, or a function from the finished share of the steps of a phase to the factor of the learning rate.
+    batch_size : int
+        Items per step, over all processes.
+    epochs : int
+        Passes over the data; a method divides them among its phases.
+    device : {"auto", "cpu", "cuda", "mps"}
+        Where to compute.
+    devices : int
+        Number of processes to start on this machine; ignored if torchrun has started them.
+    precision : str
+        Precision in the words of Lightning Fabric, such as "32-true" or "bf16-mixed".
+    channels_last : bool
+        Whether images use PyTorch's channels-last memory format.
+    compile : bool
+        Whether `torch.compile` compiles the backbone for training.
+    seed : int
+        Seed of all random numbers, 0 or more.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range or unknown.
+
+    Examples
+    --------
+    >>> recipe = Recipe("sgd", 0.1, 0.9, 1e-4, "cosine", 64, 10, "cpu", 1, "32-true", False, False, seed=0)
+    >>> recipe.learning_rate_factor(0.5)
+    0.5
+    """
 
     optimizer: str | OptimizerFactory
     learning_rate: float
@@ -64,13 +109,23 @@ class Recipe:
         for name, known in (("optimizer", OPTIMIZERS), ("schedule", tuple(SCHEDULES))):
             value = getattr(self, name)
             if isinstance(value, str) and value not in known:
-                meant = did_you_mean(value, known)
                 raise ValueError(
-                    f"unknown {name} {value!r}{meant} The named ones are {', '.join(known)}, or pass a callable"
+                    f"unknown {name} {value!r}{did_you_mean(value, known)} Use one of {', '.join(known)}, or pass a "
+                    "callable"
                 )
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
-        """The named optimiser, or what the user's callable makes of the parameters."""
+        """Return the named optimizer for these parameters, or call the user's factory.
+
+        Parameters
+        ----------
+        parameters : iterable of Parameter
+            The parameters to train.
+
+        Returns
+        -------
+        optimizer : Optimizer
+        """
         if not isinstance(self.optimizer, str):
             return self.optimizer(parameters)
         if self.optimizer == "sgd":
@@ -79,6 +134,16 @@ class Recipe:
         kind = LazyAdamW if self.optimizer == "adamw" else LazyAdam
         return kind(parameters, self.learning_rate, weight_decay=self.weight_decay, fused=True)
 
-    def factor(self, progress: float) -> float:
-        """What the learning rate is multiplied by when a share `progress` of the steps is done."""
+    def learning_rate_factor(self, progress: float) -> float:
+        """Return the factor of the learning rate at a point of the phase.
+
+        Parameters
+        ----------
+        progress : float
+            Finished share of the steps of the phase, from 0 to 1.
+
+        Returns
+        -------
+        factor : float
+        """
         return SCHEDULES[self.schedule](progress) if isinstance(self.schedule, str) else self.schedule(progress)
