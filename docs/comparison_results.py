@@ -1,4 +1,7 @@
-"""What `crowdfuse methods` ships, and methods.md, made of the tables under results: `python docs/comparison_results.py`."""
+"""Writes methods.md and the data of `crowdfuse methods` from the tables under results.
+
+Run `python docs/comparison_results.py`.
+"""
 
 from __future__ import annotations
 

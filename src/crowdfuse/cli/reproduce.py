@@ -192,7 +192,8 @@ def _too_long(seconds: float, n_runs: int, jobs: int) -> str:
 
     return (
         f"there is no GPU here, and {format_count(n_runs, 'run')} at the paper's size would take about "
-        f"{format_duration(seconds)} (--jobs {jobs}, by a few steps). Say --yes to do so, ask for less (--values, --methods, "
+        f"{format_duration(seconds)} (--jobs {jobs}, by a few steps). Say --yes to do so, ask for less (--values, "
+        "--methods, "
         "--epochs, --items), or take --scale desk"
     )
 

@@ -60,7 +60,8 @@ PAPER_SCALE = Scale(
     protocol=(
         "A ResNet-18 on the images. The paper names neither batch size, weight decay, schedule nor augmentation: 128, "
         "0.0005, cosine, crops and flips are the usual ones; nor its weakness images: ours are those, of 512, that "
-        f"come closest to {', '.join(f'{100 * skill:.1f}' for skill in TARGET_ACCURACIES)} % of right labels at epsilon "
+        f"come closest to {', '.join(f'{100 * skill:.1f}' for skill in TARGET_ACCURACIES)} % of right labels at "
+        "epsilon "
         f"{TARGET_EPSILON}. The epoch is chosen by gold on a fifth of the training images {SELECTION_NOTE}"
     ),
 )

@@ -1,4 +1,6 @@
-"""What stored comparisons say of each method, as the package ships it: `comparison_results.json`, by `python docs/evidence.py`.
+"""Results of the stored comparisons per method, shipped as `comparison_results.json`.
+
+`python docs/comparison_results.py` writes the file.
 
 It is the digests of `crowdfuse reproduce mnist-kinds --tune` and `crowds --tune`, as `docs/results` has them.
 """

@@ -131,8 +131,10 @@ def _listed(place: Path, on_unreadable: str) -> ImageFolder:
 
 PROTOCOL = (
     "The images of the folder, split 25:1:1 by the seed. The paper names no weakness images: ours are those, of "
-    f"{CANDIDATES}, that come closest to {', '.join(f'{100 * skill:.0f}' for skill in TARGET_ACCURACIES)} % of right labels at "
-    f"epsilon {TARGET_EPSILON}. The epoch is chosen by gold on the validation images; gold is used for nothing else, but for "
+    f"{CANDIDATES}, that come closest to {', '.join(f'{100 * skill:.0f}' for skill in TARGET_ACCURACIES)} % of right "
+    "labels at "
+    f"epsilon {TARGET_EPSILON}. The epoch is chosen by gold on the validation images; gold is used for nothing else, "
+    "but for "
     "true-label, the upper bound, which trains on it."
 )
 SHARED_SCALE_FIELDS: dict[str, Any] = {

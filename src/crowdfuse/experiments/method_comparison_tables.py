@@ -38,7 +38,8 @@ LOWER_IS_BETTER = ("log loss", "calibration error")  # the less, the better
 COSTS = {"seconds of training": "time", "bytes of a step": "memory"}  # over those of the reference
 RULES_TEXT = (
     "The same labels, split, network, optimiser, schedule, batch and number of epochs for all at a seed; only WDN "
-    f"trains the weights of its average for some epochs more. Gold judges on test items. {100 * HELD_OUT_SHARE:.0f} % of "
+    f"trains the weights of its average for some epochs more. Gold judges on test items. {100 * HELD_OUT_SHARE:.0f} "
+    "% of "
     "the training items are kept out of training in every protocol.\n\n"
     "*Defaults*: every method's own settings; gated, as it comes, chooses its epoch by labels that it holds out, "
     "the others keep the last. *Epoch by held-out labels*: the same, with that choice for all. *Tuned by crowd "

@@ -194,7 +194,8 @@ def page(evidence: ComparisonResults) -> str:
     parts = [
         "# Which method?",
         f"`crowdfuse fit` without `--method` takes **{DEFAULT_METHOD}**: {describe_rank(evidence, DEFAULT_METHOD)}. "
-        f"{describe_alternatives(evidence, DEFAULT_METHOD)} Look for the kind of mistakes that your annotators make, and ask your "
+        f"{describe_alternatives(evidence, DEFAULT_METHOD)} Look for the kind of mistakes that your annotators make, "
+        "and ask your "
         "own data with `crowdfuse compare`, which needs no gold.",
         "All that is said here is drawn from stored results, made by",
         f"```\n{commands}\n```",

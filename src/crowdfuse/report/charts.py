@@ -91,7 +91,10 @@ def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: 
         if abs(value) < NEUTRAL_LIMIT:
             shape = f'<circle class="even" cx="{x:g}" cy="{y:g}" r="{radius * 0.6:.1f}"/>'
         elif value < 0:
-            shape = f'<path class="weak {strength}" d="M{x:g} {y - radius:.1f}l{radius:.1f} {radius:.1f}l{-radius:.1f} {radius:.1f}l{-radius:.1f} {-radius:.1f}z"/>'
+            shape = (
+                f'<path class="weak {strength}" d="M{x:g} {y - radius:.1f}l{radius:.1f} {radius:.1f}'
+                f'l{-radius:.1f} {radius:.1f}l{-radius:.1f} {-radius:.1f}z"/>'
+            )
         else:
             shape = f'<circle class="strong {strength}" cx="{x:g}" cy="{y:g}" r="{radius * 0.85:.1f}"/>'
         parts.append(shape)

@@ -141,7 +141,8 @@ def _accuracy(facts: dict[str, Any]) -> list[str]:
     point = facts["operating point"]
     if point:
         parts.append(
-            f"To find {format_percent(point['wanted'], 0)} of {escape_markdown(point['positive'])}: say so from a probability of "
+            f"To find {format_percent(point['wanted'], 0)} of {escape_markdown(point['positive'])}: say so from a "
+            "probability of "
             f"{format_number(point['threshold'], 3)} on. Sensitivity {_share(point['sensitivity'])}, specificity "
             f"{_share(point['specificity'])}; the threshold was chosen on these very items."
         )
@@ -187,7 +188,8 @@ def _one_by_one(details: Sequence[dict[str, Any]]) -> list[str]:
             ""
             if not place
             else (
-                f"Weakest on items that the model takes for {escape_markdown(place['class'])}: {detail['map']['measure']} "
+                f"Weakest on items that the model takes for {escape_markdown(place['class'])}: "
+                f"{detail['map']['measure']} "
                 f"{format_number(place['mean'])} there, {format_number(detail['map']['usual'])} overall."
             )
         )

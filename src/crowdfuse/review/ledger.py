@@ -149,7 +149,8 @@ class Ledger:
             raise LedgerError(f"{place} is not what crowdfuse review writes; {RECOVERY_HINT}")
         if previous != self._last or own_number != number:
             raise LedgerError(
-                f"{place} does not follow the line before it: lines were changed, removed, added or swapped; {RECOVERY_HINT}"
+                f"{place} does not follow the line before it: lines were changed, removed, added or swapped; "
+                f"{RECOVERY_HINT}"
             )
         return entry | {"hash": seal}, seal
 
