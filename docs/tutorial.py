@@ -69,13 +69,13 @@ def review(command: str, folder: Path, browser: Browser) -> None:
         try:
             said = next(line for line in server.stdout if "http://" in line)
             page = opened(browser, re.findall(r"http://\S+", said)[0])
-            until(page, "view !== null && !busy")
+            until(page, "view !== null && !isBusy()")
             for number in range(DECISIONS):
                 if number == DECISIONS // 2:
                     picture(page, "review", "header", "main")
                 decided = page.evaluate("view.head")
                 page.keyboard.press(truth[page.evaluate("view.item.item")])
-                until(page, f"view.head > {decided} && !busy")
+                until(page, f"view.head > {decided} && !isBusy()")
             page.click("#refit")
             page.wait_for_selector("#changes .cards", timeout=600_000)
             picture(page, "refit", "#refitted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -167,13 +168,17 @@ def serving_here(run: Path) -> Iterator[str]:
             refit.stop()
 
 
+EXPECTED_ERRORS = ("ERR_CONNECTION_REFUSED", "409 (Conflict)")
+"""Servers end before pages do; a decision that another tab made first is refused, which the page tells."""
+
+
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     """Opens pages; at the end nothing may have gone wrong in any, and none may have asked elsewhere."""
     contexts, wrong = [], []
 
     def note(message: Any) -> None:
-        if message.type == "error" and "ERR_CONNECTION_REFUSED" not in message.text:  # servers end before pages do
+        if message.type == "error" and not any(text in message.text for text in EXPECTED_ERRORS):
             wrong.append(message.text)
 
     def executed(dialog: Any) -> None:
@@ -209,11 +214,22 @@ def until(page: Any, expression: str) -> None:
 
 def ready(page: Any) -> None:
     """Wait until an item can be decided on, or all are settled."""
-    until(page, "view !== null && !busy")
+    until(page, "view !== null && !isBusy()")
 
 
 def press(page: Any, key: str) -> None:
     """Press a key and wait until what it does is done."""
     head = page.evaluate("view.head")
     page.keyboard.press(key)
-    until(page, f"view.head > {head} && !busy")
+    until(page, f"view.head > {head} && !isBusy()")
+
+
+def shown(page: Any) -> str:
+    """The name of the item that is shown."""
+    text: str = page.locator("#name").inner_text()
+    return text
+
+
+def announced(page: Any, text: str) -> None:
+    """Wait until assistive technology is told. The page does it in the frame after the one that shows the view."""
+    until(page, f"document.getElementById('live').textContent.includes({json.dumps(text)})")

@@ -15,15 +15,22 @@ from axe_playwright_python.sync_playwright import Axe
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from tests.review.conftest import HOSTILE, TRUTH, make_run, press, read_rows, ready, serving, serving_here, until
+from tests.review.conftest import (
+    HOSTILE,
+    TRUTH,
+    announced,
+    make_run,
+    press,
+    read_rows,
+    ready,
+    serving,
+    serving_here,
+    shown,
+    until,
+)
 
 OpenPage = Callable[..., Any]
 PHONE = {"width": 375, "height": 700}
-
-
-def shown(page: Any) -> str:
-    text: str = page.locator("#name").inner_text()
-    return text
 
 
 def problems(page: Any) -> list[str]:
@@ -95,14 +102,14 @@ def test_tabs_choices_skips_and_what_assistive_technology_hears(run: Path, open_
         ready(two)
         assert shown(two) == shown(one)
         assert "1 of 24 settled" in two.locator("#progress").inner_text()
-        assert "settled in another tab" in two.locator("#live").inner_text()
+        announced(two, "settled in another tab")
         second = shown(two)
         press(two, "2")
         until(one, "view.head === 2")
         ready(one)
         press(one, "u")  # what this tab did, not what the other did after it
         assert shown(one) == first
-        assert "Undone." in one.locator("#live").inner_text()
+        announced(one, "Undone.")
         press(one, "s")
         assert "1 skipped" in one.locator("#progress").inner_text()
         assert shown(one) not in (first, second)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from typer.testing import CliRunner
 from crowdfuse.cli import app
 from crowdfuse.review.folder import read_run
 from crowdfuse.review.item_inputs import ItemInputs
+from crowdfuse.review.queue import DecisionState
 from crowdfuse.review.refit import Refit
 from crowdfuse.review.server import _listening, make_app
-from crowdfuse.review.session import ReviewSession
+from crowdfuse.review.session import ItemFilter, ReviewSession
 from tests.review.conftest import N, read_rows
 
 PORT, TOKEN = 8765, "the-token"
@@ -208,6 +210,26 @@ def test_an_unchanged_head_is_a_short_answer(client: TestClient) -> None:
     assert client.get("/api/view?head=0").json() == {"head": 0}
     settle(client)
     assert client.get("/api/view?head=0").json()["settled"] == 1
+
+
+def test_a_view_is_whole_when_another_tab_writes_meanwhile(
+    client: TestClient, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = read_run(run)
+    sam, positions = ReviewSession(folder, ItemInputs(folder), "sam"), iter(range(N))
+    decision_state = ReviewSession.decision_state
+
+    def read_then_write(session: ReviewSession) -> DecisionState:
+        found = replace(decision_state(session))
+        if session is not sam:
+            index, choice = next(positions), ItemFilter(disputed=False)
+            item = sam.view(choice, at=index)["item"]
+            sam.settle(index, 0, shown=item["shown"], version=item["version"], choice=choice)
+        return found
+
+    monkeypatch.setattr(ReviewSession, "decision_state", read_then_write)
+    view = client.get("/api/view?head=0").json()
+    assert view == {"head": 0} or "item" in view
 
 
 def test_a_refit_without_decisions_is_refused(client: TestClient) -> None:

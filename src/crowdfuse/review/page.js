@@ -4,10 +4,14 @@
 const at = (id) => document.getElementById(id);
 const token = document.querySelector("meta[name=crowdfuse-token]").content;
 let about = null; // what stays the same
-let view = null; // what is shown now
-let busy = true; // nothing is decided before the item is there to be seen
+let view = null; // what is shown now; its head, the number of lines in the ledger, never decreases
+let viewChoice = null; // the choice of items that the view was requested for
+let waiting = true; // for the answer to a request of `exchange`
+let loading = false; // the image of the item
+let round = 0; // increases with every request of `exchange` and every view that is shown
 const mine = []; // lines that this tab wrote, to be undone from the last
 let refitTimer = 0;
+let refitRound = 0; // increases with every request for the state of the refit and every refit that is started
 let byPointer = false;
 let lost = false; // the server does not answer
 
@@ -40,7 +44,9 @@ function say(text) {
 function complain(text) {
   if (at("problem").textContent !== text) at("problem").textContent = text; // said once, not with every look around
   at("problem").hidden = !text;
+  lost = false;
 }
+const isBusy = () => waiting || loading; // nothing is decided before the item is there to be seen
 
 // ---- talking to the server -------------------------------------------------------------------
 
@@ -72,26 +78,46 @@ function choice(more = {}) {
   return chosen;
 }
 
-async function act(action, body, told) {
-  if (busy) return;
-  busy = true;
-  complain("");
+// Decisions and changes of the choice are sent one at a time, so their answers arrive in order. Polling goes on
+// meanwhile, so `lookAround` has to recognize answers that arrive too late.
+async function exchange(send, told) {
+  waiting = true;
+  round += 1;
+  const chosen = String(choice());
+  let found = null;
+  let problem = "";
   try {
-    const done = await ask(`api/${action}?${choice()}`, body);
-    if (action === "undo") mine.pop();
-    else mine.push(done.line);
-    show(done.view, told);
+    found = await send(chosen);
   } catch (error) {
-    complain(error.message);
-    if (error.view && action === "undo") mine.pop();
-    if (error.view) show(error.view, error.message);
-    else busy = false;
+    problem = error.message;
+    told = problem;
+    found = error.view;
   }
+  waiting = false;
+  if (String(choice()) !== chosen) await refresh(told); // the choice was changed before the answer arrived
+  else if (found) show(found, chosen, told);
+  if (problem) complain(problem);
+}
+
+function act(action, body, told) {
+  if (isBusy()) return;
+  complain("");
+  exchange(async (chosen) => {
+    try {
+      const done = await ask(`api/${action}?${chosen}`, body);
+      if (action === "undo") mine.pop();
+      else mine.push(done.line);
+      return done.view;
+    } catch (error) {
+      if (error.view && action === "undo") mine.pop();
+      throw error;
+    }
+  }, told);
 }
 const seen = () => ({ index: view.item.index, shown: view.item.shown, version: view.item.version });
 
 function settle(label) {
-  if (!view || !view.item || busy) return;
+  if (!view || !view.item || isBusy()) return;
   const name = about.classes[label].name;
   const button = at("classes").querySelector(`[data-label="${label}"]`);
   if (button) button.classList.add("chosen");
@@ -103,45 +129,50 @@ function undo() {
   if (line) act("undo", { line }, "Undone.");
 }
 
-async function refresh(told) {
-  busy = true;
-  try {
-    show(await ask(`api/view?${choice()}`), told);
-    complain("");
-  } catch (error) {
-    complain(error.message);
-    busy = false;
-  }
-}
+const refresh = (told) => exchange(async (chosen) => {
+  const found = await ask(`api/view?${chosen}`);
+  complain("");
+  return found;
+}, told);
 
-// Other tabs and other people may be at the same run.
+// Other tabs and other people may be at the same run. An answer is dropped if a decision was sent or a view was shown
+// after its request: it may be older than the view, or show an item that was left since.
 async function lookAround() {
-  if (document.hidden || busy || !view) return;
+  if (document.hidden || isBusy()) return;
+  const chosen = String(choice());
+  if (chosen !== viewChoice) { // the view of this choice did not arrive
+    await refresh();
+    return;
+  }
+  const askedIn = round;
+  const before = view.item;
+  let found;
   try {
-    const more = { head: view.head };
-    if (view.item) more.at = view.item.index;
-    const found = await ask(`api/view?${choice(more)}`);
-    if (lost) complain("");
-    lost = false;
-    if (busy || found.head === view.head) return;
-    const before = view.item;
-    const same = found.item && before && found.item.index === before.index && found.item.version === before.version;
-    if (same) {
-      view = found;
-      showProgress();
-    } else {
-      show(found, before ? "It was settled in another tab." : "");
-    }
+    found = await ask(`api/view?${choice(before ? { head: view.head, at: before.index } : { head: view.head })}`);
   } catch (error) {
-    lost = true;
+    if (askedIn !== round) return;
     complain(error.message);
+    lost = true;
+    return;
+  }
+  if (lost) complain("");
+  if (askedIn !== round || found.head <= view.head) return;
+  const stays = found.item && before && found.item.index === before.index;
+  if (stays && found.item.version === before.version && found.item.shown === before.shown) {
+    view = found;
+    showProgress();
+  } else {
+    show(found, chosen, stays ? "It was changed in another tab." : before ? "It was settled in another tab." : "");
   }
 }
 
 // ---- showing ---------------------------------------------------------------------------------
 
-function show(found, told = "") {
+function show(found, chosen, told = "") {
   view = found;
+  viewChoice = chosen;
+  loading = false;
+  round += 1;
   showProgress();
   const item = view.item;
   document.querySelector("main").classList.toggle("finished", !item);
@@ -149,7 +180,6 @@ function show(found, told = "") {
   if (!item) {
     showEnd();
     say(`${told} ${at("done-title").textContent}`);
-    busy = false;
     return;
   }
   at("name").replaceChildren(isolated(item.item));
@@ -192,7 +222,6 @@ function showExhibit(item) {
   const input = item.facts.input;
   box.className = "";
   at("file").textContent = "";
-  busy = false;
   if (input.kind === "values") {
     const list = make("dl");
     for (const [name, value] of input.values) {
@@ -218,17 +247,19 @@ function showExhibit(item) {
     return;
   }
   at("file").replaceChildren(isolated(input.file));
-  busy = true; // until the image can be seen
+  loading = true;
   const image = make("img", { alt: `Item ${item.item}` });
   image.addEventListener("load", () => {
+    if (!image.isConnected) return; // another item is shown by now
     image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) <= 128);
-    busy = false;
+    loading = false;
     if (view.next_image !== null) new Image().src = `image/${view.next_image}`; // so that it is there at once
   });
   image.addEventListener("error", async () => {
     const answer = await fetch(image.src).then((found) => found.json()).catch(() => ({ error: input.file }));
-    if (view.item === item) missing("The image cannot be shown.", answer.error);
-    busy = false;
+    if (!image.isConnected) return;
+    missing("The image cannot be shown.", answer.error);
+    loading = false;
   });
   image.src = `image/${item.index}`;
   box.replaceChildren(image);
@@ -335,8 +366,10 @@ function inFinder(event) {
 
 async function lookAtRefit() {
   clearTimeout(refitTimer);
+  const askedIn = ++refitRound;
   try {
-    showRefit(await ask("api/refit-status"));
+    const found = await ask("api/refit-status");
+    if (askedIn === refitRound) showRefit(found); // else a refit was started since, which this answer does not know
   } catch (error) {
     complain(error.message);
   }
@@ -345,11 +378,14 @@ async function startRefit() {
   at("refit").disabled = true;
   complain("");
   try {
-    showRefit(await ask("api/refit", {}));
+    const found = await ask("api/refit", {});
+    refitRound += 1;
+    showRefit(found);
     at("refitted").scrollIntoView({ block: "nearest" });
     say("The refit has begun.");
   } catch (error) {
     complain(error.message);
+    lookAtRefit(); // it may have been started in another tab
   }
   at("refit").disabled = !view.decisions;
 }
@@ -465,7 +501,7 @@ async function begin() {
     // with a mouse the choice is made at once, and the next key is for a class; with keys one walks through the list
     at(id).addEventListener("pointerdown", () => { byPointer = true; });
     at(id).addEventListener("keydown", () => { byPointer = false; });
-    at(id).addEventListener("change", () => { if (byPointer) at(id).blur(); refresh(); });
+    at(id).addEventListener("change", () => { if (byPointer) at(id).blur(); if (!waiting) refresh(); });
   }
   at("shortcuts").checked = localStorage.getItem("crowdfuse-keys") !== "off";
   at("shortcuts").addEventListener("change", () =>

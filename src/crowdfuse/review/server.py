@@ -69,8 +69,9 @@ def make_app(desk: ReviewSession, refit: Refit, port: int, token: str) -> ASGIAp
     def view(request: Request) -> Response:
         choice = _choice(request, desk)
         at = _query_number(request, "at", len(desk.run.items))
-        if request.query_params.get("head") == str(desk.decision_state().n_lines):
-            return JSONResponse({"head": desk.decision_state().n_lines})
+        head = desk.decision_state().n_lines  # asked once: another tab may write at any time
+        if request.query_params.get("head") == str(head):
+            return JSONResponse({"head": head})
         return JSONResponse(desk.view(choice, at))
 
     def image(request: Request) -> Response:

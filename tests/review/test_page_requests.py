@@ -1,0 +1,228 @@
+"""Requests of the review page that overlap: answers that arrive late or out of order, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from crowdfuse.review.folder import read_run
+from crowdfuse.review.item_inputs import ItemInputs
+from crowdfuse.review.session import ItemFilter, ReviewSession
+from tests.review.conftest import TRUTH, announced, press, ready, serving_here, shown, until
+
+OpenPage = Callable[..., Any]
+EVERYTHING = ItemFilter(disputed=False)
+OWL = ItemFilter(label=TRUTH.index("owl"))
+POLLING = "**/api/view?*head=*"
+
+
+def open_session(run: Path) -> ReviewSession:
+    """A second reviewer of the run, in another process as far as the server can tell."""
+    folder = read_run(run)
+    return ReviewSession(folder, ItemInputs(folder), "sam")
+
+
+def settle_position(session: ReviewSession, index: int) -> None:
+    item = session.view(EVERYTHING, at=index)["item"]
+    session.settle(index, 0, shown=item["shown"], version=item["version"], choice=EVERYTHING)
+
+
+def total_of(run: Path, choice: ItemFilter) -> int:
+    """How many items a choice has, which must tell it from the default."""
+    totals = [open_session(run).view(chosen)["total"] for chosen in (choice, ItemFilter())]
+    assert totals[0] != totals[1]
+    return int(totals[0])
+
+
+class Held:
+    """Requests of a page to addresses like `pattern`, none of which is answered before `release`."""
+
+    def __init__(self, page: Any, pattern: str) -> None:
+        self.page = page
+        self.routes: list[Any] = []
+        self.lets_pass = False
+        page.route(pattern, lambda route: route.fallback() if self.lets_pass else self.routes.append(route))
+
+    def wait(self) -> None:
+        """Wait until there is a request."""
+        for _ in range(3000):
+            if self.routes:
+                return
+            self.page.wait_for_timeout(10)
+        raise AssertionError("the page sent no such request")
+
+    def release(self, answer: Any = None) -> None:
+        """Send these requests to the server now, or answer them by `answer`, and let later ones pass."""
+        self.lets_pass = True
+        for route in self.routes:
+            route.fulfill(response=route.fetch() if answer is None else answer)
+
+
+def poll(page: Any, held: Held) -> None:
+    """Start to look for the decisions of others; `polled` is done when the page has dealt with the answer."""
+    page.evaluate("() => { window.polled = lookAround(); }")
+    held.wait()
+
+
+def test_an_answer_from_before_an_undo_does_not_replace_the_view_after_it(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        first = shown(page)
+        press(page, "1")
+        held = Held(page, POLLING)
+        poll(page, held)
+        before = held.routes[0].fetch()
+        press(page, "u")
+        announced(page, "Undone.")
+        held.release(before)
+        page.evaluate("polled")
+        assert page.evaluate("view.head") == 2
+        assert shown(page) == first
+        assert "Undone." in page.locator("#live").inner_text()
+        assert "0 of 24 settled" in page.locator("#progress").inner_text()
+
+
+def test_of_two_polls_the_answer_with_fewer_lines_is_dropped(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page, sam = open_page(url), open_session(run)
+        others = [index for index in range(len(sam.run.items)) if index != page.evaluate("view.item.index")]
+        held = Held(page, POLLING)
+        poll(page, held)
+        settle_position(sam, others[0])
+        one_line = held.routes[0].fetch()
+        settle_position(sam, others[1])
+        held.lets_pass = True
+        page.evaluate("lookAround()")
+        until(page, "view.head === 2")
+        held.release(one_line)
+        page.evaluate("polled")
+        assert page.evaluate("view.head") == 2
+        assert page.evaluate("view.decisions") == 2
+
+
+def test_a_poll_from_before_a_skip_does_not_bring_the_item_back(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page, sam = open_page(url), open_session(run)
+        held = Held(page, POLLING)
+        poll(page, held)
+        press(page, "s")
+        second = shown(page)
+        position = page.evaluate("view.item.index")
+        settle_position(sam, next(index for index in range(len(sam.run.items)) if index > position + 1))
+        held.release()  # this answer has more lines than the view
+        page.evaluate("polled")
+        assert shown(page) == second
+        page.evaluate("lookAround()")
+        until(page, "view.head === 2")
+        assert shown(page) == second
+
+
+def test_a_view_of_the_same_item_is_announced_only_if_the_item_changed(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page, sam = open_page(url), open_session(run)
+        first, position = shown(page), page.evaluate("view.item.index")
+        announced(page, f"Item {first}.")
+        others = [index for index in range(len(sam.run.items)) if index != position]
+        settle_position(sam, others[0])
+        page.evaluate("lookAround()")
+        until(page, "view.head === 1")
+        assert f"Item {first}." in page.locator("#live").inner_text()
+        (run.parent / "inputs" / first).unlink()
+        settle_position(sam, others[1])
+        page.evaluate("lookAround()")
+        announced(page, "changed in another tab")
+        assert shown(page) == first
+        assert "not there any more" in page.locator("#exhibit").inner_text()
+
+
+def test_a_choice_made_while_a_decision_is_on_its_way_is_shown_after_it(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        first, total = shown(page), total_of(run, OWL)
+        held = Held(page, "**/api/settle?*")
+        page.keyboard.press("1")
+        held.wait()
+        page.select_option("#class", label="owl")
+        held.release()
+        until(page, f"view.head === 1 && view.total === {total}")
+        ready(page)
+        assert shown(page) != first
+    assert len((run / "decisions.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_refusal_stays_visible_when_the_choice_changes_before_it_arrives(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        held = Held(page, "**/api/settle?*")
+        page.keyboard.press("1")
+        held.wait()
+        settle_position(open_session(run), page.evaluate("view.item.index"))
+        page.select_option("#class", label="owl")
+        held.release()
+        until(page, f"view.head === 1 && view.total === {total_of(run, OWL)}")
+        ready(page)
+        assert "was settled meanwhile, as cat, by sam" in page.locator("#problem").inner_text()
+
+
+def test_of_two_choices_the_last_is_shown(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        held = Held(page, "**/api/view?*")
+        page.select_option("#annotator", label="bob (24 labels)")
+        held.wait()
+        page.select_option("#annotator", label="anybody")
+        page.select_option("#class", label="owl")
+        held.release()
+        until(page, f"view.total === {total_of(run, OWL)}")
+
+
+def test_an_image_that_arrives_while_a_choice_is_on_its_way_allows_no_decision(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        settle_position(open_session(run), page.evaluate("view.next_image"))  # whose image the browser has already
+        images, views = Held(page, "**/image/*"), Held(page, "**/api/view?*")
+        page.keyboard.press("1")
+        until(page, "view.head === 2")
+        images.wait()
+        image = "document.querySelector('#exhibit img')"
+        page.evaluate(f"() => {{ window.loaded = new Promise((done) => {image}.addEventListener('load', done)); }}")
+        page.select_option("#class", label="owl")
+        views.wait()
+        images.release()
+        page.evaluate("loaded.then(() => null)")
+        assert page.evaluate("isBusy()")
+        views.release()
+        until(page, f"view.total === {total_of(run, OWL)}")
+        ready(page)
+
+
+def test_a_choice_whose_view_did_not_arrive_is_requested_again(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        page.route("**/api/view?*", lambda route: route.abort("connectionrefused"))
+        page.select_option("#class", label="owl")
+        page.wait_for_selector("#problem:not([hidden])")
+        page.unroute("**/api/view?*")
+        until(page, f"view.total === {total_of(run, OWL)}")
+        assert page.locator("#problem").is_hidden()
+
+
+def test_the_state_of_the_refit_from_before_its_start_is_dropped(run: Path, open_page: OpenPage) -> None:
+    running = json.dumps({"state": "running", "out": "run-refit-1", "said": "epoch 1/2", "done": 1, "of": 2})
+    with serving_here(run) as url:
+        page = open_page(url)
+        press(page, "1")
+        held = Held(page, "**/api/refit-status")
+        page.evaluate("() => { window.polled = lookAtRefit(); }")
+        held.wait()
+        before = held.routes[0].fetch()
+        page.route("**/api/refit", lambda route: route.fulfill(body=running, content_type="application/json"))
+        page.click("#refit")
+        announced(page, "The refit has begun.")
+        page.route("**/api/refit-status", lambda route: route.fulfill(body=running, content_type="application/json"))
+        held.release(before)
+        page.evaluate("polled")
+        assert page.locator("#refitted").is_visible()
+        assert "epoch 1/2" in page.locator("#refit-state").inner_text()
