@@ -33,6 +33,15 @@ def test_the_session_where_there_is_no_annotator(tmp_path: Path) -> None:
     assert said(Annotations.read(lines(tmp_path, record), item="name")) == {"a": {"animals-ada": "cat"}}
 
 
+def test_the_annotator_counts_where_there_is_a_session_too(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path,
+        prodigy_task("a", "ada", accept=["cat"], _session_id="animals-morning"),
+        prodigy_task("b", "ada", accept=["dog"], _session_id="animals-evening"),
+    )
+    assert said(Annotations.read(path, item="name")) == {"a": {"ada": "cat"}, "b": {"ada": "dog"}}
+
+
 def test_a_label_is_accepted_or_rejected(tmp_path: Path) -> None:
     path = lines(
         tmp_path,

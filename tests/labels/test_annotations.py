@@ -420,6 +420,24 @@ def test_one_annotator_by_name(by_id: Annotations) -> None:
         by_id.select_annotator("z")
 
 
+@pytest.mark.parametrize("by_row", [True, False])
+def test_kept_labels_stay_with_the_same_items(by_id: Annotations, by_row: bool) -> None:
+    ann = by_id.align(["a", "b", "c"]) if by_row else by_id
+    keep = ann.annotators[ann.annotator] == "x"
+    kept = ann.keep_labels(keep)
+    assert kept.by_row is by_row
+    assert by_item(kept) == {"a": {"x": "cat"}, "b": {"x": "cat"}, "c": {}}
+    assert kept.annotators.tolist() == ann.annotators.tolist()
+    assert kept.classes.tolist() == ann.classes.tolist()
+    assert ann.keep_labels(np.ones(ann.n_labels, bool)) == ann
+
+
+def test_kept_labels_know_whether_ids_are_row_numbers() -> None:
+    table = Annotations.from_table({"item": [1, 0, 1], "annotator": ["x", "x", "y"], "label": ["cat", "dog", "cat"]})
+    for ann, expected in ((table, True), (table.select([1, 0]), False)):
+        assert ann.keep_labels(np.array([True, False, True])).ids_may_be_row_numbers is expected
+
+
 def test_with_classes(by_id: Annotations) -> None:
     wider = by_id.with_classes(["dog", "cow", "cat"])
     assert (wider.classes.tolist(), by_item(wider)) == (["dog", "cow", "cat"], by_item(by_id))

@@ -198,6 +198,52 @@ def test_the_start_is_the_joint_likelihood_with_the_class_as_read(wrong: str) ->
     torch.testing.assert_close(total, joint_loss(method, certain))
 
 
+def test_held_out_gold_does_not_train_the_gates() -> None:
+    """In the last phase rows with held-out gold count by their labels alone, or not at all without any."""
+    method = make("uniform", 3, 2)
+    data = crowd(3, 2, with_gold=True)
+    method.prepare(data)
+    method.starts_from_gold.fill_(True)
+    held_out = np.array([1, 2])  # row 1 has gold and no label, row 2 has both, row 3 has both and still trains
+    method.held_out_gold[held_out] = torch.from_numpy(data.gold[held_out])
+    gold = data.gold.copy()
+    gold[held_out] = -1
+    without = replace(data, gold=gold)
+    method.phase_index = 2
+    total, count = loss_of(method, data)
+    torch.testing.assert_close(total, joint_loss(method, without), rtol=1e-7, atol=1e-7)
+    assert abs(total - joint_loss(method, data)) > 0.1
+    counting = (np.diff(data.annotations.indptr) > 0) | (gold >= 0)
+    assert count == pytest.approx(float(data.weight[counting].sum()))
+
+
+def test_the_vote_is_the_mean_over_the_labels_of_each_item() -> None:
+    """The classifier trains as on soft votes, however many labels an item has; the gates on every label."""
+    method = make("uniform", 3, 4)
+    data = crowd(3, 4, with_gold=False)
+    assert set(np.diff(data.annotations.indptr)) == {0, 2, 4}
+    method.prepare(data)
+    method.trains_on_vote.fill_(True)
+    total_of_votes = expected = torch.tensor(0.0)
+    Y = data.annotations.to_matrix()
+    for n in range(len(data)):
+        h = method.features(torch.from_numpy(data.inputs.rows(np.array([n]))).double())
+        log_f = method.classify(h).log_softmax(1)[0]
+        said = [(r, int(y)) for r, y in enumerate(Y[n]) if y >= 0]
+        for r, y in said:
+            g, f = gate_and_table(method, h, r)[0], log_f[y].detach().exp()
+            vote = -float(data.weight[n]) * log_f[y] / len(said)
+            total_of_votes = total_of_votes + vote
+            expected = expected + vote - float(data.weight[n]) * (f * g.log() + (1 - f) * (1 - g).log())
+    for phase in (1, 2):
+        method.phase_index = phase
+        total, _ = loss_of(method, data)
+        torch.testing.assert_close(total, expected)
+        classifier = list(method.classify.parameters())
+        gradients = torch.autograd.grad(total, classifier)
+        torch.testing.assert_close(gradients, torch.autograd.grad(total_of_votes, classifier, retain_graph=True))
+
+
 # ---- tables and likelihoods --------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -86,6 +87,32 @@ def test_a_line_with_a_fresh_hash_breaks_the_one_after_it(ledger: Ledger, tmp_pa
     forged = other.path.read_text() + "".join(ledger.path.read_text().splitlines(keepends=True)[1:])
     ledger.path.write_text(forged)
     with pytest.raises(LedgerError, match="line 2 does not follow the line before it"):
+        Ledger(ledger.path).entries()
+
+
+@pytest.mark.parametrize("written", [0, 1, 3])
+def test_a_broken_line_is_numbered_in_the_file_however_much_was_read_before(ledger: Ledger, written: int) -> None:
+    """A ledger that is open reads on where it stopped; numbers are still those of the file."""
+    assert len(ledger.entries()) == 5
+    other = Ledger(ledger.path)
+    for n in range(written):
+        settle(other, f"new {n}")
+    with ledger.path.open("a") as file:
+        file.write("broken\n")
+    with pytest.raises(LedgerError, match=rf"decisions\.jsonl, line {6 + written} was changed"):
+        ledger.entries()
+    with pytest.raises(LedgerError, match=f"line {6 + written} "):
+        settle(ledger, "after")
+
+
+@pytest.mark.parametrize("number", [5, 7, 1, None])
+def test_a_line_with_another_number_is_refused_though_its_hash_is_right(ledger: Ledger, number: int | None) -> None:
+    line = {"line": number, "when": "now", "action": "settle", "item": "a", "label": "cat", "who": "eve"}
+    body = json.dumps(line | {"previous": ledger.last_hash})
+    seal = hashlib.sha256(body.encode()).hexdigest()
+    with ledger.path.open("a") as file:
+        file.write(f'{body[:-1]}, "hash": "{seal}"}}\n')
+    with pytest.raises(LedgerError, match="line 6 does not follow the line before it"):
         Ledger(ledger.path).entries()
 
 

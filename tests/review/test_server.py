@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
+import json
 import socket
 import subprocess
 import sys
@@ -77,6 +79,30 @@ def test_foreign_hosts_are_refused(client: TestClient, host: str, path: str) -> 
     answer = client.get(path, headers={"host": host})
     assert answer.status_code == 403
     assert "answers to" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("hosts", [["own", "evil"], ["evil", "own"], ["own", "own"], []], ids="-".join)
+def test_a_request_needs_exactly_one_host(client: TestClient, hosts: list[str]) -> None:
+    """Servers and proxies differ in which of two hosts they take. HTTP clients refuse to send two."""
+    names = {"own": f"127.0.0.1:{PORT}".encode(), "evil": b"evil.example"}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/api/view",
+        "query_string": b"",
+        "headers": [(b"host", names[host]) for host in hosts],
+    }
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]  # an application of ASGI 3
+    assert sent[0]["status"] == 403
+    assert "answers to" in json.loads(sent[1]["body"])["error"]
 
 
 def test_localhost_is_this_machine_too(client: TestClient) -> None:

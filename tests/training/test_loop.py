@@ -199,6 +199,32 @@ def test_the_epochs_loss_is_the_mean_over_items_not_over_batches(crowd: Any) -> 
     np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
 
 
+class RecordingBackbone(nn.Module):
+    """Batch norm, which refuses a batch of one row; keeps the first input of every row that it trains on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5))
+        self.batches: list[list[float]] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.batches.append(x[:, 0].tolist())
+        found: torch.Tensor = self.layers(x)
+        return found
+
+
+@pytest.mark.parametrize(("n_rows", "sizes"), [(33, [16, 17]), (32, [16, 16]), (34, [16, 16, 2]), (17, [17])])
+def test_a_single_row_left_over_joins_the_batch_before_it(crowd: Any, n_rows: int, sizes: list[int]) -> None:
+    X, truth, _ = crowd
+    X = X[:n_rows].astype(np.float32)
+    clf = MajorityVoteClassifier(epochs=2, batch_size=16, backbone=RecordingBackbone()).fit(X, truth[:n_rows])
+    backbone = next(part for part in clf.method_.modules() if isinstance(part, RecordingBackbone))
+    assert [len(batch) for batch in backbone.batches] == sizes * 2
+    for epoch in (backbone.batches[: len(sizes)], backbone.batches[len(sizes) :]):
+        assert sorted(value for batch in epoch for value in batch) == sorted(X[:, 0].tolist())
+
+
 def test_weights_of_rows_count_like_repeated_rows(crowd: Any) -> None:
     X, truth, _ = crowd
     settings: dict[str, Any] = {
