@@ -26,7 +26,6 @@ def expected_failures(estimator: CrowdClassifier) -> dict[str, str]:
     digits = "in float32 the seventh digit depends on the rows beside; six digits are tested in test_estimators.py"
     return {
         "check_methods_subset_invariance": digits,
-        "check_methods_sample_order_invariance": digits,
         "check_sample_weight_equivalence_on_dense_data": batches,
         "check_sample_weight_equivalence_on_sparse_data": batches,
         "check_supervised_y_2d": "a 2-D y is one column an annotator, not a column vector by mistake",
