@@ -61,7 +61,7 @@ def test_a_stranger_is_the_average_annotator(kind: type[CrowdClassifier]) -> Non
     np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
     assert (weights[:, 3] > 0).all()
     with pytest.warns(UserWarning, match="never seen"):
-        reliability = clf.annotator_reliability(X, named(stranger))
+        reliability = clf.annotator_agreement(X, named(stranger))
     assert reliability[3] == pytest.approx((clf.predict(X) == 1).mean())
     assert clf.annotators_.tolist() == ["ann", "bob", "cy"]  # asking teaches nothing
 

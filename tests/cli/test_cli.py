@@ -516,7 +516,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "no gold for true-label": (lambda c: c.fit("--method", "true-label"), ("true-label trains on gold", "--gold")),
     "no annotator for single-annotator": (
         lambda c: c.fit("--method", "single-annotator"),
-        ("say which annotator", "'ada'"),
+        ("choose one annotator", "'ada'"),
     ),
     "an unknown annotator": (
         lambda c: c.fit("--method", "single-annotator", "--set", "annotator=eve"),

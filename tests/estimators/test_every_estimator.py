@@ -66,7 +66,7 @@ def test_learns_and_speaks_names(kind: type[CrowdClassifier], crowd: Any) -> Non
     assert clf.score(X, truth) > 0.7
     np.testing.assert_allclose(clf.predict_proba(X).sum(1), 1)
     assert 0.4 < clf.score(X, ann) < 0.95  # how many of the labels it agrees with
-    reliability = clf.annotator_reliability(X, ann)
+    reliability = clf.annotator_agreement(X, ann)
     assert reliability[:2].min() > reliability[2]
     if kind is not TwoStageClassifier:  # two labels an item do not tell Dawid and Skene who is best
         assert reliability[0] > reliability[1]
@@ -396,7 +396,7 @@ def test_single_annotator_must_be_one_of_them(crowd: Any) -> None:
     X, _, ann = crowd
     with pytest.raises(ValueError, match=r"'bad' is not one of the annotators \('good', 'fair', 'poor'\)"):
         SingleAnnotatorClassifier(annotator="bad").fit(X, ann)
-    with pytest.raises(ValueError, match="say which annotator"):
+    with pytest.raises(ValueError, match=r"choose one annotator with annotator=.*'good'"):
         SingleAnnotatorClassifier().fit(X, ann)
 
 
@@ -439,7 +439,7 @@ def test_classes_can_be_fixed(crowd: Any) -> None:
 def test_a_dense_result_that_is_too_large_is_refused(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, _, _ = crowd
     clf = fitted(FusionClassifier, crowd, epochs=1)
-    monkeypatch.setattr("crowdfuse.estimators.inspection.MAX_DENSE_BYTES", 1000)
+    monkeypatch.setattr("crowdfuse.estimators.fitted_network.MAX_DENSE_BYTES", 1000)
     with pytest.raises(ValueError, match="sparse=True"):
         clf.annotator_weights(X)
     with pytest.raises(ValueError, match=r"confusion_matrices\(X, annotations\)"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from crowdfuse import (
     load,
 )
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.estimators.persistence import DamagedModelError
+from crowdfuse.estimators.persistence import DamagedModelError, ModelFormatError
 
 generator = np.random.default_rng(0)
 N, K = 40, 3
@@ -205,6 +207,13 @@ def rewrite(path: Path, **changed: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
 
 
+def rewrite_with_digest(path: Path, content: dict[str, Any]) -> None:
+    """Write the content as a version of crowdfuse would that has these keys."""
+    content = {name: value for name, value in content.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps({**content, "sha256": digest}))
+
+
 Damage = Callable[[Path], object]
 
 WEIGHTS_DAMAGE: dict[str, Damage] = {
@@ -218,7 +227,7 @@ JSON_DAMAGE: dict[str, Damage] = {
     "missing": Path.unlink,
     "empty": lambda path: path.write_bytes(b""),
     "truncated": lambda path: path.write_bytes(path.read_bytes()[:-40]),
-    "another format": lambda path: rewrite(path, format=99),
+    "another format version": lambda path: rewrite(path, format_version=99),
     "another setting": lambda path: rewrite(path, method="majority-vote"),
     "no object": lambda path: path.write_text("[1, 2]"),
     "no text": lambda path: path.write_bytes(b"\xff\xfe\x00"),
@@ -239,10 +248,36 @@ def test_damaged_settings_are_named(saved: Path, damage: str) -> None:
         load(saved)
 
 
-def test_the_format_is_named_if_it_is_another(saved: Path) -> None:
-    rewrite(saved / "model.json", format=2, crowdfuse="9.1")
-    with pytest.raises(DamagedModelError, match=r"its format is 2.*reads 1.*crowdfuse 9\.1"):
+def test_a_folder_of_a_newer_version_is_refused_with_a_way_out(saved: Path) -> None:
+    path = saved / "model.json"
+    rewrite_with_digest(path, json.loads(path.read_text()) | {"format_version": 3, "crowdfuse_version": "9.1"})
+    with pytest.raises(ModelFormatError, match=r"format 3, written by crowdfuse 9\.1.*reads format 2 only.*again, or"):
         load(saved)
+
+
+def test_a_folder_of_an_older_version_is_refused_with_a_way_out(saved: Path) -> None:
+    path = saved / "model.json"
+    content = json.loads(path.read_text())
+    older = {"format": 1, "crowdfuse": content.pop("crowdfuse_version"), "uses_gold": content.pop("gold_used_for")}
+    del content["format_version"]
+    rewrite_with_digest(path, content | older)
+    with pytest.raises(ModelFormatError, match=r"model\.json has format 1.*Train and save the model again"):
+        load(saved)
+
+
+def test_the_keys_on_disk_are_snake_case(saved: Path) -> None:
+    content = json.loads((saved / "model.json").read_text(encoding="utf-8"))
+    names = [*content, *content["settings"], *(name for record in content["history"] for name in record)]
+    assert [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]*", name)] == []
+    assert content["format_version"] == 2
+    assert content["gold_used_for"] == "nothing"
+
+
+def test_a_custom_object_is_stored_by_a_marker(tmp_path: Path) -> None:
+    clf = MajorityVoteClassifier(**SETTINGS, backbone=Tied()).fit(X, ANNOTATIONS)
+    clf.save(tmp_path / "model")
+    content = json.loads((tmp_path / "model" / "model.json").read_text(encoding="utf-8"))
+    assert content["settings"]["backbone"] == "custom_object"
 
 
 def test_any_flipped_byte_of_the_settings_is_noticed(saved: Path) -> None:
@@ -264,5 +299,5 @@ def test_any_flipped_byte_of_the_settings_is_noticed(saved: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such model folder"):
         load(tmp_path / "nothing")
-    with pytest.raises(DamagedModelError, match=r"model\.json is missing.*no model folder"):
+    with pytest.raises(DamagedModelError, match=r"model\.json is missing.*not a model folder"):
         load(tmp_path)

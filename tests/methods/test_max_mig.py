@@ -183,7 +183,7 @@ def test_one_annotator_is_refused_with_a_way_out_before_any_work() -> None:
             MaxMIGClassifier(epochs=1).fit(X, labels)
     with pytest.raises(ValueError, match="all by one annotator"):  # the other's labels do not count
         MaxMIGClassifier(epochs=1).fit(X, [[0, -1], [1, -1], [0, -1], [-1, 1]], sample_weight=[1, 1, 1, 0])
-    with pytest.raises(ValueError, match="batch_size=1 teaches max-mig nothing"):
+    with pytest.raises(ValueError, match="batch_size=1 does not work"):
         MaxMIGClassifier(batch_size=1).fit(X, [[0, 0], [1, 1], [0, 0], [1, 1]])
     with pytest.raises(ValueError, match="prior"):
         MaxMIGClassifier(prior="even").fit(X, [[0, 0], [1, 1], [0, 0], [1, 1]])  # type: ignore[arg-type]

@@ -217,7 +217,7 @@ def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, An
 
     best = dict(zip(crowd["items"], model.classes_[fused.argmax(1)], strict=True))
     weights = model.annotator_weights(crowd["X"], material.all_annotations)
-    reliability = dict(zip(NAMES, model.annotator_reliability(crowd["X"], material.all_annotations), strict=True))
+    reliability = dict(zip(NAMES, model.annotator_agreement(crowd["X"], material.all_annotations), strict=True))
     rows = read_rows(tmp_path / "run" / "annotators.csv")
     assert [row["annotator"] for row in rows] == sorted(reliability, key=lambda name: -reliability[name])
     for row in rows:

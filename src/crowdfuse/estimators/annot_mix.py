@@ -1,4 +1,4 @@
-"""Annot-mix."""
+"""Estimator of annot-mix: mixup over items, annotators and labels."""
 
 from __future__ import annotations
 
@@ -14,28 +14,38 @@ from crowdfuse.methods.base import Method, ModelSpec
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AnnotMixClassifier(GlobalConfusionsClassifier):
-    """Mixup over items, annotators and labels, with a confusion matrix an annotator (Herde et al., 2024).
+    """Annot-mix: mixup over items, annotators and labels, with a confusion matrix per annotator.
 
-    For few and noisy labels, which a network else learns by heart. The backbone runs once a label, not once an item.
+    Suited to few and noisy labels, which a network would otherwise memorize. The backbone runs once per label, not once
+    per item. The loss of an item is the sum over its labels, so items with more labels count more.
 
     Parameters
     ----------
-    alpha : how strongly pairs are mixed: shares come from Beta(alpha, alpha). At 1, as here and in the authors' own
-        code (scikit-activeml has 0.5), all shares are alike; towards 0 most pairs are nearly left alone, and 0 mixes
-        nothing
-    eta : how often annotators are taken to be right before anything is learned; more than chance
-    embedding : how many numbers describe an annotator
+    alpha : float
+        Strength of mixing: shares are drawn from Beta(alpha, alpha). At 1, as in the authors' own code (scikit-activeml
+        has 0.5), all shares are equally likely; towards 0 most pairs stay almost unmixed, and 0 mixes nothing.
+    eta : float
+        Accuracy of annotators before training; above chance.
+    embedding : int
+        Size of the annotator embedding.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
-    its labels, so items with more labels count more.
+    See Also
+    --------
+    MaDLClassifier : By the same authors, with confusion matrices per item.
 
-    Attributes
+    Notes
+    -----
+    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+
+    References
     ----------
-    confusion_matrices_ (R, K, K) : axes (annotator, true, said): the same on every item, true to noisy, P(said | true)
+    M. Herde, L. Lührs, D. Huseljic and B. Sick. "Annot-Mix: Learning with Noisy Class Labels from Multiple Annotators
+    via a Mixup Extension". ECAI 2024.
 
-    `fused_labels` takes the network's prediction as the prior, and the labels as evidence by Bayes.
-
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import AnnotMixClassifier
     >>> generator = np.random.default_rng(0)
     >>> X = generator.normal(size=(300, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
@@ -44,13 +54,13 @@ class AnnotMixClassifier(GlobalConfusionsClassifier):
     >>> clf = AnnotMixClassifier(epochs=10, learning_rate=0.02).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.confusion_matrices_.diagonal(axis1=1, axis2=2).mean(1).argsort()   # from the worst to the best
+    >>> clf.confusion_matrices_.diagonal(axis1=1, axis2=2).mean(1).argsort()  # from worst to best
     array([2, 1, 0])
     """
 
     method_name: ClassVar[str] = "annot-mix"
     assumes: ClassVar[str] = (
-        "confusions are the same on every item; labels are few and noisy, so that blends of them teach better"
+        "confusions are the same on all items; labels are few and noisy, so mixtures of them regularize"
     )
     search_space: ClassVar[SearchSpace] = {"alpha": [0.5, 1.0, 2.0], "eta": [0.75, 0.9]}
 

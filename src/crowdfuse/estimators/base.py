@@ -1,4 +1,4 @@
-"""The base of every estimator: scikit-learn's verbs done once. A subclass holds settings and builds a method."""
+"""The base class of every estimator: scikit-learn's methods, written once. A subclass has settings and `_build`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,13 +19,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from crowdfuse.checks.choices import check_choice
 from crowdfuse.checks.numbers import check_layer_widths, check_positive_integer, check_share_below_one
+from crowdfuse.estimators.docstrings import ComposedDocstring
 from crowdfuse.estimators.inspection import Inspection
+from crowdfuse.estimators.validation import make_validation
 from crowdfuse.io.inputs import check_inputs
 from crowdfuse.labels.alignment import align, check_sample_weight, gold_codes, has_gold, labels_as_given, refuse_items
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.held_out import hold_out_labels
 from crowdfuse.labels.ids import format_count, format_names, normalize_ids, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
@@ -34,63 +34,131 @@ from crowdfuse.nets.standardize import Standardize
 from crowdfuse.training.checkpoints import Checkpointing
 from crowdfuse.training.loop import TrainingResult, check_trainable, train
 from crowdfuse.training.recipes import OptimizerFactory, Recipe, Schedule
-from crowdfuse.training.validation import AgreementValidation, GoldValidation, HeldOutLabelValidation, Validation
+from crowdfuse.training.validation import Validation
 
 SearchSpace = dict[str, list[Any] | tuple[float, float]]
-"""Settings, each with values to choose from, or with (low, high) to draw from evenly in logs."""
+"""Values to try per setting: a list to choose from, or (low, high) to draw from log-uniformly."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier trained on the labels of several annotators who disagree.
-
-    Parameters
-    ----------
-    backbone : "auto", "mlp", "lenet", "resnet18", "identity", an nn.Module, or a callable that returns one
-        What turns inputs into (N, D) features. "auto" is an MLP for rows and LeNet for images.
-        A module is copied, never changed.
-    hidden : widths of the MLP backbone, and of the class head on "identity"
-    head_hidden : widths of the class head's hidden layers; None for what suits the backbone
-    dropout : in the MLP backbone and the class head
-    standardize : bring inputs to mean 0 and spread 1 inside the model; None: for named backbones only
-    augment : "crop-flip" (moved by up to 4 pixels, mirrored) or "resized-crop-flip" (a random part, mirrored), for
-        images in training; None for neither
-    optimizer : "adamw", "adam", "sgd", or a callable from parameters to an optimiser
-    learning_rate, momentum, weight_decay : of the named optimisers (momentum: of sgd)
-    schedule : "one-cycle", "cosine", "constant", or a callable from the share of steps done to a factor
-    batch_size, epochs : items a step; passes over the data
-    device : "auto", "cpu", "cuda", "mps"
-    devices : how many of them; over one, batches are split over as many processes. Under torchrun its number counts
-    precision : Lightning Fabric's names, such as "32-true", "bf16-mixed", "64-true"
-    channels_last : lay images out with channels last in memory while training: faster convolutions, other rounding
-    compile : let torch.compile work on the backbone while training: slow to start, pays on GPUs
-    random_state : the one seed of everything random
-    classes : all class names, where the labels may lack some; None for those that are said
-    checkpoint : a folder to keep the state of the training in, and to continue from
-    verbose : 1 shows progress
+class PreparedTraining(NamedTuple):
+    """Everything that training needs beside the network; see `CrowdClassifier.prepare`.
 
     Attributes
     ----------
-    classes_ (K,), annotators_ (R,) : the names
-    history_ : a record an epoch: loss, seconds, phase where there are several; where there is validation its accuracy,
-        or the mean log-likelihood of held-out labels and what else speaks against the epoch
-    best_epoch_ : the epoch chosen by validation, in the last phase where there are several, or None
-    uses_gold_ : what gold was used for: "nothing", "training", "choosing the epoch", or both
-    interrupted_ : whether Ctrl-C ended the training early
-    method_ : the fitted network
+    data : TrainingData
+        Inputs, labels, gold and weights of all rows.
+    validation : Validation or None
+        What chooses the epoch.
+    recipe : Recipe
+        Optimizer, schedule, batch size, epochs, device and seed.
+    """
+
+    data: TrainingData
+    validation: Validation | None
+    recipe: Recipe
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
+    """Base class of classifiers trained on the labels of several annotators who disagree.
+
+    Not used directly: each method is a subclass. All parameters are keyword-only.
+
+    Parameters
+    ----------
+    backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
+        Network that turns inputs into features of shape (n_items, n_features). "auto" is an MLP for rows of numbers
+        and LeNet for images; "identity" uses the inputs as features. A module is copied and never changed; a callable
+        takes no argument and returns a module.
+    hidden : tuple of int
+        Widths of the hidden layers of the MLP backbone, and of the class head on top of "identity".
+    head_hidden : tuple of int or None
+        Widths of the hidden layers of the class head. None: (120, 84) for "lenet", none for "mlp", `hidden` for
+        "identity" and (128,) for other backbones.
+    dropout : float
+        Dropout rate in the MLP backbone and the class head, from 0 to below 1.
+    standardize : bool or None
+        Scale inputs to mean 0 and standard deviation 1 inside the model. None: only for named backbones.
+    augment : {"crop-flip", "resized-crop-flip"} or None
+        Random changes of training images. "crop-flip" shifts by up to 4 pixels and mirrors; "resized-crop-flip" takes
+        a random part, scales it to the input size and mirrors.
+    optimizer : {"adamw", "adam", "sgd"} or callable
+        Optimizer; a callable takes the parameters and returns a `torch.optim.Optimizer`.
+    learning_rate : float
+        Highest learning rate of a named optimizer.
+    momentum : float
+        Momentum of "sgd".
+    weight_decay : float
+        Weight decay of a named optimizer.
+    schedule : {"one-cycle", "cosine", "constant"} or callable
+        Learning-rate schedule; a callable takes the share of steps done and returns a factor.
+    batch_size : int
+        Items per step.
+    epochs : int
+        Passes over the data.
+    device : {"auto", "cpu", "cuda", "mps"}
+        Kind of device to train on. Prediction runs on the CPU.
+    devices : int
+        Number of devices. Above 1, each batch is split over as many processes. Under torchrun, its number of
+        processes is used instead.
+    precision : str
+        Numeric precision of training, by the names of Lightning Fabric, such as "32-true", "bf16-mixed" or "64-true".
+    channels_last : bool
+        Store images with channels last in memory while training: faster convolutions, different rounding.
+    compile : bool
+        Apply `torch.compile` to the backbone while training: slow to start, useful on GPUs.
+    random_state : int, RandomState instance or None
+        Seed of everything random.
+    classes : sequence or None
+        Names of all classes, if the labels may lack some. None: the classes that occur in the labels.
+    checkpoint : str, Path or None
+        Folder that stores the state of the training, and from which an interrupted training continues.
+    verbose : int
+        1 shows progress, 0 is silent.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class names, in the order of the columns of `predict_proba`.
+    annotators_ : ndarray of shape (n_annotators,)
+        Annotator names.
+    n_features_in_ : int
+        Number of values per item.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names of X; only set if X has names that are all strings.
+    input_shape_ : tuple of int
+        Shape of one item.
+    history_ : list of dict
+        One record per epoch: `epoch`, `loss`, `seconds`; `phase` if the method has phases; with validation
+        `validation_accuracy`, or `held_out_log_likelihood` (the mean per label) and the `failed_checks` of the epoch.
+    best_epoch_ : int or None
+        The epoch that validation chose, in the last phase if there are several; None without validation.
+    n_iter_ : int
+        Number of epochs trained.
+    gold_used_for_ : str
+        "nothing", "training", "choosing the epoch" or "training and choosing the epoch".
+    interrupted_ : bool
+        Whether Ctrl-C ended the training early.
+    diagnostics_ : dict or None
+        Findings on what the labels cannot decide, with `messages` in words; None if the method has none.
+    confusion_given_ : {"said", "true"} or None
+        What confusion matrices are conditioned on; None if the method has none.
+    method_ : Method
+        The fitted network.
     """
 
     method_name: ClassVar[str]
+    """Name of the method on the command line."""
     assumes: ClassVar[str]
-    """What the method takes for granted about annotators, in a sentence for people who choose."""
+    """What the method assumes about annotators, in one sentence for people who choose a method."""
     needs: ClassVar[str] = ""
-    """What data must have for the method to learn from it, beside items with labels; empty if nothing."""
+    """What the data must have for the method to learn from it, beside labelled items; empty if nothing."""
     paper_settings: ClassVar[dict[str, Any]] = {}
-    """What the paper's experiments set otherwise than the defaults here, apart from network and optimiser."""
+    """Settings of the paper's experiments that differ from the defaults here, apart from network and optimizer."""
     search_space: ClassVar[SearchSpace] = {}
-    """What there is to tune of the method's own settings."""
+    """Values to try when the method's own settings are tuned."""
     trains_on_labels: ClassVar[bool] = True
-    """Whether what annotators say makes a difference."""
+    """Whether training uses the annotators' labels."""
 
     backbone: Backbone = "auto"
     hidden: tuple[int, ...] = (128,)
@@ -115,25 +183,54 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
     checkpoint: str | Path | None = None
     verbose: int = 0
 
-    # ---- what a subclass says ----------------------------------------------------------------
+    # ---- what a subclass defines -------------------------------------------------------------
 
     @classmethod
     def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
-        """What an experiment runs of this method, by name: settings that each adds. Most methods are run once."""
+        """Return the variants of this method that a comparison runs.
+
+        Parameters
+        ----------
+        annotators : sequence
+            Names of the annotators in the data.
+
+        Returns
+        -------
+        variants : dict of str to dict
+            Settings of each variant, by its name. Most methods have one variant without settings.
+
+        Examples
+        --------
+        >>> import crowdfuse
+        >>> crowdfuse.SingleAnnotatorClassifier.variants(["ada", "bob"])["single-annotator ada"]
+        {'annotator': 'ada'}
+        """
         return {cls.method_name: {}}
 
     @abstractmethod
     def _build(self, spec: ModelSpec) -> Method:
-        """The method, for this problem. The only thing a subclass must define."""
+        """Return the network of the method. The only thing that a subclass must define."""
 
     def _after_fit(self, data: TrainingData) -> None:
-        """Look at the training data with the fitted network."""
+        """Inspect the training data with the fitted network; a subclass may set `diagnostics_` here."""
 
     def _resolved_settings(self) -> dict[str, Any]:
-        """Settings left to the data, as first settled, where annotators who came later would settle them otherwise."""
+        """Return "auto" settings as the first fit resolved them, if today's annotators would resolve them otherwise."""
         return {}
 
-    # ---- scikit-learn's verbs ----------------------------------------------------------------
+    def _default_validation(self, data: TrainingData) -> Any:
+        """Return what `validation=None` means for this data."""
+        return None
+
+    def _validation_annotations(self, ann: Annotations) -> Annotations:
+        """Return the labels that a validation without gold compares predictions with."""
+        return ann
+
+    def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
+        """Return the true class of each row, -1 where unknown."""
+        return np.full(n_rows, -1, np.int64) if gold is None else gold_codes(gold, ann.classes, n_rows)
+
+    # ---- scikit-learn's methods ----------------------------------------------------------------
 
     def fit(
         self,
@@ -145,22 +242,55 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         validation: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Train on inputs X (N, ...) and labels y.
+        """Train on inputs and the labels of annotators.
+
+        A fit that fails leaves the estimator as it was.
 
         Parameters
         ----------
-        y : Annotations; an (N, R) array, -1, NaN or None where missing; or a 1-D array (one annotator)
-        items : the ids of X's rows, by which Annotations are matched to them. Without it, Annotations must be
-            in the order of X's rows, or know their items by row number. Arrays always go row by row.
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Rows of numbers, or images of shape (height, width) or (channels, height, width).
+        y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
+            Labels. In an array, -1, NaN or None is a missing label; a 1-D array holds the labels of one annotator.
             Items without labels are not trained on.
-        gold : true classes by name, one a row, None or NaN where unknown. The class of these items is taken as
-            certain, and shows how far their annotators can be believed. Not the place for gold that judges
-        validation : (X, gold) or (X, Annotations), with a third entry for items; or a share of the labelled
-            items, judged by their own labels; or "annotations": some labels of items that have several are kept
-            out, and judge by how likely they become. Used to choose the epoch; without it the last one is kept.
-        sample_weight : how much each row counts
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, by which `Annotations` are matched to rows. Without it, `Annotations` must be in the
+            order of the rows of X, or have row numbers as ids. Arrays are always matched row by row.
+        gold : array-like of shape (n_items,), default=None
+            True classes by name, None or NaN where unknown. Training takes them as certain and learns from these
+            items how accurate their annotators are. Do not pass gold here that later measures the model.
+        validation : tuple, float, "annotations" or None, default=None
+            What chooses the epoch. (X, gold), (X, Annotations) or (X, Annotations, items): other items. A float: this
+            share of the labelled items is held out and compared with their labels. "annotations": some labels of
+            items that have several are held out, and their likelihood decides. None: the last epoch is kept, unless
+            the method has a default of its own.
+        sample_weight : array-like of shape (n_items,), default=None
+            Weight of each item in the loss; None: all 1.
+
+        Returns
+        -------
+        self : CrowdClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If inputs, labels or settings cannot be used, or if labels cannot be matched to rows.
+        UnfitDataError
+            If the method cannot learn from such data, whatever the settings (a ValueError).
+        DivergedError
+            If the loss becomes NaN or infinite.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> table = {"item": ["a", "a", "b"], "annotator": ["ada", "bob", "ada"], "label": ["cat", "cat", "dog"]}
+        >>> ann = crowdfuse.Annotations.from_table(table)
+        >>> clf = crowdfuse.MajorityVoteClassifier(epochs=50, learning_rate=0.05)
+        >>> clf.fit(np.array([[0.0, 1.0], [1.0, 0.0]]), ann, items=["a", "b"]).predict([[0.0, 1.0]])
+        array(['cat'], dtype='<U3')
         """
-        draft = copy.copy(self)  # what fails, fails there: this one stays as it was
+        draft = copy.copy(self)  # an error leaves self unchanged
         data, held_out, recipe = draft.prepare(X, y, items, gold, validation, sample_weight)
         trained = train(
             draft.method_,
@@ -187,13 +317,48 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         sample_weight: ArrayLike | None = None,
         epochs: int = 1,
     ) -> Self:
-        """Go on training with further items, labels and annotators, for `epochs` passes over them.
+        """Continue training with further items, labels and annotators.
 
-        The first call starts a model; `classes` names all classes then, where its labels may lack some. A new
-        annotator starts as the average one. Nothing of earlier data is kept: what is never shown again is forgotten
-        little by little, and matrices that are counted (MBEM, two-stage) are counted from this data for the annotators
-        in it. The optimiser starts anew with each call, and its schedule runs over it; a method in phases goes through
-        all of them. The other arguments are those of `fit`; there is no validation, and no checkpoint.
+        The first call starts a model. A new annotator starts as the average annotator. Earlier data is not kept, so
+        what is never shown again is gradually forgotten; confusion matrices that are counted (MBEM, two-stage) are
+        counted from this data for the annotators in it. Each call starts a new optimizer and a new schedule, and a
+        method with phases goes through all of them. There is no validation and no checkpoint.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape of the first call.
+        y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
+            Labels, as in `fit`.
+        classes : sequence, default=None
+            Names of all classes, in the first call, if its labels may lack some. Later calls may repeat them.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, as in `fit`.
+        gold : array-like of shape (n_items,), default=None
+            True classes by name, None or NaN where unknown, as in `fit`.
+        sample_weight : array-like of shape (n_items,), default=None
+            Weight of each item in the loss; None: all 1.
+        epochs : int, default=1
+            Passes over this data. Raised to the number of phases if the method has more phases than that.
+
+        Returns
+        -------
+        self : CrowdClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the data does not fit the model: other classes, another input shape, or new annotators for a network
+            that has no room for them.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)
+        >>> clf = crowdfuse.MajorityVoteClassifier()
+        >>> len(clf.partial_fit(X, y, classes=[0, 1], epochs=3).partial_fit(X, y).history_)
+        4
         """
         check_positive_integer("epochs", epochs)
         draft = copy.copy(self)
@@ -216,13 +381,61 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most likely class of each row, by name (N,)."""
+        """Predict the most probable class of each item from the inputs alone.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+
+        Returns
+        -------
+        predicted : ndarray of shape (n_items,)
+            Class names.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, y = np.eye(2).repeat(20, 0), np.arange(2).repeat(20)
+        >>> crowdfuse.MajorityVoteClassifier(epochs=20).fit(X, y).predict([[0.0, 1.0]])
+        array([1])
+        """
         check_is_fitted(self)
         predicted: NDArray[Any] = self.classes_[self._logits(X).argmax(1)]
         return predicted if predicted.dtype.kind != "O" else predicted.astype(str)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None) -> float:
-        """Accuracy against gold (N,), where it is known; against annotations, the share of labels agreed with."""
+        """Return the accuracy of the prediction against gold, or its agreement with annotators.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        y : array-like of shape (n_items,) or (n_items, n_annotators), or Annotations
+            1-D: true classes, None or NaN where unknown; the score is the accuracy on the known ones. Otherwise: the
+            score is the share of labels that equal the prediction.
+        sample_weight : array-like of shape (n_items,), default=None
+            Weight of each item; None: all 1.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        score : float
+            Between 0 and 1.
+
+        Raises
+        ------
+        ValueError
+            If `y` holds no label, or if labels cannot be matched to rows.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, y = np.eye(2).repeat(20, 0), np.arange(2).repeat(20)
+        >>> crowdfuse.MajorityVoteClassifier(epochs=20).fit(X, y).score(X, y)
+        1.0
+        """
         predicted = self._logits(X).argmax(1)
         weight = check_sample_weight(sample_weight, len(predicted))
         y = labels_as_given(y)
@@ -235,17 +448,43 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             right = predicted[known] == positions_of(normalize_ids(y[known], "gold"), self.classes_)
             weight = weight[known]
         if not weight.sum() > 0:
-            raise ValueError("there is nothing to score on: y holds no label")
+            raise ValueError("there is nothing to score on: y holds no label of an item with a weight above 0")
         return float(np.average(right, weights=weight))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the model into a folder: safetensors and JSON, no pickle. `crowdfuse.load` reads it."""
+        """Write the fitted model into a folder as safetensors and JSON, without pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            Folder to create.
+        overwrite : bool, default=False
+            Replace a model folder that exists. A folder without `model.json` is never replaced.
+
+        Raises
+        ------
+        FileExistsError
+            If the folder exists and `overwrite` is False, or if it is not a model folder.
+
+        See Also
+        --------
+        crowdfuse.load : Read the folder.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, crowdfuse
+        >>> X, y = np.eye(4).repeat(5, 0), np.arange(4).repeat(5)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, y).save(f"{folder}/model")
+        ...     crowdfuse.load(f"{folder}/model").classes_
+        array([0, 1, 2, 3])
+        """
         from crowdfuse.estimators.persistence import save
 
         check_is_fitted(self)
         save(self, Path(path), overwrite=overwrite)
 
-    # ---- from settings to a training -----------------------------------------------------------
+    # ---- from settings and data to a training --------------------------------------------------
 
     def prepare(
         self,
@@ -255,8 +494,44 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         gold: ArrayLike | None = None,
         validation: Any = None,
         sample_weight: ArrayLike | None = None,
-    ) -> tuple[TrainingData, Validation | None, Recipe]:
-        """All of `fit` but the training: whatever can be wrong with settings and data is said here."""
+    ) -> PreparedTraining:
+        """Do everything that `fit` does before the first step: check settings and data, and build the network.
+
+        Use it to find mistakes before a long training. Sets `classes_`, `annotators_`, `input_shape_`,
+        `n_features_in_`, `gold_used_for_` and the untrained `method_`.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs, as in `fit`.
+        y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
+            Labels, as in `fit`.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, as in `fit`.
+        gold : array-like of shape (n_items,), default=None
+            True classes by name, None or NaN where unknown, as in `fit`.
+        validation : tuple, float, "annotations" or None, default=None
+            What chooses the epoch, as in `fit`.
+        sample_weight : array-like of shape (n_items,), default=None
+            Weight of each item in the loss; None: all 1.
+
+        Returns
+        -------
+        prepared : PreparedTraining
+            Named tuple (data, validation, recipe).
+
+        Raises
+        ------
+        ValueError
+            If inputs, labels or settings cannot be used.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> prepared = crowdfuse.MajorityVoteClassifier(epochs=7).prepare(np.eye(4), [0, 1, 0, 1])
+        >>> len(prepared.data), prepared.validation, prepared.recipe.epochs
+        (4, None, 7)
+        """
         _check_feature_names(self, X, reset=True)
         inputs = check_inputs(X)
         if y is None:
@@ -273,11 +548,12 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
                 f"{' (' + format_names(ann.classes) + ')' if ann.n_classes else ''}; name all with classes= "
                 "(--classes on the command line)"
             )
-        truth = self._gold(y, gold, ann, len(inputs))
-        weight = check_sample_weight(sample_weight, len(inputs))
-        data = TrainingData(inputs, ann, truth, weight)
+        true_classes = self._gold(y, gold, ann, len(inputs))
+        data = TrainingData(inputs, ann, true_classes, check_sample_weight(sample_weight, len(inputs)))
         recipe = self._recipe()
-        data, held_out = self._validation(validation, data, recipe.seed)
+        if validation is None:
+            validation = self._default_validation(data)
+        data, held_out = make_validation(validation, data, recipe.seed, self._validation_annotations)
 
         self.n_features_in_ = inputs.item_shape[0] if len(inputs.item_shape) == 1 else int(np.prod(inputs.item_shape))
         self.input_shape_ = inputs.item_shape
@@ -289,7 +565,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             self.method_ = self._build(self._model_spec(recipe.seed))
         rows = check_trainable(self.method_, data, recipe)
         self.method_.fit_standardization(inputs, rows)
-        return data, held_out, recipe
+        return PreparedTraining(data, held_out, recipe)
 
     def _continue(
         self,
@@ -300,7 +576,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         gold: ArrayLike | None,
         sample_weight: ArrayLike | None,
     ) -> tuple[TrainingData, Recipe]:
-        """All of a later `partial_fit` but the training: the network gets its new annotators here."""
+        """Return data and recipe of a later `partial_fit`, and add new annotators to the network."""
         if classes is not None and not np.array_equal(np.sort(np.asarray(classes)), np.sort(self.classes_)):
             raise ValueError(
                 f"classes= names other classes than the model has ({format_names(self.classes_)}); leave it out"
@@ -308,16 +584,16 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         inputs = self._inputs(X)
         y = labels_as_given(y)
         ann = self._known(align(y, len(inputs), items), warn=False)
-        new = ann.n_annotators - len(self.annotators_)
+        n_new = ann.n_annotators - len(self.annotators_)
         self.method_ = copy.deepcopy(self.method_)
-        if new and not self.method_.takes_new_annotators:
+        if n_new and not self.method_.takes_new_annotators:
             raise ValueError(
-                f"{format_count(new, 'annotator')} never seen before: {format_names(ann.annotators[-new:])}; "
-                "separate heads have no "
-                "room for more. Take annotator_heads='shared' or 'embedded' from the start, or leave their labels out"
+                f"{format_count(n_new, 'annotator')} never seen before: {format_names(ann.annotators[-n_new:])}; "
+                "separate heads have no room for more. Use annotator_heads='shared' or 'embedded' from the start, or "
+                "leave their labels out"
             )
-        if new:
-            self.method_.add_annotators(new)
+        if n_new:
+            self.method_.add_annotators(n_new)
         self.annotators_ = ann.annotators
         weight = check_sample_weight(sample_weight, len(inputs))
         data = TrainingData(inputs, ann, self._gold(y, gold, ann, len(inputs)), weight)
@@ -327,19 +603,19 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         return data, recipe
 
     def _recipe(self) -> Recipe:
-        names = ("optimizer", "learning_rate", "momentum", "weight_decay", "schedule", "batch_size", "epochs")
-        where = ("device", "devices", "precision", "channels_last", "compile")
-        settings = {name: getattr(self, name) for name in (*names, *where)}
+        """Return the settings that the training loop reads, with the seed drawn from `random_state`."""
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
+        names = [field.name for field in fields(Recipe) if field.name != "seed"]
+        settings = {name: getattr(self, name) for name in names}
         for name in ("batch_size", "epochs", "devices"):
             if isinstance(settings[name], Integral):  # NumPy's come from parameter grids
                 settings[name] = int(settings[name])
         return Recipe(**settings, seed=int(seed))
 
     def _model_spec(self, seed: int) -> ModelSpec:
-        """Build backbone and sizes from `input_shape_`, `classes_` and `annotators_`."""
+        """Return backbone and sizes, from `input_shape_`, `classes_` and `annotators_`."""
         check_share_below_one("dropout", self.dropout)
         trunk = make_trunk(self.backbone, self.input_shape_, check_layer_widths("hidden", self.hidden), self.dropout)
         scaled = trunk.is_built_in if self.standardize is None else self.standardize
@@ -356,85 +632,30 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
             seed=seed,
         )
 
-    def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
-        """True classes by row, -1 where they are not known."""
-        return np.full(n_rows, -1, np.int64) if gold is None else gold_codes(gold, ann.classes, n_rows)
-
-    def _validation_annotations(self, ann: Annotations) -> Annotations:
-        """The labels that a validation without gold looks at."""
-        return ann
-
-    def _validation(self, given: Any, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
-        """What training keeps, and what chooses the epoch."""
-        if given is None:
-            return data, None
-        if isinstance(given, str):
-            check_choice("validation", given, ("annotations",))
-            return self._hold_out_labels(data, seed)
-        if isinstance(given, float):
-            return self._hold_out(given, data, seed)
-        if not isinstance(given, tuple) or len(given) not in (2, 3):
-            raise ValueError(
-                "validation must be (X, gold), (X, Annotations), (X, Annotations, items), a share such as 0.1, or "
-                "'annotations', "
-                f"got {type(given).__name__}"
-            )
-        inputs = check_inputs(given[0], "validation X")
-        if inputs.item_shape != data.inputs.item_shape:
-            raise ValueError(f"validation inputs have shape {inputs.item_shape}, X has {data.inputs.item_shape}")
-        items = given[2] if len(given) == 3 else None
-        judges = labels_as_given(given[1])
-        if isinstance(judges, np.ndarray) and judges.ndim == 2 and judges.shape[1] == 1:
-            raise ValueError(
-                "validation labels have one column: pass gold as a 1-D array, one annotator as Annotations"
-            )
-        if judges.ndim == 2:
-            labels = self._validation_annotations(align(judges, len(inputs), items)).with_classes(
-                data.annotations.classes
-            )
-            if not labels.n_labels:
-                raise ValueError("validation holds no label to agree with; leave it out, or give labelled items")
-            return data, AgreementValidation(inputs, labels)
-        refuse_items(items)
-        truth = gold_codes(given[1], data.annotations.classes, len(inputs), "validation gold")
-        if (truth < 0).any():
-            raise ValueError(f"validation gold is missing for {int((truth < 0).sum()):,} items; leave these out")
-        return data, GoldValidation(inputs, truth)
-
-    def _hold_out(self, share: float, data: TrainingData, seed: int) -> tuple[TrainingData, Validation]:
-        """Keep a share of the labelled items out of training, to agree with their labels."""
-        judges = self._validation_annotations(data.annotations)
-        labelled = np.flatnonzero(np.diff(judges.indptr) > 0)
-        count = round(share * len(labelled))
-        if not 0 < share < 1 or not 0 < count < len(labelled):
-            raise ValueError(f"validation as a share must leave items on both sides, got {share} of {len(labelled)}")
-        out = np.sort(np.random.default_rng([seed, 2]).permutation(labelled)[:count])
-        weight = data.weight.copy()
-        weight[out] = 0
-        kept = TrainingData(data.inputs, data.annotations, data.gold, weight)
-        return kept, AgreementValidation(data.inputs.take(out), judges[out])
-
-    def _hold_out_labels(self, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
-        """Keep some labels of items that have several out of training."""
-        several = np.diff(self._validation_annotations(data.annotations).indptr) > 1
-        kept, held = hold_out_labels(data.annotations, several & (data.weight > 0), seed)
-        if held is None:
-            raise ValueError(
-                "validation='annotations' holds out labels of items that have several, and no item has two: "
-                "give a share of the items, such as validation=0.1, or gold"
-            )
-        return replace(data, annotations=kept), HeldOutLabelValidation(data.inputs.take(held.rows), held)
-
     def json_settings(self) -> dict[str, Any]:
-        """The settings that decide a training, as JSON holds them; seed, classes and device are said elsewhere."""
-        apart = ("checkpoint", "verbose", "device", "classes", "random_state")
-        return {name: _describe(value) for name, value in self.get_params().items() if name not in apart}
+        """Return the settings that decide a training, as JSON can hold them.
+
+        Returns
+        -------
+        settings : dict of str to object
+            All parameters but `checkpoint`, `verbose`, `device`, `classes` and `random_state`. A module is represented
+            by its layers, another object by its name.
+
+        Examples
+        --------
+        >>> import crowdfuse
+        >>> crowdfuse.FusionClassifier(hidden=(32, 16)).json_settings()["hidden"]
+        [32, 16]
+        """
+        excluded = ("checkpoint", "verbose", "device", "classes", "random_state")
+        return {name: _describe(value) for name, value in self.get_params().items() if name not in excluded}
 
     def _checkpointing(self, data: TrainingData, held_out: Validation | None, recipe: Recipe) -> Checkpointing | None:
+        """Return where to store checkpoints, and which settings and data they belong to."""
         if self.checkpoint is None:
             return None
-        settings = self.json_settings() | {"seed": recipe.seed}  # the one that was drawn
-        del settings["devices"]  # another number of processes may go on
+        settings = self.json_settings() | {"seed": recipe.seed}  # the seed that was drawn
+        del settings["devices"]  # a training may continue with another number of processes
         fingerprint = data.fingerprint()
         if held_out is not None:
             fingerprint |= {f"validation_{name}": value for name, value in held_out.fingerprint().items()}
@@ -442,6 +663,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         return Checkpointing(Path(self.checkpoint), identity)
 
     def _keep(self, trained: TrainingResult) -> None:
+        """Take over the trained weights and the history."""
         self.method_.to("cpu", torch.float32)
         self.method_.load_state_dict(trained.weights)
         self.method_.zero_grad(set_to_none=True)
@@ -453,7 +675,7 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
         if trained.interrupted:
             warnings.warn(
                 f"interrupted after {len(trained.history)} of {trained.n_epochs} epochs; "
-                "the model is what it had learned",
+                "the model keeps what it had learned by then",
                 stacklevel=3,
             )
 
@@ -466,14 +688,14 @@ class CrowdClassifier(Inspection, ClassifierMixin, BaseEstimator, ABC):  # type:
 
 
 def _gold_uses(data: TrainingData, held_out: Validation | None) -> str:
-    """In words, for the result to say."""
+    """Return what gold is used for, in words."""
     chooses = held_out is not None and held_out.uses_gold
     uses = ["training"] if (data.gold >= 0).any() else []
     return " and ".join(uses + ["choosing the epoch"] * chooses) or "nothing"
 
 
 def _describe(value: Any) -> Any:
-    """A setting as JSON can hold it; a module by its layers, other objects by their name."""
+    """Return a setting as JSON can hold it: a module by its layers, another object by its name."""
     if isinstance(value, torch.nn.Module):
         return repr(value)
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""COINNet."""
+"""Estimator of COINNet: confusion matrices and outlier items."""
 
 from __future__ import annotations
 
@@ -18,43 +18,51 @@ from crowdfuse.methods.coin_net import COINNet
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class COINNetClassifier(GlobalConfusionsClassifier):
-    """A confusion matrix an annotator, and outlier terms for items on which all err otherwise (Nguyen et al., 2024).
+    """COINNet: one confusion matrix per annotator, and outlier terms for exceptional items.
 
-    Some items must have at least two labels.
+    Outlier terms explain items on which annotators err in another way than their matrices say. At least one item must
+    have two labels. The loss of an item is the sum over its labels, so items with more labels count more.
 
     Parameters
     ----------
-    outlier_weight : how unlikely an item's labels must be for it to be an outlier: with 1, about less likely than
-        chance; more finds fewer outliers
-    volume_weight : how strongly the class probabilities are spread, so that they and the matrices are the only ones
-        that explain the labels; see `GeoCrowdNetClassifier`
-    start : how often annotators are taken to be right before anything is learned; None: e / (e + K - 1), as in the
-        authors' code
+    outlier_weight : float
+        How improbable the labels of an item must be for it to be an outlier. 1: about less probable than chance; larger
+        values give fewer outliers.
+    volume_weight : float
+        Strength of the regularizer that spreads the class probabilities, so that only one combination of probabilities
+        and matrices explains the labels; see `GeoCrowdNetClassifier`.
+    start : float or None
+        Accuracy of annotators before training. None: e / (e + K - 1) for K classes, as in the authors' code.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
-    its labels, so items with more labels count more.
+    See Also
+    --------
+    GeoCrowdNetClassifier : The same without outliers.
 
-    Attributes
+    Notes
+    -----
+    `outliers` returns which items are outliers. `fused_labels` combines the network's prediction (the prior) with the
+    labels (the evidence) by Bayes' rule. The labels of outliers carry almost no evidence.
+
+    References
     ----------
-    confusion_matrices_ (R, K, K) : axes (annotator, true, said): the same on every item, true to noisy, P(said | true)
+    T. Nguyen, S. Ibrahim and X. Fu. "Noisy Label Learning with Instance-Dependent Outliers: Identifiability via Crowd
+    Wisdom". NeurIPS 2024.
 
-    `outliers` says which items are outliers. `fused_labels` takes the network's prediction as the prior, and the labels
-    as evidence by Bayes, which those of outliers hardly are.
-
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import COINNetClassifier
     >>> truth = np.arange(200) % 2
     >>> X = np.random.default_rng(0).normal(size=(200, 2)) + 4 * truth[:, None]
     >>> Y = truth[:, None].repeat(3, 1)
-    >>> Y[:10] = 1 - Y[:10]                                  # ten items that fool everybody
+    >>> Y[:10] = 1 - Y[:10]  # all annotators are wrong on ten items
     >>> clf = COINNetClassifier(epochs=20, learning_rate=0.02).fit(X, Y)
     >>> (clf.outliers(X, Y) > 0.5).nonzero()[0]
     array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
 
     method_name: ClassVar[str] = "coin-net"
-    assumes: ClassVar[str] = (
-        "confusions are the same on every item but for a few items, on which annotators err together"
-    )
+    assumes: ClassVar[str] = "confusions are the same on all items except a few, on which annotators err together"
     needs: ClassVar[str] = "an item with two labels"
     paper_settings: ClassVar[dict[str, Any]] = {"start": None}
     search_space: ClassVar[SearchSpace] = {
@@ -70,24 +78,48 @@ class COINNetClassifier(GlobalConfusionsClassifier):
     def _build(self, spec: ModelSpec) -> Method:
         check_nonnegative("outlier_weight", self.outlier_weight)
         if not self.outlier_weight:
-            raise ValueError("outlier_weight=0 makes every item an outlier, and nothing is learned: give more than 0")
+            raise ValueError("outlier_weight must be above 0: with 0 every item is an outlier and nothing is learned")
         check_nonnegative("volume_weight", self.volume_weight)
         if self.start is not None:
             check_above_chance("start", self.start, spec.n_classes)
         return COINNet(spec, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """How far the labels of each item are explained by outlier terms, (N,): 0 not at all, 1 altogether.
+        """Return how much outlier terms explain the labels of each item.
 
-        The root mean square of what the terms add to the likelihoods of the item's labels; NaN where it has none.
-        Of the training data, or of any other.
+        Works for the training data and for any other data.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators)
+            Labels of the items.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        outliers : ndarray of shape (n_items,)
+            From 0 (not at all) to 1 (entirely): root mean square, over the labels of the item, of the likelihood that
+            the outlier terms add. NaN for items without labels.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)[:, None].repeat(3, 1)
+        >>> crowdfuse.COINNetClassifier(epochs=4).fit(X, Y).outliers(X, Y).shape
+        (20,)
         """
         inputs = self._inputs(X)
         ann = self._known(align(annotations, len(inputs), items))
         method = self._method_for(ann)
         assert isinstance(method, COINNet)
-        blocks = [method.outliers(h, b.item, b.annotator, b.label).numpy() for b, h in self._batches(inputs, ann)]
+        blocks = [
+            method.outliers(h, batch.item, batch.annotator, batch.label).numpy()
+            for batch, h in self._batches(inputs, ann)
+        ]
         square = np.bincount(ann.item, np.concatenate(blocks).astype(np.float64) ** 2, minlength=len(inputs))
         with np.errstate(invalid="ignore"):
-            far: NDArray[np.float64] = np.sqrt(square / np.diff(ann.indptr))
-        return far
+            root_mean_square: NDArray[np.float64] = np.sqrt(square / np.diff(ann.indptr))
+        return root_mean_square

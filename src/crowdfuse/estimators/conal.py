@@ -1,4 +1,4 @@
-"""CoNAL: common and individual noise."""
+"""Estimator of CoNAL: common and individual noise."""
 
 from __future__ import annotations
 
@@ -12,42 +12,60 @@ from torch import Tensor
 
 from crowdfuse.checks.numbers import check_nonnegative, check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
+from crowdfuse.estimators.fitted_network import PairFunction
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.conal import CoNAL
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CoNALClassifier(CrowdClassifier):
-    """What all annotators confuse, and what each confuses on top of that (Chu, Ma and Wang, 2021).
+    """CoNAL: confusions that all annotators share, and confusions of each annotator.
+
+    Each label comes from the common or from the individual confusion matrix; which one depends on item and annotator.
+    The loss of an item is the sum over its labels, so items with more labels count more.
 
     Parameters
     ----------
-    separation : how strongly the annotators' matrices are pushed away from the common one, a label. The authors' code
-        has 0.00001 an annotator, which for their 44 and 59 annotators comes to 0.0005 here. With planted
-        confusions 0.01 separated better, and with 0.1 the push outweighed the labels
-    embedding : how many numbers describe an annotator and an item, to say which of the two matrices a label came from
-
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
-    its labels, so items with more labels count more. Mind annotators who are wrong throughout, where there are few: the
-    common matrix takes up a part of what they do, and less of it is undone than by `CrowdLayerClassifier`.
+    separation : float
+        Strength of the push of individual matrices away from the common one, per label. The authors' code uses 0.00001
+        per annotator, which for their 44 and 59 annotators corresponds to 0.0005 here. With synthetic confusions, 0.01
+        separated better, and 0.1 outweighed the labels.
+    embedding : int
+        Size of the embeddings of annotators and items that decide between the two matrices.
 
     Attributes
     ----------
-    common_confusion_ (K, K) : axes (true, said): what everybody is taken to confuse, P(said | true)
-    individual_confusions_ (R, K, K) : axes (annotator, true, said): what each annotator does beside
+    common_confusion_ : ndarray of shape (n_classes, n_classes)
+        P(label | true class) of the common matrix; rows are true classes.
+    individual_confusions_ : ndarray of shape (n_annotators, n_classes, n_classes)
+        P(label | true class) of each annotator's own matrix.
 
-    `confusion_matrices` are the two together, which differ from item to item, and `common_share` says how much of the
-    common one is in it: between 0.27 and 0.73. `fused_labels` takes the network's prediction as the prior, and the
-    labels as evidence by Bayes.
+    See Also
+    --------
+    CrowdLayerClassifier : Individual matrices only.
 
+    Notes
+    -----
+    With few annotators, beware of one who is always wrong: the common matrix absorbs part of these errors, and they are
+    corrected less than by `CrowdLayerClassifier`. `confusion_matrices` returns the mixture of both matrices per item,
+    `common_share` the share of the common one, between 0.27 and 0.73. `fused_labels` combines the network's prediction
+    (the prior) with the labels (the evidence) by Bayes' rule.
+
+    References
+    ----------
+    Z. Chu, J. Ma and H. Wang. "Learning from Crowds by Modeling Common Confusions". AAAI 2021.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import CoNALClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, truth, 1 - truth], axis=1)   # the fourth annotator is always wrong
+    >>> Y = np.stack([truth, truth, truth, 1 - truth], axis=1)  # the fourth annotator is always wrong
     >>> clf = CoNALClassifier(epochs=20, learning_rate=0.02).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.common_confusion_.argmax(1)                          # others are not
+    >>> clf.common_confusion_.argmax(1)
     array([0, 1])
     >>> clf.individual_confusions_.diagonal(axis1=1, axis2=2).mean(1).argmin()
     np.int64(3)
@@ -57,7 +75,7 @@ class CoNALClassifier(CrowdClassifier):
 
     method_name: ClassVar[str] = "conal"
     assumes: ClassVar[str] = (
-        "some confusions are everybody's, the others an annotator's own; which it was depends on item and annotator"
+        "some confusions are shared by all annotators, others are individual; item and annotator decide which applies"
     )
     search_space: ClassVar[SearchSpace] = {"separation": (0.0001, 0.02)}
 
@@ -71,26 +89,64 @@ class CoNALClassifier(CrowdClassifier):
 
     @property
     def common_confusion_(self) -> NDArray[np.float32]:
-        """What everybody is taken to confuse, (K, K), axes (true, said): row k sums to 1."""
+        """Confusion matrix that all annotators share.
+
+        Returns
+        -------
+        matrix : ndarray of shape (n_classes, n_classes)
+            P(label | true class); axes are (true class, given label), rows sum to 1.
+        """
         check_is_fitted(self)
         assert isinstance(self.method_, CoNAL)
-        return _rows(self.method_.common)
+        return _row_softmax(self.method_.common)
 
     @property
     def individual_confusions_(self) -> NDArray[np.float32]:
-        """What each annotator does beside, (R, K, K), axes (annotator, true, said): rows sum to 1."""
+        """Confusion matrix of each annotator, beside the common one.
+
+        Returns
+        -------
+        matrices : ndarray of shape (n_annotators, n_classes, n_classes)
+            P(label | true class); axes are (annotator, true class, given label), rows sum to 1.
+        """
         check_is_fitted(self)
         assert isinstance(self.method_, CoNAL)
-        return _rows(self.method_.individual)
+        return _row_softmax(self.method_.individual)
 
     def common_share(self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
-        """How much of what each annotator says of each item is common noise, (N, R), between 0.27 and 0.73.
+        """Return the share of the common confusion matrix in each annotator's matrix, per item.
 
-        With annotations, those of the labelled pairs alone, (labels,), in the order of the annotations.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
+            If given, values are computed only for pairs (item, annotator) that have a label.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        share : ndarray of shape (n_items, n_annotators) or (n_labels,)
+            Between 0.27 and 0.73. With annotations, one share per label, in the order of the annotations.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)[:, None].repeat(3, 1)
+        >>> crowdfuse.CoNALClassifier(epochs=2).fit(X, Y).common_share(X).shape
+        (20, 3)
         """
-        return self._of_pairs("common_share", "common_shares", X, annotations, items)
+        return self._values_of_pairs(_common_shares, X, annotations, items, caller="common_share")
 
 
-def _rows(logits: Tensor) -> NDArray[np.float32]:
+def _common_shares(method: Method) -> PairFunction:
+    """Return the function of the network that predicts shares of the common matrix."""
+    assert isinstance(method, CoNAL)
+    return method.common_shares
+
+
+def _row_softmax(logits: Tensor) -> NDArray[np.float32]:
+    """Return matrices whose rows sum to 1."""
     matrices: NDArray[np.float32] = logits.detach().softmax(-1).numpy()
     return matrices

@@ -1,4 +1,4 @@
-"""Crowd layer."""
+"""Estimator of the crowd layer."""
 
 from __future__ import annotations
 
@@ -14,40 +14,53 @@ from crowdfuse.methods.crowd_layer import CrowdLayer, Layer
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CrowdLayerClassifier(GlobalConfusionsClassifier):
-    """A last layer an annotator on top of the network, taken off to predict (Rodrigues and Pereira, 2018).
+    """Crowd layer: one output layer per annotator on top of the network.
+
+    The layers are trained with the network and removed for prediction. The loss of an item is the sum over its labels,
+    so items with more labels count more.
 
     Parameters
     ----------
-    layer : what the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix,
-        so that any bias can be learned; "vector": weighs each class; "bias": adds to each class; "vector+bias": both.
-        The last three have few numbers to learn, and cannot tell what an annotator says instead
-
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
-    its labels, so items with more labels count more.
+    layer : {"matrix", "vector", "bias", "vector+bias"}
+        What the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix and
+        can learn any confusion. "vector": scales each class. "bias": adds to each class. "vector+bias": both. The last
+        three have few parameters and cannot learn which class an annotator gives instead.
 
     Attributes
     ----------
-    confusion_matrices_ (R, K, K) : axes (annotator, true, said): what the layers make of a class that is certain,
-        P(said | true). They start close to chance and grow with training: with few steps, look at which entry of a row
-        is largest, and not how large it is
+    confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
+        P(label | true class): output of each annotator's layer for a class that is certain. They start close to chance
+        and sharpen during training: after few steps, trust the largest entry of a row but not its size.
 
-    `fused_labels` takes the network's prediction as the prior, and the labels as evidence by Bayes.
+    See Also
+    --------
+    CoNALClassifier : Adds a confusion matrix that all annotators share.
+    TraceRegClassifier : Confusion matrices that are probabilities throughout.
 
+    Notes
+    -----
+    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+
+    References
+    ----------
+    F. Rodrigues and F. C. Pereira. "Deep Learning from Crowds". AAAI 2018.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import CrowdLayerClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)  # the third annotator is always wrong
     >>> clf = CrowdLayerClassifier(epochs=20, learning_rate=0.02).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.confusion_matrices_[2].argmax(1)                 # what it says of each class
+    >>> clf.confusion_matrices_[2].argmax(1)  # the most likely label of the third annotator, per true class
     array([1, 0])
     """
 
     method_name: ClassVar[str] = "crowd-layer"
-    assumes: ClassVar[str] = (
-        "an annotator turns the network's class probabilities into labels by a layer of its own, the same on every item"
-    )
+    assumes: ClassVar[str] = "each annotator maps class probabilities to labels by one layer, the same on all items"
     search_space: ClassVar[SearchSpace] = {"layer": ["matrix", "vector", "bias", "vector+bias"]}
 
     layer: Layer = "matrix"

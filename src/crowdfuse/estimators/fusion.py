@@ -1,10 +1,12 @@
-"""Sample-wise label fusion, the paper of this library."""
+"""Estimator of sample-wise label fusion, the paper's method."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
+
+from sklearn.utils.validation import check_is_fitted
 
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.checks.numbers import check_layer_widths, check_nonnegative, check_positive_integer
@@ -13,40 +15,71 @@ from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.fusion import BasisConfusions, Fusion
 from crowdfuse.training.progress import print_message
 
-FULL_LIMIT = 100  # classes: a free matrix a pair has K^2 outputs
+MAX_CLASSES_WITH_FULL_CONFUSIONS = 100  # a free matrix per pair needs n_classes^2 outputs
 MAX_ANNOTATORS_WITH_SHARED_HEADS = 100  # with more, annotator_heads="auto" means "embedded"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FusionClassifier(CrowdClassifier):
-    """Sample-wise label fusion: weights and confusion matrices per item and annotator (Gao et al., ECCV 2022).
+    """Sample-wise label fusion: weights and confusion matrices per item and annotator.
 
-    Mind who always says the same: such an annotator is the easiest to predict, and fusion comes to believe it. Where
-    each item has many labels, the weights can end on one annotator, and not the best: look at `annotator_weights`.
+    The paper's method. For every item the network predicts how much each annotator counts and how to correct each
+    annotator's confusions, and trains on the resulting soft label.
 
     Parameters
     ----------
-    n_bases : how many permutations M span the confusion matrices; at most K! are used. 1 leaves the
-        identity alone: the ablation with weights only
-    basis : "random" as in the paper; "latin" lets every class be reached from every label once M >= K
-    penalty : lambda, how strongly the matrices are drawn to the identity
-    confusions : "basis", or "full": a free column-stochastic matrix a pair, for small K
-    weights : "learned", or "uniform": the ablation with confusions only
-    annotator_heads : what makes the weights and matrices of an annotator. "separate": a network each, as in the
-        paper, for few annotators (the weights' networks share all but their last layer); "shared": one network for
-        all, but for its last layer; "embedded": one network for all that reads a few numbers an annotator, for many.
-        "auto": "shared" for up to 100 annotators, else "embedded"
-    embedding : how many numbers describe an annotator, with embedded heads
-    annotator_hidden : widths of the hidden layers of the annotators' heads; None for those of the class
-        head (one layer of 64 where that has none)
-    loss_scale : "plain": the mean over items; "paper": that divided by K, as the paper's figures were trained
+    n_bases : int
+        Number M of permutations that span the confusion matrices; at most K! are used for K classes. 1 keeps only the
+        identity: the ablation with weights only.
+    basis : {"random", "latin"}
+        How permutations are chosen. "random": as in the paper. "latin": every class can be reached from every label
+        once M >= K.
+    penalty : float
+        Strength lambda of the pull of the matrices towards the identity.
+    confusions : {"basis", "full"}
+        "basis": mixtures of permutations. "full": a free column-stochastic matrix per pair, for at most 100 classes.
+    weights : {"learned", "uniform"}
+        "uniform" is the ablation with confusion matrices only.
+    annotator_heads : {"auto", "shared", "separate", "embedded"}
+        Networks that predict weights and matrices. "separate": one per annotator, as in the paper, for few annotators
+        (the networks of the weights share all but their last layer). "shared": one for all annotators, except for its
+        last layer. "embedded": one for all annotators that reads an embedding of the annotator, for many. "auto":
+        "shared" for up to 100 annotators, else "embedded".
+    embedding : int
+        Size of the annotator embedding of embedded heads.
+    annotator_hidden : tuple of int or None
+        Widths of the hidden layers of the annotators' heads. None: those of the class head, or (64,) if that has none.
+    loss_scale : {"plain", "paper"}
+        "plain": mean over items. "paper": the mean divided by the number of classes, as in the paper's experiments.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`.
+    Attributes
+    ----------
+    n_bases_ : int or None
+        Number of permutations in use; None with full confusion matrices.
 
+    See Also
+    --------
+    GatedClassifier : The default method; models labels instead of correcting them.
+    TraceRegClassifier : One confusion matrix per annotator, the same for all items.
+
+    Notes
+    -----
+    Beware of annotators who always give the same label: they are the easiest to predict, and fusion tends to trust
+    them. If items have many labels, the weights can concentrate on one annotator who is not the best: check
+    `annotator_weights`.
+
+    References
+    ----------
+    Z. Gao, F.-K. Sun, M. Yang, S. Ren, Z. Xiong, M. Engeler, A. Burazer, L. Wildling, L. Daniel and D. S. Boning.
+    "Learning from Multiple Annotator Noisy Labels via Sample-wise Label Fusion". ECCV 2022.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import FusionClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)  # the third annotator is always wrong
     >>> clf = FusionClassifier(epochs=20).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
@@ -56,7 +89,7 @@ class FusionClassifier(CrowdClassifier):
 
     method_name: ClassVar[str] = "fusion"
     assumes: ClassVar[str] = (
-        "whom to believe, and what is mixed up, depends on the item; labels are cleaned, not explained"
+        "accuracy and confusions of annotators depend on the item; labels are corrected, not modelled"
     )
     paper_settings: ClassVar[dict[str, Any]] = {
         "n_bases": 20,
@@ -87,14 +120,16 @@ class FusionClassifier(CrowdClassifier):
         check_nonnegative("penalty", self.penalty)
         check_positive_integer("n_bases", self.n_bases)
         check_positive_integer("embedding", self.embedding)
-        if self.confusions == "full" and spec.n_classes > FULL_LIMIT:
+        if self.confusions == "full" and spec.n_classes > MAX_CLASSES_WITH_FULL_CONFUSIONS:
             raise ValueError(
-                f"confusions='full' is for at most {FULL_LIMIT} classes, got {spec.n_classes}; use 'basis'"
+                f"confusions='full' is for at most {MAX_CLASSES_WITH_FULL_CONFUSIONS} classes, got {spec.n_classes}; "
+                "use 'basis'"
             )
         possible = math.factorial(spec.n_classes)
         if self.confusions == "basis" and self.n_bases > possible:
             print_message(
-                self.verbose, f"n_bases={self.n_bases}: {spec.n_classes} classes have only {possible} permutations"
+                self.verbose,
+                f"n_bases={self.n_bases} is more than the {possible} permutations of {spec.n_classes} classes",
             )
         hidden = (
             (spec.head_hidden or (64,))
@@ -115,6 +150,7 @@ class FusionClassifier(CrowdClassifier):
         )
 
     def _heads(self, n_annotators: int) -> Literal["shared", "separate", "embedded"]:
+        """Return the kind of heads that `annotator_heads` means for so many annotators."""
         if self.annotator_heads != "auto":
             return self.annotator_heads
         return "shared" if n_annotators <= MAX_ANNOTATORS_WITH_SHARED_HEADS else "embedded"
@@ -126,6 +162,13 @@ class FusionClassifier(CrowdClassifier):
 
     @property
     def n_bases_(self) -> int | None:
-        """How many permutations there are: min(n_bases, K!); None with full confusions."""
+        """Number of permutations in use.
+
+        Returns
+        -------
+        n_bases : int or None
+            The smaller of `n_bases` and K! for K classes; None with full confusion matrices.
+        """
+        check_is_fitted(self)
         assert isinstance(self.method_, Fusion)
         return len(self.method_.confuse.basis) if isinstance(self.method_.confuse, BasisConfusions) else None

@@ -1,4 +1,4 @@
-"""The gated method, the default: how likely each annotator is right on each item."""
+"""Estimator of the gated method, the default: the probability that each annotator is right on each item."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.checks.numbers import check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
+from crowdfuse.estimators.fitted_network import PairFunction
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.gated import Gated
@@ -26,36 +27,63 @@ from crowdfuse.methods.wrong_labels import (
     WrongLabels,
 )
 from crowdfuse.quality.diagnostics import NO_LABELS, diagnose
-from crowdfuse.training.validation import Validation
 
-SHARED_LIMIT = 1_000  # annotators: with 203, on Sentiment Polarity, shared heads were a point better than embedded
-MAX_DIAGNOSED_ITEMS = 20_000  # items, when a fit looks back
+# on Sentiment Polarity, with 203 annotators, shared heads were 1 point more accurate than embedded ones
+MAX_ANNOTATORS_WITH_SHARED_GATES = 1_000
+MAX_DIAGNOSED_ITEMS = 20_000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GatedClassifier(CrowdClassifier):
-    """How likely each annotator is right on each item, learned with the classifier from the labels alone.
+    """The default method: learns how likely each annotator is right on each item.
 
-    Three phases: what annotators would say of an item; what it therefore is, as a start; and then the likelihood of
-    all labels of an item together. See `crowdfuse.methods.gated` for the model, and docs/method.md for what it was
-    measured against, and where it fails: annotators who make the same mistakes, and two classes, need gold. Gold items
-    are worth much here: from ten on they can overrule what labels alone say.
+    The classifier and the accuracies (the "gates") are learned together from the labels alone, in three phases: the
+    labels that each annotator would give; the classes that follow from these, as a starting point; the likelihood of
+    all labels of an item together.
 
     Parameters
     ----------
-    wrong : what annotators say where they are wrong. "uniform": all wrong classes alike; "annotator": a table each,
-        learned; "shared": one table for all; "basis": a mixture of permutations an annotator, the paper's basis read
-        forward
-    n_bases : how many permutations there are, for "basis"
-    hold_out : keep some labels (a tenth, at most 5,000) of items that have several out of training, to choose the
-        start and the epoch by. Without it, or where no item has two labels, the last epoch is kept
-    annotator_heads : "shared": one network for all annotators, but for its last layer; "embedded": one for all that
-        reads a few numbers an annotator, for many. "auto": "shared" for up to 1,000 annotators, else "embedded"
-    embedding : how many numbers describe an annotator, with embedded heads
+    wrong : {"uniform", "annotator", "shared", "basis"}
+        Distribution of wrong labels. "uniform": all wrong classes equally likely. "annotator": one learned table per
+        annotator. "shared": one learned table for all. "basis": a mixture of permutations per annotator.
+    n_bases : int
+        Number of permutations, for wrong="basis".
+    hold_out : bool
+        Hold out a tenth of the labels of items that have several (at most 5,000 labels), to choose the starting point
+        and the epoch. If False, or if no item has two labels, the last epoch is kept. Only used with validation=None.
+    annotator_heads : {"auto", "shared", "embedded"}
+        Networks that predict the accuracies. "shared": one for all annotators, except for its last layer. "embedded":
+        one for all annotators that reads an embedding of the annotator, for many. "auto": "shared" for up to 1,000
+        annotators, else "embedded".
+    embedding : int
+        Size of the annotator embedding of embedded heads.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`.
+    Attributes
+    ----------
+    diagnostics_ : dict
+        Checks of the assumptions behind the accuracies: figures, `gates_can_be_trusted` (bool), and `messages` in
+        words; the fields are those of `crowdfuse.quality.diagnostics.Diagnostics`.
 
+    See Also
+    --------
+    MaDLClassifier : A similar model, trained in one phase.
+    FusionClassifier : The paper's method.
+
+    Notes
+    -----
+    Needs gold in two cases: annotators who make the same mistakes, and two classes with annotators who fail on
+    different items. Ten gold items or more can overrule what the labels alone suggest. docs/method.md describes the
+    model, what it was compared with, and where it fails.
+
+    References
+    ----------
+    Y. Yan, R. Rosales, G. Fung, M. Schmidt, G. Hermosillo, L. Bogoni, L. Moy and J. Dy. "Modeling annotator expertise:
+    Learning when everybody knows a bit of something". AISTATS 2010. The gated method is a deep variant of this model.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import GatedClassifier
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
     >>> Y = np.stack([truth, np.where(X[:, 0] > 0, truth, (truth + 1) % 4), truth], axis=1)
@@ -64,16 +92,13 @@ class GatedClassifier(CrowdClassifier):
     True
     >>> clf.confusion_matrices(X).shape
     (300, 3, 4, 4)
-
-    Attributes, beside those of every classifier
-    ----------
-    diagnostics_ : what the labels cannot decide: figures, `gates_can_be_trusted`, and `messages` in words
     """
 
     method_name: ClassVar[str] = "gated"
     assumes: ClassVar[str] = (
-        "how often an annotator is right depends on the item; wrong labels are even over the other classes"
+        "the accuracy of an annotator depends on the item; wrong labels are equally likely for all wrong classes"
     )
+    estimates_item_accuracy: ClassVar[bool] = True
     search_space: ClassVar[SearchSpace] = {"wrong": ["uniform", "annotator", "shared"]}
 
     wrong: Literal["uniform", "annotator", "shared", "basis"] = "uniform"
@@ -89,8 +114,8 @@ class GatedClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.epochs < 2:
             raise ValueError(
-                f"gated needs at least 2 epochs, got epochs={self.epochs}: one on what annotators say, one on what the "
-                "items therefore are; from 3 on the likelihood of the labels is trained too"
+                f"gated needs at least 2 epochs, got epochs={self.epochs}: one for the labels of annotators, one for "
+                "the classes that follow; from 3 epochs on, the likelihood of the labels is trained too"
             )
         wrong: WrongLabels = UniformWrongLabels(spec.n_classes, spec.n_annotators)
         if self.wrong == "annotator":
@@ -102,23 +127,22 @@ class GatedClassifier(CrowdClassifier):
         return Gated(spec, heads=self._heads(spec.n_annotators), embedding=self.embedding, wrong=wrong)
 
     def _heads(self, n_annotators: int) -> Literal["shared", "embedded"]:
+        """Return the kind of heads that `annotator_heads` means for so many annotators."""
         if self.annotator_heads != "auto":
             return self.annotator_heads
-        return "shared" if n_annotators <= SHARED_LIMIT else "embedded"
+        return "shared" if n_annotators <= MAX_ANNOTATORS_WITH_SHARED_GATES else "embedded"
 
     def _resolved_settings(self) -> dict[str, Any]:
         assert isinstance(self.method_, Gated)
         built = self.method_.heads
         return {} if built == self._heads(len(self.annotators_)) else {"annotator_heads": built}
 
-    def _validation(self, given: Any, data: TrainingData, seed: int) -> tuple[TrainingData, Validation | None]:
-        several = np.diff(data.annotations.indptr) > 1
-        if given is None and self.hold_out and (several & (data.weight > 0)).any():
-            given = "annotations"
-        return super()._validation(given, data, seed)
+    def _default_validation(self, data: TrainingData) -> Any:
+        has_several = np.diff(data.annotations.indptr) > 1
+        return "annotations" if self.hold_out and (has_several & (data.weight > 0)).any() else None
 
     def _after_fit(self, data: TrainingData) -> None:
-        """What the labels cannot decide; of much data, a sample tells."""
+        """Set `diagnostics_`, from a sample of the training data if there is much of it."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_DIAGNOSED_ITEMS])
         if not len(rows):
@@ -127,7 +151,7 @@ class GatedClassifier(CrowdClassifier):
         inputs, ann = data.inputs.take(rows), data.annotations[rows]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            gates = self._gates(inputs, ann, None)
+            gates = self._item_accuracies(inputs, ann, None)
         probabilities = self.predict_proba(inputs)
         assert isinstance(self.method_, Gated)
         enough = int((data.gold >= 0).sum()) >= MIN_GOLD_ITEMS
@@ -140,15 +164,43 @@ class GatedClassifier(CrowdClassifier):
     def annotator_accuracy(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
     ) -> NDArray[np.float32]:
-        """How likely each annotator is right on each item: the gates, (N, R).
+        """Return the probability that each annotator is right on each item.
 
-        With annotations, those of the labelled pairs alone, (labels,), in the order of the annotations. A warning says
-        if the labels give reason not to trust them; `diagnostics_` says which.
+        Warns if the labels give reason not to trust these probabilities; `diagnostics_` has the reasons.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
+            If given, values are computed only for pairs (item, annotator) that have a label.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        accuracy : ndarray of shape (n_items, n_annotators) or (n_labels,)
+            With annotations, one probability per label, in the order of the annotations.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(3).repeat(50, 0), np.arange(3).repeat(50)[:, None].repeat(3, 1)
+        >>> (crowdfuse.GatedClassifier(epochs=30, learning_rate=0.01).fit(X, Y).annotator_accuracy(X) > 0.9).all()
+        np.True_
         """
         check_is_fitted(self)
+        assert self.diagnostics_ is not None  # set by every fit
         if not self.diagnostics_["gates_can_be_trusted"]:
             warnings.warn("; ".join(self.diagnostics_["messages"]), stacklevel=2)
-        return self._gates(X, annotations, items)
+        return self._item_accuracies(X, annotations, items)
 
-    def _gates(self, X: Any, annotations: Any, items: ArrayLike | None) -> NDArray[np.float32]:
-        return self._of_pairs("annotator_accuracy", "accuracies", X, annotations, items)
+    def _item_accuracies(self, X: Any, annotations: Any, items: ArrayLike | None) -> NDArray[np.float32]:
+        """Return what `annotator_accuracy` does, without its warning."""
+        return self._values_of_pairs(_accuracies, X, annotations, items, caller="annotator_accuracy")
+
+
+def _accuracies(method: Method) -> PairFunction:
+    """Return the function of the network that predicts accuracies."""
+    assert isinstance(method, Gated)
+    return method.accuracies

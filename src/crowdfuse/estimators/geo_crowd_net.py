@@ -1,4 +1,4 @@
-"""GeoCrowdNet."""
+"""Estimator of GeoCrowdNet: confusion matrices that a volume makes identifiable."""
 
 from __future__ import annotations
 
@@ -15,40 +15,52 @@ from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
-    """One confusion matrix an annotator, learned with the network, and made unique by a volume (Ibrahim et al., 2023).
+    """GeoCrowdNet: one confusion matrix per annotator, made identifiable by a volume regularizer.
+
+    The volume is computed per batch, so `batch_size` must be well above the number of classes. The loss of an item is
+    the sum over its labels, so items with more labels count more.
 
     Parameters
     ----------
-    regularizer : whose volume is made large. "f": the class probabilities', for items that are certain of their class
-        and annotators who are not; "w": the matrices', for items that are uncertain and annotators who know each class
-    volume_weight : how strongly; 0 leaves the likelihood of the labels alone
-    start : how often annotators are taken to be right before anything is learned; None: e / (e + K - 1), as in the
-        authors' code
+    regularizer : {"f", "w"}
+        Whose volume is maximized. "f": that of the class probabilities, if some items clearly belong to each class and
+        annotators are unsure. "w": that of the matrices, if items are ambiguous and each class has expert annotators.
+    volume_weight : float
+        Strength of the regularizer; 0 leaves only the likelihood of the labels.
+    start : float or None
+        Accuracy of annotators before training. None: e / (e + K - 1) for K classes, as in the authors' code.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
-    its labels, so items with more labels count more. The volume is that of a batch: `batch_size` must be well above
-    the number of classes for it to say anything.
+    See Also
+    --------
+    COINNetClassifier : Adds outlier items.
+    TraceRegClassifier : The same model with a trace penalty.
 
-    Attributes
+    Notes
+    -----
+    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+
+    References
     ----------
-    confusion_matrices_ (R, K, K) : axes (annotator, true, said): the same on every item, true to noisy, P(said | true)
+    S. Ibrahim, T. Nguyen and X. Fu. "Deep Learning From Crowdsourced Labels: Coupled Cross-Entropy Minimization,
+    Identifiability, and Regularization". ICLR 2023.
 
-    `fused_labels` takes the network's prediction as the prior, and the labels as evidence by Bayes.
-
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import GeoCrowdNetClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)  # the third annotator is always wrong
     >>> clf = GeoCrowdNetClassifier(epochs=20, learning_rate=0.02).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.confusion_matrices_[2].argmax(1)                 # what it says of each class
+    >>> clf.confusion_matrices_[2].argmax(1)  # the most likely label of the third annotator, per true class
     array([1, 0])
     """
 
     method_name: ClassVar[str] = "geo-crowd-net"
     assumes: ClassVar[str] = (
-        "confusions are the same on every item; some items are certainly of each class, or each class has experts"
+        "confusions are the same on all items; each class has some items that are certain, or expert annotators"
     )
     paper_settings: ClassVar[dict[str, Any]] = {"start": None}
     search_space: ClassVar[SearchSpace] = {

@@ -1,4 +1,4 @@
-"""What classifiers with one confusion matrix an annotator share."""
+"""Base class of the estimators with one confusion matrix per annotator."""
 
 from __future__ import annotations
 
@@ -15,13 +15,22 @@ from crowdfuse.methods.global_confusions import GlobalConfusions
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GlobalConfusionsClassifier(CrowdClassifier):
-    """Base of the classifiers with one confusion matrix an annotator, the same on every item."""
+    """Base class of the classifiers with one confusion matrix per annotator, the same for all items.
+
+    Attributes
+    ----------
+    confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
+        P(label | true class), the same for all items. Rows are true classes and sum to 1.
+    """
 
     @property
     def confusion_matrices_(self) -> NDArray[np.float32]:
-        """One matrix an annotator, (R, K, K), axes (annotator, true, said).
+        """Confusion matrix of each annotator, the same for all items.
 
-        Global, and true to noisy: row k is what the annotator says of items of class k, and sums to 1.
+        Returns
+        -------
+        matrices : ndarray of shape (n_annotators, n_classes, n_classes)
+            P(label | true class); axes are (annotator, true class, given label), rows sum to 1.
         """
         check_is_fitted(self)
         assert isinstance(self.method_, GlobalConfusions)

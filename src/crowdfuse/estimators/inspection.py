@@ -1,12 +1,8 @@
-"""Looking inside a fitted classifier: whom it believes, on which item, and why."""
+"""Public methods that look inside a fitted classifier: probabilities, annotators, fused labels, label quality."""
 
 from __future__ import annotations
 
-import copy
-import warnings
-from collections.abc import Iterator
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -15,38 +11,69 @@ from scipy import sparse as scipy_sparse
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.model_selection import KFold
-from sklearn.utils.validation import _check_feature_names, check_is_fitted
-from torch import Tensor
+from sklearn.utils.validation import check_is_fitted
 
+from crowdfuse.estimators.fitted_network import FittedNetwork
 from crowdfuse.functional import segment_softmax
-from crowdfuse.io.inputs import Inputs, check_inputs
+from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import format_count, format_names, positions_of
-from crowdfuse.methods.base import Method
-from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.quality.label_quality import LabelQuality, label_quality
-from crowdfuse.training.prediction import evaluation_blocks, predict_logits
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
     from crowdfuse.report.run_report import Report
 
-MAX_DENSE_BYTES = 2 * 10**9  # bytes
+
+class LabelLogProbabilities(NamedTuple):
+    """What the likelihood of labels is computed from; see `CrowdClassifier.label_log_probabilities`.
+
+    Attributes
+    ----------
+    class_log_probabilities : ndarray of shape (n_items, n_classes)
+        Logarithm of the classifier's probability of each class.
+    label_log_probabilities : ndarray of shape (n_labels, n_classes) or None
+        `log p(label | class)` of each label; None if the method has no model of that.
+    annotations : Annotations
+        The labels in the order of the rows of X. Annotators that were not seen in training come last.
+    """
+
+    class_log_probabilities: NDArray[np.float64]
+    label_log_probabilities: NDArray[np.float64] | None
+    annotations: Annotations
 
 
-class Inspection:
-    """What a fitted classifier tells, from its network and the names of classes and annotators."""
+class Inspection(FittedNetwork):
+    """Methods of a fitted classifier that read its network."""
 
-    method_: Method
-    classes_: NDArray[Any]
-    annotators_: NDArray[Any]
-    input_shape_: tuple[int, ...]
-    n_features_in_: int
-    batch_size: int
+    estimates_item_accuracy: ClassVar[bool] = False
+    """Whether `annotator_accuracy` is available."""
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities (N, K), columns as in `classes_`."""
+        """Predict class probabilities from the inputs alone.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_items, n_classes)
+            Columns in the order of `classes_`; rows sum to 1.
+
+        See Also
+        --------
+        predict : The most probable class.
+        fused_labels : Class probabilities that use the labels of the items.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)[:, None].repeat(2, 1)
+        >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).predict_proba(X).shape
+        (20, 2)
+        """
         check_is_fitted(self)
         probabilities: NDArray[np.float64] = softmax(self._logits(X).astype(np.float64), axis=1)
         return probabilities
@@ -54,16 +81,42 @@ class Inspection:
     def annotator_weights(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None, sparse: bool = False
     ) -> Any:
-        """How much each annotator counts on each item, (N, R), rows summing to 1.
+        """Return how much each annotator counts on each item.
 
-        Over all annotators; or, given annotations, over those who labelled the item, 0 for the others
-        (with `sparse`, a SciPy CSR array of just these). Annotators never seen in training have columns after those
-        of `annotators_`, in the order in which the annotations name them.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
+            Labels of the items. If given, weights are distributed over the annotators who labelled the item, and are
+            0 for the others. If None, over all annotators of `annotators_`.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+        sparse : bool, default=False
+            Return a SciPy CSR array that holds only the labelled pairs. Needs `annotations`.
+
+        Returns
+        -------
+        weights : ndarray or csr_array of shape (n_items, n_annotators)
+            Rows sum to 1; rows of items without labels are 0. Columns are in the order of `annotators_`, followed by
+            annotators that were not seen in training, in the order of the annotations.
+
+        Raises
+        ------
+        ValueError
+            If `sparse` is True without annotations, or if the dense result would take more than 2 GB.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)[:, None].repeat(2, 1)
+        >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).annotator_weights(X)[0]
+        array([0.5, 0.5], dtype=float32)
         """
         inputs = self._inputs(X)
         if annotations is None:
             if sparse:
-                raise ValueError("sparse=True needs annotations: the pairs to compute")
+                raise ValueError("sparse=True needs annotations=: they say which pairs to compute")
             self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
             scores = [self.method_.weight_logits(h, *self._every_pair(len(h))) for h in self._features(inputs)]
             return torch.cat(scores).view(-1, len(self.annotators_)).softmax(1).numpy()
@@ -82,88 +135,228 @@ class Inspection:
     def confusion_matrices(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
     ) -> NDArray[np.float32]:
-        """Confusion matrices (N, R, K, K), axes (..., true, said); `confusion_given_` says what is given.
+        """Return the confusion matrix of each annotator on each item.
 
-        With annotations, those of the labelled pairs alone, (labels, K, K), in the order of the annotations.
+        `confusion_given_` says whether rows or columns of a matrix sum to 1.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
+            If given, matrices are computed only for pairs (item, annotator) that have a label.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        matrices : ndarray of shape (n_items, n_annotators, n_classes, n_classes) or (n_labels, n_classes, n_classes)
+            The last two axes are (true class, given label). With annotations, one matrix per label, in the order of
+            the annotations.
+
+        Raises
+        ------
+        TypeError
+            If the method has no confusion matrices.
+        ValueError
+            If the result would take more than 2 GB.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)[:, None].repeat(3, 1)
+        >>> clf = crowdfuse.FusionClassifier(epochs=2).fit(X, Y)
+        >>> clf.confusion_matrices(X).shape, clf.confusion_matrices(X, Y).shape
+        ((20, 3, 2, 2), (60, 2, 2))
         """
-        n_classes = len(self.classes_)
-        return self._of_pairs("confusion_matrices", "confusions", X, annotations, items, n_classes**2)
+        return self._values_of_pairs(
+            lambda method: method.confusions,
+            X,
+            annotations,
+            items,
+            caller="confusion_matrices",
+            values_per_pair=len(self.classes_) ** 2,
+        )
 
-    def _of_pairs(
-        self,
-        name: str,
-        question: str,
-        X: Any,
-        annotations: Any,
-        items: ArrayLike | None,
-        size: int = 1,
+    def annotator_accuracy(
+        self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
     ) -> NDArray[np.float32]:
-        """What a method says of every pair, (N, R, ...), or of the labelled pairs, (labels, ...): `size` numbers each.
+        """Return the probability that each annotator is right on each item.
 
-        `name` is what people call, `question` what the method calls it.
+        Only some methods estimate it: see the class attribute `estimates_item_accuracy`.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
+            If given, accuracies are computed only for pairs (item, annotator) that have a label.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        accuracy : ndarray of shape (n_items, n_annotators) or (n_labels,)
+            With annotations, one probability per label, in the order of the annotations.
+
+        Raises
+        ------
+        TypeError
+            If the method does not estimate it.
+
+        See Also
+        --------
+        annotator_agreement : Share of an annotator's labels that the classifier predicts; available for every method.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> crowdfuse.GatedClassifier.estimates_item_accuracy, crowdfuse.MBEMClassifier.estimates_item_accuracy
+        (True, False)
         """
-        inputs = self._inputs(X)
-        n_annotators = len(self.annotators_)
-        if annotations is None:
-            self._refuse_huge(len(inputs) * n_annotators * size * 4, f"{name}(X, annotations)")
-            blocks = [getattr(self.method_, question)(h, *self._every_pair(len(h))) for h in self._features(inputs)]
-            every = torch.cat(blocks)
-            return every.view(-1, n_annotators, *every.shape[1:]).numpy()
-        ann = self._known(align(annotations, len(inputs), items))
-        self._refuse_huge(ann.n_labels * size * 4, "fewer items at a time")
-        ask = getattr(self._method_for(ann), question)
-        blocks = [ask(h, b.item, b.annotator) for b, h in self._batches(inputs, ann)]
-        return torch.cat(blocks).numpy()
+        raise TypeError(
+            f"{type(self).__name__} does not estimate the accuracy of annotators on each item; use GatedClassifier, or "
+            "annotator_agreement(X, annotations) for one number per annotator"
+        )
+
+    @property
+    def diagnostic_messages_(self) -> list[str]:
+        """Findings of `diagnostics_` in words.
+
+        Returns
+        -------
+        messages : list of str
+            Empty if the method makes no diagnosis, or found nothing to report.
+        """
+        return [] if self.diagnostics_ is None else list(self.diagnostics_["messages"])
 
     @property
     def confusion_given_(self) -> str | None:
-        """ "said": columns sum to 1, P(true | said). "true": rows sum to 1, P(said | true). None: no matrices."""
+        """What confusion matrices are conditioned on.
+
+        Returns
+        -------
+        given : {"said", "true"} or None
+            "said": columns sum to 1, P(true class | given label). "true": rows sum to 1, P(given label | true class).
+            None if the method has no confusion matrices.
+        """
         check_is_fitted(self)
         return self.method_.confusion_given
 
     def fused_labels(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
-        """What the labels of each item amount to: class probabilities (N, K); NaN where no label counts.
+        """Combine the labels of each item into class probabilities, as the method does in training.
 
-        An annotator never seen in training is taken to be like the average one.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators)
+            Labels to combine. An annotator not seen in training is treated like the average annotator, and a warning
+            names them.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        fused : ndarray of shape (n_items, n_classes)
+            Class probabilities; NaN for items without a label that the method uses.
+
+        See Also
+        --------
+        label_quality : Consensus label and confidence, which also use the classifier's prediction.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)[:, None].repeat(2, 1)
+        >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).fused_labels(X, Y)[0]
+        array([1., 0.], dtype=float32)
         """
         inputs = self._inputs(X)
         ann = self._known(align(annotations, len(inputs), items))
         method = self._method_for(ann)
-        blocks = [method.fused(h, b.item, b.annotator, b.label) for b, h in self._batches(inputs, ann)]
+        blocks = [method.fused(h, batch.item, batch.annotator, batch.label) for batch, h in self._batches(inputs, ann)]
         fused = torch.cat(blocks).numpy()
         fused[~fused.any(1)] = np.nan
         return fused
 
     def label_log_probabilities(
         self, X: Any, annotations: Any, *, items: ArrayLike | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, Annotations]:
-        """What labels are judged by: class probabilities in logs (N, K); `log p(label | class)` of each label,
-        (labels, K), where the method has a model of that, else None; and the labels as they were understood.
+    ) -> LabelLogProbabilities:
+        """Return the log-probabilities that the likelihood of labels is computed from.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators)
+            The labels.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        log_probabilities : LabelLogProbabilities
+            Named tuple (class_log_probabilities, label_log_probabilities, annotations).
+
+        See Also
+        --------
+        crowdfuse.label_likelihood : Mean log-likelihood of labels, to choose between classifiers without gold.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)[:, None].repeat(2, 1)
+        >>> found = crowdfuse.GatedClassifier(epochs=4).fit(X, Y).label_log_probabilities(X, Y)
+        >>> found.class_log_probabilities.shape, found.label_log_probabilities.shape
+        ((20, 2), (40, 2))
         """
         inputs = self._inputs(X)
         ann = self._known(align(annotations, len(inputs), items))
         method = self._method_for(ann)
-        log_f, evidence = [], []
+        of_classes, of_labels = [], []
         for batch, h in self._batches(inputs, ann):
-            log_f.append(method.class_logits(h).log_softmax(1))
-            evidence.append(method.label_log_probabilities(h, batch.item, batch.annotator, batch.label))
-        has_model = all(part is not None for part in evidence)
-        told = torch.cat([part for part in evidence if part is not None]).double().numpy() if has_model else None
-        return torch.cat(log_f).double().numpy(), told, ann
+            of_classes.append(method.class_logits(h).log_softmax(1))
+            of_labels.append(method.label_log_probabilities(h, batch.item, batch.annotator, batch.label))
+        parts = [part for part in of_labels if part is not None]
+        has_model = len(parts) == len(of_labels)
+        return LabelLogProbabilities(
+            torch.cat(of_classes).double().numpy(), torch.cat(parts).double().numpy() if has_model else None, ann
+        )
 
-    def annotator_reliability(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """The share of each annotator's labels that the classifier takes to be right, (R,); NaN without labels.
+    def annotator_agreement(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Return the share of each annotator's labels that equal the predicted class.
 
-        A label is taken to be right where the classifier would have said the same. Annotators never seen in training
-        come after those of `annotators_`.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators)
+            The labels to compare with the prediction.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+
+        Returns
+        -------
+        agreement : ndarray of shape (n_annotators,)
+            Between 0 and 1; NaN for annotators without labels. Annotators not seen in training come after those of
+            `annotators_`.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, y = np.eye(2).repeat(50, 0), np.arange(2).repeat(50)
+        >>> Y = np.stack([y, y, 1 - y], axis=1)  # the third annotator is always wrong
+        >>> crowdfuse.MajorityVoteClassifier(epochs=20).fit(X, Y).annotator_agreement(X, Y)
+        array([1., 1., 0.])
         """
         predicted = self._logits(X).argmax(1)
         ann = self._known(align(annotations, len(predicted), items))
-        count = np.bincount(ann.annotator, minlength=ann.n_annotators)
-        believed = np.bincount(ann.annotator, weights=predicted[ann.item] == ann.label, minlength=ann.n_annotators)
+        n_labels = np.bincount(ann.annotator, minlength=ann.n_annotators)
+        n_equal = np.bincount(ann.annotator, weights=predicted[ann.item] == ann.label, minlength=ann.n_annotators)
         with np.errstate(invalid="ignore"):
-            reliability: NDArray[np.float64] = believed / count
-        return reliability
+            agreement: NDArray[np.float64] = n_equal / n_labels
+        return agreement
 
     def label_quality(
         self,
@@ -174,12 +367,50 @@ class Inspection:
         gold: ArrayLike | None = None,
         folds: int | None = None,
     ) -> LabelQuality:
-        """Consensus and confidence of each item, suspicion that each label is wrong, skill of each annotator.
+        """Estimate the consensus of each item, and which labels are likely wrong.
 
-        What `quality` makes of the labels and this classifier's probabilities. A model that was trained on these
-        labels has learned some mistakes by heart, and suspects them less than it should. With `folds`, such as 5, the
-        probabilities are out of fold: as many fresh copies of this classifier are trained on the labels, each without
-        the items that it then judges. That takes `folds` trainings, and finds more. `gold`, as in `fit`, is certain.
+        Combines the labels with this classifier's probabilities by `crowdfuse.label_quality`. A model trained on the
+        same labels has memorized some mistakes, and suspects them less than it should; `folds` avoids that.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators)
+            The labels to judge.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+        gold : array-like of shape (n_items,), default=None
+            True classes by name, None or NaN where unknown. Taken as certain.
+        folds : int, default=None
+            Number of cross-validation folds. Fresh copies of this classifier are trained on the labels, each without
+            the items that it then judges. Takes `folds` trainings and finds more wrong labels. If None, this fitted
+            model judges.
+
+        Returns
+        -------
+        quality : LabelQuality
+            Consensus, confidence and class probabilities per item; confidence and suspicion per label; accuracy per
+            annotator.
+
+        Raises
+        ------
+        ValueError
+            If `folds` is not an integer from 2 to n_items.
+
+        See Also
+        --------
+        crowdfuse.label_quality : The same for the probabilities of any classifier.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, y = np.eye(2).repeat(50, 0), np.arange(2).repeat(50)
+        >>> Y = y[:, None].repeat(3, 1)
+        >>> Y[7, 1] = 1  # one mistake
+        >>> quality = crowdfuse.MajorityVoteClassifier(epochs=20).fit(X, Y).label_quality(X, Y)
+        >>> quality.suspicion.argmax()  # label 1 of item 7
+        np.int64(22)
         """
         inputs = self._inputs(X)
         ann = align(annotations, len(inputs), items)
@@ -188,16 +419,17 @@ class Inspection:
         return label_quality(ann, self._out_of_fold(inputs, ann, gold, folds), classes=self.classes_, gold=gold)
 
     def _out_of_fold(self, inputs: Inputs, ann: Annotations, gold: ArrayLike | None, folds: int) -> NDArray[np.float64]:
+        """Return class probabilities of each item by a copy of this classifier that was trained without it."""
         if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= len(inputs):
-            raise ValueError(f"folds must be a whole number from 2 to the {len(inputs):,} rows of X, got {folds!r}")
+            raise ValueError(f"folds must be an integer from 2 to the {len(inputs):,} rows of X, got {folds!r}")
         ann = ann.with_classes(self.classes_)
-        certain = None if gold is None else gold_codes(gold, self.classes_, len(inputs))
+        codes = None if gold is None else gold_codes(gold, self.classes_, len(inputs))
         probabilities = np.empty((len(inputs), len(self.classes_)))
-        for kept, left_out in KFold(folds, shuffle=True, random_state=0).split(probabilities):
+        for train, test in KFold(folds, shuffle=True, random_state=0).split(probabilities):
             copy = clone(self).set_params(checkpoint=None, verbose=0, classes=list(self.classes_))
-            known = None if certain is None else [self.classes_[k] if k >= 0 else None for k in certain[kept]]
-            copy.fit(inputs.take(kept), ann[kept], gold=known)
-            probabilities[left_out] = copy.predict_proba(inputs.take(left_out))
+            train_gold = None if codes is None else [self.classes_[k] if k >= 0 else None for k in codes[train]]
+            copy.fit(inputs.take(train), ann[train], gold=train_gold)
+            probabilities[test] = copy.predict_proba(inputs.take(test))
         return probabilities
 
     def report(
@@ -212,18 +444,39 @@ class Inspection:
         positive: Any = None,
         title: str | None = None,
     ) -> Report:
-        """What the model makes of these labels, for people to look at; a notebook shows it by itself.
+        """Make a report on this model and these labels, as a page of HTML; notebooks display it.
 
-        Who the annotators are and where they fail, what is mixed up, what is in dispute, which labels are likely
-        wrong; with `gold` (N,), None where unknown, how good the model is. `report.save("report.html")` writes one
-        page that needs no network, and the same as Markdown and JSON.
+        The report describes the annotators and where they fail, which classes are confused, which items are disputed
+        and which labels are likely wrong. With gold it also measures the model. `report.save("report.html")` writes a
+        page that needs no network access, and the same as Markdown and JSON.
 
         Parameters
         ----------
-        n_items : disputed items that are shown, at most 200
-        sensitivity, positive : of two classes, the share of the positive one, by itself the second, to be found
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators)
+            The labels to report on.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+        gold : array-like of shape (n_items,), default=None
+            True classes by name, None or NaN where unknown. Used to measure the model, never to train it.
+        n_items : int, default=30
+            Number of disputed items to show, at most 200.
+        sensitivity : float, default=0.95
+            With two classes and gold: the share of the positive class that the suggested threshold finds.
+        positive : object, default=None
+            With two classes: name of the positive class. If None, the second of `classes_`.
+        title : str, default=None
+            Title of the page. If None, a title that names the method.
 
-        >>> import crowdfuse
+        Returns
+        -------
+        report : Report
+            Object with `save`, `to_html`, `to_markdown` and `to_json`.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
         >>> X, Y = np.eye(4).repeat(5, 0), np.arange(4).repeat(5)[:, None].repeat(2, 1)
         >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).report(X, Y)
         Report(20 items, 2 annotators, 40 labels; .save('report.html') writes it)
@@ -241,77 +494,3 @@ class Inspection:
             positive=positive,
             title=title,
         )
-
-    # ---- from X to features and pairs ----------------------------------------------------------
-
-    def _inputs(self, X: Any) -> Inputs:
-        check_is_fitted(self)
-        _check_feature_names(self, X, reset=False)
-        inputs = check_inputs(X)
-        if inputs.item_shape != self.input_shape_:
-            raise ValueError(
-                f"X has {int(np.prod(inputs.item_shape))} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input (rows of shape {inputs.item_shape} and {self.input_shape_})"
-            )
-        return inputs
-
-    def _logits(self, X: Any) -> NDArray[np.float32]:
-        return predict_logits(self.method_, self._inputs(X), "cpu", self.batch_size)
-
-    def _features(self, inputs: Inputs) -> Iterator[Tensor]:
-        with torch.inference_mode(), closing(inputs.stream(evaluation_blocks(len(inputs), self.batch_size))) as blocks:
-            for x in blocks:
-                yield self.method_.features(torch.from_numpy(x))
-
-    def _batches(self, inputs: Inputs, ann: Annotations) -> Iterator[tuple[Batch, Tensor]]:
-        """All rows with their labels, in order, and their features; all strangers are one annotator, the average."""
-        n_rows = len(inputs)
-        data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
-        with torch.inference_mode(), closing(data.stream(evaluation_blocks(n_rows, self.batch_size))) as stream:
-            for batch in stream:
-                batch = batch._replace(annotator=batch.annotator.clamp(max=len(self.annotators_)))
-                yield batch, self.method_.features(batch.x)
-
-    def _every_pair(self, n_items: int) -> tuple[Tensor, Tensor]:
-        n_annotators = len(self.annotators_)
-        pairs = torch.arange(n_items * n_annotators)
-        return pairs // n_annotators, pairs % n_annotators
-
-    def _method_for(self, ann: Annotations) -> Method:
-        """The network, with an average annotator in it where the labels need one."""
-        if ann.n_annotators == len(self.annotators_):
-            return self.method_
-        method = copy.deepcopy(self.method_)
-        method.add_annotators(1)
-        return method
-
-    def _known(self, ann: Annotations, *, warn: bool = True) -> Annotations:
-        """Labels in the positions of this model's classes and annotators; strangers come after these."""
-        ann = ann.with_classes(self.classes_)
-        position = positions_of(ann.annotators, self.annotators_)
-        count = np.bincount(ann.annotator, minlength=ann.n_annotators)
-        strange = np.flatnonzero((position < 0) & (count > 0))
-        position[strange] = len(self.annotators_) + np.arange(len(strange))
-        annotators = self.annotators_
-        if len(strange) and warn:
-            labels = format_count(int(count[strange].sum()), "label")
-            warnings.warn(
-                f"{format_count(len(strange), 'annotator')} with {labels} never seen in training, taken to be like the "
-                f"average annotator: {format_names(ann.annotators[strange])}",
-                stacklevel=4,
-            )
-        if len(strange):
-            annotators = np.concatenate([annotators, ann.annotators[strange]], dtype=object)
-        return Annotations(
-            indptr=ann.indptr,
-            annotator=position[ann.annotator].astype(np.int32),
-            label=ann.label,
-            items=ann.items,
-            annotators=annotators,
-            classes=ann.classes,
-            by_row=ann.by_row,
-        )
-
-    def _refuse_huge(self, size: int, instead: str) -> None:
-        if size > MAX_DENSE_BYTES:
-            raise ValueError(f"the result would take {size / 1e9:.1f} GB; ask for {instead}")

@@ -1,4 +1,4 @@
-"""Multi-annotator deep learning."""
+"""Estimator of MaDL: multi-annotator deep learning."""
 
 from __future__ import annotations
 
@@ -19,46 +19,68 @@ from crowdfuse.methods.madl import MaDL
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaDLClassifier(CrowdClassifier):
-    """How each annotator does on each item, and less weight for those who are like many others (Herde et al., 2023).
+    """MaDL: confusion matrices per item and annotator; similar annotators count less.
+
+    The loss of an item is the sum over its labels, so items with more labels count more.
 
     Parameters
     ----------
-    confusions : what is learned for each item and annotator. "isotropic", our default: how likely the annotator is
-        right, the wrong classes being alike; "diagonal": that for each class; "full": a whole confusion matrix, as in
-        the authors' code, which leaves so much open that the classes are sometimes not found
-    weights : "density": in the loss an annotator counts the less, the more others there are like it, so that copies do
-        not outvote the rest; "uniform": all count the same
-    eta : how often annotators are taken to be right before anything is learned; more than chance
-    embedding : how many numbers describe an annotator, and an item for how annotators do on it
-    gamma_shape, gamma_rate : of the gamma prior of how sharply "density" tells annotators apart
-
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
-    its labels, so items with more labels count more.
+    confusions : {"isotropic", "diagonal", "full"}
+        What is learned per item and annotator. "isotropic": the probability of a right label, with all wrong classes
+        equally likely. "diagonal": that probability per class. "full": a whole confusion matrix, as in the authors'
+        code; it is so flexible that training sometimes does not find the classes.
+    weights : {"density", "uniform"}
+        "density": an annotator counts less in the loss the more similar annotators there are, so that copies do not
+        outvote the others. "uniform": all count the same.
+    eta : float
+        Accuracy of annotators before training; above chance.
+    embedding : int
+        Size of the embeddings of annotators and items from which confusion matrices are predicted.
+    gamma_shape : float
+        Shape of the gamma prior of the bandwidth of "density".
+    gamma_rate : float
+        Rate of the gamma prior of the bandwidth of "density".
 
     Attributes
     ----------
-    weights_ (R,) : how much each annotator counts in the loss, mean 1
+    weights_ : ndarray of shape (n_annotators,)
+        Weight of each annotator in the loss; the mean is 1.
 
-    `annotator_weights` are in the same proportions, on every item. They say who is like many others, not who is right:
-    `confusion_matrices` do, item by item. `fused_labels` takes the network's prediction as the prior, and the labels as
-    evidence by Bayes.
+    See Also
+    --------
+    GatedClassifier : A similar model that is trained in three phases.
+    AnnotMixClassifier : By the same authors, with mixup.
 
+    Notes
+    -----
+    `annotator_weights` is proportional to `weights_` on every item. It tells which annotators resemble many others, not
+    who is right: `confusion_matrices` does, per item. `fused_labels` combines the network's prediction (the prior) with
+    the labels (the evidence) by Bayes' rule.
+
+    References
+    ----------
+    M. Herde, D. Huseljic and B. Sick. "Multi-annotator Deep Learning: A Probabilistic Framework for Classification".
+    Transactions on Machine Learning Research, 2023.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import MaDLClassifier
     >>> generator = np.random.default_rng(0)
     >>> X = generator.normal(size=(300, 2))
     >>> truth = (X[:, 1] > 0).astype(int)
-    >>> guess = generator.integers(0, 2, 300)                # what the second annotator says where x < 0
+    >>> guess = generator.integers(0, 2, 300)  # labels of the second annotator where the first feature is negative
     >>> Y = np.stack([truth, np.where(X[:, 0] > 0, truth, guess), truth], axis=1)
     >>> clf = MaDLClassifier(epochs=10, learning_rate=0.02).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.confusion_matrices(X).shape                      # item by item
+    >>> clf.confusion_matrices(X).shape
     (300, 3, 2, 2)
     """
 
     method_name: ClassVar[str] = "madl"
     assumes: ClassVar[str] = (
-        "how an annotator confuses classes depends on the item; annotators who are alike count less each"
+        "the confusions of an annotator depend on the item; annotators who resemble many others count less"
     )
     paper_settings: ClassVar[dict[str, Any]] = {"confusions": "full"}
     search_space: ClassVar[SearchSpace] = {"confusions": ["isotropic", "diagonal", "full"]}
@@ -90,7 +112,13 @@ class MaDLClassifier(CrowdClassifier):
 
     @property
     def weights_(self) -> NDArray[np.float32]:
-        """How much each annotator counts in the loss, (R,), mean 1."""
+        """Weight of each annotator in the loss.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_annotators,)
+            The mean is 1.
+        """
         check_is_fitted(self)
         assert isinstance(self.method_, MaDL)
         everyone = torch.arange(len(self.annotators_))

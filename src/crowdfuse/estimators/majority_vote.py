@@ -1,4 +1,4 @@
-"""All annotators count the same."""
+"""Estimator of the majority vote: all annotators count the same."""
 
 from __future__ import annotations
 
@@ -13,14 +13,35 @@ from crowdfuse.methods.majority_vote import MajorityVote
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MajorityVoteClassifier(CrowdClassifier):
-    """All annotators count the same.
+    """Majority vote: trains on the vote of each item; all annotators count the same.
 
     Parameters
     ----------
-    vote : "soft" trains on the share of labels a class got, "hard" on the winner, ties broken from the seed
-    loss_scale : "plain": the mean over items; "paper": that divided by K, as the paper trains its soft vote
+    vote : {"soft", "hard"}
+        "soft": train on the share of labels per class. "hard": train on the class with most labels; ties are broken at
+        random from the seed.
+    loss_scale : {"plain", "paper"}
+        "plain": mean over items. "paper": the mean divided by the number of classes, as in the paper's soft vote.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`.
+    See Also
+    --------
+    RobustVoteClassifier : The vote with a loss that tolerates wrong votes.
+    TwoStageClassifier : Other aggregations of the labels before training.
+
+    References
+    ----------
+    Z. Gao et al. "Learning from Multiple Annotator Noisy Labels via Sample-wise Label Fusion". ECCV 2022. The vote is a
+    baseline there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfuse import MajorityVoteClassifier
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> truth = (X[:, 0] > 0).astype(int)
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)  # the third annotator is always wrong
+    >>> MajorityVoteClassifier(epochs=20).fit(X, Y).score(X, truth) > 0.9
+    True
     """
 
     method_name: ClassVar[str] = "majority-vote"

@@ -1,4 +1,4 @@
-"""Max-MIG."""
+"""Estimator of Max-MIG: mutual information between a classifier and an aggregator of labels."""
 
 from __future__ import annotations
 
@@ -13,26 +13,40 @@ from crowdfuse.methods.max_mig import MaxMIG
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaxMIGClassifier(CrowdClassifier):
-    """A classifier and an aggregator of labels, made to tell as much of each other as they can (Cao et al., 2019).
+    """Max-MIG: maximizes the information that a classifier and a label aggregator share.
 
-    Copies of an annotator whose labels have little to do with the items do not fool it, however many they are; copies
-    who err in a system of their own can, since it starts from the vote. At least two annotators must have labels.
+    At least two annotators must have labels. The loss compares the items of a batch with each other, so `batch_size`
+    should be well above the number of classes.
 
     Parameters
     ----------
-    prior : how common the classes are taken to be. "votes": as common as in the labels; "uniform": all alike, as in the
-        paper's code, and where many labels are by annotators who keep saying the same
+    prior : {"votes", "uniform"}
+        Assumed class frequencies. "votes": those of the labels. "uniform": all equal, as in the authors' code; better
+        if many labels come from annotators who always give the same label.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`. The items of a batch are told apart
-    from each other, so `batch_size` should be well above the number of classes.
+    See Also
+    --------
+    MaDLClassifier : Reduces the weight of annotators who resemble each other.
 
-    `fused_labels` is what the aggregator makes of the labels alone, the classifier has no part in it.
-    `annotator_weights` says how far an annotator's labels move the aggregate, the same on every item.
+    Notes
+    -----
+    Robust against any number of copies of an annotator whose labels hardly depend on the items. Copies with systematic
+    errors can mislead it, since it starts from the vote. `fused_labels` is the aggregate of the labels alone, without
+    the classifier. `annotator_weights` measures how much an annotator's labels change the aggregate, the same for all
+    items.
 
+    References
+    ----------
+    P. Cao, Y. Xu, Y. Kong and Y. Wang. "Max-MIG: an Information Theoretic Approach for Joint Learning from Crowds".
+    ICLR 2019.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import MaxMIGClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, np.zeros(200, int)], axis=1)  # the third annotator always says the same
+    >>> Y = np.stack([truth, truth, np.zeros(200, int)], axis=1)  # the third annotator always gives the same label
     >>> clf = MaxMIGClassifier(epochs=20).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
@@ -41,9 +55,7 @@ class MaxMIGClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "max-mig"
-    assumes: ClassVar[str] = (
-        "given the class, items and labels have nothing to do with each other; annotators may copy one another"
-    )
+    assumes: ClassVar[str] = "given the class, labels are independent of the input; annotators may copy one another"
     needs: ClassVar[str] = "two annotators"
     search_space: ClassVar[SearchSpace] = {"prior": ["votes", "uniform"]}
     paper_settings: ClassVar[dict[str, Any]] = {"prior": "uniform"}
@@ -53,5 +65,7 @@ class MaxMIGClassifier(CrowdClassifier):
     def _build(self, spec: ModelSpec) -> Method:
         check_choice("prior", self.prior, ("votes", "uniform"))
         if self.batch_size == 1:
-            raise ValueError("batch_size=1 teaches max-mig nothing: it tells the items of a batch apart; take 64 or so")
+            raise ValueError(
+                "batch_size=1 does not work for max-mig, which compares the items of a batch; use 64 or so"
+            )
         return MaxMIG(spec, prior=self.prior)

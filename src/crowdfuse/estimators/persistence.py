@@ -1,4 +1,4 @@
-"""A fitted classifier in a folder: `model.json` and `weights.safetensors`. No pickle in or out."""
+"""Save and load a fitted classifier: a folder with `model.json` and `weights.safetensors`, without pickle."""
 
 from __future__ import annotations
 
@@ -26,23 +26,28 @@ from crowdfuse.io.files import (
 )
 from crowdfuse.nets import Backbone
 
-FORMAT = 1
+FORMAT_VERSION = 2
 SETTINGS_FILE, WEIGHTS_FILE = "model.json", "weights.safetensors"
-# what belongs to a machine or a run, not to a model
-NOT_SAVED = ("checkpoint", "verbose")
-CUSTOM_OBJECT = "the user's own"
+# these belong to a machine or a run, not to a model
+SETTINGS_NOT_SAVED = ("checkpoint", "verbose")
+CUSTOM_OBJECT = "custom_object"
+"""Stored in place of a setting that JSON cannot hold, such as a module."""
 
 
 class DamagedModelError(ValueError):
-    """A model folder that cannot be read; the message names the file."""
+    """A file of a model folder is missing or damaged; the message names it."""
+
+
+class ModelFormatError(ValueError):
+    """A model folder has another format than this version of crowdfuse reads; the message says what to do."""
 
 
 def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
-    """Write a fitted classifier; see `CrowdClassifier.save`."""
+    """Write a fitted classifier into a folder; see `CrowdClassifier.save`."""
     refuse_existing(path, force=overwrite)
     refuse_foreign(path, SETTINGS_FILE)
     with atomic_folder(path, force=overwrite) as folder:
-        # copies, since safetensors refuses layers of one's own backbone that share their weights
+        # clones, since safetensors refuses layers of a user's backbone that share their weights
         state = {
             name: tensor.clone(memory_format=torch.contiguous_format)
             for name, tensor in classifier.method_.state_dict().items()
@@ -51,10 +56,10 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             save_file(state, temporary)
         settings = classifier.get_params() | classifier._resolved_settings()
         content: dict[str, Any] = {
-            "format": FORMAT,
-            "crowdfuse": __version__,
+            "format_version": FORMAT_VERSION,
+            "crowdfuse_version": __version__,
             "method": classifier.method_name,
-            "settings": {name: _storable(value) for name, value in settings.items() if name not in NOT_SAVED},
+            "settings": {name: _storable(value) for name, value in settings.items() if name not in SETTINGS_NOT_SAVED},
             "classes": classifier.classes_.tolist(),
             "annotators": classifier.annotators_.tolist(),
             "input_shape": list(classifier.input_shape_),
@@ -63,16 +68,46 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             "best_epoch": classifier.best_epoch_,
             "interrupted": classifier.interrupted_,
             "gold_used_for": classifier.gold_used_for_,
-            "diagnostics": getattr(classifier, "diagnostics_", None),
+            "diagnostics": classifier.diagnostics_,
             "weights_sha256": sha256(folder / WEIGHTS_FILE),
         }
-        content = nonfinite_to_none(content)  # the digest must be of what is written
+        content = nonfinite_to_none(content)  # the digest is of what is written
         write_json(folder / SETTINGS_FILE, {**content, "sha256": _digest(content)})
 
 
 def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifier:
-    """Read a model folder. A backbone that is not one of ours must be given again, as it was built.
+    """Read a fitted classifier from a folder that `CrowdClassifier.save` wrote.
 
+    Parameters
+    ----------
+    path : str or Path
+        Model folder, or run folder that holds one.
+    backbone : nn.Module or callable, default=None
+        The backbone, built as it was for training. Needed if, and only if, the model was trained with a backbone that
+        is not one of the named ones.
+
+    Returns
+    -------
+    classifier : CrowdClassifier
+        An estimator of the class that was saved, with the same predictions bit for bit.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    DamagedModelError
+        If a file is missing or damaged (a ValueError).
+    ModelFormatError
+        If another version of crowdfuse wrote the folder in another format (a ValueError).
+    ValueError
+        If a backbone is missing, is not needed, or is not the one that was trained.
+
+    See Also
+    --------
+    CrowdClassifier.save : Write the folder.
+
+    Examples
+    --------
     >>> import tempfile, numpy as np, crowdfuse
     >>> X, y = np.eye(4).repeat(5, 0), np.arange(4).repeat(5)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -94,37 +129,48 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     classifier.n_features_in_ = int(np.prod(classifier.input_shape_))
     if content["feature_names"]:
         classifier.feature_names_in_ = np.array(content["feature_names"], dtype=object)
-    for name in ("history", "best_epoch", "interrupted", "gold_used_for"):
-        setattr(classifier, f"{name}_", content[name])
-    if content.get("diagnostics") is not None:
-        classifier.diagnostics_ = content["diagnostics"]
+    classifier.history_ = content["history"]
     classifier.n_iter_ = max(1, len(classifier.history_))
+    classifier.best_epoch_ = content["best_epoch"]
+    classifier.interrupted_ = content["interrupted"]
+    classifier.gold_used_for_ = content["gold_used_for"]
+    classifier.diagnostics_ = content["diagnostics"]
     with torch.random.fork_rng(devices=[]):
         classifier.method_ = classifier._build(classifier._model_spec(0))
+    _load_weights(classifier, weights, has_custom_backbone=backbone is not None)
+    return classifier
+
+
+def _load_weights(classifier: CrowdClassifier, weights: Path, *, has_custom_backbone: bool) -> None:
+    """Load the weights into the network, and switch it to evaluation mode."""
     try:
         classifier.method_.load_state_dict(load_file(weights))
     except SafetensorError as error:
         raise DamagedModelError(f"{weights} is damaged: {error}") from error
     except RuntimeError as error:
-        if backbone is not None:
-            raise ValueError(f"the backbone given is not the one that {folder} was trained with: {error}") from error
+        if has_custom_backbone:
+            raise ValueError(
+                f"the backbone given is not the one that {weights.parent} was trained with: {error}"
+            ) from error
         raise DamagedModelError(f"{weights} does not fit the model: {error}") from error
     classifier.method_.eval()
-    return classifier
 
 
 def model_folder(path: str | Path) -> Path:
-    """The folder itself, or the one in it: a run folder holds its model there."""
+    """Return the folder that holds the model: the folder itself, or `model` in a run folder."""
     folder = Path(path)
     return folder if (folder / SETTINGS_FILE).exists() or not (folder / "model").is_dir() else folder / "model"
 
 
 def _settings(stored: dict[str, Any], backbone: Backbone | None, folder: Path) -> dict[str, Any]:
-    """The settings as the classifier takes them; what could not be stored was only for training, but the backbone."""
+    """Return the settings of the classifier. Custom objects other than the backbone matter only in training."""
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
     if settings["backbone"] == CUSTOM_OBJECT:
         if backbone is None:
-            raise ValueError(f"{folder} was trained with its own backbone: load(path, backbone=...) needs it")
+            raise ValueError(
+                f"{folder} was trained with a custom backbone: pass it as load(path, backbone=...), built as for "
+                "training"
+            )
         settings["backbone"] = backbone
     elif backbone is not None:
         raise ValueError(f"{folder} has the backbone {settings['backbone']!r}; leave backbone= out")
@@ -132,31 +178,41 @@ def _settings(stored: dict[str, Any], backbone: Backbone | None, folder: Path) -
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
+    """Return the content of `model.json`, after checks of its digest and format."""
     path = folder / SETTINGS_FILE
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: no such model folder")
     if not path.exists():
-        raise DamagedModelError(f"{path} is missing: {folder} is no model folder, or it is damaged")
+        raise DamagedModelError(f"{path} is missing: {folder} is not a model folder, or it is damaged")
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         stored = content.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedModelError(f"{path} is damaged: {error!r}") from error
-    if content.get("format") != FORMAT:
-        raise DamagedModelError(
-            f"{path} is damaged, or from another version: its format is {content.get('format')!r}, this version "
-            f"(crowdfuse {__version__}) reads {FORMAT}, and it was written by crowdfuse {content.get('crowdfuse')}"
-        )
     if _digest(content) != stored:
         raise DamagedModelError(f"{path} is damaged: its content is not what was saved")
+    _check_format(path, content)
     return content
 
 
+def _check_format(path: Path, content: dict[str, Any]) -> None:
+    """Refuse a folder of another format. Format 1 had the keys "format" and "crowdfuse"."""
+    version = content.get("format_version", content.get("format"))
+    if version != FORMAT_VERSION:
+        writer = content.get("crowdfuse_version", content.get("crowdfuse"))
+        raise ModelFormatError(
+            f"{path} has format {version}, written by crowdfuse {writer}; this version (crowdfuse {__version__}) reads "
+            f"format {FORMAT_VERSION} only. Train and save the model again, or load it with the version that wrote it"
+        )
+
+
 def _digest(content: dict[str, Any]) -> str:
+    """Return the hash of the content, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _storable(value: Any) -> Any:
+    """Return a setting as JSON holds it; CUSTOM_OBJECT if it cannot."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -167,4 +223,5 @@ def _storable(value: Any) -> Any:
 
 
 def _names(values: list[Any]) -> np.ndarray[Any, Any]:
+    """Return class or annotator names as an array: of objects if they are strings, else of integers."""
     return np.array(values, dtype=object if values and isinstance(values[0], str) else np.int64)

@@ -1,4 +1,4 @@
-"""The vote, with a loss that distrusts it."""
+"""Estimator of the majority vote with a robust loss."""
 
 from __future__ import annotations
 
@@ -14,30 +14,44 @@ from crowdfuse.methods.robust_vote import RobustVote
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RobustVoteClassifier(CrowdClassifier):
-    """The majority vote, trained with generalised cross-entropy (Zhang and Sabuncu, 2018).
+    """Robust vote: trains on the majority vote with generalized cross-entropy.
 
-    Wrong votes are learned by heart less than with cross-entropy. All annotators count the same, ties are broken from
-    the seed, and items with gold have cross-entropy.
+    Memorizes fewer wrong votes than cross-entropy. All annotators count the same, ties are broken at random from the
+    seed, and items with gold are trained with cross-entropy.
 
     Parameters
     ----------
-    q : how far the vote is distrusted: towards 0 the loss is cross-entropy, at 1 it is 1 - p, which hardly minds wrong
-        votes and learns slowly, the more so with many classes; 0.7 in the paper
-    vote : "hard": on the winner of the vote; "soft": on all labels of an item, which count the same
+    q : float
+        Tolerance of wrong votes, above 0 and at most 1. Towards 0 the loss is cross-entropy. At 1 it is 1 - p, which is
+        hardly affected by wrong votes and learns slowly, especially with many classes. The authors use 0.7.
+    vote : {"hard", "soft"}
+        "hard": train on the class with most labels. "soft": train on all labels of an item, with equal weight.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`.
+    See Also
+    --------
+    MajorityVoteClassifier : The vote with cross-entropy.
 
+    References
+    ----------
+    Z. Zhang and M. R. Sabuncu. "Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels".
+    NeurIPS 2018.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import RobustVoteClassifier
     >>> generator = np.random.default_rng(0)
     >>> X = generator.normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.where(generator.random((200, 1)) < 0.3, 1 - truth[:, None], truth[:, None])   # 30 % are wrong
+    >>> Y = np.where(generator.random((200, 1)) < 0.3, 1 - truth[:, None], truth[:, None])  # 30 % are wrong
     >>> RobustVoteClassifier(epochs=20).fit(X, Y).score(X, truth) > 0.9
     True
     """
 
     method_name: ClassVar[str] = "robust-vote"
-    assumes: ClassVar[str] = "the vote is mostly right, and its mistakes are what the network finds hardest to learn"
+    assumes: ClassVar[str] = (
+        "the vote is mostly right, and its mistakes are the labels that the network finds hardest to learn"
+    )
     search_space: ClassVar[SearchSpace] = {"q": (0.3, 0.9), "vote": ["hard", "soft"]}
 
     q: float = 0.7
@@ -50,8 +64,9 @@ class RobustVoteClassifier(CrowdClassifier):
 
 
 def _check_q(q: object) -> None:
+    """Refuse a `q` that is not above 0 and at most 1."""
     if not isinstance(q, Real) or not 0 < float(q) <= 1:
         raise ValueError(
-            f"q must be a number above 0 and at most 1, got {q!r}; for plain cross-entropy (q = 0) there is "
+            f"q must be a number above 0 and at most 1, got {q!r}; for plain cross-entropy (q = 0) use "
             "MajorityVoteClassifier(vote='hard')"
         )

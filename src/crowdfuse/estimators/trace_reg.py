@@ -1,4 +1,4 @@
-"""Trace regularisation."""
+"""Estimator of trace regularization."""
 
 from __future__ import annotations
 
@@ -14,36 +14,49 @@ from crowdfuse.methods.trace_reg import TraceReg
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TraceRegClassifier(GlobalConfusionsClassifier):
-    """One global confusion matrix an annotator, learned with the network under a trace penalty (Tanno et al., 2019).
+    """Trace regularization: one confusion matrix per annotator, learned with the network.
+
+    A penalty on the traces of the matrices separates the annotators' errors from the classes. The loss of an item is
+    the sum over its labels, so items with more labels count more.
 
     Parameters
     ----------
-    trace_weight : how strongly the traces of the matrices are pulled down; 0.01 in the paper
-    start : how often annotators are taken to be right before anything is learned; None: e / (e + K - 1), as in the
-        fusion paper's code, which is little where there are many classes
+    trace_weight : float
+        Strength of the trace penalty; 0.01 in the paper.
+    start : float or None
+        Accuracy of annotators before training. None: e / (e + K - 1) for K classes, as in the fusion paper's code,
+        which is low for many classes.
 
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
-    its labels, so items with more labels count more.
+    See Also
+    --------
+    GeoCrowdNetClassifier : The same model with a volume instead of the trace.
+    FusionClassifier : Confusion matrices that depend on the item.
 
-    Attributes
+    Notes
+    -----
+    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+
+    References
     ----------
-    confusion_matrices_ (R, K, K) : axes (annotator, true, said): the same on every item, true to noisy, P(said | true)
+    R. Tanno, A. Saeedi, S. Sankaranarayanan, D. C. Alexander and N. Silberman. "Learning from Noisy Labels by
+    Regularized Estimation of Annotator Confusion". CVPR 2019.
 
-    `fused_labels` takes the network's prediction as the prior, and the labels as evidence by Bayes.
-
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import TraceRegClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)  # the third annotator is always wrong
     >>> clf = TraceRegClassifier(epochs=20, learning_rate=0.02).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.confusion_matrices_[2].argmax(1)                 # what it says of each class
+    >>> clf.confusion_matrices_[2].argmax(1)  # the most likely label of the third annotator, per true class
     array([1, 0])
     """
 
     method_name: ClassVar[str] = "trace-reg"
-    assumes: ClassVar[str] = "an annotator mixes up classes in the same way on every item"
+    assumes: ClassVar[str] = "the confusions of an annotator are the same on all items"
     paper_settings: ClassVar[dict[str, Any]] = {"trace_weight": 0.01, "start": None}
     search_space: ClassVar[SearchSpace] = {
         "trace_weight": (0.001, 0.1),

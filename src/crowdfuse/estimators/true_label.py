@@ -1,4 +1,4 @@
-"""Trained on gold."""
+"""Estimator that is trained on gold: the upper bound."""
 
 from __future__ import annotations
 
@@ -16,13 +16,31 @@ from crowdfuse.methods.true_label import TrueLabel
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrueLabelClassifier(CrowdClassifier):
-    """Trained on gold: the upper bound. `fit(X, gold)`, or `fit(X, annotations, gold=gold)`.
+    """True labels: trains on gold, as the upper bound of the other methods.
 
-    Parameters are those of every classifier here: see `CrowdClassifier`.
+    Use `fit(X, gold)` with a 1-D array, or `fit(X, annotations, gold=gold)`. Labels of annotators are not used.
+
+    See Also
+    --------
+    SingleAnnotatorClassifier : Trains on the labels of one annotator.
+
+    References
+    ----------
+    Z. Gao et al. "Learning from Multiple Annotator Noisy Labels via Sample-wise Label Fusion". ECCV 2022. True labels
+    are a baseline there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfuse import TrueLabelClassifier
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> truth = (X[:, 0] > 0).astype(int)
+    >>> TrueLabelClassifier(epochs=20).fit(X, truth).score(X, truth) > 0.9
+    True
     """
 
     method_name: ClassVar[str] = "true-label"
-    assumes: ClassVar[str] = "nothing of annotators: it is told the truth"
+    assumes: ClassVar[str] = "nothing about annotators: it trains on gold"
     needs: ClassVar[str] = "gold for every item that is trained on"
     trains_on_labels: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Aggregation first, then training."""
+"""Estimator of two stages: aggregate the labels, then train."""
 
 from __future__ import annotations
 
@@ -15,34 +15,55 @@ from crowdfuse.methods.two_stage import TwoStage
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoStageClassifier(GlobalConfusionsClassifier):
-    """First aggregate the labels, then train on what came out: what most people do, and the baseline to beat.
+    """Two stages: aggregates the labels first, then trains on the result.
+
+    This is the most common practice, and the baseline to beat. Gold replaces the aggregate where it is known; of the
+    aggregators, only "dawid-skene" learns from it about annotators.
 
     Parameters
     ----------
-    aggregator : "dawid-skene", "one-coin", "glad", "mace", "wawa" or "majority-vote": see `crowdfuse.aggregation`
-    target : "soft" trains on the aggregator's probabilities, "hard" on the most likely class
-
-    The other parameters are those of every classifier here: see `CrowdClassifier`. Gold takes the place of the
-    aggregate where there is any; of the aggregators, "dawid-skene" alone learns from it about annotators.
+    aggregator : {"dawid-skene", "one-coin", "glad", "mace", "wawa", "majority-vote"}
+        Method that aggregates the labels; see `crowdfuse.aggregation`.
+    target : {"soft", "hard"}
+        "soft": train on the aggregator's probabilities. "hard": train on the most probable class.
 
     Attributes
     ----------
-    confusion_matrices_ (R, K, K) : axes (annotator, true, said): P(said | true), counted with the aggregate for the
-        truth. `fused_labels` is the posterior of the class by these, the network has no part in it
+    confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
+        P(label | true class), counted with the aggregate as the true class.
 
+    See Also
+    --------
+    MBEMClassifier : Repeats both stages, with the network's predictions.
+    crowdfuse.aggregation : The aggregators alone.
+
+    Notes
+    -----
+    `fused_labels` is the posterior of the class by `confusion_matrices_`, without the network.
+
+    References
+    ----------
+    A. P. Dawid and A. M. Skene. "Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm". Journal
+    of the Royal Statistical Society C, 1979. The default aggregator.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import TwoStageClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)  # the third annotator is always wrong
     >>> clf = TwoStageClassifier(epochs=20).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.confusion_matrices_[2].argmax(1)                 # what it says of each class
+    >>> clf.confusion_matrices_[2].argmax(1)  # the most likely label of the third annotator, per true class
     array([1, 0])
     """
 
     method_name: ClassVar[str] = "two-stage"
-    assumes: ClassVar[str] = "labels alone tell what items are: each item has several, and inputs add nothing"
+    assumes: ClassVar[str] = (
+        "the labels alone determine the classes: each item has several labels, and inputs add nothing"
+    )
     search_space: ClassVar[SearchSpace] = {
         "aggregator": ["dawid-skene", "one-coin", "glad", "mace"],
         "target": ["soft", "hard"],

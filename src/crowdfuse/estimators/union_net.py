@@ -1,4 +1,4 @@
-"""UnionNet."""
+"""Estimator of UnionNet: all labels of an item as one joint answer."""
 
 from __future__ import annotations
 
@@ -14,38 +14,53 @@ from crowdfuse.methods.union_net import UnionNet, Variant
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class UnionNetClassifier(GlobalConfusionsClassifier):
-    """All annotators of an item taken as one, who says all their labels at once (Wei et al., 2022).
+    """UnionNet: treats all labels of an item as one joint answer of its annotators.
+
+    Annotators who did not label an item take no part in its answer. The loss of an item is the sum over its labels, so
+    items with more labels count more.
 
     Parameters
     ----------
-    variant : "b": each class has a distribution over all that the annotators can say, and the network mixes these, so
-        that its probabilities are to be believed; "a": the network's probabilities go through the matrix first, and are
-        made a distribution after, as in the crowd layer
-
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss is the sum over
-    its labels, so items with more labels count more. The union of an item is that of the annotators who labelled it.
+    variant : {"a", "b"}
+        "b": each class has a distribution over all possible labels, and the network mixes these, so its probabilities
+        are meaningful. "a": the network's probabilities are multiplied by the matrix and then normalized, as in the
+        crowd layer.
 
     Attributes
     ----------
-    confusion_matrices_ (R, K, K) : axes (annotator, true, said): the same on every item, P(said | true). They start
-        close to chance and grow with training
+    confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
+        P(label | true class), the same for all items. They start close to chance and sharpen during training.
 
-    `fused_labels` takes the network's prediction as the prior, and the labels as evidence by Bayes.
+    See Also
+    --------
+    CrowdLayerClassifier : One layer per annotator.
 
+    Notes
+    -----
+    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+
+    References
+    ----------
+    H. Wei, R. Xie, L. Feng, B. Han and B. An. "Deep Learning From Multiple Noisy Annotators as A Union". IEEE
+    Transactions on Neural Networks and Learning Systems, 2022.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import UnionNetClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)  # the third annotator is always wrong
     >>> clf = UnionNetClassifier(epochs=20, learning_rate=0.02).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.confusion_matrices_[2].argmax(1)                 # what it says of each class
+    >>> clf.confusion_matrices_[2].argmax(1)  # the most likely label of the third annotator, per true class
     array([1, 0])
     """
 
     method_name: ClassVar[str] = "union-net"
     assumes: ClassVar[str] = (
-        "the labels of an item are one answer of all its annotators together; confusions are the same on every item"
+        "the labels of an item are one joint answer of its annotators; confusions are the same on all items"
     )
     search_space: ClassVar[SearchSpace] = {"variant": ["a", "b"]}
 

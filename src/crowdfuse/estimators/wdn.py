@@ -1,4 +1,4 @@
-"""Weighted doctor net."""
+"""Estimator of the weighted doctor net."""
 
 from __future__ import annotations
 
@@ -18,48 +18,63 @@ from crowdfuse.methods.wdn import WDN
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WDNClassifier(CrowdClassifier):
-    """Weighted doctor net: a network for each annotator, and weights to average them by (Guan et al., 2018).
+    """Weighted doctor net: one network per annotator, combined by learned weights.
 
-    First, for `epochs`, one network an annotator on its own labels; all but their last layers is shared. Then, for
-    `weight_epochs` and with the networks frozen, one weight an annotator, so that the average of all networks comes
-    close to the vote. Predicts with the weighted average, in time and memory that grow with the number of annotators.
+    First, for `epochs`, one network per annotator is trained on that annotator's labels; the networks share all but
+    their last layers. Then, for `weight_epochs`, the networks are frozen and one weight per annotator is learned, so
+    that the weighted average comes close to the vote. The weighted average predicts. The loss of an item is the sum
+    over its labels, so items with more labels count more.
 
     Parameters
     ----------
-    weights : "softmax": positive and summing to 1, as in Guan et al., from the plain average on; "released": free
-        numbers from a normal start, as in the fusion paper's code, where the weighted sum of probabilities is taken
-        for class logits. These want some thousand steps: a weight that is still negative turns its network round
-    weight_epochs : how long the weights are trained, by an optimiser and a run of the schedule of their own;
-        validation chooses among these epochs
-    loss_scale : of the weights' loss. "plain": the mean over items; "paper": that divided by K
-
-    The other parameters are those of every classifier here: see `CrowdClassifier`. An item's loss for the networks is
-    the sum over its labels, so items with more labels count more.
+    weights : {"softmax", "released"}
+        "softmax": positive and summing to 1, starting from the plain average, as in the WDN paper. "released": free
+        numbers with a normal start, as in the fusion paper's code, where the weighted sum of probabilities is used as
+        class logits; these need some thousand steps, since a weight that is still negative inverts its network.
+    weight_epochs : int
+        Epochs for the weights, with an optimizer and a schedule of their own. Validation chooses among these epochs.
+    loss_scale : {"plain", "paper"}
+        Scale of the loss of the weights. "plain": mean over items. "paper": the mean divided by the number of classes.
 
     Attributes
     ----------
-    weights_ (R,) : the weights in the average; 0 for annotators without labels. "released" ones can be negative
+    weights_ : ndarray of shape (n_annotators,)
+        Weight of each network in the average; 0 for annotators without labels. "released" weights can be negative.
 
-    `annotator_weights` are the same on every item: `weights_` without the negative ones, and the mean of the others for
-    who has no labels, made to sum to 1. They say
-    who makes up the vote, which the average is fitted to, not who is right: `annotator_reliability` does.
-    `history_` says as "phase" whether networks or weights were trained.
+    See Also
+    --------
+    FusionClassifier : Weights that depend on the item.
 
+    Notes
+    -----
+    Time and memory of prediction grow with the number of annotators. `annotator_weights` is the same for all items:
+    `weights_` without the negative ones, the mean of the others for annotators without labels, normalized to sum 1. It
+    measures who makes up the vote, to which the average is fitted, not who is right: see `annotator_agreement`.
+    `history_` has "phase", which tells whether networks or weights were trained.
+
+    References
+    ----------
+    M. Y. Guan, V. Gulshan, A. M. Dai and G. E. Hinton. "Who Said What: Modeling Individual Labelers Improves
+    Classification". AAAI 2018.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from crowdfuse import WDNClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0).astype(int)
-    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)      # the third annotator is always wrong
+    >>> Y = np.stack([truth, truth, 1 - truth], axis=1)  # the third annotator is always wrong
     >>> clf = WDNClassifier(epochs=20).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
-    >>> clf.weights_.round(1)                                # each makes up a third of the vote
+    >>> clf.weights_.round(1)  # each annotator makes up a third of the vote
     array([0.3, 0.3, 0.3], dtype=float32)
-    >>> clf.annotator_reliability(X, Y).argmin()
+    >>> clf.annotator_agreement(X, Y).argmin()
     np.int64(2)
     """
 
     method_name: ClassVar[str] = "wdn"
-    assumes: ClassVar[str] = "every annotator is worth a classifier, and their average is better than any of them"
+    assumes: ClassVar[str] = "each annotator deserves a classifier, and the average of these is better than any of them"
     paper_settings: ClassVar[dict[str, Any]] = {"weights": "released", "weight_epochs": 5, "loss_scale": "paper"}
     search_space: ClassVar[SearchSpace] = {"weight_epochs": [2, 5, 10]}
 
@@ -75,7 +90,13 @@ class WDNClassifier(CrowdClassifier):
 
     @property
     def weights_(self) -> NDArray[np.float32]:
-        """How much each annotator's network counts in the average, (R,)."""
+        """Weight of each annotator's network in the average.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_annotators,)
+            0 for annotators without labels.
+        """
         check_is_fitted(self)
         assert isinstance(self.method_, WDN)
         weights: NDArray[np.float32] = self.method_.average().detach().numpy()

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.mnist import load_mnist
-from crowdfuse.estimators import GatedClassifier
 from crowdfuse.experiments import cifar
 from crowdfuse.experiments.correct_items import encode_correct
 from crowdfuse.experiments.gold_sample import sample_gold
@@ -65,7 +64,7 @@ class GoldFreeExecutor(PaperExecutor):
         if made is not None:
             result["share of right labels"] = made.accuracy.tolist()
             result["share of items with nobody right"] = made.all_wrong_share
-        if made is not None and isinstance(classifier, GatedClassifier):
+        if made is not None and classifier.estimates_item_accuracy:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that they cannot be trusted is in the diagnostics
                 gates = classifier.annotator_accuracy(parts.X)

@@ -179,8 +179,7 @@ def training_facts(classifier: CrowdClassifier) -> dict[str, Any]:
 
 def diagnostic_notes(classifier: CrowdClassifier) -> list[str]:
     """What the labels could not decide, where the method knows."""
-    messages = getattr(classifier, "diagnostics_", {}).get("messages", [])
-    return [f"{message[:1].upper()}{message[1:]}." for message in messages]
+    return [f"{message[:1].upper()}{message[1:]}." for message in classifier.diagnostic_messages_]
 
 
 def _record(record: dict[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def write_results(classifier: CrowdClassifier, material: JobData, out: Path) -> 
         "interrupted": classifier.interrupted_,
         "gold was used for": classifier.gold_used_for_,
         "final loss": classifier.history_[-1]["loss"] if classifier.history_ else None,
-        "notes": [*material.notes, *getattr(classifier, "diagnostics_", {}).get("messages", [])],
+        "notes": [*material.notes, *classifier.diagnostic_messages_],
     }
     if material.test is not None:
         rows, truth = material.test
@@ -95,7 +95,7 @@ def _write_annotators(classifier: CrowdClassifier, material: JobData, best: NDAr
     weights = classifier.annotator_weights(X, ann, sparse=True).data
     if relative_weights(weights, ann) is None:  # all count the same: what is left is how many labels items have
         weights = np.full(ann.n_labels, np.nan)
-    figures = np.column_stack([classifier.annotator_reliability(X, ann), mean(ann.label == fused), mean(weights)])
+    figures = np.column_stack([classifier.annotator_agreement(X, ann), mean(ann.label == fused), mean(weights)])
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
     order = np.argsort(-np.nan_to_num(figures[:, 0], nan=-1), kind="stable")
     write_csv(

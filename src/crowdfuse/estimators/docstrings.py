@@ -1,0 +1,131 @@
+"""Compose the docstring of an estimator: its own parameters and attributes, then those of its parent class.
+
+A shared parameter is described once, in the class that declares it, and still appears in `help()` of every subclass.
+Defaults are read from the class, so that the text cannot disagree with the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+COMPOSED_SECTIONS = ("Parameters", "Attributes")
+SECTION_ORDER = (
+    "Parameters",
+    "Attributes",
+    "See Also",
+    "Notes",
+    "References",
+    "Examples",
+)
+
+
+class ComposedDocstring:
+    """Base class whose subclasses extend the Parameters and Attributes sections of their parent's docstring."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "__doc__" in vars(cls) and cls.__doc__:  # there are none under python -OO
+            cls.__doc__ = compose_docstring(cls)
+
+
+def compose_docstring(cls: type) -> str:
+    """Return the docstring of a class with inherited entries and with the defaults of its parameters.
+
+    Parameters
+    ----------
+    cls : type
+        A class with a numpydoc docstring. Its parent's docstring is already composed.
+
+    Returns
+    -------
+    docstring : str
+        Summary and sections in numpydoc's order. Own entries come before inherited ones, and replace an inherited
+        entry of the same name.
+
+    Examples
+    --------
+    >>> class Parent:
+    ...     '''Summary.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     size : int
+    ...         Number of rows.
+    ...     '''
+    ...     size = 3
+    >>> print(compose_docstring(Parent))
+    Summary.
+    <BLANKLINE>
+    Parameters
+    ----------
+    size : int, default=3
+        Number of rows.
+    <BLANKLINE>
+    """
+    summary, sections = split_sections(inspect.cleandoc(cls.__doc__ or ""))
+    _, inherited = split_sections(inspect.cleandoc(cls.__mro__[1].__doc__ or ""))
+    for title in COMPOSED_SECTIONS:
+        entries = split_entries(sections.get(title, ""))
+        entries |= {head: text for head, text in split_entries(inherited.get(title, "")).items() if head not in entries}
+        if title == "Parameters":
+            entries = {name: _with_default(cls, name, text) for name, text in entries.items()}
+        if entries:
+            sections[title] = "\n".join(entries.values())
+    order = [*SECTION_ORDER, *(title for title in sections if title not in SECTION_ORDER)]
+    parts = [f"{title}\n{'-' * len(title)}\n{sections[title]}" for title in order if title in sections]
+    return "\n\n".join([summary, *parts]) + "\n"
+
+
+def split_sections(docstring: str) -> tuple[str, dict[str, str]]:
+    """Split a cleaned numpydoc docstring into the text before the first section, and the sections by title.
+
+    Parameters
+    ----------
+    docstring : str
+        Text without common indentation, as `inspect.getdoc` returns it.
+
+    Returns
+    -------
+    summary : str
+    sections : dict of str to str
+
+    Examples
+    --------
+    >>> split_sections("Summary.\\n\\nNotes\\n-----\\nText.")
+    ('Summary.', {'Notes': 'Text.'})
+    """
+    parts = re.split(r"^(\S[^\n]*)\n-{3,}[ ]*$\n?", docstring, flags=re.MULTILINE)
+    return parts[0].strip(), {title: text.strip("\n") for title, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def split_entries(section: str) -> dict[str, str]:
+    """Split a section such as Parameters into its entries: "name : type" and indented lines.
+
+    Parameters
+    ----------
+    section : str
+        The body of a section.
+
+    Returns
+    -------
+    entries : dict of str to str
+        The text of each entry, by name; entries of several names ("a, b : int") appear under "a, b".
+
+    Examples
+    --------
+    >>> split_entries("a : int\\n    One.\\nb : str, optional\\n    Two.")
+    {'a': 'a : int\\n    One.', 'b': 'b : str, optional\\n    Two.'}
+    """
+    parts = re.split(r"^(?=\S)", section, flags=re.MULTILINE)
+    return {part.split("\n")[0].split(" : ")[0].strip(): part.rstrip() for part in parts if part.strip()}
+
+
+def _with_default(cls: type, name: str, text: str) -> str:
+    """Return the entry of a parameter, whose first line ends with the default that the class has."""
+    head, _, rest = text.partition("\n")
+    head = re.sub(r", default=.*", "", head)
+    value = getattr(cls, name, None)
+    default = f'"{value}"' if isinstance(value, str) else repr(value)
+    return f"{head}, default={default}" + (f"\n{rest}" if rest else "")

@@ -1,0 +1,151 @@
+"""A fitted network and how to query it: from raw X and labels to features, batches and (item, annotator) pairs."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from torch import Tensor
+
+from crowdfuse.io.inputs import Inputs, check_inputs
+from crowdfuse.labels.alignment import align
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import format_count, format_names, positions_of
+from crowdfuse.methods.base import Method
+from crowdfuse.methods.data import Batch, TrainingData
+from crowdfuse.training.prediction import evaluation_blocks, predict_logits
+
+MAX_DENSE_BYTES = 2 * 10**9
+
+PairFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From features (B, D) and pairs (item, annotator), (L,) each, to values (L, ...)."""
+
+
+class FittedNetwork:
+    """Fitted attributes of a classifier, and the private helpers that its public methods share."""
+
+    method_: Method
+    classes_: NDArray[Any]
+    annotators_: NDArray[Any]
+    input_shape_: tuple[int, ...]
+    n_features_in_: int
+    diagnostics_: dict[str, Any] | None = None
+    batch_size: int
+
+    def _inputs(self, X: Any) -> Inputs:
+        """Return X as inputs, checked against the shape seen in training."""
+        check_is_fitted(self)
+        _check_feature_names(self, X, reset=False)
+        inputs = check_inputs(X)
+        if inputs.item_shape != self.input_shape_:
+            raise ValueError(
+                f"X has {int(np.prod(inputs.item_shape))} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input (rows of shape {inputs.item_shape} and {self.input_shape_})"
+            )
+        return inputs
+
+    def _logits(self, X: Any) -> NDArray[np.float32]:
+        """Return class logits of shape (n_items, n_classes)."""
+        return predict_logits(self.method_, self._inputs(X), "cpu", self.batch_size)
+
+    def _features(self, inputs: Inputs) -> Iterator[Tensor]:
+        """Yield the features of all rows, in blocks."""
+        with torch.inference_mode(), closing(inputs.stream(evaluation_blocks(len(inputs), self.batch_size))) as blocks:
+            for x in blocks:
+                yield self.method_.features(torch.from_numpy(x))
+
+    def _batches(self, inputs: Inputs, ann: Annotations) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield all rows in order, with their labels and features.
+
+        Annotators unknown to the network share one position after the known ones: the average annotator.
+        """
+        n_rows = len(inputs)
+        data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
+        with torch.inference_mode(), closing(data.stream(evaluation_blocks(n_rows, self.batch_size))) as stream:
+            for batch in stream:
+                batch = batch._replace(annotator=batch.annotator.clamp(max=len(self.annotators_)))
+                yield batch, self.method_.features(batch.x)
+
+    def _every_pair(self, n_items: int) -> tuple[Tensor, Tensor]:
+        """Return item and annotator of all n_items x n_annotators pairs."""
+        n_annotators = len(self.annotators_)
+        pairs = torch.arange(n_items * n_annotators)
+        return pairs // n_annotators, pairs % n_annotators
+
+    def _values_of_pairs(
+        self,
+        pair_function: Callable[[Method], PairFunction],
+        X: Any,
+        annotations: Any,
+        items: ArrayLike | None,
+        *,
+        caller: str,
+        values_per_pair: int = 1,
+    ) -> NDArray[np.float32]:
+        """Return values of all pairs, (n_items, n_annotators, ...), or of the labelled pairs, (n_labels, ...).
+
+        `pair_function` picks the bound function of the network, which may be a copy with an average annotator.
+        `caller` is the public method that the message of a refused size names.
+        """
+        inputs = self._inputs(X)
+        n_annotators = len(self.annotators_)
+        if annotations is None:
+            self._refuse_huge(len(inputs) * n_annotators * values_per_pair * 4, f"{caller}(X, annotations)")
+            values_of = pair_function(self.method_)
+            every = torch.cat([values_of(h, *self._every_pair(len(h))) for h in self._features(inputs)])
+            return every.view(-1, n_annotators, *every.shape[1:]).numpy()
+        ann = self._known(align(annotations, len(inputs), items))
+        self._refuse_huge(ann.n_labels * values_per_pair * 4, "fewer items at a time")
+        values_of = pair_function(self._method_for(ann))
+        blocks = [values_of(h, batch.item, batch.annotator) for batch, h in self._batches(inputs, ann)]
+        return torch.cat(blocks).numpy()
+
+    def _method_for(self, ann: Annotations) -> Method:
+        """Return the network, with an average annotator added if the labels need one."""
+        if ann.n_annotators == len(self.annotators_):
+            return self.method_
+        method = copy.deepcopy(self.method_)
+        method.add_annotators(1)
+        return method
+
+    def _known(self, ann: Annotations, *, warn: bool = True) -> Annotations:
+        """Return the labels with this model's class and annotator positions; unknown annotators come last."""
+        ann = ann.with_classes(self.classes_)
+        position = positions_of(ann.annotators, self.annotators_)
+        count = np.bincount(ann.annotator, minlength=ann.n_annotators)
+        unknown = np.flatnonzero((position < 0) & (count > 0))
+        position[unknown] = len(self.annotators_) + np.arange(len(unknown))
+        annotators = self.annotators_
+        if len(unknown) and warn:
+            labels = format_count(int(count[unknown].sum()), "label")
+            warnings.warn(
+                f"{format_count(len(unknown), 'annotator')} with {labels} never seen in training, treated like the "
+                f"average annotator: {format_names(ann.annotators[unknown])}",
+                stacklevel=4,
+            )
+        if len(unknown):
+            annotators = np.concatenate([annotators, ann.annotators[unknown]], dtype=object)
+        return Annotations(
+            indptr=ann.indptr,
+            annotator=position[ann.annotator].astype(np.int32),
+            label=ann.label,
+            items=ann.items,
+            annotators=annotators,
+            classes=ann.classes,
+            by_row=ann.by_row,
+        )
+
+    def _refuse_huge(self, n_bytes: int, alternative: str) -> None:
+        """Refuse a dense result of more than MAX_DENSE_BYTES, and name the alternative."""
+        if n_bytes > MAX_DENSE_BYTES:
+            raise ValueError(
+                f"the result would take {n_bytes / 1e9:.1f} GB (limit {MAX_DENSE_BYTES / 1e9:.1f} GB); "
+                f"ask for {alternative}"
+            )
