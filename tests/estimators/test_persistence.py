@@ -136,7 +136,7 @@ def test_a_training_that_diverged_can_be_saved_and_loaded(tmp_path: Path) -> Non
 def test_an_own_backbone_must_be_given_again(tmp_path: Path) -> None:
     before = FusionClassifier(**SETTINGS, backbone=Tied()).fit(X, ANNOTATIONS)
     before.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"own backbone: load\(path, backbone=\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"custom backbone: pass it as load\(path, backbone=\.\.\.\)"):
         load(tmp_path / "model")
     for backbone in (Tied(), Tied):
         after = load(tmp_path / "model", backbone=backbone)

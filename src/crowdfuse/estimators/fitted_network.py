@@ -36,7 +36,7 @@ class FittedNetwork:
     annotators_: NDArray[Any]
     input_shape_: tuple[int, ...]
     n_features_in_: int
-    diagnostics_: dict[str, Any] | None = None
+    diagnostics_: Any = None  # a dict where a method makes a diagnosis
     batch_size: int
 
     def _inputs(self, X: Any) -> Inputs:

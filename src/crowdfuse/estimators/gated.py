@@ -190,7 +190,6 @@ class GatedClassifier(CrowdClassifier):
         np.True_
         """
         check_is_fitted(self)
-        assert self.diagnostics_ is not None  # set by every fit
         if not self.diagnostics_["gates_can_be_trusted"]:
             warnings.warn("; ".join(self.diagnostics_["messages"]), stacklevel=2)
         return self._item_accuracies(X, annotations, items)
