@@ -54,7 +54,7 @@ def _from_other_items(validation: tuple[Any, ...], data: TrainingData, select_la
     if reference.ndim == 2:
         labels = select_labels(align(reference, len(inputs), items)).with_classes(classes)
         if not labels.n_labels:
-            raise ValueError("validation holds no label to compare with; leave it out, or pass labelled items")
+            raise ValueError("validation holds no label to agree with; leave it out, or pass labelled items")
         return AgreementValidation(inputs, labels)
     refuse_items(items)
     gold = gold_codes(validation[1], classes, len(inputs), "validation gold")
@@ -90,6 +90,6 @@ def _hold_out_labels(
     if held_out is None:
         raise ValueError(
             "validation='annotations' holds out labels of items that have several labels, and no item has two: "
-            "pass a share of the items, such as validation=0.1, or gold"
+            "give a share of the items, such as validation=0.1, or gold"
         )
     return replace(data, annotations=kept), HeldOutLabelValidation(data.inputs.take(held_out.rows), held_out)
