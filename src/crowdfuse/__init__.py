@@ -1,4 +1,4 @@
-"""crowdfuse: train a classifier from annotators who disagree, and see whom to believe, on which item, and why."""
+"""Train a classifier on the labels of annotators who disagree, and see whom to trust, on which item, and why."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch only when a classifier or a report is asked for."""
+    """Import classifiers and reports on first use, since they need torch."""
     if name == "CrowdClassifier" or name in ESTIMATORS.values():
         from crowdfuse import estimators
 

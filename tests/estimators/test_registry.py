@@ -1,4 +1,9 @@
+"""The registry, and the names that `import crowdfuse` offers."""
+
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 
@@ -21,3 +26,25 @@ def test_an_unknown_method_gets_the_list_and_the_nearest() -> None:
         estimator_class("fussion")
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = crowdfuse.Nothing
+
+
+def test_dir_lists_every_estimator_and_the_base_class() -> None:
+    assert set(dir(crowdfuse)) >= {*ESTIMATORS.values(), "CrowdClassifier"}
+    assert set(dir(crowdfuse)) >= set(crowdfuse.__all__)
+
+
+def test_the_base_class_is_importable_from_crowdfuse() -> None:
+    assert crowdfuse.CrowdClassifier is CrowdClassifier
+    assert "CrowdClassifier" in crowdfuse.__all__
+
+
+def test_importing_crowdfuse_does_not_import_torch() -> None:
+    code = "import sys, crowdfuse; dir(crowdfuse); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_methods_without_diagnostics_have_none() -> None:
+    assert crowdfuse.MajorityVoteClassifier().diagnostics_ is None
+    assert crowdfuse.MajorityVoteClassifier().diagnostic_messages_ == []
+    with pytest.raises(TypeError, match="use GatedClassifier, or annotator_agreement"):
+        crowdfuse.MajorityVoteClassifier().annotator_accuracy([[0.0]])

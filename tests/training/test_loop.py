@@ -261,7 +261,7 @@ def test_validation_by_annotations_and_by_a_share(crowd: Any) -> None:
     assert chosen.score(X[:30], held) == pytest.approx(best)
     share = MajorityVoteClassifier(epochs=3).fit(X, Y, validation=0.2)
     assert "validation_accuracy" in share.history_[0]
-    with pytest.raises(ValueError, match="both sides"):
+    with pytest.raises(ValueError, match="must leave items for training and for validation"):
         MajorityVoteClassifier().fit(X, Y, validation=1.5)
 
 

@@ -1,4 +1,4 @@
-"""One scikit-learn classifier per method. Each is imported on first use, so that its names cost no import of torch."""
+"""One scikit-learn classifier per method. Each is imported on first use, so that importing the package stays light."""
 
 from __future__ import annotations
 

@@ -36,12 +36,34 @@ ESTIMATORS = {
 }
 
 DEFAULT_METHOD = "gated"
-"""What `crowdfuse fit` takes: the all-rounder of the stored comparisons (`crowdfuse methods`), of methods that take any
-labels. A test asks the evidence."""
+"""Method of `crowdfuse fit` without --method: the best overall in the stored comparisons among methods that accept any
+labels. A test compares it with the stored results."""
 
 
 def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassifier]:
-    """The estimator class of a method; `others` are further names that the user could have meant."""
+    """Return the estimator class of a method.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method on the command line.
+    others : iterable of str, default=()
+        Further names to suggest in the error message.
+
+    Returns
+    -------
+    estimator : type
+
+    Raises
+    ------
+    ValueError
+        If there is no such method; the message lists the methods and the nearest name.
+
+    Examples
+    --------
+    >>> estimator_class("trace-reg").__name__
+    'TraceRegClassifier'
+    """
     if method not in ESTIMATORS:
         known = [*ESTIMATORS, *others]
         raise ValueError(f"unknown method {method!r}{did_you_mean(method, known)} The methods are {', '.join(known)}")
@@ -49,9 +71,9 @@ def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassi
 
 
 def import_estimator(class_name: str) -> type[CrowdClassifier]:
-    """The class of this name, from `crowdfuse.estimators.<method>`: trace-reg is in `trace_reg.py`."""
+    """Return the class of this name, imported from its module: the class of trace-reg is in `trace_reg.py`."""
     modules = {name: method.replace("-", "_") for method, name in ESTIMATORS.items()} | {"CrowdClassifier": "base"}
     if class_name not in modules:
         raise AttributeError(f"module 'crowdfuse.estimators' has no attribute {class_name!r}")
-    found: type[CrowdClassifier] = getattr(import_module(f"crowdfuse.estimators.{modules[class_name]}"), class_name)
-    return found
+    estimator: type[CrowdClassifier] = getattr(import_module(f"crowdfuse.estimators.{modules[class_name]}"), class_name)
+    return estimator
