@@ -1,4 +1,4 @@
-"""Annotators that a model has not seen: strangers in what it is asked about, newcomers in what it goes on to learn."""
+"""Annotators that were not seen in training: in predictions (unknown) and in `partial_fit` (new)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crowdfuse.estimators.base import CrowdClassifier
 from tests.estimators.estimator_list import ALL
 
 NAMES = np.array(["ann", "bob", "cy", "dee"])
-OF_CROWDS = [kind for kind in ALL if kind not in (TrueLabelClassifier, SingleAnnotatorClassifier)]
+USES_ALL_ANNOTATORS = [kind for kind in ALL if kind not in (TrueLabelClassifier, SingleAnnotatorClassifier)]
 
 
 def crowd(n_items: int = 300, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -46,8 +46,8 @@ def settings(kind: type[CrowdClassifier]) -> dict[str, Any]:
     return {"annotator": "ann"} if kind is SingleAnnotatorClassifier else {}
 
 
-@pytest.mark.parametrize("kind", OF_CROWDS)
-def test_a_stranger_is_the_average_annotator(kind: type[CrowdClassifier]) -> None:
+@pytest.mark.parametrize("kind", USES_ALL_ANNOTATORS)
+def test_an_unknown_annotator_is_treated_like_the_average_one(kind: type[CrowdClassifier]) -> None:
     X, _, said = crowd()
     clf = kind(epochs=2).fit(X, named(said[:, :3], NAMES[:3]))
     stranger = np.full((300, 4), -1)
@@ -63,7 +63,7 @@ def test_a_stranger_is_the_average_annotator(kind: type[CrowdClassifier]) -> Non
     with pytest.warns(UserWarning, match="never seen"):
         reliability = clf.annotator_agreement(X, named(stranger))
     assert reliability[3] == pytest.approx((clf.predict(X) == 1).mean())
-    assert clf.annotators_.tolist() == ["ann", "bob", "cy"]  # asking teaches nothing
+    assert clf.annotators_.tolist() == ["ann", "bob", "cy"]  # a query does not change the model
 
 
 @pytest.mark.parametrize("kind", [TraceRegClassifier, MBEMClassifier])
@@ -76,14 +76,14 @@ def test_the_average_matrix_is_the_mean_of_the_matrices(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("heads", ["separate", "shared", "embedded"])
-def test_fusions_average_annotator_lies_among_the_others(heads: Any) -> None:
+def test_the_average_annotator_of_fusion_is_the_mean_of_the_heads(heads: Any) -> None:
     X, _, said = crowd()
     clf = FusionClassifier(epochs=3, annotator_heads=heads, annotator_hidden=()).fit(X, named(said[:, :3], NAMES[:3]))
     with pytest.warns(UserWarning, match="never seen"):
         stranger = clf.confusion_matrices(X[:5], named(np.repeat([[-1, -1, -1, 2]], 5, 0)))
     if heads == "embedded":
         return
-    # without hidden layers, the mean of the layers is that of what they say
+    # without hidden layers, the mean of the layers gives the mean of their outputs
     pairs = torch.arange(5).repeat_interleave(3), torch.arange(3).repeat(5)
     confuse: Any = clf.method_.confuse
     with torch.no_grad():
@@ -93,7 +93,7 @@ def test_fusions_average_annotator_lies_among_the_others(heads: Any) -> None:
     np.testing.assert_allclose(stranger, expected, atol=1e-6)
 
 
-def test_many_strangers_are_one_average_and_keep_their_columns() -> None:
+def test_many_unknown_annotators_keep_their_own_columns() -> None:
     X, _, said = crowd(60)
     clf = FusionClassifier(epochs=1).fit(X, named(said))
     names = [f"stranger {i}" for i in range(60)]
@@ -121,7 +121,7 @@ def test_partial_fit_takes_new_items_and_annotators(kind: type[CrowdClassifier])
         return
     assert clf.annotators_.tolist() == NAMES.tolist()
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # dee is no stranger any more
+        warnings.simplefilter("error")  # dee is known now
         fused = clf.fused_labels(X, named(said))
     known = ~np.isnan(fused).any(1)
     assert (fused[known].argmax(1) == truth[known]).mean() > 0.8
@@ -137,7 +137,7 @@ def test_partial_fit_learns_a_task_from_the_start() -> None:
     assert clf.score(X, truth) > 0.9
 
 
-def test_partial_fit_starts_from_the_weights_that_are_there(tmp_path: Any) -> None:
+def test_partial_fit_continues_from_the_current_weights(tmp_path: Any) -> None:
     X, _, said = crowd()
     clf = FusionClassifier(epochs=3, random_state=1).fit(X, named(said[:, :3], NAMES[:3]))
     clf.save(tmp_path / "model")
@@ -163,7 +163,7 @@ def test_partial_fit_starts_from_the_weights_that_are_there(tmp_path: Any) -> No
     ],
     ids=["fusion", "single-annotator"],
 )
-def test_what_few_annotators_settled_is_saved_when_more_have_come(
+def test_auto_settings_of_the_first_fit_are_saved_after_annotators_were_added(
     clf: CrowdClassifier, n_first: int, n_later: int, settled: dict[str, Any], tmp_path: Path
 ) -> None:
     X = np.random.default_rng(0).normal(size=(n_later, 2))
@@ -183,7 +183,7 @@ def test_what_few_annotators_settled_is_saved_when_more_have_come(
     np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
 
 
-def test_a_newcomer_starts_as_the_average_and_learns() -> None:
+def test_a_new_annotator_starts_as_the_average_and_learns() -> None:
     X, truth, said = crowd(900)
     said = said.copy()
     said[:, 3] = (truth + 1) % 3  # always wrong
@@ -193,7 +193,7 @@ def test_a_newcomer_starts_as_the_average_and_learns() -> None:
     assert clf.confusion_matrices_.argmax(2).tolist() == [[0, 1, 2]] * 3 + [[1, 2, 0]]
 
 
-def test_what_partial_fit_cannot_do_is_said() -> None:
+def test_partial_fit_refuses_data_that_does_not_fit_the_model() -> None:
     X, _, said = crowd(60)
     clf = FusionClassifier(epochs=1, annotator_heads="separate").fit(X, named(said[:, :3], NAMES[:3]))
     with pytest.raises(ValueError, match=r"1 annotator never seen before: 'dee'; separate heads"):
@@ -207,7 +207,7 @@ def test_what_partial_fit_cannot_do_is_said() -> None:
         clf.partial_fit(X, named(said[:, :3], NAMES[:3]), epochs=0)
 
 
-def test_gold_in_a_later_part_is_remembered() -> None:
+def test_gold_used_in_a_later_partial_fit_is_reported() -> None:
     X, truth, said = crowd(60)
     clf = FusionClassifier(epochs=1).fit(X, named(said))
     clf.partial_fit(X, named(said), gold=truth)

@@ -1,4 +1,4 @@
-"""Every estimator, as the shared tests see it. A new method is tested by being in the registry."""
+"""Every estimator, for the shared tests. A new method is tested as soon as it is in the registry."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 
 ALL: list[type[CrowdClassifier]] = [estimator_class(name) for name in ESTIMATORS]
 
-OF_SEVERAL = {
-    "coin-net": "what annotators have in common on an item takes two labels of it",
-    "max-mig": "what annotators and items tell of each other takes two annotators",
+NEEDS_SEVERAL_ANNOTATORS = {
+    "coin-net": "outliers are found by comparing two labels of an item",
+    "max-mig": "the loss compares labels of at least two annotators",
 }
-"""Methods that refuse the labels of one annotator, which is all that scikit-learn's checks have, each with the reason.
+"""Methods that refuse the labels of a single annotator, which scikit-learn's checks use, each with the reason.
 
 Their refusals are tested beside the methods.
 """
-OF_ONE = [kind for kind in ALL if kind.method_name not in OF_SEVERAL]
+WORKS_WITH_ONE_ANNOTATOR = [kind for kind in ALL if kind.method_name not in NEEDS_SEVERAL_ANNOTATORS]
 
 
 def expected_failures(estimator: CrowdClassifier) -> dict[str, str]:
-    """The checks of scikit-learn that do not fit, each with the reason."""
+    """Return the checks of scikit-learn that cannot hold here, each with the reason."""
     batches = "the rows of a mini-batch depend on how many rows there are; full batches are tested in test_training.py"
     digits = "in float32 the seventh digit depends on the rows beside; six digits are tested in test_estimators.py"
     return {
         "check_methods_subset_invariance": digits,
         "check_sample_weight_equivalence_on_dense_data": batches,
         "check_sample_weight_equivalence_on_sparse_data": batches,
-        "check_supervised_y_2d": "a 2-D y is one column an annotator, not a column vector by mistake",
+        "check_supervised_y_2d": "a 2-D y has one column per annotator; it is not a column vector by mistake",
     }
 
 
 def quick(kind: type[CrowdClassifier], **settings: Any) -> CrowdClassifier:
-    """An instance that trains in a moment on small data."""
+    """Return an instance that trains quickly on small data."""
     return kind(**({"epochs": 20, "batch_size": 32, "learning_rate": 0.02} | settings))

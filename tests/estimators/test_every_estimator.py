@@ -1,4 +1,4 @@
-"""What holds for every estimator, and what each one promises."""
+"""Properties that hold for every estimator, and the properties of single ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fitted(kind: type[CrowdClassifier], crowd: Any, **settings: Any) -> CrowdCla
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_learns_and_speaks_names(kind: type[CrowdClassifier], crowd: Any) -> None:
+def test_learns_and_predicts_class_names(kind: type[CrowdClassifier], crowd: Any) -> None:
     X, truth, ann = crowd
     clf = fitted(kind, crowd)
     assert clf.classes_.tolist() == ["ant", "bee", "cat"]
@@ -68,12 +68,12 @@ def test_learns_and_speaks_names(kind: type[CrowdClassifier], crowd: Any) -> Non
     assert 0.4 < clf.score(X, ann) < 0.95  # how many of the labels it agrees with
     reliability = clf.annotator_agreement(X, ann)
     assert reliability[:2].min() > reliability[2]
-    if kind is not TwoStageClassifier:  # two labels an item do not tell Dawid and Skene who is best
+    if kind is not TwoStageClassifier:  # two labels per item do not tell Dawid-Skene who is best
         assert reliability[0] > reliability[1]
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_row_gets_the_same_alone_among_others_and_in_another_order(kind: type[CrowdClassifier], crowd: Any) -> None:
+def test_prediction_does_not_depend_on_other_rows_or_their_order(kind: type[CrowdClassifier], crowd: Any) -> None:
     X = crowd[0]
     clf = fitted(kind, crowd)
     together = clf.predict_proba(X)
@@ -84,7 +84,7 @@ def test_a_row_gets_the_same_alone_among_others_and_in_another_order(kind: type[
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_looks_inside_in_the_right_shapes(kind: type[CrowdClassifier], crowd: Any) -> None:
+def test_inspection_methods_return_the_documented_shapes(kind: type[CrowdClassifier], crowd: Any) -> None:
     X, _, ann = crowd
     clf = fitted(kind, crowd)
     weights = clf.annotator_weights(X)
@@ -113,7 +113,7 @@ def test_looks_inside_in_the_right_shapes(kind: type[CrowdClassifier], crowd: An
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_same_answers_for_dense_and_sparse_and_any_block_of_rows(kind: type[CrowdClassifier], crowd: Any) -> None:
+def test_dense_and_sparse_inputs_give_the_same_predictions(kind: type[CrowdClassifier], crowd: Any) -> None:
     X, truth, ann = crowd
     X = np.where(np.abs(X) < 0.3, 0, X)
     dense = fitted(kind, (X, truth, ann), epochs=2)
@@ -123,7 +123,7 @@ def test_same_answers_for_dense_and_sparse_and_any_block_of_rows(kind: type[Crow
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_clone_and_params(kind: type[CrowdClassifier]) -> None:
+def test_clone_and_set_params_work(kind: type[CrowdClassifier]) -> None:
     estimator = quick(kind, hidden=(3, 4), epochs=7)
     copy = clone(estimator)
     assert copy is not estimator
@@ -133,7 +133,7 @@ def test_clone_and_params(kind: type[CrowdClassifier]) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_saved_model_is_the_model(kind: type[CrowdClassifier], crowd: Any, tmp_path: Any) -> None:
+def test_a_loaded_model_predicts_the_same_bits(kind: type[CrowdClassifier], crowd: Any, tmp_path: Any) -> None:
     X, _, ann = crowd
     before = fitted(kind, crowd, epochs=2)
     before.save(tmp_path / "model")
@@ -150,7 +150,7 @@ def test_a_saved_model_is_the_model(kind: type[CrowdClassifier], crowd: Any, tmp
 # ---- rows and items --------------------------------------------------------------------------
 
 
-def test_rows_meet_items_by_id_in_any_order(crowd: Any) -> None:
+def test_annotations_are_matched_to_rows_by_id_in_any_order(crowd: Any) -> None:
     X, truth, ann = crowd
     ids = np.array([f"img-{i}" for i in range(150)])
     table = {
@@ -168,7 +168,7 @@ def test_rows_meet_items_by_id_in_any_order(crowd: Any) -> None:
     np.testing.assert_allclose(fused, backwards[::-1], atol=1e-6)
 
 
-def test_integer_ids_are_row_numbers_and_nothing_else_goes_without_items() -> None:
+def test_without_items_only_integer_ids_are_matched_as_row_numbers() -> None:
     X = np.eye(4)
     table = {"item": [3, 1, 2], "annotator": ["a"] * 3, "label": ["x", "y", "x"]}
     clf = MajorityVoteClassifier(epochs=200, learning_rate=0.05).fit(X, Annotations.from_table(table))
@@ -180,7 +180,7 @@ def test_integer_ids_are_row_numbers_and_nothing_else_goes_without_items() -> No
         MajorityVoteClassifier().fit(X, Annotations.from_table(table | {"item": ["p", "q", "r"]}))
 
 
-def test_labels_of_items_that_are_not_there_are_refused(crowd: Any) -> None:
+def test_labels_of_items_without_a_row_are_refused(crowd: Any) -> None:
     X, _, ann = crowd
     with pytest.raises(ValueError, match="not among the 100 rows"):
         quick(FusionClassifier).fit(X[:100], ann, items=np.arange(100))
@@ -198,7 +198,7 @@ def shuffled() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     return X, truth, np.random.default_rng(0).permutation(48)
 
 
-def test_arrays_go_row_by_row_whatever_the_items_are_called(shuffled: Any) -> None:
+def test_arrays_are_matched_row_by_row_whatever_the_ids(shuffled: Any) -> None:
     X, truth, ids = shuffled
     Y = np.stack([truth, truth], axis=1)
     for y in (Y, truth):
@@ -216,7 +216,7 @@ def test_arrays_go_row_by_row_whatever_the_items_are_called(shuffled: Any) -> No
         quick(FusionClassifier).fit(X, Y, validation=(X, truth, ids))
 
 
-def test_annotations_by_id_are_never_taken_for_rows(shuffled: Any) -> None:
+def test_annotations_by_id_are_never_matched_by_row_order(shuffled: Any) -> None:
     X, truth, ids = shuffled
     named = Annotations.from_matrix(truth[:, None], items=ids)  # row i of the matrix is item ids[i]
     table = named.to_table()
@@ -233,7 +233,7 @@ def test_annotations_by_id_are_never_taken_for_rows(shuffled: Any) -> None:
             np.asarray(ann)
 
 
-def test_tables_are_made_annotations_first(crowd: Any) -> None:
+def test_a_table_as_y_is_refused_and_names_from_table(crowd: Any) -> None:
     X, truth, ann = crowd
     wide = pd.DataFrame(ann.to_matrix(), index=[f"i{n}" for n in range(150)], columns=ann.annotators)
     for table in (wide, wide.reset_index().melt("index")):
@@ -251,7 +251,7 @@ def test_ids_that_seem_to_count_from_1_get_a_warning() -> None:
         MajorityVoteClassifier(epochs=1).fit(np.eye(3), Annotations.from_table(table))
 
 
-def test_gold_that_is_not_known_is_left_out_of_the_score(crowd: Any) -> None:
+def test_score_ignores_items_without_gold(crowd: Any) -> None:
     X, truth, _ = crowd
     clf = fitted(FusionClassifier, crowd)
     some = truth.copy()
@@ -262,7 +262,7 @@ def test_gold_that_is_not_known_is_left_out_of_the_score(crowd: Any) -> None:
         clf.score(X[:2], [None, None])
 
 
-def test_a_fit_that_fails_leaves_the_estimator_as_it_was(crowd: Any, tmp_path: Any) -> None:
+def test_a_failed_fit_leaves_the_estimator_unchanged(crowd: Any, tmp_path: Any) -> None:
     X, _, ann = crowd
     fresh = quick(FusionClassifier, n_bases=0)
     with pytest.raises(ValueError, match="n_bases"):
@@ -276,7 +276,7 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(crowd: Any, tmp_path: A
     np.testing.assert_array_equal(good.predict_proba(X), before)
 
 
-def test_only_rows_that_train_set_the_standardisation(crowd: Any) -> None:
+def test_standardization_uses_only_rows_that_are_trained_on(crowd: Any) -> None:
     X, _, ann = crowd
     far = np.concatenate([X, np.full((1, 5), 1e6)])
     with_far = Annotations.from_matrix(np.concatenate([ann.to_matrix(), [[None] * 3]]), annotators=ann.annotators)
@@ -285,7 +285,7 @@ def test_only_rows_that_train_set_the_standardisation(crowd: Any) -> None:
     np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
 
 
-def test_numpy_numbers_from_a_grid_are_numbers(crowd: Any) -> None:
+def test_numpy_integers_from_a_parameter_grid_are_accepted(crowd: Any) -> None:
     X, _, ann = crowd
     search = GridSearchCV(quick(FusionClassifier), {"epochs": np.arange(1, 3), "penalty": np.array([0.5])}, cv=2)
     assert search.fit(X, ann).best_params_["epochs"] in (1, 2)
@@ -312,10 +312,10 @@ def test_pipeline(crowd: Any) -> None:
     assert model.score(X * 1000, truth) > 0.7
 
 
-# ---- each one's own promises -----------------------------------------------------------------
+# ---- single estimators ----- -----------------------------------------------------------------
 
 
-def test_fusion_believes_the_good_annotator_most(crowd: Any) -> None:
+def test_fusion_gives_the_most_accurate_annotator_the_highest_weight(crowd: Any) -> None:
     X, truth, ann = crowd
     clf = fitted(FusionClassifier, crowd)
     assert clf.annotator_weights(X).mean(0).argmax() == 0
@@ -348,7 +348,7 @@ def test_penalty_draws_the_matrices_to_the_identity(crowd: Any) -> None:
     assert means[2] > 0.98
 
 
-def test_one_perfect_annotator_is_gold(crowd: Any) -> None:
+def test_training_on_one_perfect_annotator_equals_training_on_gold(crowd: Any) -> None:
     X, truth, _ = crowd
     Y = np.repeat(truth[:, None], 3, axis=1)
     best = quick(TrueLabelClassifier).fit(X, truth).score(X, truth)
@@ -357,7 +357,7 @@ def test_one_perfect_annotator_is_gold(crowd: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [TraceRegClassifier, MBEMClassifier])
-def test_global_confusions_are_one_an_annotator(kind: type[CrowdClassifier], crowd: Any) -> None:
+def test_global_confusions_have_one_matrix_per_annotator(kind: type[CrowdClassifier], crowd: Any) -> None:
     X, _, ann = crowd
     with pytest.raises(NotFittedError):
         _ = quick(kind).confusion_matrices_
@@ -366,7 +366,7 @@ def test_global_confusions_are_one_an_annotator(kind: type[CrowdClassifier], cro
     assert matrices.shape == (3, 3, 3)
     right = matrices.diagonal(axis1=1, axis2=2).mean(1)
     assert right[0] > right[1] > right[2]
-    # what the labels amount to is nearer to the truth than the vote
+    # fused labels are more accurate than the vote
     labelled = np.diff(ann.indptr) > 0
     fused = clf.fused_labels(X, ann)[labelled].argmax(1)
     vote = np.nan_to_num(ann.vote_shares())[labelled].argmax(1)
@@ -374,7 +374,7 @@ def test_global_confusions_are_one_an_annotator(kind: type[CrowdClassifier], cro
     assert (fused == gold).mean() > (vote == gold).mean()
 
 
-def test_wdn_weights_are_one_an_annotator(crowd: Any) -> None:
+def test_wdn_has_one_weight_per_annotator(crowd: Any) -> None:
     X, _, ann = crowd
     with pytest.raises(NotFittedError):
         _ = WDNClassifier().weights_
@@ -388,7 +388,7 @@ def test_wdn_weights_are_one_an_annotator(crowd: Any) -> None:
         silent = quick(WDNClassifier, weights=kind).fit(X, stranger)
         assert np.isfinite(silent.weights_).all()
         assert silent.weights_[3] == 0
-        weights = silent.annotator_weights(X)  # nothing is known of it: as much as the others on average
+        weights = silent.annotator_weights(X)  # an annotator without labels gets the mean of the others
         np.testing.assert_allclose(weights[:, 3], weights[:, :3].mean(1), rtol=1e-5)
 
 
@@ -400,7 +400,7 @@ def test_single_annotator_must_be_one_of_them(crowd: Any) -> None:
         SingleAnnotatorClassifier().fit(X, ann)
 
 
-def test_gold_is_used_only_where_it_is_said(crowd: Any) -> None:
+def test_gold_used_for_says_what_gold_was_used_for(crowd: Any) -> None:
     X, truth, ann = crowd
     with pytest.raises(ValueError, match="true-label trains on gold"):
         TrueLabelClassifier().fit(X, ann)
@@ -414,7 +414,7 @@ def test_gold_is_used_only_where_it_is_said(crowd: Any) -> None:
     assert quick(TrueLabelClassifier).fit(X, ann, gold=some).score(X[:20], truth[:20]) > 0.9
 
 
-def test_images_go_to_lenet_and_own_backbones_are_not_changed() -> None:
+def test_images_use_lenet_and_custom_backbones_are_not_changed() -> None:
     generator = np.random.default_rng(0)
     images = generator.integers(0, 255, (40, 3, 28, 28), dtype=np.uint8)
     Y = generator.integers(0, 2, (40, 2))
@@ -452,7 +452,7 @@ def test_trace_reg_cannot_start_at_chance_nor_certain(crowd: Any, start: float, 
         fitted(TraceRegClassifier, crowd, start=start)
 
 
-def test_strange_shapes_and_classes_are_refused(crowd: Any) -> None:
+def test_unknown_shapes_and_classes_are_refused(crowd: Any) -> None:
     X, _, _ = crowd
     clf = fitted(FusionClassifier, crowd, epochs=1)
     with pytest.raises(ValueError, match="X has 4 features"):

@@ -1,4 +1,4 @@
-"""A saved model is the model: the same bits out, and a damaged folder says which file."""
+"""A loaded model gives the same bits as the saved one, and a damaged folder names the damaged file."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_training_that_diverged_can_be_saved_and_loaded(tmp_path: Path) -> Non
     assert load(tmp_path / "model").history_[-1]["loss"] is None
 
 
-def test_an_own_backbone_must_be_given_again(tmp_path: Path) -> None:
+def test_a_custom_backbone_must_be_passed_to_load(tmp_path: Path) -> None:
     before = FusionClassifier(**SETTINGS, backbone=Tied()).fit(X, ANNOTATIONS)
     before.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"custom backbone: pass it as load\(path, backbone=\.\.\.\)"):
@@ -186,7 +186,7 @@ def test_overwrite_never_takes_a_folder_of_something_else(fitted: CrowdClassifie
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_what_is_written_is_json_and_safetensors_to_the_last_byte(saved: Path) -> None:
+def test_a_model_folder_holds_only_json_and_safetensors(saved: Path) -> None:
     """No pickle: a length, a JSON header, and numbers, as many as the header says."""
     assert sorted(path.name for path in saved.iterdir()) == ["model.json", "weights.safetensors"]
     json.loads((saved / "model.json").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tests.estimators.estimator_list import OF_ONE, expected_failures, quick
+from tests.estimators.estimator_list import WORKS_WITH_ONE_ANNOTATOR, expected_failures, quick
 
 ACCURACY_CHECKS = ("check_classifiers_train",)
 """Checks that ask for an accuracy. The others check conventions, for which a short training is enough."""
@@ -15,7 +15,7 @@ SHORT_EPOCHS = 4
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    [quick(kind) for kind in OF_ONE], expected_failed_checks=expected_failures
+    [quick(kind) for kind in WORKS_WITH_ONE_ANNOTATOR], expected_failed_checks=expected_failures
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_scikit_learn_check(estimator: Any, check: Any) -> None:

@@ -31,7 +31,7 @@ class ComposedDocstring:
 
 
 def compose_docstring(cls: type) -> str:
-    """Return the docstring of a class with inherited entries and with the defaults of its parameters.
+    r"""Return the docstring of a class with inherited entries and with the defaults of its parameters.
 
     Parameters
     ----------
@@ -46,23 +46,9 @@ def compose_docstring(cls: type) -> str:
 
     Examples
     --------
-    >>> class Parent:
-    ...     '''Summary.
-    ...
-    ...     Parameters
-    ...     ----------
-    ...     size : int
-    ...         Number of rows.
-    ...     '''
-    ...     size = 3
-    >>> print(compose_docstring(Parent))
-    Summary.
-    <BLANKLINE>
-    Parameters
-    ----------
-    size : int, default=3
-        Number of rows.
-    <BLANKLINE>
+    >>> doc = "Summary.\n\nParameters\n----------\nsize : int\n    Number of rows."
+    >>> compose_docstring(type("Parent", (), {"__doc__": doc, "size": 3})).splitlines()[4]
+    'size : int, default=3'
     """
     summary, sections = split_sections(inspect.cleandoc(cls.__doc__ or ""))
     _, inherited = split_sections(inspect.cleandoc(cls.__mro__[1].__doc__ or ""))
@@ -79,7 +65,7 @@ def compose_docstring(cls: type) -> str:
 
 
 def split_sections(docstring: str) -> tuple[str, dict[str, str]]:
-    """Split a cleaned numpydoc docstring into the text before the first section, and the sections by title.
+    r"""Split a cleaned numpydoc docstring into the text before the first section, and the sections by title.
 
     Parameters
     ----------
@@ -93,7 +79,7 @@ def split_sections(docstring: str) -> tuple[str, dict[str, str]]:
 
     Examples
     --------
-    >>> split_sections("Summary.\\n\\nNotes\\n-----\\nText.")
+    >>> split_sections("Summary.\n\nNotes\n-----\nText.")
     ('Summary.', {'Notes': 'Text.'})
     """
     parts = re.split(r"^(\S[^\n]*)\n-{3,}[ ]*$\n?", docstring, flags=re.MULTILINE)
@@ -101,7 +87,7 @@ def split_sections(docstring: str) -> tuple[str, dict[str, str]]:
 
 
 def split_entries(section: str) -> dict[str, str]:
-    """Split a section such as Parameters into its entries: "name : type" and indented lines.
+    r"""Split a section such as Parameters into its entries: "name : type" and indented lines.
 
     Parameters
     ----------
@@ -115,8 +101,8 @@ def split_entries(section: str) -> dict[str, str]:
 
     Examples
     --------
-    >>> split_entries("a : int\\n    One.\\nb : str, optional\\n    Two.")
-    {'a': 'a : int\\n    One.', 'b': 'b : str, optional\\n    Two.'}
+    >>> split_entries("a : int\n    One.\nb : str, optional\n    Two.")
+    {'a': 'a : int\n    One.', 'b': 'b : str, optional\n    Two.'}
     """
     parts = re.split(r"^(?=\S)", section, flags=re.MULTILINE)
     return {part.split("\n")[0].split(" : ")[0].strip(): part.rstrip() for part in parts if part.strip()}
