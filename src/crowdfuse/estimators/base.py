@@ -291,18 +291,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         array(['cat'], dtype='<U3')
         """
         draft = copy.copy(self)  # an error leaves self unchanged
-        data, held_out, recipe = draft.prepare(X, y, items, gold, validation, sample_weight)
-        trained = train(
-            draft.method_,
-            data,
-            recipe,
-            validation=held_out,
-            checkpointing=draft._checkpointing(data, held_out, recipe),
-            verbose=self.verbose,
-            title=self.method_name,
-        )
-        draft._keep(trained)
-        draft._after_fit(data)
+        draft.fit_prepared(draft.prepare(X, y, items, gold, validation, sample_weight))
         self.__dict__ = draft.__dict__
         return self
 
@@ -566,6 +555,50 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         rows = check_trainable(self.method_, data, recipe)
         self.method_.fit_standardization(inputs, rows)
         return PreparedTraining(data, held_out, recipe)
+
+    def fit_prepared(self, prepared: PreparedTraining) -> Self:
+        """Train the network that `prepare` has built: `fit(...)` is `fit_prepared(prepare(...))`.
+
+        Parameters
+        ----------
+        prepared : PreparedTraining
+            What `prepare` of this same object returned.
+
+        Returns
+        -------
+        self : CrowdClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        DivergedError
+            If the loss becomes NaN or infinite.
+
+        See Also
+        --------
+        fit : Prepare and train in one call; an error leaves the estimator unchanged.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> clf = crowdfuse.MajorityVoteClassifier(epochs=7)
+        >>> prepared = clf.prepare(np.eye(4), [0, 1, 0, 1])  # mistakes in settings and data are found here
+        >>> len(clf.fit_prepared(prepared).history_)
+        7
+        """
+        data, held_out, recipe = prepared
+        trained = train(
+            self.method_,
+            data,
+            recipe,
+            validation=held_out,
+            checkpointing=self._checkpointing(data, held_out, recipe),
+            verbose=self.verbose,
+            title=self.method_name,
+        )
+        self._keep(trained)
+        self._after_fit(data)
+        return self
 
     def _continue(
         self,

@@ -43,6 +43,27 @@ class LabelLogProbabilities(NamedTuple):
     annotations: Annotations
 
 
+class LabelledPredictions(NamedTuple):
+    """Predictions for items together with their labels; see `CrowdClassifier.predict_with_labels`.
+
+    Attributes
+    ----------
+    annotations : Annotations
+        The labels in the order of the rows of X. Annotators that were not seen in training come last.
+    class_probabilities : ndarray of shape (n_items, n_classes)
+        Predicted from the inputs alone, as by `predict_proba`.
+    fused_labels : ndarray of shape (n_items, n_classes)
+        As by `fused_labels`; NaN where an item has no label.
+    annotator_weights : ndarray of shape (n_labels,)
+        Weight of each label's annotator on its item, as by `annotator_weights`.
+    """
+
+    annotations: Annotations
+    class_probabilities: NDArray[np.float64]
+    fused_labels: NDArray[np.float32]
+    annotator_weights: NDArray[np.float32]
+
+
 class Inspection(FittedNetwork):
     """Methods of a fitted classifier that read its network."""
 
@@ -279,6 +300,52 @@ class Inspection(FittedNetwork):
         fused = torch.cat(blocks).numpy()
         fused[~fused.any(1)] = np.nan
         return fused
+
+    def predict_with_labels(
+        self, X: Any, annotations: Any, *, items: ArrayLike | None = None, warn: bool = True
+    ) -> LabelledPredictions:
+        """Compute predictions, fused labels and annotator weights in one pass over the inputs.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
+            Inputs of the shape seen in `fit`.
+        annotations : Annotations or array-like of shape (n_items, n_annotators)
+            The labels of the items.
+        items : array-like of shape (n_items,), default=None
+            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+        warn : bool, default=True
+            Whether to warn of annotators that were not seen in training.
+
+        Returns
+        -------
+        predictions : LabelledPredictions
+            Named tuple (annotations, class_probabilities, fused_labels, annotator_weights).
+
+        See Also
+        --------
+        predict_proba, fused_labels, annotator_weights : Each of them alone, with the same values.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(10, 0), np.arange(2).repeat(10)[:, None].repeat(2, 1)
+        >>> result = crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).predict_with_labels(X, Y)
+        >>> result.class_probabilities.shape, result.fused_labels.shape, result.annotator_weights.shape
+        ((20, 2), (20, 2), (40,))
+        """
+        inputs = self._inputs(X)
+        ann = self._known(align(annotations, len(inputs), items), warn=warn)
+        method = self._method_for(ann)
+        logits, fused, weights = [], [], []
+        for batch, h in self._batches(inputs, ann):
+            logits.append(self.method_.class_logits(h))
+            fused.append(method.fused(h, batch.item, batch.annotator, batch.label))
+            weights.append(segment_softmax(method.weight_logits(h, batch.item, batch.annotator), batch.item, len(h)))
+        fused_labels = torch.cat(fused).numpy()
+        fused_labels[~fused_labels.any(1)] = np.nan
+        probabilities: NDArray[np.float64] = softmax(torch.cat(logits).numpy().astype(np.float64), axis=1)
+        return LabelledPredictions(ann, probabilities, fused_labels, torch.cat(weights).numpy())
 
     def label_log_probabilities(
         self, X: Any, annotations: Any, *, items: ArrayLike | None = None

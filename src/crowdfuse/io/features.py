@@ -63,7 +63,7 @@ class LoadedInputs:
     def fingerprint(self) -> str:
         """A hash of inputs and ids."""
         digest = hashlib.blake2b(digest_size=16)
-        self.inputs.hash_into(digest)
+        digest.update(self.inputs.fingerprint.encode())
         digest.update(repr(self.items.tolist()).encode())
         return digest.hexdigest()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,6 +48,13 @@ class Inputs:
     def take(self, rows: NDArray[Any]) -> Inputs:
         """Inputs of these rows alone."""
         return Inputs(self.values[rows])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the inputs, computed once."""
+        digest = hashlib.blake2b(digest_size=16)
+        self.hash_into(digest)
+        return digest.hexdigest()
 
     def hash_into(self, digest: Any) -> None:
         """Feed shape, type and content to a hash, block by block."""

@@ -6,15 +6,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 
 from crowdfuse.aggregation import Aggregate
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.functional import segment_softmax
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.labels.alignment import align
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.label_quality import LabelQuality, label_quality
@@ -85,16 +81,9 @@ def compute_report_data(
     `certain` (N,) are the true classes that it was trained on, -1 elsewhere.
     """
     inputs = classifier._inputs(X)
-    ann = classifier._known(align(annotations, len(inputs), items), warn=False)
-    method = classifier._method_for(ann)
-    logits, fused, weights = [], [], []
-    for batch, h in classifier._batches(inputs, ann):
-        logits.append(classifier.method_.class_logits(h))
-        fused.append(method.fused(h, batch.item, batch.annotator, batch.label))
-        weights.append(segment_softmax(method.weight_logits(h, batch.item, batch.annotator), batch.item, len(h)))
-    probabilities = softmax(torch.cat(logits).numpy().astype(np.float64), axis=1)
+    ann, probabilities, soft, weights = classifier.predict_with_labels(inputs, annotations, items=items, warn=False)
     predicted = probabilities.argmax(1)
-    soft = torch.cat(fused).numpy()
+    soft = np.nan_to_num(soft)
     if certain is not None:
         soft[certain >= 0] = np.eye(soft.shape[1])[certain[certain >= 0]]
     known = soft.any(1)
@@ -108,7 +97,7 @@ def compute_report_data(
             ann, probabilities, classes=classifier.classes_, gold=_named(certain, ann.classes), out_of_fold=False
         ),
         has_training_gold=_is_certain(certain, ann),
-        weights=torch.cat(weights).numpy(),
+        weights=weights,
         weights_vary=_vary(
             classifier.annotator_weights(inputs.take(np.arange(min(N_WEIGHT_CHECK_ITEMS, len(inputs)))))
         ),

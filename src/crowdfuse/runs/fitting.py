@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sklearn.base import clone
 
 from crowdfuse import __version__
-from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.base import CrowdClassifier, PreparedTraining
 from crowdfuse.io.files import (
     atomic_folder,
     refuse_existing,
@@ -38,15 +37,17 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
     Of several processes the first writes the folder, and returns the summary; the others return nothing in theirs.
     """
     with raise_in_all_processes():
-        classifier, material, hashes = _get_ready(job, out, force, verbose)
+        classifier, prepared, material, hashes = _get_ready(job, out, force, verbose)
     _refuse_different(hashes)
     if is_rank_zero():
         with atomic_folder(out, force=force) as folder:
             write_json(folder / SETTINGS_FILE, {"crowdfuse": __version__, "job": asdict(job), "hashes": hashes})
-    return _train(classifier, job, material, out)
+    return _train(classifier, prepared, job, material, out)
 
 
-def _get_ready(job: Job, out: Path, force: bool, verbose: int) -> tuple[CrowdClassifier, JobData, dict[str, str]]:
+def _get_ready(
+    job: Job, out: Path, force: bool, verbose: int
+) -> tuple[CrowdClassifier, PreparedTraining, JobData, dict[str, str]]:
     """Everything before anything is written: whatever is wrong is said here."""
     if not force and (out / SETTINGS_FILE).exists() and not is_finished(out):
         raise FileExistsError(f"{out} holds an unfinished run: go on with --resume {out}, or replace it with --force")
@@ -55,8 +56,8 @@ def _get_ready(job: Job, out: Path, force: bool, verbose: int) -> tuple[CrowdCla
         _refuse_replacing(out, job)
     classifier = make_classifier(job, out, verbose)
     material = read_job_data(job)
-    check_fit(classifier, material)
-    return classifier, material, {**_file_hashes(job), "inputs": material.loaded.fingerprint()}
+    prepared = _prepare(classifier, material)
+    return classifier, prepared, material, {**_file_hashes(job), "inputs": material.loaded.fingerprint()}
 
 
 def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
@@ -82,25 +83,27 @@ def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
         loaded = read_job_inputs(job)
         _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
         classifier, material = make_classifier(job, out, verbose), read_job_data(job, loaded)
-    return _train(classifier, job, material, out)
+        prepared = _prepare(classifier, material)
+    return _train(classifier, prepared, job, material, out)
 
 
-def check_fit(classifier: CrowdClassifier, material: JobData) -> None:
-    """All of `fit` but the training, so that what it would refuse is refused before anything is written."""
-    clone(classifier).set_params(verbose=0).prepare(
-        material.loaded.inputs.values,
+def _prepare(classifier: CrowdClassifier, material: JobData) -> PreparedTraining:
+    """Return all that training needs; raises what `fit` would raise before the first step."""
+    return classifier.prepare(
+        material.loaded.inputs,
         material.train_annotations,
         gold=material.gold_by_row(),
         validation=material.validation_set(),
     )
 
 
-def _train(classifier: CrowdClassifier, job: Job, material: JobData, out: Path) -> dict[str, Any]:
+def _train(
+    classifier: CrowdClassifier, prepared: PreparedTraining, job: Job, material: JobData, out: Path
+) -> dict[str, Any]:
     torch.set_num_threads(job.threads)
-    X = material.loaded.inputs.values
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary says so
-        classifier.fit(X, material.train_annotations, gold=material.gold_by_row(), validation=material.validation_set())
+        classifier.fit_prepared(prepared)
     if not is_rank_zero():
         return {}
     summary = write_results(classifier, material, out)

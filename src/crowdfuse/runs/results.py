@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.io.files import nonfinite_to_none, write_csv, write_json, write_text
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import positions_of
 from crowdfuse.quality.label_quality import LabelQuality, label_quality
 from crowdfuse.report.report_data import relative_weights
@@ -21,15 +22,14 @@ SUMMARY_FILE, INTERRUPTED_FILE = "summary.json", "interrupted.json"
 
 def write_results(classifier: CrowdClassifier, material: JobData, out: Path) -> dict[str, Any]:
     """Write what was learned into the run folder; `summary.json` comes last and says that all is there."""
-    X, ann = material.loaded.inputs.values, material.all_annotations
-    fused = classifier.fused_labels(X, ann)
+    ann = material.all_annotations
+    _, probabilities, fused, weights = classifier.predict_with_labels(material.loaded.inputs, ann)
     if material.gold is not None:  # what is certain needs no labels to tell it
         rows, truth = material.gold
         fused[rows] = np.eye(fused.shape[1])[positions_of(truth, classifier.classes_)]
     known = ~np.isnan(fused).any(1)
     best = np.where(known, np.nan_to_num(fused).argmax(1), -1)
     counts = np.diff(ann.indptr)
-    probabilities = classifier.predict_proba(X)
     predicted = probabilities.argmax(1)
     write_csv(
         out / "fused.csv",
@@ -46,7 +46,7 @@ def write_results(classifier: CrowdClassifier, material: JobData, out: Path) -> 
             for row in np.flatnonzero(known)
         ),
     )
-    _write_annotators(classifier, material, best, out / "annotators.csv")
+    _write_annotators(ann, predicted, best, weights, out / "annotators.csv")
     gold = material.gold_by_row()
     _write_reviews(label_quality(ann, probabilities, classes=classifier.classes_, gold=gold, out_of_fold=False), out)
     write_text(
@@ -69,7 +69,7 @@ def write_results(classifier: CrowdClassifier, material: JobData, out: Path) -> 
     if material.test is not None:
         rows, truth = material.test
         summary["test items"] = len(rows)
-        summary["test accuracy"] = float((classifier.predict(X[rows]) == truth).mean())
+        summary["test accuracy"] = float((predicted[rows] == positions_of(truth, classifier.classes_)).mean())
     if material.loaded.columns is not None:  # so that another table's columns are taken by name
         classifier.feature_names_in_ = np.array(material.loaded.columns, dtype=object)
     classifier.save(out / "model", overwrite=True)
@@ -80,9 +80,17 @@ def write_results(classifier: CrowdClassifier, material: JobData, out: Path) -> 
     return summary
 
 
-def _write_annotators(classifier: CrowdClassifier, material: JobData, best: NDArray[np.int64], path: Path) -> None:
-    """One line an annotator, the most reliable first; `best` is the fused class of each row, -1 for none."""
-    X, ann = material.loaded.inputs.values, material.all_annotations
+def _write_annotators(
+    ann: Annotations,
+    predicted: NDArray[np.int64],
+    best: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    path: Path,
+) -> None:
+    """Write one line per annotator, those who agree most with the predictions first.
+
+    `predicted` and `best` are the predicted and the fused class of each row, -1 for none; `weights` those of labels.
+    """
     fused = best[ann.item]
     judged = fused >= 0  # labels on items that have a fused label to compare with
 
@@ -92,10 +100,9 @@ def _write_annotators(classifier: CrowdClassifier, material: JobData, best: NDAr
             average: NDArray[np.float64] = total / np.bincount(ann.annotator[judged], minlength=ann.n_annotators)
         return average
 
-    weights = classifier.annotator_weights(X, ann, sparse=True).data
     if relative_weights(weights, ann) is None:  # all count the same: what is left is how many labels items have
         weights = np.full(ann.n_labels, np.nan)
-    figures = np.column_stack([classifier.annotator_agreement(X, ann), mean(ann.label == fused), mean(weights)])
+    figures = np.column_stack([_agreement(ann, predicted), mean(ann.label == fused), mean(weights)])
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
     order = np.argsort(-np.nan_to_num(figures[:, 0], nan=-1), kind="stable")
     write_csv(
@@ -107,6 +114,14 @@ def _write_annotators(classifier: CrowdClassifier, material: JobData, best: NDAr
             if counts[r]
         ),
     )
+
+
+def _agreement(ann: Annotations, predicted: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the share of each annotator's labels that equal the prediction; NaN without labels."""
+    equal = np.bincount(ann.annotator, predicted[ann.item] == ann.label, minlength=ann.n_annotators)
+    with np.errstate(invalid="ignore"):
+        agreement: NDArray[np.float64] = equal / np.bincount(ann.annotator, minlength=ann.n_annotators)
+    return agreement
 
 
 def _write_reviews(found: LabelQuality, out: Path) -> None:
