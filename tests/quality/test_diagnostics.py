@@ -1,4 +1,4 @@
-"""What labels cannot decide: each doubt is raised where there is reason for it, and only there."""
+"""Diagnostics: each violated assumption is reported, and only that one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def diagnosed(kind: str) -> Diagnostics:
     return diagnose(np.eye(K)[TRUTH], gates.ravel(), Annotations.from_matrix(said, classes=range(K)))
 
 
-def test_even_independent_mistakes_raise_no_doubt() -> None:
+def test_even_independent_mistakes_give_no_message() -> None:
     found = diagnosed("even")
     assert found.gates_can_be_trusted
     assert found.messages == ()
@@ -50,14 +50,14 @@ def test_even_independent_mistakes_raise_no_doubt() -> None:
     ("kind", "doubt"),
     [("shift", "concentrate on some classes"), ("copy", "share mistakes"), ("together", "both wrong")],
 )
-def test_each_doubt(kind: str, doubt: str) -> None:
+def test_each_violated_assumption_is_reported(kind: str, doubt: str) -> None:
     found = diagnosed(kind)
     assert not found.gates_can_be_trusted
     assert "cannot be trusted" in found.messages[0]
     assert any(doubt in message for message in found.messages)
 
 
-def test_the_same_mistake_is_counted_by_pairs() -> None:
+def test_shared_mistakes_are_counted_over_pairs_of_labels() -> None:
     """Against a loop over all pairs of labels of an item."""
     said, gates = crowd("copy")
     said[np.random.default_rng(1).random(said.shape) < 0.3] = -1
@@ -106,7 +106,7 @@ def poor(kind: str, generator: np.random.Generator, truth: NDArray[np.int64]) ->
         ("at random", "hardly depend on the inputs"),
     ],
 )
-def test_a_fit_says_what_cannot_be_told(kind: str, message: str, tmp_path: Any) -> None:
+def test_fit_reports_what_the_labels_cannot_show(kind: str, message: str, tmp_path: Any) -> None:
     generator = np.random.default_rng(0)
     truth = np.arange(400) % 4
     X = np.eye(4)[truth] * 3 + generator.normal(size=(400, 4))
@@ -119,7 +119,7 @@ def test_a_fit_says_what_cannot_be_told(kind: str, message: str, tmp_path: Any) 
     assert again.diagnostics_ == clf.diagnostics_
 
 
-def test_the_matrix_of_who_always_says_the_next_class_shows_it() -> None:
+def test_the_confusion_matrix_shows_an_annotator_who_always_names_the_next_class() -> None:
     generator = np.random.default_rng(0)
     truth = np.arange(600) % 4
     X = np.eye(4)[truth] * 3 + generator.normal(size=(600, 4))

@@ -115,7 +115,7 @@ def test_a_classifier_that_learned_the_labels_is_not_sharpened(crowd: dict[str, 
     assert float(found.parameters["sharpness"]) == 1
 
 
-def test_single_labels_and_no_classifier_are_believed() -> None:
+def test_single_labels_are_the_consensus_if_the_classifier_is_uninformative() -> None:
     generator = np.random.default_rng(3)
     said = np.full((300, 30), -1)
     said[np.arange(300), generator.integers(0, 30, 300)] = generator.choice(4, 300, p=[0.4, 0.3, 0.2, 0.1])
@@ -133,7 +133,7 @@ def test_an_item_without_labels_gets_the_calibrated_classifier(crowd: dict[str, 
     assert not set(found.review_items()["item"].to_pylist()) & set(empty.tolist())
 
 
-def test_gold_is_certain_and_shows_whom_to_believe() -> None:
+def test_gold_is_certain_and_shows_which_annotators_are_right() -> None:
     generator = np.random.default_rng(0)
     gold = generator.integers(0, 2, 300)
     said = np.where(generator.random((300, 3)) < [0.1, 0.1, 0.95], gold[:, None], 1 - gold[:, None])
@@ -167,7 +167,7 @@ def test_many_annotators_share_their_confusions(crowd: dict[str, Any], monkeypat
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_order_and_names_do_not_matter(seed: int) -> None:
+def test_the_order_of_items_annotators_and_classes_does_not_matter(seed: int) -> None:
     crowd = make_crowd(seed, N=80)
     generator = np.random.default_rng(seed)
     found = label_quality(crowd["ann"], crowd["probs"])
@@ -178,13 +178,13 @@ def test_order_and_names_do_not_matter(seed: int) -> None:
     np.testing.assert_allclose(other.annotator_accuracy, found.annotator_accuracy[people], atol=1e-4)
 
 
-def test_blocks_do_not_matter(crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_block_size_does_not_matter(crowd: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = label_quality(crowd["ann"], crowd["probs"])
     monkeypatch.setattr("crowdfuse.aggregation.votes.FLOATS_PER_BLOCK", 64)
     np.testing.assert_allclose(label_quality(crowd["ann"], crowd["probs"]).suspicion, whole.suspicion, atol=1e-5)
 
 
-def test_rows_meet_items_by_id() -> None:
+def test_rows_are_matched_to_items_by_id() -> None:
     table = {"item": ["b", "a", "a", "c"], "annotator": ["x", "x", "y", "y"], "label": ["no", "yes", "yes", "no"]}
     ann = Annotations.from_table(table)
     probs = {"a": [0.1, 0.9], "b": [0.8, 0.2], "c": [0.7, 0.3], "d": [0.2, 0.8]}
@@ -196,7 +196,7 @@ def test_rows_meet_items_by_id() -> None:
         label_quality(ann, [probs[item] for item in "abc"])
 
 
-def test_columns_meet_classes_by_name() -> None:
+def test_columns_are_matched_to_classes_by_name() -> None:
     ann = Annotations.from_matrix([["cat", "cat"], ["dog", "dog"], ["cow", "dog"], ["cat", "cat"]])
     probs = np.array([[0.1, 0.9], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
     found = label_quality(ann, probs, classes=["dog", "cat"])  # nobody trained it on cows
@@ -205,7 +205,7 @@ def test_columns_meet_classes_by_name() -> None:
     assert found.review_labels()["label"][0].as_py() == "cow"
 
 
-def test_reviews_are_sorted_and_speak_names() -> None:
+def test_review_tables_are_sorted_and_use_names() -> None:
     table = {
         "item": ["a", "a", "a", "b", "b", "c"],
         "annotator": ["ada", "bob", "cy", "ada", "cy", "bob"],
@@ -224,7 +224,7 @@ def test_reviews_are_sorted_and_speak_names() -> None:
     assert confidence == sorted(confidence) == sorted(found.confidence.tolist())
 
 
-def test_numbers_as_names_are_reviewed_too() -> None:
+def test_review_tables_accept_numbers_as_names() -> None:
     found = label_quality(Annotations.from_matrix([[3, 3, 5]], classes=[3, 5]), [[0.6, 0.4]])
     row = found.review_items().to_pylist()[0]
     assert (row["item"], row["consensus"], row["labels"], row["disagreeing"]) == (0, 3, "3 x2; 5 x1", "2")
@@ -242,19 +242,19 @@ def test_numbers_as_names_are_reviewed_too() -> None:
         ([["a", "b"], ["c", "d"]], "array of probabilities"),
     ],
 )
-def test_what_is_no_table_of_probabilities_is_refused(probs: Any, message: str) -> None:
+def test_invalid_probabilities_are_refused(probs: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         label_quality(Annotations.from_matrix([[0, 1], [1, 1]]), probs)
 
 
-def test_what_is_no_annotations_is_refused() -> None:
+def test_other_types_than_annotations_are_refused() -> None:
     with pytest.raises(TypeError, match="got list"):
         label_quality([[0, 1]], [[0.5, 0.5]])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no label"):
         label_quality(Annotations.from_matrix([[-1, -1]], classes=[0, 1]), [[0.5, 0.5]])
 
 
-def test_it_leaves_torch_unloaded() -> None:
+def test_torch_is_not_imported() -> None:
     code = (
         "import sys, crowdfuse; from crowdfuse import Annotations, label_quality, next_labels; "
         "found = label_quality(Annotations.from_matrix([[0, 1], [1, -1]]), [[.9, .1], [.2, .8]]); "
@@ -301,7 +301,7 @@ def test_a_fitted_classifier_takes_gold_for_certain() -> None:
     assert len(truth.label_quality(X, ann, gold=some, folds=2).suspicion) == ann.n_labels
 
 
-def test_labels_of_strangers_are_judged_too() -> None:
+def test_labels_of_new_annotators_are_judged() -> None:
     X, _, ann = fitted_crowd()
     clf = MajorityVoteClassifier(epochs=1).fit(X, ann)
     new = Annotations.from_matrix([[0, 1], [1, 1]], items=["p", "q"], annotators=["new", "newer"])
@@ -311,7 +311,7 @@ def test_labels_of_strangers_are_judged_too() -> None:
 
 
 @pytest.mark.parametrize("folds", [1, 0, True, 2.5, 1000])
-def test_folds_that_make_no_sense_are_refused(folds: Any) -> None:
+def test_invalid_folds_are_refused(folds: Any) -> None:
     X, _, ann = fitted_crowd()
     clf = MajorityVoteClassifier(epochs=1).fit(X, ann)
     with pytest.raises(ValueError, match="folds must be"):

@@ -28,7 +28,7 @@ def crowd(n: int = 600, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDAr
 
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
 @pytest.mark.parametrize("n_annotators", [1, 2, 3])
-def test_leaving_one_out_is_bayes_over_all_the_others(n_classes: int, n_annotators: int) -> None:
+def test_leave_one_out_equals_bayes_rule_over_the_other_labels(n_classes: int, n_annotators: int) -> None:
     generator = np.random.default_rng(n_classes)
     log_f = np.log(generator.dirichlet(np.ones(n_classes), 5))
     channel = generator.dirichlet(np.ones(n_classes), (n_annotators, n_classes))  # (r, true, said)
@@ -45,7 +45,7 @@ def test_leaving_one_out_is_bayes_over_all_the_others(n_classes: int, n_annotato
         assert found[at] == pytest.approx(np.log(total[y] / total.sum()))
 
 
-def test_the_better_classifier_makes_labels_likelier() -> None:
+def test_the_better_classifier_has_the_higher_label_likelihood() -> None:
     X, truth, Y = crowd()
     guessed = np.tile(Y[:, 2:], 2)
     good, poor = (
@@ -53,12 +53,12 @@ def test_the_better_classifier_makes_labels_likelier() -> None:
         MajorityVoteClassifier(**FAST).fit(X[:400], guessed[:400]),
     )
     assert good.score(X[400:], truth[400:]) > poor.score(X[400:], truth[400:]) + 0.2
-    good_verdict, poor_verdict = (label_likelihood(clf, X[400:], Y[400:]) for clf in (good, poor))
-    assert good_verdict.beats(poor_verdict)
-    assert not poor_verdict.beats(good_verdict)
+    good_score, poor_score = (label_likelihood(clf, X[400:], Y[400:]) for clf in (good, poor))
+    assert good_score.beats(poor_score)
+    assert not poor_score.beats(good_score)
 
 
-def test_a_mirror_image_is_refused_however_likely_it_makes_labels() -> None:
+def test_a_classifier_with_swapped_classes_fails_the_checks() -> None:
     """With two classes the opposite classifier, and annotators who are always wrong, explain labels as well."""
     X, truth, _ = crowd()
     two = (truth > 0).astype(int)
@@ -75,7 +75,7 @@ def test_a_mirror_image_is_refused_however_likely_it_makes_labels() -> None:
         assert label_score(mirrored, X[400:], Y[400:]) < label_score(seen, X[400:], Y[400:])
 
 
-def test_a_search_of_scikit_learn_takes_it() -> None:
+def test_label_score_works_in_grid_search() -> None:
     X, _, Y = crowd()
     search = GridSearchCV(
         MajorityVoteClassifier(**FAST), {"learning_rate": [1e-6, 3e-3]}, scoring=crowdfuse.label_score, cv=3
@@ -83,14 +83,14 @@ def test_a_search_of_scikit_learn_takes_it() -> None:
     assert search.fit(X, Y).best_params_ == {"learning_rate": 3e-3}
 
 
-def test_without_a_label_there_is_nothing_to_judge_by() -> None:
+def test_no_labels_raise_an_error() -> None:
     X, _, Y = crowd(60)
     clf = MajorityVoteClassifier(epochs=2).fit(X, Y)
-    with pytest.raises(ValueError, match="no label to judge by"):
+    with pytest.raises(ValueError, match="no labels to score"):
         label_likelihood(clf, X[:3], np.full((3, 4), -1))
 
 
-def test_one_label_can_be_judged() -> None:
+def test_one_label_is_enough() -> None:
     X, _, Y = crowd(60)
     clf = MajorityVoteClassifier(epochs=2).fit(X, Y)
     assert np.isfinite(label_likelihood(clf, X[:1], [[0, -1, -1, -1]]).mean)

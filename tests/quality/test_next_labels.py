@@ -64,7 +64,7 @@ def by_brute_force(ann: Annotations, model: Aggregate, budget: int) -> list[tupl
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_same_as_by_brute_force(seed: int) -> None:
+def test_proposals_equal_brute_force(seed: int) -> None:
     ann, model = make(seed)
     found = next_labels(ann, model, budget=8).to_pylist()
     expected = by_brute_force(ann, model, 8)
@@ -73,7 +73,7 @@ def test_the_same_as_by_brute_force(seed: int) -> None:
     assert [row["cost"] for row in found] == [1] * len(found)
 
 
-def test_known_answers() -> None:
+def test_a_perfect_annotator_gives_one_bit_and_a_random_one_none() -> None:
     ann = Annotations.from_matrix([[-1, -1, -1], [-1, -1, -1], [0, 1, 0]], annotators=NAMES)
     perfect, coin = np.eye(2), np.full((2, 2), 0.5)
     model = replace(
@@ -82,11 +82,11 @@ def test_known_answers() -> None:
         confusion_matrices=np.stack([perfect, coin, coin]),
     )
     found = next_labels(ann, model, budget=5).to_pylist()
-    # a perfect answer on an even question is one bit; then there is nothing more to learn, here or from a coin
+    # a perfect answer to an even question has one bit; after it, no label adds information
     assert found == [{"item": 0, "annotator": "ada", "information": 1.0, "cost": 1.0}]
 
 
-def test_nothing_is_proposed_that_exists_or_twice() -> None:
+def test_existing_labels_and_duplicates_are_not_proposed() -> None:
     ann, model = make(1, N=30)
     found = next_labels(ann, model, budget=1000)
     pairs = list(zip(found["item"].to_pylist(), found["annotator"].to_pylist(), strict=True))
@@ -98,7 +98,7 @@ def test_nothing_is_proposed_that_exists_or_twice() -> None:
     assert (np.diff(bits) < 1e-9).all()  # greedy over answers that are independent given the class: it only falls
 
 
-def test_a_long_way_ahead_the_likeliest_answers_are_thought_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropping_unlikely_answers_keeps_the_number_of_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     ann, model = make(2)
     exact = next_labels(ann, model, budget=20)
     monkeypatch.setattr(MODULE, "MAX_ANSWER_BRANCHES", 4)
@@ -107,14 +107,14 @@ def test_a_long_way_ahead_the_likeliest_answers_are_thought_through(monkeypatch:
     assert rough["information"][0] == exact["information"][0]
 
 
-def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     ann, model = make(3, N=40)
     whole = next_labels(ann, model, budget=20)
     monkeypatch.setattr(MODULE, "FLOATS_PER_BLOCK", 30)
     assert next_labels(ann, model, budget=20).equals(whole)
 
 
-def test_cost_counts_and_the_budget_holds() -> None:
+def test_costs_are_respected_within_the_budget() -> None:
     ann, model = make(0, N=20)
     assert model.confusion_matrices is not None
     cost = {"ada": 5.0, "bob": 1.0, "cy": 2.5}
@@ -132,7 +132,7 @@ def test_cost_counts_and_the_budget_holds() -> None:
     assert len(next_labels(ann, model, budget=0.5, cost=cost)) == 0
 
 
-def test_only_those_who_can_be_asked_and_new_ones_are_average() -> None:
+def test_only_given_annotators_are_asked_and_new_ones_count_as_average() -> None:
     ann, model = make(0, N=20)
     found = next_labels(ann, model, budget=10, annotators=["cy", "new"])
     assert set(found["annotator"].to_pylist()) <= {"cy", "new"}
@@ -144,7 +144,7 @@ def test_only_those_who_can_be_asked_and_new_ones_are_average() -> None:
     assert row["information"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_only_among_given_pairs() -> None:
+def test_only_given_pairs_are_proposed() -> None:
     ann, model = make(0, N=20)
     everything = next_labels(ann, model, budget=100).to_pylist()
     allowed = [(row["item"], row["annotator"]) for row in everything[::3]]
@@ -154,7 +154,7 @@ def test_only_among_given_pairs() -> None:
     assert {(row["item"], row["annotator"]) for row in found} == set(allowed)
 
 
-def test_items_are_met_by_id() -> None:
+def test_items_are_matched_by_id() -> None:
     table = {"item": ["b", "a", "a", "c"], "annotator": ["x", "x", "y", "y"], "label": ["no", "yes", "yes", "no"]}
     ann = Annotations.from_table(table)
     probs = {"a": [0.1, 0.9], "b": [0.5, 0.5], "c": [0.9, 0.1]}
@@ -165,7 +165,7 @@ def test_items_are_met_by_id() -> None:
 
 
 @pytest.mark.parametrize("method", [dawid_skene, one_coin, majority_vote])
-def test_every_aggregate_will_do(method: Any) -> None:
+def test_every_aggregation_method_can_be_the_model(method: Any) -> None:
     generator = np.random.default_rng(0)
     gold = generator.integers(0, 3, 60)
     said = np.where(generator.random((60, 3)) < [0.95, 0.6, 0.4], gold[:, None], generator.integers(0, 3, (60, 3)))
@@ -173,11 +173,11 @@ def test_every_aggregate_will_do(method: Any) -> None:
     said[50:] = -1
     ann = Annotations.from_matrix(said, annotators=NAMES)
     found = next_labels(ann, method(ann), budget=5).to_pylist()
-    assert {row["item"] for row in found} <= set(range(50, 60))  # nobody said anything of these
+    assert {row["item"] for row in found} <= set(range(50, 60))  # these have no labels
     assert {row["annotator"] for row in found} == {"ada"}
 
 
-def test_nothing_is_weighed_once_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_information_is_computed_once_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     weighed, calls = MODULE._Gains.information, list[int]()
 
     def information(gains: Any, posterior: NDArray[np.float64]) -> Any:
@@ -202,10 +202,10 @@ def test_nothing_is_weighed_once_the_budget_is_spent(monkeypatch: pytest.MonkeyP
         ({"cost": {"ada": 1.0}}, "no price for 'bob', 'cy'"),
         ({"cost": {"ada": 1.0, "bob": 0.0, "cy": 1.0}}, "cost of 'bob' is 0"),
         ({"cost": {"ada": 1.0, "bob": "two", "cy": 1.0}}, "cost of 'bob' is 'two'; costs must be numbers above 0"),
-        ({"annotators": []}, "nobody to ask"),
-        ({"pairs": ([0], ["dan"])}, "names 'dan', not among the annotators"),
-        ({"pairs": ([99], ["ada"])}, "names 99, not among the items"),
-        ({"pairs": ([0, 1], ["ada"])}, "side by side, got 2 and 1"),
+        ({"annotators": []}, "annotators= is empty"),
+        ({"pairs": ([0], ["dan"])}, "names 'dan', which is not among the annotators"),
+        ({"pairs": ([99], ["ada"])}, "names 99, which is not among the items"),
+        ({"pairs": ([0, 1], ["ada"])}, "as many items as annotators, got 2 and 1"),
     ],
 )
 def test_bad_requests_are_refused(changed: dict[str, Any], message: str) -> None:
@@ -221,7 +221,7 @@ def test_other_models_are_refused_with_the_way_out() -> None:
     with pytest.raises(TypeError, match=r"cost must map each annotator to a price, such as .*, got float"):
         next_labels(ann, model, 1, cost=2.0)  # type: ignore[arg-type]
     more = Annotations.from_matrix(np.zeros((7, 3), int), annotators=NAMES)
-    with pytest.raises(ValueError, match="does not know 6 of the items"):
+    with pytest.raises(ValueError, match="does not know the items 6"):
         next_labels(more, model, 1)
     other = Annotations.from_matrix([["x"]], annotators=["ada"])
     with pytest.raises(ValueError, match="classes 'x'"):

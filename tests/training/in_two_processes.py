@@ -1,6 +1,6 @@
-"""What tests/test_distributed.py lets two processes do, all in one launch of torchrun, and one process for comparison.
+"""The trainings that test_distributed.py runs in two processes, in one launch of torchrun.
 
-`torchrun --nproc-per-node 2 tests/in_two_processes.py FOLDER` writes what each process found to FOLDER.
+`torchrun --nproc-per-node 2 tests/training/in_two_processes.py FOLDER` writes the results of each process to FOLDER.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ N_ANNOTATORS = MAX_DENSE_GRADIENT_ROWS + 1
 
 
 class Own(nn.Module):
-    """A backbone that starts elsewhere in every process, and has a layer that nothing reaches."""
+    """A backbone that is initialized differently in each process, with a layer that is never used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def make_crowd() -> tuple[Any, Any, Any]:
     Y[generator.random((N_ROWS, 6)) < np.linspace(0.1, 0.9, N_ROWS)[:, None]] = -1
     Y[:, 0] = truth
     Y[:8] = -1
-    many = np.full((N_ROWS, N_ANNOTATORS), -1)  # so many that their gradients are sparse
+    many = np.full((N_ROWS, N_ANNOTATORS), -1)  # enough annotators for sparse gradients
     who = (generator.integers(0, N_ANNOTATORS, N_ROWS)[:, None] + np.arange(6)) % N_ANNOTATORS
     np.put_along_axis(many, who, Y, 1)
     return X, truth, many
@@ -91,9 +91,11 @@ CASES: dict[str, CrowdClassifier] = {
 
 
 def trained(classifier: CrowdClassifier) -> loop.TrainingResult:
-    """A training in the precision it has: `fit` would bring the weights to single precision."""
+    """The result of a training in double precision; `fit` would convert the weights to single precision."""
     X, truth, Y = make_crowd()
-    own = isinstance(classifier, GatedClassifier) and classifier.optimizer == "sgd"  # labels choose, not gold
+    own = (
+        isinstance(classifier, GatedClassifier) and classifier.optimizer == "sgd"
+    )  # held-out labels choose the epoch, not gold
     validation = "annotations" if own else (X[:30], truth[:30])
     data, held_out, recipe = classifier.prepare(X, Y, validation=validation)
     return loop.train(
@@ -106,7 +108,7 @@ def trained(classifier: CrowdClassifier) -> loop.TrainingResult:
 
 
 def with_own_backbone(number: int) -> MajorityVoteClassifier:
-    """In each process another start."""
+    """A classifier whose backbone is initialized with another seed in each process."""
     torch.manual_seed(number)
     return MajorityVoteClassifier(**SETTINGS, backbone=Own(), standardize=True)
 
@@ -123,7 +125,7 @@ def interrupted_at(step: int, number: int) -> FusionClassifier:
 
 
 def refusals() -> list[str]:
-    """What each of two processes hears when one of them refuses something."""
+    """The messages in this process when each of the two processes raises an error in turn."""
     heard = []
     for number in (0, 1):
         try:

@@ -1,4 +1,4 @@
-"""Two processes do what one does: same weights, evaluation, checkpoints, refusals; one that is killed ends the run."""
+"""Two processes give the results of one: weights, evaluation, checkpoints, errors; a killed process ends the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.runs.test_runs import make_crowd as make_files
 from tests.training import in_two_processes as two
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-PATIENCE = 300.0  # seconds; on a busy machine a process may take long to start
+TIMEOUT_SECONDS = 300.0  # on a busy machine a process may take long to start
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 needs_proc = pytest.mark.skipif(not Path("/proc").exists(), reason="processes are looked up in /proc")
@@ -45,7 +45,7 @@ def begin(command: list[str]) -> subprocess.Popen[str]:
 
 
 def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not happened():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline
@@ -68,23 +68,23 @@ def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> floa
     return max((tensor.double() - other[name].double()).abs().max().item() for name, tensor in one.items())
 
 
-# ---- one launch of torchrun, looked at from all sides --------------------------------------------
+# ---- one launch of torchrun, checked by several tests --------------------------------------------
 
 
 class StopError(Exception):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `in_two_processes` wrote; one of its trainings goes on from where a single process stopped, in an epoch."""
+    """The folder that `in_two_processes` wrote; one training in it resumes within an epoch of a single process."""
     folder = tmp_path_factory.mktemp("together")
     zero_grad, steps = torch.optim.Optimizer.zero_grad, 0
 
     def stop(self: Any, *given: Any, **named: Any) -> None:
         nonlocal steps
         steps += 1
-        if steps > 22:  # of 52, 4 an epoch
+        if steps > 22:  # of 52 steps, 4 per epoch
             raise StopError
         zero_grad(self, *given, **named)
 
@@ -94,7 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with pytest.raises(StopError):
             two.trained(FusionClassifier(**two.SETTINGS, checkpoint=folder / "stopped"))
     process = begin([*TORCHRUN, str(two.__file__), str(folder)])
-    output = process.communicate(timeout=PATIENCE)[0]
+    output = process.communicate(timeout=TIMEOUT_SECONDS)[0]
     assert process.returncode == 0, output
     return folder
 
@@ -122,7 +122,7 @@ def test_two_processes_take_the_steps_of_one(folder: Path, name: str) -> None:
     np.testing.assert_allclose([r["loss"] for r in together["history"]], [r["loss"] for r in alone.history], rtol=1e-12)
 
 
-def test_the_crowd_is_as_uneven_as_it_is_meant_to_be() -> None:
+def test_the_test_data_has_uneven_label_counts_and_batches() -> None:
     _, _, Y = two.make_crowd()
     counts = (Y >= 0).sum(1)
     assert set(counts.tolist()) == {0, 1, 2, 3, 4, 5, 6}
@@ -139,7 +139,7 @@ def test_all_processes_end_with_the_same_bits(folder: Path, name: str) -> None:
             assert {**one, "seconds": 0} == {**other, "seconds": 0}
 
 
-def test_the_first_process_says_where_an_own_backbone_starts_and_what_is_unused_stays(folder: Path) -> None:
+def test_all_processes_start_from_the_backbone_of_rank_zero_and_unused_layers_stay_unchanged(folder: Path) -> None:
     classifier = two.with_own_backbone(0)
     alone = two.trained(classifier)
     assert largest_difference(weights(folder, "own backbone"), alone.weights) < 1e-10
@@ -149,12 +149,12 @@ def test_the_first_process_says_where_an_own_backbone_starts_and_what_is_unused_
     )
 
 
-def test_two_processes_go_on_from_where_one_stopped(folder: Path) -> None:
+def test_two_processes_resume_the_checkpoint_of_one(folder: Path) -> None:
     alone = two.trained(FusionClassifier(**two.SETTINGS))
     assert largest_difference(weights(folder, "resumed"), alone.weights) < 1e-10
 
 
-def test_what_one_process_refuses_all_refuse(folder: Path) -> None:
+def test_an_error_in_one_process_is_raised_in_all(folder: Path) -> None:
     for number in (0, 1):
         found = notes(folder, number)
         assert found["refusals"] == ["labels.csv is not there", "process 2 of 2: labels.csv is not there"]
@@ -182,7 +182,7 @@ def job(tmp_path: Path) -> Job:
 
 
 @needs_proc
-def test_a_killed_process_ends_the_run_and_one_process_goes_on(job: Job, tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_run_and_one_process_resumes_it(job: Job, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = begin([*TORCHRUN, *fit(job, run)])
     try:
@@ -190,7 +190,7 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on(job: Job, tmp_pat
         workers = children(process)
         assert len(workers) == 2
         os.kill(workers[1], signal.SIGKILL)
-        output = process.communicate(timeout=PATIENCE)[0]
+        output = process.communicate(timeout=TIMEOUT_SECONDS)[0]
     finally:
         process.kill()
     assert process.returncode not in (0, None)
@@ -199,9 +199,9 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on(job: Job, tmp_pat
     assert not (run / "summary.json").exists()
 
     again = begin([*TORCHRUN, *fit(job, run)])
-    output = again.communicate(timeout=PATIENCE)[0]
+    output = again.communicate(timeout=TIMEOUT_SECONDS)[0]
     assert again.returncode not in (0, None)
-    assert output.count("error: ") == 1  # one process speaks for both
+    assert output.count("error: ") == 1  # rank 0 reports the error for both
     assert "holds an unfinished run" in output
 
     resume(run, verbose=0)
@@ -219,7 +219,7 @@ def test_processes_started_here_end_when_one_is_killed(job: Job, tmp_path: Path)
         workers = [pid for pid in children(process) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
         assert len(workers) == 2
         os.kill(workers[0], signal.SIGKILL)
-        output = process.communicate(timeout=PATIENCE)[0]
+        output = process.communicate(timeout=TIMEOUT_SECONDS)[0]
     finally:
         process.kill()
     assert process.returncode == 2, output
@@ -236,12 +236,12 @@ def test_processes_started_here_take_the_steps_of_one() -> None:
     assert [r["validation_accuracy"] for r in one.history_] == [r["validation_accuracy"] for r in both.history_]
 
 
-def test_what_a_process_started_here_refuses_is_said_in_its_words() -> None:
+def test_an_error_in_a_started_process_keeps_its_message() -> None:
     def refuse(fabric: Any) -> None:
         raise ValueError("the inputs' scale is wrong")
 
     class Fabric:
-        """Runs it here, and tells of errors as torch's processes do."""
+        """Runs the function in this process, and raises errors as torch does for its processes."""
 
         global_rank, world_size = 1, 2
 
@@ -253,7 +253,7 @@ def test_what_a_process_started_here_refuses_is_said_in_its_words() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("RANK", "WORLD_SIZE"):
-            patch.setenv(name, "0")  # so that it is put back
+            patch.setenv(name, "0")  # so that monkeypatch restores it
         with pytest.raises(ValueError, match=r"^the inputs' scale is wrong$"):
             run_in_processes(Fabric(), refuse)  # type: ignore[arg-type]
 
@@ -272,7 +272,7 @@ def test_every_row_of_a_batch_counts_once_and_no_process_has_a_single_one(n_rows
     assert all(len(rows) == n_rows for rows, counts in parts if not counts)
 
 
-def test_a_batch_in_which_nothing_counts_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_weight_zero_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     X, _, Y = two.make_crowd()
     loss = MajorityVote.loss
 
@@ -285,12 +285,12 @@ def test_a_batch_in_which_nothing_counts_teaches_nothing(monkeypatch: pytest.Mon
     clf = MajorityVoteClassifier(epochs=2, batch_size=1).fit(X, Y)
     assert np.isfinite([record["loss"] for record in clf.history_]).all()
     assert np.isfinite(clf.predict_proba(X)).all()
-    Y[:60] = -1  # and where nothing counts at all, there is no loss to speak of
+    Y[:60] = -1  # if no item has a weight, the loss is NaN
     assert np.isnan(MajorityVoteClassifier(epochs=1).fit(X, Y).history_[0]["loss"])
 
 
-def test_batch_norm_is_over_all_processes_on_gpus_alone() -> None:
-    """There is no GPU here: what is looked at is the network, not its training."""
+def test_batch_norm_is_synchronized_only_on_gpus() -> None:
+    """Checks the converted network without training it, since this needs no GPU."""
     for device, world_size, expected in (("cuda", 2, True), ("cuda", 1, False), ("cpu", 2, False)):
         method = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Sequential(nn.BatchNorm1d(3, affine=False)))
         before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
@@ -299,7 +299,7 @@ def test_batch_norm_is_over_all_processes_on_gpus_alone() -> None:
         assert largest_difference(before, method.state_dict()) == 0
 
 
-def test_torchrun_says_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_processes_is_read_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launched_processes() is None
     for name, value in {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}.items():
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""Rows that a batch has to do with move as torch would move them; all others stay."""
+"""Rows that a batch uses are updated as torch would update them; all others stay unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table(n_rows: int = MAX_DENSE_GRADIENT_ROWS + 1) -> nn.Parameter:
 
 
 @pytest.mark.parametrize(("lazy", "usual", "settings"), KINDS)
-def test_each_row_moves_like_a_parameter_of_its_own(lazy: Any, usual: Any, settings: dict[str, float]) -> None:
+def test_each_row_is_updated_like_a_separate_parameter(lazy: Any, usual: Any, settings: dict[str, float]) -> None:
     whole = table()
     alone = [nn.Parameter(row.detach().clone()) for row in whole]
     optimizer = lazy([whole], fused=True, **settings)
@@ -68,7 +68,7 @@ def test_a_table_of_few_rows_has_a_dense_gradient() -> None:
     assert few.grad.sum() == 12
 
 
-def test_the_gradient_is_right() -> None:
+def test_the_sparse_gradient_equals_the_dense_one() -> None:
     rows = torch.tensor([5, 100, 5])
     dense, sparse = table(), table()
     slope = torch.randn(3, 2, 3, dtype=torch.float64)
@@ -79,7 +79,7 @@ def test_the_gradient_is_right() -> None:
 
 
 @pytest.mark.parametrize(("lazy", "usual", "settings"), KINDS)
-def test_a_parameter_may_begin_to_learn_late(lazy: Any, usual: Any, settings: dict[str, float]) -> None:
+def test_a_parameter_may_get_its_first_gradient_late(lazy: Any, usual: Any, settings: dict[str, float]) -> None:
     """As in a training with phases, where a part has no gradient until its phase."""
     sides = []
     for kind, more in ((lazy, {"fused": True}), (usual, {"foreach": False})):

@@ -59,7 +59,7 @@ def assert_same_bits(one: CrowdClassifier, other: CrowdClassifier) -> None:
 
 
 class StopError(Exception):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": 16, "dropout": 0.2, "random_state": 3}
@@ -74,13 +74,13 @@ def assert_resumes(
     validation: Any = "gold",
     **given: Any,
 ) -> None:
-    """A training that ends after so many steps and is taken up again must come to the same bits as one that did not."""
+    """Check that a training that is stopped after `stop_after` steps and resumed gives the same bits."""
     X, truth, Y = crowd
     if validation == "gold":
         validation = (X[:20], truth[:20])
     whole = make().fit(X, Y, validation=validation, **given)
 
-    # a checkpoint after every step, then the process is gone in the middle of the next one
+    # a checkpoint after every step; the process ends in the middle of the next one
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
     steps = 0
     original = torch.optim.Optimizer.zero_grad
@@ -170,7 +170,7 @@ def test_a_changed_validation_is_refused(crowd: Any, tmp_path: Path) -> None:
         FusionClassifier(**SETTINGS, checkpoint=tmp_path).fit(X, Y, validation=(X[:9], truth[9:18]))
 
 
-def test_a_damaged_checkpoint_is_named(crowd: Any, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_gives_a_clear_error(crowd: Any, tmp_path: Path) -> None:
     X, _, Y = crowd
     FusionClassifier(**SETTINGS, checkpoint=tmp_path).fit(X, Y)
     (tmp_path / FILE_NAME).write_bytes((tmp_path / FILE_NAME).read_bytes()[:100])
@@ -178,7 +178,7 @@ def test_a_damaged_checkpoint_is_named(crowd: Any, tmp_path: Path) -> None:
         FusionClassifier(**SETTINGS, checkpoint=tmp_path).fit(X, Y)
 
 
-def test_the_same_seed_gives_the_same_bits_and_leaves_torchs_generator_alone(crowd: Any) -> None:
+def test_the_same_seed_gives_the_same_bits_and_does_not_change_torchs_generator(crowd: Any) -> None:
     X, _, Y = crowd
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -225,7 +225,7 @@ def test_a_single_row_left_over_joins_the_batch_before_it(crowd: Any, n_rows: in
         assert sorted(value for batch in epoch for value in batch) == sorted(X[:, 0].tolist())
 
 
-def test_weights_of_rows_count_like_repeated_rows(crowd: Any) -> None:
+def test_sample_weights_equal_repeated_rows(crowd: Any) -> None:
     X, truth, _ = crowd
     settings: dict[str, Any] = {
         "optimizer": "sgd",
@@ -302,7 +302,7 @@ def test_ctrl_c_leaves_a_usable_model(crowd: Any, monkeypatch: pytest.MonkeyPatc
 
 
 class Probe(Method):
-    """Two parts that are trained in turn, and then once more; it writes down what the loop does to it."""
+    """A method with three phases that records the calls of the loop."""
 
     def __init__(self) -> None:
         trunk = make_trunk(Watched(), (4,), (), 0.0)
@@ -327,7 +327,7 @@ class Probe(Method):
 
 
 class Watched(nn.Module):
-    """A backbone of the user's own: one layer frozen by the user, one to learn, and batch norm."""
+    """A custom backbone with a frozen layer, a trainable layer and batch norm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -416,7 +416,7 @@ def test_validation_can_choose_among_the_ends_of_phases(crowd: Any) -> None:
     assert clf.score(X[:30], truth[:30]) == pytest.approx(max(ends))
 
 
-def test_only_phases_with_names_are_spoken_of(crowd: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_named_phases_are_shown(crowd: Any, capsys: pytest.CaptureFixture[str]) -> None:
     X, _, Y = crowd
     clf = MajorityVoteClassifier(epochs=2, verbose=1).fit(X, Y)
     assert all("phase" not in record for record in clf.history_)
@@ -434,7 +434,7 @@ def test_only_phases_with_names_are_spoken_of(crowd: Any, capsys: pytest.Capture
     ]
 
 
-def test_the_bar_says_the_phase() -> None:
+def test_the_progress_bar_shows_the_phase() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     bar = BarReporter(console)
     bar.start("mbem", 4, 8, 0)
@@ -464,13 +464,13 @@ def test_ctrl_c_in_a_later_phase_keeps_the_best_of_the_one_before(crowd: Any, mo
 # ---- settings --------------------------------------------------------------------------------
 
 
-def test_a_training_that_diverges_says_so(crowd: Any) -> None:
+def test_a_diverging_training_raises_a_clear_error(crowd: Any) -> None:
     X, _, Y = crowd
     with pytest.raises(ValueError, match=r"the loss is .* in epoch \d+, step \d+.*Lower learning_rate \(now 1e\+25\)"):
         FusionClassifier(optimizer="sgd", learning_rate=1e25, schedule="constant").fit(X, Y)
 
 
-def test_one_annotators_epoch_is_not_chosen_by_the_others(crowd: Any) -> None:
+def test_validation_of_a_single_annotator_ignores_the_other_annotators(crowd: Any) -> None:
     X, _, Y = crowd
     changed = Y.copy()
     changed[:, 1:] = np.where(Y[:, 1:] >= 0, 0, -1)
@@ -478,7 +478,7 @@ def test_one_annotators_epoch_is_not_chosen_by_the_others(crowd: Any) -> None:
     assert [r["validation_accuracy"] for r in fits[0].history_] == [r["validation_accuracy"] for r in fits[1].history_]
 
 
-def test_validation_that_cannot_choose_is_refused(crowd: Any) -> None:
+def test_validation_without_usable_labels_is_refused(crowd: Any) -> None:
     X, truth, Y = crowd
     with pytest.raises(ValueError, match="no label to agree with"):
         MajorityVoteClassifier().fit(X, Y, validation=(X, np.full((90, 2), -1)))
@@ -486,7 +486,7 @@ def test_validation_that_cannot_choose_is_refused(crowd: Any) -> None:
         MajorityVoteClassifier().fit(X, Y, validation=(X, truth[:, None]))
 
 
-def test_a_checkpoint_knows_its_seed_and_its_backbone(crowd: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_with_another_seed_or_backbone_is_refused(crowd: Any, tmp_path: Path) -> None:
     X, _, Y = crowd
     MajorityVoteClassifier(epochs=1, random_state=None, checkpoint=tmp_path / "a").fit(X, Y)
     with pytest.raises(ValueError, match=r"settings\.seed"):
@@ -500,7 +500,7 @@ def test_a_checkpoint_knows_its_seed_and_its_backbone(crowd: Any, tmp_path: Path
         ).fit(X, Y)
 
 
-def test_other_precisions_train(crowd: Any) -> None:
+def test_training_works_in_other_precisions(crowd: Any) -> None:
     X, truth, Y = crowd
     double = FusionClassifier(epochs=2, precision="64-true").fit(X, Y, validation=(X, truth))
     single = FusionClassifier(epochs=2).fit(X, Y)
@@ -555,7 +555,7 @@ def test_bad_settings_are_refused(crowd: Any, setting: dict[str, Any], said: str
 
 def test_recipe_has_no_hidden_defaults() -> None:
     with pytest.raises(TypeError):
-        Recipe()  # type: ignore[call-arg]  # every field must be said
+        Recipe()  # type: ignore[call-arg]  # every field is required
 
 
 # ---- images ------------------------------------------------------------------------------------
@@ -569,7 +569,7 @@ def images() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kind", [MajorityVoteClassifier, WDNClassifier])
-def test_crops_and_flips_act_in_training_alone(images: Any, kind: type[CrowdClassifier]) -> None:
+def test_crops_and_flips_apply_only_in_training(images: Any, kind: type[CrowdClassifier]) -> None:
     X, Y = images
     names = (None, "crop-flip", "crop-flip")
     plain, moved, again = (kind(backbone="lenet", epochs=2, augment=name).fit(X, Y) for name in names)
@@ -587,7 +587,7 @@ def test_channels_last_changes_no_more_than_rounding(images: Any) -> None:
     np.testing.assert_allclose(plain.predict_proba(X), last.predict_proba(X), atol=1e-3)
 
 
-def test_compile_is_for_the_backbone_while_training(images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_backbone_is_compiled_and_only_for_training(images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
     monkeypatch.setattr(nn.Module, "compile", lambda self: compiled.append(type(self).__name__))
     X, Y = images
@@ -604,7 +604,7 @@ def test_compile_is_for_the_backbone_while_training(images: Any, monkeypatch: py
         ({"backbone": "resnet18"}, "reads images"),
     ],
 )
-def test_images_are_needed_for_what_is_for_images(crowd: Any, settings: dict[str, Any], said: str) -> None:
+def test_image_settings_are_refused_for_tables(crowd: Any, settings: dict[str, Any], said: str) -> None:
     X, _, Y = crowd
     with pytest.raises(ValueError, match=said):
         MajorityVoteClassifier(**settings).fit(X, Y)

@@ -1,4 +1,4 @@
-"""Any classifier's opinion and what people said, weighed together: consensus, and which labels are likely wrong."""
+"""Consensus of the labels and any classifier's probabilities, and which labels are likely wrong."""
 
 from __future__ import annotations
 
@@ -15,45 +15,88 @@ from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of
 
-MAX_EM_ITERATIONS, CONVERGENCE_TOLERANCE = (
-    100,
-    1e-4,
-)  # rounds at most; fewer once soft labels change by less than this in the mean
-ANNOTATOR_PRIOR_LABELS = 10.0  # labels that the average annotator's record counts for, beside an annotator's own
-PRIOR_ACCURACY, PRIOR_ACCURACY_WEIGHT = (
-    0.9,
-    0.5,
-)  # people are believed to be right so often, by half as many labels as there are
-UNIFORM_MIXTURE_WEIGHT = (
-    1e-3  # no class is ruled out by the classifier alone, however sure it is: networks and forests say 0 and 1
-)
-MIN_SHARPNESS, MAX_SHARPNESS = 0.05, 20.0  # between them the classifier's sharpness is looked for
-SHARPNESS_PRIOR_PRECISION = 0.1  # how strongly it is held at 1: it stays there where the classifier has no opinion
-MAX_CONFUSION_BYTES = 1 << 28  # bytes of confusion matrices, from which on annotators share what they take for what
-ROW_SUM_TOLERANCE = 1e-3  # how far a row of probabilities may be from 1 in sum
+MAX_EM_ITERATIONS = 100
+CONVERGENCE_TOLERANCE = 1e-4  # EM stops when class probabilities change by less than this per item
+ANNOTATOR_PRIOR_LABELS = 10.0  # weight, in labels, of the average annotator in each annotator's estimates
+PRIOR_ACCURACY = 0.9  # prior of the accuracy of all annotators together
+PRIOR_ACCURACY_WEIGHT = 0.5  # weight of this prior, as a multiple of the number of labels
+UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution in the classifier's probabilities: none stays 0
+MIN_SHARPNESS, MAX_SHARPNESS = 0.05, 20.0  # limits of the classifier's sharpness
+SHARPNESS_PRIOR_PRECISION = 0.1  # precision of the prior of the sharpness, which has mean 1
+MAX_CONFUSION_BYTES = 1 << 28  # larger confusion matrices are replaced by one for all annotators
+ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabilities from 1
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class LabelQuality(Aggregate):
-    """What the labels and a classifier amount to together. N items, K classes, R annotators, L labels.
+    """Consensus, confidence and label quality by the labels and a classifier together.
 
-    As in `Aggregate`, but items without labels have a soft label too, the classifier's; `confusions` are drawn towards
-    the average annotator's; `parameters` has `sharpness` (), `class_bias` (K,) and `accuracy` (R,).
+    `label_quality` makes it. It is an `Aggregate` in which items without labels have class probabilities too, those of
+    the calibrated classifier.
+
+    Attributes
+    ----------
+    method : str
+        "quality".
+    items : ndarray of shape (n_items,)
+        Ids of the items, in the order of the rows of `pred_probs`.
+    classes : ndarray of shape (n_classes,)
+        Names of the classes.
+    annotators : ndarray of shape (n_annotators,)
+        Names of the annotators.
+    class_probabilities : ndarray of shape (n_items, n_classes)
+        Probability of each class given the labels, the classifier and gold.
+    consensus_codes : ndarray of shape (n_items,)
+        The most likely class, as a position in `classes`.
+    annotator_accuracy : ndarray of shape (n_annotators,)
+        Mean probability of the classes that the annotator named; NaN for an annotator without labels.
+    labels_per_item : ndarray of shape (n_items,)
+        Number of labels of each item.
+    labels_per_annotator : ndarray of shape (n_annotators,)
+        Number of labels of each annotator.
+    confusion_matrices : ndarray of shape (n_annotators, n_classes, n_classes) or None
+        P(said | true), axes (annotator, true, said), shrunk towards the average annotator; None if they would take
+        more than 256 MB.
+    parameters : mapping of str to ndarray
+        `sharpness`, a scalar, and `class_bias`, (n_classes,), of the classifier's calibration; `accuracy`,
+        (n_annotators,), shrunk towards the average annotator.
+    converged : bool
+        Whether EM converged within 100 iterations.
+    annotations : Annotations
+        The labels that were judged, in the order of the rows of `pred_probs`.
+    label_confidence : ndarray of shape (n_labels,)
+        Probability that each label is right, in the order of `annotations`.
+
+    See Also
+    --------
+    label_quality : Computes it.
+    next_labels : Chooses the labels to ask for next.
     """
 
     annotations: Annotations
-    """The labels that were judged, in the order of the rows of `pred_probs`."""
     label_confidence: FloatArray
-    """(L,): how likely each label is right, in the order of `annotations`."""
 
     @property
     def suspicion(self) -> FloatArray:
-        """(L,): how likely each label is wrong, in the order of `annotations`."""
+        """Probability that each label is wrong, ndarray of shape (n_labels,), in the order of `annotations`."""
         wrong: FloatArray = 1 - self.label_confidence
         return wrong
 
     def review_labels(self) -> Any:
-        """A pyarrow table, the most suspicious label first: item, annotator, label, consensus, suspicion."""
+        """Return all labels, the most suspicious first.
+
+        Returns
+        -------
+        table : pyarrow.Table
+            One row per label, with the columns item, annotator, label, consensus and suspicion.
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1]])
+        >>> table = label_quality(ann, [[0.9, 0.1], [0.2, 0.8]]).review_labels()
+        >>> table.select(["item", "annotator", "label", "consensus"]).to_pylist()[0]
+        {'item': 0, 'annotator': 2, 'label': 1, 'consensus': 0}
+        """
         import pyarrow as pa
 
         ann = self.annotations
@@ -70,10 +113,21 @@ class LabelQuality(Aggregate):
         )
 
     def review_items(self) -> Any:
-        """A pyarrow table of the labelled items, the least sure first.
+        """Return the labelled items, the least confident first.
 
-        item, consensus, confidence, n_labels, labels ("cat x2; dog x1"), disagreeing (the annotators who said something
-        else, "ada; bob").
+        Returns
+        -------
+        table : pyarrow.Table
+            One row per labelled item, with the columns item, consensus, confidence, n_labels, labels (such as
+            "cat x2; dog x1") and disagreeing (the annotators who gave another label than the consensus, such as
+            "ada; bob").
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1]])
+        >>> table = label_quality(ann, [[0.9, 0.1], [0.2, 0.8]]).review_items()
+        >>> table.select(["item", "labels", "disagreeing"]).to_pylist()[0]
+        {'item': 0, 'labels': '0 x2; 1 x1', 'disagreeing': '2'}
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -82,14 +136,14 @@ class LabelQuality(Aggregate):
         labelled = np.flatnonzero(self.labels_per_item)
         order = labelled[np.argsort(self.confidence[labelled], kind="stable")]
 
-        said, times = np.unique(ann.item * K + ann.label, return_counts=True)
-        by_count = np.lexsort((-times, said // K))
-        said, times = said[by_count], times[by_count]
-        spelt = pc.binary_join_element_wise(
-            _text(self.classes).take(pa.array(said % K)), pa.array(times).cast(pa.string()), " x"
+        votes, counts = np.unique(ann.item * K + ann.label, return_counts=True)
+        by_count = np.lexsort((-counts, votes // K))
+        votes, counts = votes[by_count], counts[by_count]
+        vote_texts = pc.binary_join_element_wise(
+            _as_text(self.classes).take(pa.array(votes % K)), pa.array(counts).cast(pa.string()), " x"
         )
         differs = ann.label != self.consensus_codes[ann.item]
-        names = _text(self.annotators).take(pa.array(ann.annotator[differs]))
+        names = _as_text(self.annotators).take(pa.array(ann.annotator[differs]))
         chosen = pa.array(order)
         return pa.table(
             {
@@ -97,15 +151,16 @@ class LabelQuality(Aggregate):
                 "consensus": pa.array(self.classes).take(pa.array(self.consensus_codes[order])),
                 "confidence": pa.array(self.confidence[order]),
                 "n_labels": pa.array(self.labels_per_item[order]),
-                "labels": _joined(spelt, said // K, ann.n_items).take(chosen),
-                "disagreeing": _joined(names, ann.item[differs], ann.n_items).take(chosen),
+                "labels": _join_by_group(vote_texts, votes // K, ann.n_items).take(chosen),
+                "disagreeing": _join_by_group(names, ann.item[differs], ann.n_items).take(chosen),
             }
         )
 
     def __repr__(self) -> str:
         doubtful = int((self.label_confidence < 0.5).sum())
         return (
-            f"Quality({len(self.items):,} items, {len(self.annotators):,} annotators, {len(self.classes):,} classes, "
+            f"LabelQuality({len(self.items):,} items, {len(self.annotators):,} annotators, {len(self.classes):,} "
+            "classes, "
             f"{len(self.label_confidence):,} labels, {doubtful:,} of them more likely wrong than right)"
         )
 
@@ -119,38 +174,71 @@ def label_quality(
     gold: ArrayLike | Sequence[Any] | None = None,
     out_of_fold: bool = True,
 ) -> LabelQuality:
-    """Consensus, confidence, suspicion of each label and skill of each annotator, by any classifier's probabilities.
+    """Estimate consensus, confidence, label quality and annotator accuracy with any classifier's probabilities.
 
-    `pred_probs` (N, K) should be out of fold, as `cross_val_predict(..., method="predict_proba")` gives them: a
-    classifier that was trained on a label agrees with it too easily. Say `out_of_fold=False` where it was: its
-    agreement is then no reason to believe it more than it believes itself.
+    Parameters
+    ----------
+    ann : Annotations
+        The labels to judge.
+    pred_probs : array-like of shape (n_items, n_classes)
+        Class probabilities by a classifier. They should be out of fold, such as those of
+        `cross_val_predict(..., method="predict_proba")`, because a classifier agrees too easily with labels that it
+        was trained on.
+    items : array-like of shape (n_items,) or None, default=None
+        Ids of the rows of `pred_probs`. None: row by row, in the order of the annotations.
+    classes : array-like of shape (n_classes,) or None, default=None
+        Names of the columns of `pred_probs`, such as `clf.classes_`. A class of the labels without a column has
+        probability 0. None: `ann.classes`.
+    gold : array-like of shape (n_items,) or None, default=None
+        True classes by name, one per row; None or NaN where unknown. They are taken as certain, and also show how
+        reliable annotators and classifier are.
+    out_of_fold : bool, default=True
+        Whether `pred_probs` are out of fold. False for a classifier that was trained on these labels: its
+        probabilities are then never made sharper.
 
-    Rows meet items as in `fit`: by `items`, the ids of the rows, or without it row by row, where the annotations are in
-    that order. Columns are `ann.classes`, or `classes` where given, such as `clf.classes_`; a class that has no column
-    there is taken to have probability 0. `gold` are true classes by name, one a row, None or NaN where unknown: these
-    are certain, and show how far annotators and classifier can be believed.
+    Returns
+    -------
+    quality : LabelQuality
+
+    Raises
+    ------
+    TypeError
+        If `ann` is not an Annotations.
+    ValueError
+        If `pred_probs` are not probabilities, or rows, columns or gold do not match the annotations.
+
+    See Also
+    --------
+    next_labels : Chooses the labels to ask for next.
+    crowdfuse.aggregation.dawid_skene : Consensus without a classifier.
+
+    Notes
+    -----
+    The model is ::
 
         P(true = k | item n)  ~  exp(sharpness * log pred_probs[n, k] + bias[k])
                                  * product over the labels (r, y) of n of  confusion[r, k, y]
 
-    Found by EM. Sharpness calibrates the classifier, and so does the bias: classes become as frequent as
-    halfway between soft labels and votes. An annotator's accuracy is drawn towards that of all annotators by a record
-    of 10 labels, and each row of his confusion matrix, by another 10, towards his accuracy and what people in general
-    take the class for. The accuracy of all is drawn towards 0.9, by half the weight of the labels: where hardly an item
-    has two labels and the classifier knows little, labels cannot tell by themselves that people are right at all.
-    Even so it may do worse there than the labels themselves.
-    Suspicion is 1 - P(true = label), the label itself counted as one opinion among others.
+    and is fitted by EM. Sharpness and bias calibrate the classifier; the bias makes each class as frequent as halfway
+    between its class probabilities and its votes. An annotator's accuracy is shrunk towards that of all annotators
+    with a weight of 10 labels. Each row of the confusion matrix is shrunk, with another 10 labels, towards this
+    accuracy and the wrong labels that all annotators give to the class. The accuracy of all annotators is shrunk
+    towards 0.9 with half the weight of the labels: if few items have two labels and the classifier is weak, the labels
+    alone do not show that annotators are mostly right. In that case the consensus can still be worse than the labels.
+    The suspicion of a label is 1 - P(true = label), where the label itself counts as one of the labels.
 
+    Examples
+    --------
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, -1, 0], [1, 1, 0]])
-    >>> found = label_quality(ann, [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
-    >>> found.consensus.tolist(), found.suspicion.argsort()[-2:].tolist()
+    >>> quality = label_quality(ann, [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
+    >>> quality.consensus.tolist(), quality.suspicion.argsort()[-2:].tolist()
     ([0, 1, 0, 1], [10, 2])
-    >>> found.review_labels().slice(0, 1).to_pylist()[0]["annotator"]
+    >>> quality.review_labels().slice(0, 1).to_pylist()[0]["annotator"]
     2
     """
     if not isinstance(ann, Annotations):
-        raise TypeError(f"labels must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
-    probabilities, names = _checked(pred_probs, ann, classes)
+        raise TypeError(f"ann must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
+    probabilities, names = _check_probabilities(pred_probs, ann, classes)
     ann = align(ann, len(probabilities), items).with_classes(names)
     log_p = np.log(probabilities * (1 - UNIFORM_MIXTURE_WEIGHT) + UNIFORM_MIXTURE_WEIGHT / len(names))
     certain = np.full(len(ann), -1) if gold is None else gold_codes(gold, ann.classes, len(ann))
@@ -158,50 +246,54 @@ def label_quality(
 
 
 class _Fit:
-    """EM over the items that have labels; block by block, so that little more than the soft labels is in memory."""
+    """EM over the labelled items, block by block, so that memory holds little more than the class probabilities."""
 
-    def __init__(self, votes: Votes, log_p: FloatArray, certain: IntArray, sharpest: float) -> None:
-        self.votes, self.log_p, self.certain, self.sharpest = votes, log_p, certain, sharpest
+    def __init__(self, votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpness: float) -> None:
+        self.votes, self.log_p, self.certain, self.max_sharpness = votes, log_p, certain, max_sharpness
         self.of_labelled = log_p if votes.labelled.all() else log_p[votes.labelled]
         self.certain_of_labelled = certain[votes.labelled]
         R, K = votes.n_annotators, votes.n_classes
-        self.own = R * K * K * 8 <= MAX_CONFUSION_BYTES
+        self.has_own_confusions = R * K * K * 8 <= MAX_CONFUSION_BYTES
         self.n_labels = votes.labels_per_annotator()
         self.sharpness, self.bias = 1.0, np.zeros(K)
         self.soft = votes.empty()
-        self._forget()
-        for block in votes.blocks:  # start: the classifier is one more vote
+        self._reset_counts()
+        for block in votes.blocks:  # start: the classifier counts as one more vote
             posterior = block.tally() + np.exp(self.of_labelled[block.rows])
             posterior /= posterior.sum(1, keepdims=True)
             _anchor(posterior, self.certain_of_labelled[block.rows])
-            self._remember(block, posterior)
+            self._add_counts(block, posterior)
         self.converged = False
         for _ in range(MAX_EM_ITERATIONS):
             if self._step() < CONVERGENCE_TOLERANCE:
                 self.converged = True
                 break
 
-    def _forget(self) -> None:
+    def _reset_counts(self) -> None:
+        """Set the counts of an M step to 0."""
         R, K = self.votes.n_annotators, self.votes.n_classes
-        self.counts = np.zeros((R * K, K) if self.own else (0, K))  # axes (annotator and said, true)
+        self.counts = np.zeros((R * K, K) if self.has_own_confusions else (0, K))  # axes (annotator and said, true)
         self.pooled = np.zeros((K, K))  # the same, all annotators together
         self.right = np.zeros(R)
 
-    def _remember(self, block: Block, posterior: FloatArray) -> None:
-        if self.own:
+    def _add_counts(self, block: Block, posterior: FloatArray) -> None:
+        """Add a block to the counts of the M step, and store its class probabilities."""
+        if self.has_own_confusions:
             self.counts += block.incidence.T @ posterior
         self.pooled += block.tally().T @ posterior
         self.right += block.by_annotator(block.label_confidence(posterior))
         self.soft[block.rows] = posterior
 
     def _step(self) -> float:
-        """What was counted becomes accuracies and confusions, and these new soft labels; how far they moved."""
+        """One M step and one E step; returns the mean change of the class probabilities per item."""
         accuracy, wrong = self._accuracy(), self._wrong()
-        log_confusion = np.log(self._confusions(accuracy, wrong)).reshape(self.counts.shape) if self.own else None
+        log_confusion = None
+        if self.has_own_confusions:
+            log_confusion = np.log(self._confusions(accuracy, wrong)).reshape(self.counts.shape)
         log_wrong = np.log(wrong + np.eye(len(wrong)))
         log_odds = np.log(accuracy) - np.log1p(-accuracy)
-        self._forget()
-        slope, curve, moved = SHARPNESS_PRIOR_PRECISION * (1 - self.sharpness), SHARPNESS_PRIOR_PRECISION, 0.0
+        self._reset_counts()
+        slope, curve, change = SHARPNESS_PRIOR_PRECISION * (1 - self.sharpness), SHARPNESS_PRIOR_PRECISION, 0.0
         expected = np.zeros(len(wrong))
         for block in self.votes.blocks:
             log_p = self.of_labelled[block.rows]
@@ -213,39 +305,39 @@ class _Fit:
                 scores += block.tally() @ log_wrong + block.tally(log_odds[block.annotator])
             posterior, _ = normalize_log_joint(scores)
             _anchor(posterior, self.certain_of_labelled[block.rows])
-            moved += float(np.abs(posterior - self.soft[block.rows]).sum())
-            self._remember(block, posterior)
+            change += float(np.abs(posterior - self.soft[block.rows]).sum())
+            self._add_counts(block, posterior)
             mean = (believed * log_p).sum(1)
             slope += float((posterior * log_p).sum() - mean.sum())
             curve += float((believed * log_p**2).sum() - (mean**2).sum())
             expected += believed.sum(0)
-        # one Newton step, and one of iterative scaling: the calibration follows the soft labels as they settle
+        # one Newton step and one step of iterative scaling: the calibration converges along with EM
         newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, self.sharpness * 2)
-        self.sharpness = float(np.clip(newton, MIN_SHARPNESS, self.sharpest))
+        self.sharpness = float(np.clip(newton, MIN_SHARPNESS, self.max_sharpness))
         voted = self.pooled.sum(1) * (self.votes.n_items / self.votes.n_labels)
         seen = (self.soft.sum(0, dtype=np.float64) + voted) / 2
         self.bias = self.bias + np.log(seen + 1) - np.log(expected + 1)
-        return moved / self.votes.n_items
+        return change / self.votes.n_items
 
     def _accuracy(self) -> FloatArray:
-        """(R,): P(right), drawn towards that of all; theirs, where an annotator has no labels."""
-        everyone = (self.right.sum() / self.votes.n_labels + PRIOR_ACCURACY_WEIGHT * PRIOR_ACCURACY) / (
+        """Accuracy of each annotator, (R,), shrunk towards that of all annotators."""
+        overall = (self.right.sum() / self.votes.n_labels + PRIOR_ACCURACY_WEIGHT * PRIOR_ACCURACY) / (
             1 + PRIOR_ACCURACY_WEIGHT
         )
-        accuracy: FloatArray = (self.right + ANNOTATOR_PRIOR_LABELS * everyone) / (
+        accuracy: FloatArray = (self.right + ANNOTATOR_PRIOR_LABELS * overall) / (
             self.n_labels + ANNOTATOR_PRIOR_LABELS
         )
         return np.clip(accuracy, 1e-9, 1 - 1e-9)
 
     def _wrong(self) -> FloatArray:
-        """(K said, K true): what is said where it is wrong; 0 on the diagonal, columns sum to 1."""
+        """Distribution of the wrong labels of each class, (K said, K true); 0 on the diagonal, columns sum to 1."""
         off = 1 - np.eye(len(self.pooled))
         wrong: FloatArray = (self.pooled + 1) * off
         wrong /= wrong.sum(0)
         return wrong
 
     def _confusions(self, accuracy: FloatArray, wrong: FloatArray) -> FloatArray:
-        """(R, K said, K true)."""
+        """Confusion matrices, (R, K said, K true)."""
         K = len(wrong)
         a = accuracy[:, None, None]
         counts = self.counts.reshape(-1, K, K)
@@ -254,66 +346,71 @@ class _Fit:
         return confusions
 
     def result(self) -> LabelQuality:
+        """The fitted model as a `LabelQuality`."""
         votes, ann = self.votes, self.votes.annotations
-        everyone = np.empty((ann.n_items, votes.n_classes), np.float32)
-        everyone[votes.labelled] = self.soft
-        alone = ~votes.labelled
-        if alone.any():
-            everyone[alone] = normalize_log_joint(self.sharpness * self.log_p[alone] + self.bias)[0]
-        _anchor(everyone, self.certain)
+        probabilities = np.empty((ann.n_items, votes.n_classes), np.float32)
+        probabilities[votes.labelled] = self.soft
+        unlabelled = ~votes.labelled
+        if unlabelled.any():
+            log_joint = self.sharpness * self.log_p[unlabelled] + self.bias
+            probabilities[unlabelled] = normalize_log_joint(log_joint)[0]
+        _anchor(probabilities, self.certain)
         accuracy = self._accuracy()
         confusions = None
-        if self.own:
+        if self.has_own_confusions:
             confusions = np.ascontiguousarray(self._confusions(accuracy, self._wrong()).transpose(0, 2, 1))
         with np.errstate(invalid="ignore"):
-            skill = self.right / self.n_labels
+            mean_right = self.right / self.n_labels
         return LabelQuality(
             method="quality",
             items=ann.items,
             classes=ann.classes,
             annotators=ann.annotators,
-            class_probabilities=everyone,
-            consensus_codes=most_likely(everyone, seed=0),
-            annotator_accuracy=skill,
+            class_probabilities=probabilities,
+            consensus_codes=most_likely(probabilities, seed=0),
+            annotator_accuracy=mean_right,
             labels_per_item=np.diff(ann.indptr),
             labels_per_annotator=self.n_labels,
             confusion_matrices=confusions,
             parameters={"sharpness": np.array(self.sharpness), "class_bias": self.bias, "accuracy": accuracy},
             converged=self.converged,
             annotations=ann,
-            label_confidence=everyone.ravel()[ann.item * votes.n_classes + ann.label].astype(np.float64),
+            label_confidence=probabilities.ravel()[ann.item * votes.n_classes + ann.label].astype(np.float64),
         )
 
 
-def _checked(pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None) -> tuple[FloatArray, NDArray[Any]]:
-    """Probabilities (N, K) whose rows sum to 1, and the names of their columns: at least all that were said."""
+def _check_probabilities(
+    pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None
+) -> tuple[FloatArray, NDArray[Any]]:
+    """Probabilities (N, K) whose rows sum to 1, and the names of their columns, which include all classes of labels."""
     try:
         given = np.asarray(pred_probs, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"pred_probs must be an (items, classes) array of probabilities: {error}") from None
     names = ann.classes if classes is None else normalize_ids(classes, "classes")
     if given.ndim != 2 or given.shape[1] != len(names):
-        one = "; for two classes np.column_stack([1 - p, p]) makes two columns of one" if given.ndim == 1 else ""
+        hint = "; for two classes np.column_stack([1 - p, p]) makes two columns of one" if given.ndim == 1 else ""
         raise ValueError(
-            f"pred_probs must have a row an item and a column for each of the {len(names):,} classes "
+            f"pred_probs must have one row per item and one column for each of the {len(names):,} classes "
             f"({format_names(names)}), "
-            f"got shape {given.shape}; classes= names the columns, such as clf.classes_{one}"
+            f"got shape {given.shape}; classes= names the columns, such as clf.classes_{hint}"
         )
     impossible = ~((given >= 0) & (given <= 1 + ROW_SUM_TOLERANCE))
     if impossible.any():
         row, column = np.argwhere(impossible)[0]
         raise ValueError(
-            f"pred_probs[{row}, {column}] is {given[row, column]:g}, and a probability is from 0 to 1; scores must go "
-            "through a softmax first"
+            f"pred_probs[{row}, {column}] is {given[row, column]:g}; probabilities are between 0 and 1. Apply a "
+            "softmax to "
+            "scores first"
         )
     total = given.sum(1)
     off = np.abs(total - 1) > ROW_SUM_TOLERANCE
     if off.any():
         row = int(np.argmax(off))
         raise ValueError(f"pred_probs[{row}] sums to {total[row]:g}, not 1 ({int(off.sum()):,} such rows)")
-    said = np.zeros(ann.n_classes, bool)
-    said[ann.label] = True
-    missing = ann.classes[said & (positions_of(ann.classes, names) < 0)]
+    is_used = np.zeros(ann.n_classes, bool)
+    is_used[ann.label] = True
+    missing = ann.classes[is_used & (positions_of(ann.classes, names) < 0)]
     given = given / total[:, None]
     if not len(missing):
         return given, names
@@ -322,20 +419,21 @@ def _checked(pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None)
 
 
 def _anchor(soft: NDArray[Any], certain: IntArray) -> None:
-    """Put the classes that gold knows, -1 where it does not, into soft labels (n, K)."""
+    """Set the class probabilities (n, K) of items with gold to 0 and 1, in place; `certain` is -1 without gold."""
     known = np.flatnonzero(certain >= 0)
     soft[known] = 0
     soft[known, certain[known]] = 1
 
 
-def _text(names: NDArray[Any]) -> Any:
+def _as_text(names: NDArray[Any]) -> Any:
+    """Names as a pyarrow array of strings."""
     import pyarrow as pa
 
     return pa.array(names).cast(pa.string())
 
 
-def _joined(strings: Any, group: NDArray[Any], n_groups: int) -> Any:
-    """The strings of each group in one, (n_groups,); `group` is sorted."""
+def _join_by_group(strings: Any, group: NDArray[Any], n_groups: int) -> Any:
+    """The strings of each group joined by "; ", (n_groups,); `group` is sorted."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

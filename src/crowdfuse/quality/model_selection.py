@@ -1,9 +1,9 @@
-"""Choosing between methods and settings without gold: how likely each makes the labels of items it never saw.
+"""Choose between methods and settings without gold, by the likelihood of the labels of unseen items.
 
-A label is predicted from the item and from what others said of it. For that a small model of annotators is fitted, an
-accuracy each and one table of what is said instead; a method that has a model of its own can do better by it. Both give
-probabilities of the same labels, so they can be compared. As always without gold, what all annotators get wrong
-together stays unseen.
+Each label is predicted from the item and from the item's other labels. This needs a model of annotators: one accuracy
+per annotator and one table of wrong labels for all are fitted here; a method with its own annotator model is scored
+with that one if it is better. Both give probabilities of the same labels, so classifiers can be compared. Without
+gold, mistakes that all annotators share remain undetected.
 """
 
 from __future__ import annotations
@@ -28,15 +28,39 @@ from crowdfuse.labels.held_out import (
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
-N_FOLDS = 5
+N_FOLDS = 5  # of labels, for the annotator model
 
 
 def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> ValidationScore:
-    """How likely a fitted classifier makes each label of items it never saw, in logs, and what speaks against it.
+    """Return the log-likelihood of each label of unseen items by a fitted classifier.
 
-    The better of two has the higher `mean`; `one.beats(other)` also asks for more than a standard error, and puts
-    those with objections last.
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        A fitted classifier.
+    X : array-like of shape (n_items, ...)
+        Items that the classifier was not trained on.
+    annotations : Annotations or array-like of shape (n_items, n_annotators)
+        Their labels, in the order of the rows; -1 or None for a missing label.
 
+    Returns
+    -------
+    score : ValidationScore
+        The log-likelihoods, (n_labels,), their `mean`, and the sanity checks that the classifier failed. The better
+        of two classifiers has the higher mean. `one.beats(other)` requires more than one standard error of difference,
+        and ranks classifiers that failed a check last.
+
+    Raises
+    ------
+    ValueError
+        If there are no labels.
+
+    See Also
+    --------
+    label_score : The mean as a scorer for scikit-learn.
+
+    Examples
+    --------
     >>> from crowdfuse import MajorityVoteClassifier
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> Y = np.stack([X[:, 0] > 0] * 3, axis=1).astype(int)
@@ -47,63 +71,113 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     """
     log_f, evidence, ann = classifier.label_log_probabilities(X, annotations)
     if not ann.n_labels:
-        raise ValueError("there is no label to judge by")
-    values = _by_yardstick(log_f, ann)
+        raise ValueError("there are no labels to score the classifier by; pass at least one label")
+    values = _cross_validated_log_likelihood(log_f, ann)
     if evidence is not None and (own := leave_one_out(log_f, evidence, ann)).mean() > values.mean():
         values = own
     return ValidationScore(values, failed_sanity_checks(log_f.argmax(1), ann))
 
 
 def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
-    """The mean of `label_likelihood`, for scikit-learn's searches; a classifier with objections is warned of, and last.
+    """Return the mean log-likelihood of the labels, as a scorer for scikit-learn's searches.
 
-    `GridSearchCV(GatedClassifier(), {"dropout": [0, 0.5]}, scoring=crowdfuse.label_score).fit(X, Y)`, Y of shape (N, R)
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        A fitted classifier.
+    X : array-like of shape (n_items, ...)
+        Items that the classifier was not trained on.
+    y : Annotations or array-like of shape (n_items, n_annotators)
+        Their labels, in the order of the rows; -1 or None for a missing label.
+
+    Returns
+    -------
+    score : float
+        The mean of `label_likelihood`; higher is better. A classifier that failed a sanity check scores below all
+        that passed, with a warning.
+
+    Raises
+    ------
+    ValueError
+        If there are no labels.
+
+    See Also
+    --------
+    label_likelihood : The log-likelihood of each label, and the failed checks.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from crowdfuse import MajorityVoteClassifier
+    >>> X = np.linspace(-1, 1, 120)[:, None]
+    >>> Y = np.stack([X[:, 0] > 0] * 3, axis=1).astype(int)
+    >>> search = GridSearchCV(
+    ...     MajorityVoteClassifier(epochs=5), {"learning_rate": [1e-6, 1e-2]}, scoring=label_score, cv=2
+    ... )
+    >>> order = np.random.default_rng(0).permutation(120)
+    >>> search.fit(X[order], Y[order]).best_params_
+    {'learning_rate': 0.01}
     """
-    verdict = label_likelihood(classifier, X, y)
-    if not verdict.failed_checks:
-        return verdict.mean
+    score = label_likelihood(classifier, X, y)
+    if not score.failed_checks:
+        return score.mean
     warnings.warn(
-        f"{type(classifier).__name__} failed a sanity check and is ranked last: {'; '.join(verdict.failed_checks)}",
+        f"{type(classifier).__name__} failed a sanity check and is ranked last: {'; '.join(score.failed_checks)}",
         stacklevel=2,
     )
-    return verdict.mean + 2 * math.log(1e-9)  # below anything that has none, and still in order
+    return score.mean + 2 * math.log(1e-9)  # below every classifier that passed, and still in order
 
 
 def leave_one_out(log_f: NDArray[Any], evidence: NDArray[Any], ann: Annotations) -> NDArray[np.float64]:
-    """`log p(y_l | x, the item's other labels)`, (L,), from classes (N, K) and `log p(y_l | k)`, (L, K).
+    """Return the log-probability of each label given the item and its other labels.
 
+    Parameters
+    ----------
+    log_f : ndarray of shape (n_items, n_classes)
+        Log-probabilities of the classes by the classifier.
+    evidence : ndarray of shape (n_labels, n_classes)
+        Log-probability of each label given each class.
+    ann : Annotations
+        The labels.
+
+    Returns
+    -------
+    values : ndarray of shape (n_labels,)
+
+    Examples
+    --------
     >>> ann = Annotations.from_matrix([[0, 1]])
-    >>> given = np.log([[0.9, 0.2], [0.1, 0.8]])                   # of label 0, and of label 1
-    >>> np.exp(leave_one_out(np.log([[0.5, 0.5]]), given, ann)).round(3).tolist()
+    >>> evidence = np.log([[0.9, 0.2], [0.1, 0.8]])
+    >>> np.exp(leave_one_out(np.log([[0.5, 0.5]]), evidence, ann)).round(3).tolist()
     [0.278, 0.227]
     """
-    together = np.array(log_f, np.float64)
-    np.add.at(together, ann.item, evidence)
-    with_it = together[ann.item]
-    values: NDArray[np.float64] = logsumexp(with_it, axis=1) - logsumexp(with_it - evidence, axis=1)
+    joint = np.array(log_f, np.float64)
+    np.add.at(joint, ann.item, evidence)
+    with_label = joint[ann.item]
+    values: NDArray[np.float64] = logsumexp(with_label, axis=1) - logsumexp(with_label - evidence, axis=1)
     return values
 
 
-def _by_yardstick(log_f: NDArray[Any], ann: Annotations) -> NDArray[np.float64]:
-    """The same by a model of annotators that is fitted to the labels of other folds."""
+def _cross_validated_log_likelihood(log_f: NDArray[Any], ann: Annotations) -> NDArray[np.float64]:
+    """Log-likelihood of each label, (L,), by an annotator model that is fitted to the labels of the other folds."""
     fold = np.random.default_rng(0).permutation(ann.n_labels) % N_FOLDS
     values = np.zeros(ann.n_labels)
-    for out in range(N_FOLDS):
-        kept = ann.keep_labels(fold != out)
-        right, spread = _fit(log_f, kept)
+    for held_out_fold in range(N_FOLDS):
+        kept = ann.keep_labels(fold != held_out_fold)
+        accuracy, wrong_labels = _fit_annotators(log_f, kept)
         prior = np.array(log_f, np.float64)
-        np.add.at(prior, kept.item, np.log(label_probabilities(right[kept.annotator], spread, kept.label)))
-        those = fold == out
-        given = label_probabilities(right[ann.annotator[those]], spread, ann.label[those])
-        values[those] = np.log(np.maximum((softmax(prior, axis=1)[ann.item[those]] * given).sum(1), 1e-9))
+        np.add.at(prior, kept.item, np.log(label_probabilities(accuracy[kept.annotator], wrong_labels, kept.label)))
+        held_out = fold == held_out_fold
+        given = label_probabilities(accuracy[ann.annotator[held_out]], wrong_labels, ann.label[held_out])
+        values[held_out] = np.log(np.maximum((softmax(prior, axis=1)[ann.item[held_out]] * given).sum(1), 1e-9))
     return values
 
 
-def _fit(log_f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Expectation and maximisation, the classes of items given f and all their labels."""
-    right, spread = estimate_annotators(None, ann)
+def _fit_annotators(log_f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Accuracies (R,) and wrong-label table (K, K) by EM; the classes follow from the classifier and all labels."""
+    accuracy, wrong_labels = estimate_annotators(None, ann)
     for _ in range(N_EM_ITERATIONS):
         posterior = np.array(log_f, np.float64)
-        np.add.at(posterior, ann.item, np.log(label_probabilities(right[ann.annotator], spread, ann.label)))
-        right, spread = estimate_annotators(softmax(posterior, axis=1)[ann.item], ann)
-    return right, spread
+        np.add.at(posterior, ann.item, np.log(label_probabilities(accuracy[ann.annotator], wrong_labels, ann.label)))
+        accuracy, wrong_labels = estimate_annotators(softmax(posterior, axis=1)[ann.item], ann)
+    return accuracy, wrong_labels

@@ -1,4 +1,4 @@
-"""Which item to show to whom next: the label from which most is to be learned."""
+"""Which annotator to ask about which item next: the labels with the most information per cost."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of, refuse_repeats
 from crowdfuse.quality.label_quality import ANNOTATOR_PRIOR_LABELS, LabelQuality
 
-MIN_INFORMATION_BITS = 1e-9  # bits that are not worth asking for
-MAX_ANSWER_BRANCHES = 128  # answers to earlier proposals that are thought through; the less likely ones are dropped
+MIN_INFORMATION_BITS = 1e-9  # labels with less information are not proposed
+MAX_ANSWER_BRANCHES = 128  # combinations of answers considered per item; less likely ones are dropped
 
 
 def next_labels(
@@ -30,58 +30,88 @@ def next_labels(
     *,
     pairs: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Any:
-    """The labels to ask for next, the best first: a pyarrow table of item, annotator, information, cost.
+    """Choose the labels to ask for next, the most informative first.
 
-    `model` says how likely the classes of each item are, and how annotators confuse them: what
-    `label_quality(ann, probs)`, a fitted classifier's `label_quality(X, ann)` or a method of
-    `crowdfuse.aggregation`, such as `dawid_skene(ann)`, gives. Information is the mutual
-    information between true class and answer, in bits, given what is known already:
+    Parameters
+    ----------
+    ann : Annotations
+        The labels so far.
+    model : Aggregate
+        Class probabilities of the items and confusion matrices of the annotators: the result of
+        `label_quality(ann, pred_probs)`, of `clf.label_quality(X, ann)`, or of a function of `crowdfuse.aggregation`
+        such as `dawid_skene(ann)`. An item without labels that the model has no probabilities for gets the mean class
+        probabilities of the other items.
+    budget : float
+        Number of labels to ask for, or the sum of their costs if `cost` is given.
+    annotators : array-like or None, default=None
+        Names of the annotators who can be asked. A new annotator counts as the average one. None: all of `ann`.
+    cost : mapping of str to float or None, default=None
+        Price of a label by each annotator who can be asked. None: 1 for all.
+    pairs : tuple of two array-likes or None, default=None
+        Item ids and annotator names, of the same length: only these pairs may be chosen. None: all pairs.
+
+    Returns
+    -------
+    table : pyarrow.Table
+        One row per proposed label, in the order of choice, with the columns item, annotator, information (in bits)
+        and cost. Labels that exist already are not proposed.
+
+    Raises
+    ------
+    TypeError
+        If `ann`, `model` or `cost` have another type.
+    ValueError
+        If the budget or a cost is not above 0, a name is unknown or repeated, or the model does not cover the items.
+
+    See Also
+    --------
+    label_quality : Makes a model from any classifier's probabilities.
+
+    Notes
+    -----
+    Information is the mutual information of true class and answer, in bits, given what is known already::
 
         I(true; answer)  =  H(sum_k P(true = k) confusion[r, k, :])  -  sum_k P(true = k) H(confusion[r, k, :])
 
-    Labels are chosen one by one, the highest information per cost first. What is chosen counts: the information of a
-    second label of an item is what it adds to the first, in the mean over the answers that the first may get. No label
-    is proposed that exists.
+    Labels are chosen one by one, with the highest information per cost first. The information of a second label of an
+    item is what it adds to the first, averaged over the possible answers to the first.
 
-    `budget` is what may be spent: the number of labels, or the sum of their costs, where `cost` names a price for each
-    annotator. `annotators` are those who can be asked, without it all of `ann`; one who is new counts as the average
-    annotator. `pairs`, item ids and annotators' names side by side, leaves the choice among these pairs alone.
-
-    An item that has no labels, and of which the model says nothing, may be of any class as often as items in general.
-
+    Examples
+    --------
     >>> from crowdfuse.aggregation import one_coin
-    >>> said = [[0, 0, 0], [1, 1, 1], [0, 0, 1], [1, 1, 0], [0, 0, 0], [0, 1, -1]]
-    >>> ann = Annotations.from_matrix(said, annotators=["ada", "bob", "cy"])
+    >>> labels = [[0, 0, 0], [1, 1, 1], [0, 0, 1], [1, 1, 0], [0, 0, 0], [0, 1, -1]]
+    >>> ann = Annotations.from_matrix(labels, annotators=["ada", "bob", "cy"])
     >>> next_labels(ann, one_coin(ann), budget=1).select(["item", "annotator"]).to_pylist()
     [{'item': 5, 'annotator': 'cy'}]
     """
     import pyarrow as pa
 
     if not isinstance(ann, Annotations):
-        raise TypeError(f"labels must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
+        raise TypeError(f"ann must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
     if not isinstance(model, Aggregate):
         raise TypeError(
-            f"model must know the classes of items and the skills of annotators, got {type(model).__name__}; pass what "
-            "label_quality(ann, pred_probs), clf.label_quality(X, ann) or aggregation.dawid_skene(ann) gives"
+            f"model must be an Aggregate, got {type(model).__name__}; pass the result of label_quality(ann, "
+            "pred_probs), "
+            "clf.label_quality(X, ann) or aggregation.dawid_skene(ann)"
         )
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not 0 < budget < math.inf:
         raise ValueError(f"budget must be a number above 0, got {budget!r}")
     people = ann.annotators if annotators is None else normalize_ids(annotators, "annotators")
     refuse_repeats(people, "annotators")
     if not len(people):
-        raise ValueError("there is nobody to ask; annotators= must name at least one")
+        raise ValueError("annotators= is empty; name at least one annotator who can be asked")
     prices = _prices(people, cost)
     posterior = _posterior(ann, model)
     gains = _Gains(_confusions(people, model))
     open_pairs = _OpenPairs(ann, people, pairs)
 
-    # of each item only the best label is a candidate; it alone changes when a label of the item is chosen
+    # one candidate per item, its best label: choosing it changes only the candidate of that item
     candidates: list[tuple[float, int, int, float]] = []
     for rows in _blocks(len(posterior), gains.confusions.size // posterior.shape[1]):
         gain = gains.information(posterior[rows])
         rate = np.where(open_pairs.block(rows), gain / prices, -np.inf)
         best = rate.argmax(1)
-        at = np.flatnonzero(rate.max(1) > 0)  # the others have nobody left to ask
+        at = np.flatnonzero(rate.max(1) > 0)  # the other items have nobody left to ask
         best = best[at]
         candidates += zip(
             (-rate[at, best]).tolist(), (rows.start + at).tolist(), best.tolist(), gain[at, best].tolist(),
@@ -90,46 +120,49 @@ def next_labels(
     heapq.heapify(candidates)
 
     chosen: list[tuple[int, int, float]] = []
-    thought: dict[int, tuple[FloatArray, FloatArray]] = {}  # of items with proposals: chances of answers, posteriors
+    # per item with proposals: probabilities of the answers, and class probabilities after each of them
+    answers: dict[int, tuple[FloatArray, FloatArray]] = {}
     left = float(budget)
     while candidates and prices.min() <= left:
         _, item, annotator, information = heapq.heappop(candidates)
-        weights, branches = thought.get(item, (np.ones(1), posterior[item : item + 1]))
+        weights, branches = answers.get(item, (np.ones(1), posterior[item : item + 1]))
         if information > MIN_INFORMATION_BITS and prices[annotator] <= left:
             chosen.append((item, annotator, information))
             left -= prices[annotator]
             open_pairs.close(item, annotator)
-            thought[item] = weights, branches = _after(weights, branches, gains.confusions[annotator])
+            answers[item] = weights, branches = _after_answer(weights, branches, gains.confusions[annotator])
         elif information <= MIN_INFORMATION_BITS:
             continue
-        # the item's next best, among those who can still be paid
+        # the item's next best label among the annotators that the budget still allows
         gain = weights @ gains.information(branches)
-        rate = np.where(open_pairs.of(item) & (prices <= left) & (gain > MIN_INFORMATION_BITS), gain / prices, -np.inf)
+        rate = np.where(
+            open_pairs.for_item(item) & (prices <= left) & (gain > MIN_INFORMATION_BITS), gain / prices, -np.inf
+        )
         best_one = int(rate.argmax())
         if rate[best_one] > 0:
             heapq.heappush(candidates, (-float(rate[best_one]), item, best_one, float(gain[best_one])))
-    rows_chosen, who = (np.array([row[i] for row in chosen], np.int64) for i in (0, 1))
+    chosen_items, chosen_annotators = (np.array([row[i] for row in chosen], np.int64) for i in (0, 1))
     return pa.table(
         {
-            "item": pa.array(ann.items).take(pa.array(rows_chosen)),
-            "annotator": pa.array(people).take(pa.array(who)),
+            "item": pa.array(ann.items).take(pa.array(chosen_items)),
+            "annotator": pa.array(people).take(pa.array(chosen_annotators)),
             "information": pa.array([information for _, _, information in chosen], pa.float64()),
-            "cost": pa.array(prices[who]),
+            "cost": pa.array(prices[chosen_annotators]),
         }
     )
 
 
 class _Gains:
-    """The information of each annotator's answer, in bits."""
+    """Information of the answer of each annotator, in bits."""
 
     def __init__(self, confusions: FloatArray) -> None:
         self.confusions = confusions
         R, K, _ = confusions.shape
         self.by_class = np.ascontiguousarray(confusions.transpose(1, 0, 2).reshape(K, R * K))
-        self.noise = _entropy(confusions).T  # (K, R): what the answer leaves open even where the class is known
+        self.noise = _entropy(confusions).T  # (K, R): entropy of the answer given the class
 
     def information(self, posterior: FloatArray) -> FloatArray:
-        """(B, K) to (B, R)."""
+        """Return the information of each annotator's answer, (B, R), for class probabilities (B, K)."""
         R, K, _ = self.confusions.shape
         answers = (posterior @ self.by_class).reshape(-1, R, K)
         gain: FloatArray = np.maximum(_entropy(answers) - posterior @ self.noise, 0)
@@ -137,7 +170,7 @@ class _Gains:
 
 
 class _OpenPairs:
-    """Who may still be asked about what: bits of rows of items, made when they are needed."""
+    """Which annotators may still be asked about which items; computed for blocks of items on demand."""
 
     def __init__(self, ann: Annotations, people: NDArray[Any], pairs: tuple[ArrayLike, ArrayLike] | None) -> None:
         self.n_people = len(people)
@@ -148,6 +181,7 @@ class _OpenPairs:
         self.closed: dict[int, list[int]] = {}
 
     def block(self, rows: slice) -> NDArray[np.bool_]:
+        """Return whether each pair of a block of items is open, (B, R), without the proposals so far."""
         is_open = np.full((rows.stop - rows.start, self.n_people), self.allowed is None)
         for pairs, value in ((self.allowed, True), (self.given, False)):
             if pairs is not None:
@@ -158,16 +192,18 @@ class _OpenPairs:
         return is_open
 
     def close(self, item: int, annotator: int) -> None:
+        """Mark a pair as proposed."""
         self.closed.setdefault(item, []).append(annotator)
 
-    def of(self, item: int) -> NDArray[np.bool_]:
+    def for_item(self, item: int) -> NDArray[np.bool_]:
+        """Return whether each annotator may still be asked about the item, (R,)."""
         is_open: NDArray[np.bool_] = self.block(slice(item, item + 1))[0]
         is_open[self.closed.get(item, [])] = False
         return is_open
 
 
-def _after(weights: FloatArray, branches: FloatArray, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What may be known once one more answer is there: (B,) chances and (B, K) posteriors, the likeliest of them."""
+def _after_answer(weights: FloatArray, branches: FloatArray, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Probabilities (B,) of the answers after one more label, and class probabilities (B, K) after each of them."""
     joint = weights[:, None, None] * branches[:, :, None] * confusion[None]  # (branch, true, said)
     joint = joint.transpose(0, 2, 1).reshape(-1, branches.shape[1])
     chance = joint.sum(1)
@@ -179,7 +215,7 @@ def _after(weights: FloatArray, branches: FloatArray, confusion: FloatArray) -> 
 
 
 def _entropy(p: FloatArray) -> FloatArray:
-    """In bits, over the last axis."""
+    """Entropy over the last axis, in bits."""
     logarithm = np.maximum(p, np.finfo(np.float64).tiny)  # 0 log 0 is 0
     np.log2(logarithm, out=logarithm)
     entropy: FloatArray = -np.einsum("...k,...k->...", p, logarithm)
@@ -187,15 +223,15 @@ def _entropy(p: FloatArray) -> FloatArray:
 
 
 def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
-    """(N, K): how likely the classes of ann's items are; where the model does not know, as in general."""
+    """Class probabilities of the items of `ann`, (N, K); their mean where the model has none."""
     rows = positions_of(ann.items, model.items)
     if (rows < 0).any():
         raise ValueError(
-            f"the model does not know {format_names(ann.items[rows < 0])} of the items; make it from these annotations"
+            f"the model does not know the items {format_names(ann.items[rows < 0])}; make it from these annotations"
         )
-    strange = ann.classes[positions_of(ann.classes, model.classes) < 0]
-    if len(strange):
-        raise ValueError(f"the model does not know the classes {format_names(strange)}; make it from these annotations")
+    unknown = ann.classes[positions_of(ann.classes, model.classes) < 0]
+    if len(unknown):
+        raise ValueError(f"the model does not know the classes {format_names(unknown)}; make it from these annotations")
     soft = model.class_probabilities.astype(np.float64)
     known = ~np.isnan(soft).any(1)
     soft[~known] = soft[known].mean(0)
@@ -205,9 +241,9 @@ def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
 
 
 def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
-    """(R, K, K), axes (true, said), of these annotators. Who is new is the average annotator.
+    """Confusion matrices of the annotators, (R, K, K), axes (true, said); the average one for a new annotator.
 
-    Few labels say little: but for those of `quality`, which are so already, matrices are drawn towards the average.
+    Matrices are shrunk towards the average, except those of a `LabelQuality`, which are shrunk already.
     """
     n_labels = model.labels_per_annotator.astype(np.float64)
     known = n_labels > 0
@@ -217,16 +253,17 @@ def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
         accuracy = model.parameters.get("accuracy", model.annotator_accuracy)[:, None, None]
         matrices = np.where(np.eye(K, dtype=bool), accuracy, (1 - accuracy) / (K - 1))
     average = np.einsum("r,rks->ks", n_labels[known], matrices[known]) / n_labels.sum()
-    everyone = np.where(known[:, None, None], matrices, average)
+    all_matrices = np.where(known[:, None, None], matrices, average)
     if not isinstance(model, LabelQuality):
         share = (n_labels / (n_labels + ANNOTATOR_PRIOR_LABELS))[:, None, None]
-        everyone = share * everyone + (1 - share) * average
+        all_matrices = share * all_matrices + (1 - share) * average
     position = positions_of(people, model.annotators)
-    chosen: FloatArray = np.concatenate([everyone, average[None]])[position]  # -1 takes the last
+    chosen: FloatArray = np.concatenate([all_matrices, average[None]])[position]  # position -1 selects the last
     return chosen
 
 
 def _prices(people: NDArray[Any], cost: Mapping[Any, float] | None) -> FloatArray:
+    """Price of a label by each annotator, (R,)."""
     if cost is None:
         return np.ones(len(people))
     if not isinstance(cost, Mapping):
@@ -245,25 +282,28 @@ def _prices(people: NDArray[Any], cost: Mapping[Any, float] | None) -> FloatArra
 def _checked_pairs(
     ann: Annotations, people: NDArray[Any], pairs: tuple[ArrayLike, ArrayLike]
 ) -> tuple[IntArray, IntArray]:
+    """The allowed pairs as start positions per item and annotators."""
     items, names = normalize_ids(pairs[0], "pairs[0]"), normalize_ids(pairs[1], "pairs[1]")
     if len(items) != len(names):
-        raise ValueError(f"pairs= must be items and annotators side by side, got {len(items):,} and {len(names):,}")
+        raise ValueError(f"pairs= must have as many items as annotators, got {len(items):,} and {len(names):,}")
     row, person = positions_of(items, ann.items), positions_of(names, people)
-    for what, codes, given in (("items", row, items), ("annotators", person, names)):
+    for kind, codes, given in (("items", row, items), ("annotators", person, names)):
         if (codes < 0).any():
             raise ValueError(
-                f"pairs= names {format_names(given[codes < 0])}, not among the {what} that can be asked for"
+                f"pairs= names {format_names(given[codes < 0])}, which {'is' if (codes < 0).sum() == 1 else 'are'} "
+                f"not among the {kind} that can be asked for"
             )
     return _by_item(row, person, ann.n_items)
 
 
 def _by_item(item: IntArray, annotator: IntArray, n_items: int) -> tuple[IntArray, IntArray]:
+    """Start positions of each item, (N + 1,), and annotators sorted by item."""
     order = np.argsort(item, kind="stable")
     return np.searchsorted(item[order], np.arange(n_items + 1)), annotator[order]
 
 
 def _blocks(n_items: int, width: int) -> list[slice]:
-    """Rows of items such that their answers, `width` numbers each, fit into a block."""
+    """Slices of items such that `width` numbers per item fit into a block."""
     step = max(FLOATS_PER_BLOCK // max(width, 1), 1)
     bounds = [*range(0, n_items, step), n_items]
     return [slice(start, end) for start, end in pairwise(bounds)]
