@@ -140,7 +140,7 @@ def test_an_export_trains_and_its_ground_truth_judges(crowd: Crowd) -> None:
     assert "record 21 (item 'i20'): the annotator is empty" in said(run(*asked))
 
     output = ok(*asked, "--on-bad", "drop")
-    assert "note: left out: ground-truth annotations, which are gold, no annotator's (9)" in output
+    assert "note: left out: ground-truth annotations, which are gold labels (9)" in output
     assert f"note: 1 of {len(crowd.triples) + 1} answers could not be used and was left out" in output
     assert "% of 9 items" in output
     from_table = ok(*crowd.fit("--test", crowd.gold("gold.csv", slice(9)), "--force"))
@@ -450,7 +450,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "two images that answer to one id": (
         lambda c: with_images(c, [("a", "x", 0), ("b", "x", 1)]),
-        ("two images answer to the id 'a': 'a.jpg', 'a.png'", "full names"),
+        ("the id 'a' fits two images: 'a.jpg', 'a.png'", "full names"),
     ),
     "one image by two names": (
         lambda c: with_images(c, [("b", "x", 0), ("b.png", "y", 1), ("a.png", "x", 0), ("a.jpg", "x", 0)]),

@@ -469,7 +469,7 @@ def test_unknown_shapes_and_classes_are_refused(crowd: Any) -> None:
         ([[1.0], [2.0]], [0, 0], "at least two classes, got 1"),
         ([[1.0], [2.0]], [[-1, -1], [-1, -1]], "at least two classes"),
         ([[1.0], [2.0]], [0, 1, 0], "X has 2 rows, but y has 3"),
-        ([1.0, 2.0], [0, 1], "one row an item"),
+        ([1.0, 2.0], [0, 1], "one row per item"),
         ([["a"], ["b"]], [0, 1], "must hold numbers"),
     ],
 )

@@ -66,10 +66,10 @@ def test_only_validated_annotations_count(tmp_path: Path) -> None:
 
 def test_several_questions(tmp_path: Path) -> None:
     path = write(tmp_path / "records.json", [nested("a", animal=[answer("cat")], rating=[answer(4), answer(5, "u2")])])
-    assert "answers several questions: 'animal', 'rating'. Name the right one with question=" in complaint(path)
+    assert "has answers to several questions: 'animal', 'rating'. Choose one with question=" in complaint(path)
     assert said(Annotations.read(path, question="animal")) == {"a": {"u1": "cat"}}
     assert said(Annotations.read(path, question="rating")) == {"a": {"u1": 4, "u2": 5}}
-    assert "has no question 'colour'; it has 'animal', 'rating'" in complaint(path, question="colour")
+    assert "has no question 'colour'; its questions are 'animal', 'rating'" in complaint(path, question="colour")
 
 
 def test_the_lists_of_hugging_face(tmp_path: Path) -> None:
@@ -92,16 +92,16 @@ def test_an_item_by_a_field(tmp_path: Path) -> None:
     ("bad", "reason"),
     [
         (nested("b", animal=[answer("cat", None)]), "(item 'b'): the annotator is empty"),
-        (nested("b", animal=[answer(["cat", "dog"])]), "(item 'b'): 2 choices ('cat', 'dog'), where one was expected"),
+        (nested("b", animal=[answer(["cat", "dog"])]), "(item 'b'): expected one choice, got 2 ('cat', 'dog')"),
         (
             nested("b", animal=[answer([{"value": "cat", "rank": 1}])]),
             "(item 'b'): the label is {'value': 'cat', 'rank'",
         ),
-        (nested("b", animal=["cat"]), "an answer to 'animal' is 'cat', where 'value' and 'user_id' were expected"),
-        (nested("b") | {"responses": ["cat"]}, "the response 'cat' has no 'values' by question"),
+        (nested("b", animal=["cat"]), "an answer to 'animal' is 'cat'; expected 'value' and 'user_id'"),
+        (nested("b") | {"responses": ["cat"]}, "the response 'cat' has no 'values'"),
         (nested("b", animal=[answer("cat")]) | {"id": None}, "the item is empty"),
-        ({"text": "b"}, "no responses and no annotation but the keys 'text'"),
-        ("b", "no responses and no annotation but 'b'"),
+        ({"text": "b"}, "expected responses or an annotation, got the keys 'text'"),
+        ("b", "expected responses or an annotation, got 'b'"),
     ],
 )
 def test_answers_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) -> None:
@@ -117,7 +117,7 @@ def test_lists_that_do_not_fit_together(tmp_path: Path) -> None:
     record = argilla2_flat({"a": {"u1": "cat", "u2": "dog"}})[0]
     record["animal.responses.users"] = ["u1"]
     path = write(tmp_path / "r.jsonl", [record])
-    assert f"{path}, line 1: the values, users and statuses of 'animal' are no lists of the same length" in complaint(
+    assert f"{path}, line 1: the values, users and statuses of 'animal' are not lists of the same length" in complaint(
         path
     )
 

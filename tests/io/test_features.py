@@ -53,7 +53,7 @@ def test_an_npz_may_give_its_items_a_second_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(2), items=["a", "b"], short_names=["c", "c"])
     loaded = read_features(tmp_path / "f.npz")
     assert loaded.rows_of(ids("b", "a")).tolist() == [1, 0]
-    with pytest.raises(ValueError, match="answer to the id 'c': 'a', 'b'"):
+    with pytest.raises(ValueError, match="the id 'c' fits two images: 'a', 'b'"):
         loaded.rows_of(ids("c"))
 
 
@@ -83,15 +83,15 @@ def test_text_meets_number_only_if_it_round_trips(
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"features": np.eye(2)}, r"no array 'X' but 'features'; write it with np.savez"),
+        ({"features": np.eye(2)}, r"no array 'X', only 'features'; write it with np.savez"),
         ({"X": np.eye(2), "items": np.arange(3)}, "X has 2 rows, but there are 3 items"),
         ({"X": np.eye(2), "items": np.array(["a", "a"])}, "items must be distinct; .*more than once: 'a'"),
         ({"X": np.eye(2), "items": np.arange(2), "short_names": np.arange(3)}, "2 items, but 3 short_names"),
         ({"X": np.eye(2), "items": np.array([0.5, 1])}, r"items\[0\].*0.5"),
         ({"X": np.eye(2), "items": np.array(["a", None])}, r"np.array\(ids, dtype=str\)"),
         ({"X": np.array([[1.0, np.nan]])}, "X contains NaN at row 0, column 1"),
-        ({"X": np.arange(3.0)}, "one row an item"),
-        ({"X": np.float64(3)}, "one row an item"),
+        ({"X": np.arange(3.0)}, "one row per item"),
+        ({"X": np.float64(3)}, "one row per item"),
         ({"X": np.array([["a"]])}, "must hold numbers"),
     ],
 )
@@ -171,11 +171,11 @@ def test_a_models_columns_are_taken_by_name_and_order(tmp_path: Path) -> None:
         ("item,x,y\na,1,1e60\n", "f.csv contains infinity or a value too large.* at line 2, column 'y'"),
         ("item,x\na,true\nb,\n", "f.csv contains NaN at line 3, column 'x'"),
         ("item,x\na,\nb,\n", "f.csv contains NaN at line 2, column 'x', the first of 2"),
-        ("item,x\na,1\nb,tall\n", "line 3: column 'x' holds 'tall', which is no number"),
-        ("item,x\na,2020-01-01\n", "line 2: column 'x' holds datetime.* which is no number"),
+        ("item,x\na,1\nb,tall\n", "line 3: column 'x' holds 'tall', which is not a number"),
+        ("item,x\na,2020-01-01\n", "line 2: column 'x' holds datetime.* which is not a number"),
         ("item,x\na,1\n,2\n", "line 3: item is empty"),
         ("item,x\na,1\nb,2\na,3\n", "item must be distinct.*'a'"),
-        ("item\na\n", "no column but 'item'"),
+        ("item\na\n", "only the column 'item'"),
         ("item,x\n", "a header but no rows"),
         ("name,x\na,1\n", "no column for the item.*--item"),
         ("item,task,x\na,b,1\n", "several columns that may be the item.*--item"),
@@ -191,7 +191,7 @@ def test_missing_and_unknown_files_say_what_is_read(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nothing\.csv: no such file"):
         read_features(tmp_path / "nothing.csv")
     with pytest.raises(
-        ValueError, match=r"\.npy, \.npz, \.csv, \.tsv or \.parquet files or a folder of images.*'\.txt'"
+        ValueError, match=r"\.npy, \.npz, \.csv, \.tsv or \.parquet file or a folder of images.*'\.txt'"
     ):
         read_features(write(tmp_path / "f.txt", "x"))
 
@@ -258,7 +258,7 @@ def test_sizes_that_differ_or_are_large_become_one(tmp_path: Path) -> None:
     loaded = read_features(tmp_path)
     assert loaded.inputs.values.shape == (2, 1, 64, 64)
     assert loaded.inputs.values[:, 0, 30, 30].tolist() == [50, 60]
-    assert "64 x 64 (--image-size" in loaded.note
+    assert "64 x 64 (change this with --image-size" in loaded.note
     chosen = read_features(tmp_path, image_size=16)
     assert chosen.inputs.values.shape == (2, 1, 16, 16)
     assert chosen.note == ""
@@ -284,7 +284,7 @@ def test_two_images_that_answer_to_one_id_are_refused_when_it_is_used(tmp_path: 
     loaded = read_features(tmp_path)
     used = "a" if other == "a.jpg" else "a.png"
     assert loaded.rows_of(ids("b", other)).tolist() == [2, loaded.items.tolist().index(other)]
-    with pytest.raises(ValueError, match=f"two images answer to the id '{used}': .*'{other}'.*full names"):
+    with pytest.raises(ValueError, match=f"the id '{used}' fits two images: .*'{other}'.*full names"):
         loaded.rows_of(ids("b", used))
 
 
@@ -295,15 +295,15 @@ def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
     noise = (tmp_path / "noise.png").read_bytes()
     for damaged in (b"no image", b"", whole[:20], noise[: len(noise) // 2]):
         (tmp_path / "b.png").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"b\.png: not a readable image.*take it out"):
+        with pytest.raises(ValueError, match=r"b\.png: not a readable image.*remove it"):
             read_features(tmp_path)
-        with pytest.raises(ValueError, match=r"b\.png: not a readable image.*take it out"):
+        with pytest.raises(ValueError, match=r"b\.png: not a readable image.*remove it"):
             read_features(tmp_path, image_shape=(1, 60, 60))
 
 
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "x")
-    with pytest.raises(ValueError, match=r"holds no images.*\.png"):
+    with pytest.raises(ValueError, match=r"has no images.*\.png"):
         read_features(tmp_path)
 
 

@@ -133,7 +133,7 @@ def test_whatever_stands_in_a_record_is_read_or_refused_in_words(form: Any, data
 def test_none_of_the_known_forms(tmp_path: Path, content: Any, found: str) -> None:
     path = write(tmp_path / "export.json", content)
     message = complaint(path)
-    assert message.startswith(f"{path} is in none of the known forms. Expected one of\n  Label Studio: tasks with")
+    assert message.startswith(f"{path}: unknown format. Expected one of\n  Label Studio: tasks with")
     for tool in ("Argilla: records with 'responses'", "Prodigy: records with 'answer'"):
         assert tool in message
     assert found in message
@@ -142,13 +142,13 @@ def test_none_of_the_known_forms(tmp_path: Path, content: Any, found: str) -> No
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("e.json", "", "e.json is empty; the export of a labelling tool was expected"),
+        ("e.json", "", "e.json is empty; expected an export of a labelling tool"),
         ("e.json", '[{"id": 1,', "e.json: not JSON (Expecting property name"),
-        ("e.json", "[]", "e.json has no records; the export of a labelling tool was expected"),
-        ("e.json", "3", "e.json holds 3, where a list of records was expected"),
+        ("e.json", "[]", "e.json has no records; expected an export of a labelling tool"),
+        ("e.json", "3", "e.json holds 3; expected a list of records"),
         ("e.json", "[" * 100_000, "e.json: not JSON ("),
-        ("e.jsonl", "{\n", "Found no records but 1 broken line, such as line 1: not JSON (Expecting property name"),
-        ("e.xml", "<a/>", "unknown kind of file '.xml'"),
+        ("e.jsonl", "{\n", "Found no records, only 1 broken line, such as line 1: not JSON (Expecting property name"),
+        ("e.xml", "<a/>", "unknown file type '.xml'"),
     ],
 )
 def test_files_that_are_no_exports(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -171,7 +171,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
         ("export.json", {"format": "wide"}, "format='wide' is read from .csv, .tsv or .parquet files"),
         ("export.json", {"format": "csv"}, "format must be one of auto, table, wide, label-studio, argilla, prodigy"),
         ("export.json", {"on_bad": "ignore"}, "on_bad must be one of error, drop, got 'ignore'"),
-        ("export.json", {"label": "animal"}, "an export is read with item= and question="),
+        ("export.json", {"label": "animal"}, "for an export use item= and question="),
         ("labels.csv", {"question": "animal"}, "question='animal' is for exports"),
     ],
 )
@@ -200,7 +200,7 @@ def test_half_of_the_answers_cannot_be_used(tmp_path: Path, form: str) -> None:
     assert lines[0] == f"{path}: 6 of 12 answers cannot be used, such as"
     assert [line.split(" (item")[0] for line in lines[1:4]] == [f"  {path}, {unit} {n}" for n in (1, 2, 3)]
     assert all(line.endswith(": the annotator is empty") for line in lines[1:4])
-    assert lines[4:] == ["To go on without them, say on_bad='drop' (--on-bad drop on the command line)"]
+    assert lines[4:] == ["To continue without them, use on_bad='drop' (--on-bad drop on the command line)"]
 
     with pytest.warns(UserWarning, match="6 of 12 answers could not be used and were left out, such as"):
         ann = Annotations.read(path, on_bad="drop", **options)
@@ -212,14 +212,14 @@ def test_one_answer_that_cannot_be_used(tmp_path: Path) -> None:
     path = write(tmp_path / "export.json", [*label_studio(CROWD), spoil("label studio", 9)])
     assert complaint(path) == (
         f"{path}, record 5 (item '9'): the annotator is empty. "
-        "To go on without it, say on_bad='drop' (--on-bad drop on the command line)"
+        "To continue without it, use on_bad='drop' (--on-bad drop on the command line)"
     )
 
 
 def test_dropping_everything_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "export.json", [spoil("label studio", number) for number in range(2)])
     assert "2 of 2 answers cannot be used" in complaint(path, on_bad="drop")
-    assert complaint(path, on_bad="drop").endswith("Nothing is left")
+    assert complaint(path, on_bad="drop").endswith("No row would be left")
 
 
 def test_lines_that_are_no_json_and_records_of_another_kind(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_classes_that_differ_only_by_case_or_space(tmp_path: Path, form: str) ->
 def test_annotations_of_another_kind_are_no_tasks(tmp_path: Path) -> None:
     coco = {"images": [{"id": 1}, {"id": 2}], "annotations": [{"image_id": 1, "category_id": 3}], "categories": []}
     message = complaint(write(tmp_path / "instances.json", coco))
-    assert "in none of the known forms" in message
+    assert "unknown format" in message
     assert "Found 1 record, the first with the keys 'images', 'annotations', 'categories'" in message
 
 
@@ -276,7 +276,9 @@ def test_broken_lines_of_a_table_are_counted_shown_and_dropped(tmp_path: Path) -
         ann = Annotations.read(path, on_bad="drop")
     assert said(ann) == {"a": {"x": "cat"}, "b": {"x": "dog"}, "c": {"x": "cat"}, "d": {}}
     broken, empty = ann.notes
-    assert broken.startswith(f"4 of 8 rows could not be used and were left out, such as {path}, line 3: the number")
+    assert broken.startswith(
+        f"4 of 8 rows could not be used and were left out, such as {path}, line 3: it has 2 values"
+    )
     # places are still those of the file
     assert empty == f"1 of 4 rows could not be used and was left out: {path}, line 8: the annotator is empty"
 

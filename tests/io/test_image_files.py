@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from crowdfuse import FusionClassifier, MajorityVoteClassifier, MBEMClassifier
 from crowdfuse.io import image_files
-from crowdfuse.io.image_files import ImageFiles, find_unreadable, in_order
+from crowdfuse.io.image_files import ImageFiles, find_unreadable, results_in_order
 from crowdfuse.io.inputs import check_inputs
 from crowdfuse.methods.data import fingerprint
 from crowdfuse.nets import standardize
@@ -156,9 +156,9 @@ def test_files_that_cannot_be_decoded_are_named(tmp_path: Path) -> None:
 
 
 def test_settings_that_make_no_sense_are_refused(paths: list[Path]) -> None:
-    with pytest.raises(ValueError, match="size must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="size must be an integer of at least 1, got 0"):
         ImageFiles(paths, 0)
-    with pytest.raises(ValueError, match="workers must be a whole number of at least 0, got -1"):
+    with pytest.raises(ValueError, match="workers must be an integer of at least 0, got -1"):
         ImageFiles(paths, 8, workers=-1)
     with pytest.raises(ValueError, match="list of files is empty"):
         ImageFiles([], 8)
@@ -216,13 +216,13 @@ def test_a_sample_is_enough_to_standardise(paths: list[Path], monkeypatch: pytes
 
     monkeypatch.setattr(standardize, "MAX_ROWS_READ", 3)
     read: list[int] = []
-    original = ImageFiles._of
+    original = ImageFiles._paths_of
 
     def watch(self: ImageFiles, index: NDArray[Any]) -> list[str]:
         read.extend(index.tolist())
         return original(self, index)
 
-    monkeypatch.setattr(ImageFiles, "_of", watch)
+    monkeypatch.setattr(ImageFiles, "_paths_of", watch)
     of_files.measure(files, np.arange(0, N, 2))
     assert read == [0, 20, 40]
     assert of_files.mean.flatten().numpy() == pytest.approx(everything[read].mean((0, 2, 3)), rel=1e-6)
@@ -286,11 +286,11 @@ def test_no_more_than_so_many_batches_are_begun_and_not_handed_out() -> None:
         future.set_result(10 * task)
         return future
 
-    for done, result in enumerate(in_order(submit, iter(range(20)), 4), 1):
+    for done, result in enumerate(results_in_order(submit, iter(range(20)), 4), 1):
         assert result == 10 * (done - 1)
         assert len(begun) - done < 4
     assert begun == list(range(20))
-    assert list(in_order(submit, iter(()), 4)) == []
+    assert list(results_in_order(submit, iter(()), 4)) == []
 
 
 def test_without_processes_nothing_is_decoded_ahead(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""X is checked once: numbers, finite, one row an item; and a hash knows it again."""
+"""X is checked once: numbers, finite, one row per item; and a hash knows it again."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_whoever_knows_better_puts_the_place_into_words() -> None:
     [
         (np.zeros(3), ValueError, r"shape \(3,\).*X.reshape\(-1, 1\)"),
         (np.float64(3), ValueError, r"shape \(\)"),
-        (sparse.coo_array(np.ones(3)), ValueError, "one row an item"),
+        (sparse.coo_array(np.ones(3)), ValueError, "one row per item"),
         (np.zeros((0, 3)), ValueError, r"0 sample\(s\)"),
         (np.zeros((3, 0)), ValueError, r"0 feature\(s\)"),
         (np.zeros((2, 2), complex), ValueError, "Complex data not supported"),

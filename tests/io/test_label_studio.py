@@ -60,7 +60,7 @@ def test_cancelled_and_ground_truth_annotations_are_left_out_and_counted(tmp_pat
     assert ann.classes.tolist() == ["cat"]
     assert ann.notes == (
         "left out: cancelled annotations (2)",
-        "left out: ground-truth annotations, which are gold, no annotator's (1)",
+        "left out: ground-truth annotations, which are gold labels (1)",
     )
 
 
@@ -93,25 +93,25 @@ def test_several_questions(tmp_path: Path) -> None:
         task(1, "a.jpg", annotation(10, choice("cat"), choice("yes", "sharp")), annotation(11, choice("no", "sharp"))),
     )
     message = complaint(path)
-    assert f"{path} answers several questions: 'animal', 'sharp'. Name the right one with question=" in message
+    assert f"{path} has answers to several questions: 'animal', 'sharp'. Choose one with question=" in message
     with pytest.warns(UserWarning, match="left out: annotations without an answer"):
         assert said(Annotations.read(path, question="animal")) == {1: {10: "cat"}}
     assert said(Annotations.read(path, question="sharp")) == {1: {10: "yes", 11: "no"}}
-    assert f"{path} has no question 'colour'; it has 'animal', 'sharp'" in complaint(path, question="colour")
+    assert f"{path} has no question 'colour'; its questions are 'animal', 'sharp'" in complaint(path, question="colour")
 
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (annotation(10, RECTANGLE), "the result is 'rectanglelabels', where 'choices' was expected"),
-        (annotation(10, RECTANGLE, COMMENT), "the result is 'rectanglelabels', 'textarea', where 'choices'"),
-        (annotation(10, choice(["cat", "dog"])), "2 choices ('cat', 'dog'), where one was expected"),
-        (annotation(10, choice("cat"), choice("dog")), "2 answers to 'animal' in one annotation"),
+        (annotation(10, RECTANGLE), "the result is 'rectanglelabels'; expected 'choices'"),
+        (annotation(10, RECTANGLE, COMMENT), "the result is 'rectanglelabels', 'textarea'; expected 'choices'"),
+        (annotation(10, choice(["cat", "dog"])), "expected one choice, got 2 ('cat', 'dog')"),
+        (annotation(10, choice("cat"), choice("dog")), "expected one answer to 'animal' per annotation, got 2"),
         (annotation(10, choice("")), "the label is empty"),
-        (annotation(10, choice("cat") | {"value": {"choices": [True]}}), "the label is True, where a string"),
+        (annotation(10, choice("cat") | {"value": {"choices": [True]}}), "the label is True; expected a string"),
         (annotation(10, choice("cat") | {"value": None}), "the label is empty"),
-        (annotation(10, choice("cat"), result="cat"), "an annotation without a list 'result' but the keys 'id'"),
-        (1001, "an annotation without a list 'result' but 1001"),
+        (annotation(10, choice("cat"), result="cat"), "an annotation has no list 'result', only the keys 'id'"),
+        (1001, "an annotation has no list 'result', only 1001"),
     ],
 )
 def test_annotations_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) -> None:
@@ -124,8 +124,8 @@ def test_annotations_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"id": 2, "data": {}}, "no list of 'annotations' but the keys 'id', 'data'"),
-        ("task", "no list of 'annotations' but 'task'"),
+        ({"id": 2, "data": {}}, "expected a list of 'annotations', got the keys 'id', 'data'"),
+        ("task", "expected a list of 'annotations', got 'task'"),
         (task(2, "b.jpg") | {"id": None}, "the item is empty"),
     ],
 )
@@ -153,15 +153,18 @@ def test_json_min_with_several_questions(tmp_path: Path) -> None:
     assert Annotations.read(path, item="image", question="sharp").classes.tolist() == ["yes"]
     both = [{"image": "a", "id": 1, "animal": "cat", "sharp": "yes", "annotator": 4, "annotation_id": 9}]
     path = write(tmp_path / "min.json", both)
-    assert "answers several questions: 'animal', 'sharp'" in complaint(path)
+    assert "has answers to several questions: 'animal', 'sharp'" in complaint(path)
     assert said(Annotations.read(path, question="animal")) == {1: {4: "cat"}}
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({"choices": ["cat", "dog"]}, "2 choices ('cat', 'dog'), where one was expected"),
-        ([{"x": 1, "rectanglelabels": ["cat"]}], "'animal' is [{'x': 1, 'rectanglelabels': ['cat']}], where a choice"),
+        ({"choices": ["cat", "dog"]}, "expected one choice, got 2 ('cat', 'dog')"),
+        (
+            [{"x": 1, "rectanglelabels": ["cat"]}],
+            "'animal' is [{'x': 1, 'rectanglelabels': ['cat']}]; expected a choice",
+        ),
     ],
 )
 def test_json_min_with_answers_that_cannot_be_used(tmp_path: Path, answer: Any, reason: str) -> None:
@@ -187,7 +190,7 @@ def test_ground_truth_is_gold(tmp_path: Path) -> None:
 
 def test_ground_truth_that_is_not_there_or_contradicts_itself(tmp_path: Path) -> None:
     path = export(tmp_path, task(1, "a.jpg", annotation(10, choice("cat"))))
-    with pytest.raises(TableError, match="has no ground-truth annotation; in Label Studio a star marks one"):
+    with pytest.raises(TableError, match="has no ground-truth annotations; mark them with the star"):
         label_studio_gold(path)
     two = [annotation(10, choice(name), ground_truth=True) for name in ("cat", "dog")]
     with pytest.raises(TableError, match="record 1: item '1' has two different ground-truth labels, 'cat' and 'dog'"):
@@ -197,13 +200,15 @@ def test_ground_truth_that_is_not_there_or_contradicts_itself(tmp_path: Path) ->
 def test_gold_from_what_has_no_ground_truth(tmp_path: Path) -> None:
     """JSON_MIN does not tell ground truth from answers: taking all of it for gold would be wrong."""
     path = write(tmp_path / "min.json", label_studio_min(CROWD))
-    with pytest.raises(TableError, match="ground truth is read from Label Studio's JSON export"):
+    with pytest.raises(TableError, match="ground truth can only be read from Label Studio's JSON export"):
         label_studio_gold(path)
 
 
 def test_gold_beside_tasks_that_cannot_be_used(tmp_path: Path) -> None:
     path = export(tmp_path, {"id": 4}, task(1, "a.jpg", annotation(10, choice("cat"), ground_truth=True)))
-    with pytest.raises(TableError, match=r"record 1: no list of 'annotations' but the keys 'id'\. To go on without it"):
+    with pytest.raises(
+        TableError, match=r"record 1: expected a list of 'annotations', got the keys 'id'\. To continue without it"
+    ):
         label_studio_gold(path)
     assert label_studio_gold(path, on_bad="drop") == {"1": "cat"}
 

@@ -195,7 +195,7 @@ def test_big_files_are_read_in_blocks(tmp_path: Path, rows: str, ending: str, mo
     assert blocks.dropped_missing == sum(not label for *_, label in values)
 
 
-@pytest.mark.parametrize(("line", "message"), [("a,b", "the number of values is 2"), ("a,b,\udcff", "not UTF-8")])
+@pytest.mark.parametrize(("line", "message"), [("a,b", "it has 2 values"), ("a,b,\udcff", "not UTF-8")])
 def test_broken_lines_of_big_files_are_named(
     tmp_path: Path, line: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +236,7 @@ def test_missing_and_ambiguous_columns(tmp_path: Path) -> None:
     assert message.startswith(f"{path} has several columns that may be the annotator: 'worker', 'rater'")
     assert "annotator=" in message
     path = write(tmp_path, "item,worker\na,x\n")
-    assert complaint(path).startswith(f"{path} has no column for the label: looked for label, answer, response")
+    assert complaint(path).startswith(f"{path} has no column for the label: expected one of label, answer, response")
 
 
 def test_a_label_outside_the_classes(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_an_empty_name(tmp_path: Path, role: str) -> None:
     path = write(tmp_path, f"item,annotator,label\na,x,cat\n,,\nb,x,\n{row}\n")
     assert complaint(path) == (
         f"{path}, line 5: the {role} is empty. "
-        "To go on without it, say on_bad='drop' (--on-bad drop on the command line)"
+        "To continue without it, use on_bad='drop' (--on-bad drop on the command line)"
     )
 
 
@@ -281,7 +281,7 @@ def test_conflicts_are_listed_with_their_lines(tmp_path: Path) -> None:
         f"{path}: 2 (item, annotator) pairs have two different labels, such as\n"
         f"  item 7, annotator 'x': 'cat' ({path}, line 2) and 'dog' ({path}, line 5)\n"
         f"  item 8, annotator 'x': 'dog' ({path}, line 6) and 'cat' ({path}, line 8)\n"
-        "Say what to keep with on_conflict='first', 'last' or 'drop' (--on-conflict on the command line)"
+        "Choose with on_conflict='first', 'last' or 'drop' (--on-conflict on the command line)"
     )
 
 

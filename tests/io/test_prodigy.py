@@ -61,12 +61,12 @@ def test_several_labels_are_several_questions(tmp_path: Path) -> None:
         prodigy_task("a", "ada", label="RUDE", answer="reject"),
         prodigy_task("b", "ada", label="RUDE"),
     )
-    assert "answers several questions: 'SPAM', 'RUDE'. Name the right one with question=" in complaint(path)
+    assert "has answers to several questions: 'SPAM', 'RUDE'. Choose one with question=" in complaint(path)
     assert said(Annotations.read(path, item="name", question="RUDE")) == {
         "a": {"ada": "not RUDE"},
         "b": {"ada": "RUDE"},
     }
-    assert "has no question 'LONG'; it has 'SPAM', 'RUDE'" in complaint(path, question="LONG")
+    assert "has no question 'LONG'; its questions are 'SPAM', 'RUDE'" in complaint(path, question="LONG")
 
 
 def test_tasks_without_a_label_are_accepted_or_rejected(tmp_path: Path) -> None:
@@ -95,10 +95,13 @@ def test_choices_that_were_not_made(tmp_path: Path) -> None:
         (prodigy_task("b", "", accept=["cat"]), "(item 'b'): the annotator is empty"),
         (
             prodigy_task("b", "bob", accept=["cat", "dog"]),
-            "(item 'b'): 2 choices ('cat', 'dog'), where one was expected",
+            "(item 'b'): expected one choice, got 2 ('cat', 'dog')",
         ),
         (prodigy_task("b", "bob", answer="skip"), "'answer' must be accept, reject or ignore, got 'skip'"),
-        (prodigy_task("b", "bob", spans=[{"start": 0, "end": 1, "label": "X"}]), "(item 'b'): spans or relations"),
+        (
+            prodigy_task("b", "bob", spans=[{"start": 0, "end": 1, "label": "X"}]),
+            "(item 'b'): expected a choice or a label, got spans or relations",
+        ),
         (prodigy_task("b", "bob", meta={}, accept=["cat"]), "the item is empty"),
         ({"text": "b"}, "'answer' must be accept, reject or ignore, got the keys 'text'"),
     ],

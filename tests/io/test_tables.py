@@ -86,9 +86,9 @@ def test_parquet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("labels.csv", b"", "labels.csv is empty; a header and one row a label were expected"),
+        ("labels.csv", b"", "labels.csv is empty; expected a header and at least one row"),
         ("labels.csv", b"\n\r\n", "labels.csv has no header line"),
-        ("labels.xlsx", b"PK", "unknown kind of file '.xlsx'; give .csv, .tsv or .parquet"),
+        ("labels.xlsx", b"PK", "unknown file type '.xlsx'; expected a .csv, .tsv or .parquet file"),
         ("labels.parquet", b"item,label\na,b\n", "labels.parquet: not a readable Parquet file"),
         ("labels.csv", "item,größe\n".encode("latin-1"), "labels.csv, line 1: not UTF-8 text; save it as UTF-8"),
         ("labels.csv", "item,label\n".encode("utf-16"), "labels.csv, line 1: not UTF-8 text; save it as UTF-8"),
@@ -111,8 +111,8 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (b"a,b\n", "the number of values is 2, but the header names 3 columns ('item', 'annotator', 'label')"),
-        (b"a,b,c,d\n", "the number of values is 4, but the header names 3 columns"),
+        (b"a,b\n", "it has 2 values, but the header names 3 columns ('item', 'annotator', 'label')"),
+        (b"a,b,c,d\n", "it has 4 values, but the header names 3 columns"),
         (b"a,b,\xff\n", "not UTF-8 text; save it as UTF-8"),
     ],
 )
@@ -209,32 +209,32 @@ def test_given_names_win() -> None:
         (
             ["item", "who", "label"],
             ROLES,
-            "labels.csv has no column for the annotator: looked for annotator, worker, rater; its columns are "
-            "'item', 'who', 'label'. Name the right one with annotator= (--annotator on the command line)",
+            "labels.csv has no column for the annotator: expected one of annotator, worker, rater; its columns are "
+            "'item', 'who', 'label'. Choose one with annotator= (--annotator on the command line)",
         ),
         (
             ["item", "task", "rater", "label"],
             ROLES,
             "labels.csv has several columns that may be the item: 'item', 'task'. "
-            "Name the right one with item= (--item on the command line)",
+            "Choose one with item= (--item on the command line)",
         ),
         (
             ["image", "file", "rater", "label"],
             ROLES,
             "labels.csv has several columns that may be the item: 'image', 'file'. "
-            "Name the right one with item= (--item on the command line)",
+            "Choose one with item= (--item on the command line)",
         ),
         (
             ["thing", "rater", "label"],
             ROLES,
-            "labels.csv has no column for the item: looked for item, task, example, image, file, filename, file_name;",
+            "labels.csv has no column for the item: expected one of item, task, example, image, file,",
         ),
         (
             ["item", "rater", "label"],
             {**ROLES, "label": "lable"},
             "labels.csv has no column 'lable'; its columns are 'item', 'rater', 'label'",
         ),
-        (["item", "rater", "label"], {**ROLES, "label": "item"}, "labels.csv: one column cannot serve twice"),
+        (["item", "rater", "label"], {**ROLES, "label": "item"}, "labels.csv: one column cannot have two roles"),
         (["item", "rater", "x", "x"], {**ROLES, "label": "x"}, "labels.csv has two columns called 'x'; rename one"),
     ],
 )
@@ -276,9 +276,9 @@ def test_tables_in_memory(table: Any) -> None:
         ({"item": 5}, TableError, "column 'item' must be an array"),
         ({"item": np.zeros((2, 2))}, TableError, "column 'item' must be an array"),
         (pd.DataFrame({"item": ["a", 1]}, dtype=object), TableError, "item"),
-        (pd.Series(["a"]), TableError, "the Series is no table"),
-        ("labels.csv", TypeError, "a table or a dict of arrays was expected, got str"),
-        (np.zeros((2, 3)), TypeError, "got ndarray; tables are anything with __arrow_c_stream__"),
+        (pd.Series(["a"]), TableError, "the Series is not a table"),
+        ("labels.csv", TypeError, "expected a table or a dict of arrays, got str"),
+        (np.zeros((2, 3)), TypeError, "got ndarray; a table is anything with __arrow_c_stream__"),
     ],
 )
 def test_things_that_are_no_tables(table: Any, error: type[Exception], message: str) -> None:

@@ -54,7 +54,7 @@ def test_what_could_be_otherwise_has_to_be_asked_for(tmp_path: Path, text: str) 
 
 def test_the_error_says_how_to_ask(tmp_path: Path) -> None:
     path = write(tmp_path, "item,ada,bob\n1,cat,dog\n")
-    assert "where every column but the item's is an annotator, say format='wide' (--format wide)" in complaint(path)
+    assert "if every other column is an annotator, use format='wide' (--format wide)" in complaint(path)
     assert said(Annotations.read(path, format="wide")) == {1: {"ada": "cat", "bob": "dog"}}
     assert "has no column for the annotator" in complaint(write(tmp_path, "item,ada,bob\n1,x,x\n"), format="table")
 
@@ -79,8 +79,8 @@ def test_wide_parquet_and_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("item\n1\n", "has no column but 'item'; in a wide table every other one is an annotator"),
-        ("item,,ada\n1,a,a\n", "a column has no name, and in a wide table it is the annotator's"),
+        ("item\n1\n", "has only the column 'item'; in a wide table every other column is an annotator"),
+        ("item,,ada\n1,a,a\n", "a column has no name, and in a wide table the name is the annotator"),
         ("item,ada,ada\n1,a,a\n", "has two columns called 'ada'; rename one"),
         ("item,ada\n", "has a header but no rows"),
         ("page,ada\n1,a\n", "has no column for the item"),
@@ -103,7 +103,7 @@ def test_places_in_a_wide_table(tmp_path: Path) -> None:
 
 def test_broken_lines_of_a_wide_table_can_be_dropped(tmp_path: Path) -> None:
     path = write(tmp_path, "item,ada,bob\n1,cat,cat\n2,cat\n3,dog,cat\n")
-    assert f"{path}, line 3: the number of values is 2" in complaint(path)
+    assert f"{path}, line 3: it has 2 values" in complaint(path)
     with pytest.warns(UserWarning, match="1 of 3 rows could not be used"):
         ann = Annotations.read(path, on_bad="drop")
     assert said(ann) == {1: {"ada": "cat", "bob": "cat"}, 3: {"ada": "dog", "bob": "cat"}}
@@ -141,7 +141,7 @@ def test_class_labels_get_their_names(tmp_path: Path) -> None:
 
 def test_class_labels_without_a_name() -> None:
     table = hugging_face(["neg"], item=["a"], annotator=["x"], label=[3])
-    with pytest.raises(TableError, match="'label' has names for the classes 0 to 0, but holds 3 to 3"):
+    with pytest.raises(TableError, match="'label' has names for the classes 0 to 0, but its values go from 3 to 3"):
         Annotations.from_table(table)
 
 
@@ -176,5 +176,5 @@ class DatasetDict(dict[str, Dataset]):
 def test_datasets_of_hugging_face() -> None:
     for way_in in (Annotations.from_table, Annotations.read):
         assert said(way_in(Dataset([2, 1]))) == {"b": {}, "a": {"y": "neg"}}
-    with pytest.raises(TableError, match=r"the splits 'train', 'test'; give one, such as data\['train'\]"):
+    with pytest.raises(TableError, match=r"the splits 'train', 'test'; pass one, such as data\['train'\]"):
         Annotations.from_table(DatasetDict(train=Dataset([0]), test=Dataset([1])))

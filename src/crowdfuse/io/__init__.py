@@ -1,1 +1,31 @@
-"""Files and tables in; annotations, gold and inputs out."""
+"""Readers and writers: labels, gold labels, features, images, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+from crowdfuse.io.features import LoadedInputs, read_features, read_image
+from crowdfuse.io.files import atomic_file, atomic_folder, write_csv, write_json, write_text
+from crowdfuse.io.image_files import ImageFiles, find_unreadable
+from crowdfuse.io.inputs import Inputs, check_inputs
+from crowdfuse.io.labels import Reading, labels_from_table, read_gold, read_gold_beside_labels, read_labels
+from crowdfuse.io.tables import TableError
+
+__all__ = [
+    "ImageFiles",
+    "Inputs",
+    "LoadedInputs",
+    "Reading",
+    "TableError",
+    "atomic_file",
+    "atomic_folder",
+    "check_inputs",
+    "find_unreadable",
+    "labels_from_table",
+    "read_features",
+    "read_gold",
+    "read_gold_beside_labels",
+    "read_image",
+    "read_labels",
+    "write_csv",
+    "write_json",
+    "write_text",
+]

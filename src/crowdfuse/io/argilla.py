@@ -1,8 +1,8 @@
-"""Argilla's exports: what users answered to one question.
+"""Exports of Argilla: the answers of users to one question.
 
 Version 2 writes `responses` by question (`to_json`, `to_dict`), or flat columns `label.responses`,
-`label.responses.users` and `label.responses.status` (`to_datasets`, `flatten=True`). Version 1 has feedback records,
-with a list of responses, or a column a question; and, older, records with one `annotation` by one `annotation_agent`.
+`label.responses.users` and `label.responses.status` (`to_datasets`, `flatten=True`). Version 1 writes feedback records
+with a list of responses or with one column per question; older records have one `annotation` by one `annotation_agent`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ FINAL_STATUSES = ("submitted", "validated")
 
 
 class Answer(NamedTuple):
+    """One answer of one user to one question."""
+
     question: str
     user: Any
     value: Any
@@ -28,6 +30,7 @@ class Answer(NamedTuple):
 
 
 def recognises(record: Any) -> bool:
+    """Whether a record looks like one of Argilla."""
     if not isinstance(record, dict):
         return False
     return (
@@ -39,14 +42,14 @@ def recognises(record: Any) -> bool:
 
 
 def read(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
-    """What the users submitted; an item is known by its record's id, or by the field that `item` names."""
+    """The submitted answers. Items are identified by the id of their record, or by the field `item`."""
     found = ExportLabels(source)
     columns = {name for _, record in source.records if isinstance(record, dict) for name in _columns(record)}
     given: list[tuple[int, Any, list[Answer]]] = []
     for number, record in source.records:
-        # where nobody answered, a question's column is empty, and looks like any other
+        # the column of a question without answers is empty and looks like any other column
         if not isinstance(record, dict) or not (recognises(record) or columns & record.keys()):
-            found.bad.append((number, f"no responses and no annotation but {describe_keys(record)}"))
+            found.bad.append((number, f"expected responses or an annotation, got {describe_keys(record)}"))
             continue
         try:
             given.append((number, record, list(_answers(record))))
@@ -62,58 +65,56 @@ def read(source: ExportRecords, item: str | None, question: str | None) -> Expor
             if answer.question != asked:
                 continue
             if answer.status is not None and str(answer.status).lower() not in FINAL_STATUSES:
-                found.left_out[f"{str(answer.status).lower()} answers"] += 1
+                found.skipped[f"{str(answer.status).lower()} answers"] += 1
             elif answer.value is None:
-                found.left_out["answers without a value"] += 1
+                found.skipped["answers without a value"] += 1
             else:
                 found.add_label(number, str(name), answer.user, answer.value)
     return found
 
 
 def _answers(record: dict[str, Any]) -> Iterator[Answer]:
-    """All answers of a record, in whichever form."""
+    """All answers of a record, in any of the layouts."""
     responses = record.get("responses")
     if isinstance(responses, dict):
         for question, given in responses.items():
-            yield from _of_question(question, given)
+            yield from _answers_to(question, given)
     elif isinstance(responses, list):
         for response in responses:
             values = response.get("values") if isinstance(response, dict) else None
             if not isinstance(values, dict):
-                raise ValueError(f"the response {format_names([response])} has no 'values' by question")
+                raise ValueError(f"the response {format_names([response])} has no 'values'")
             for question, value in values.items():
                 value = value.get("value") if isinstance(value, dict) else value
                 yield Answer(question, response.get("user_id"), value, response.get("status"))
     for name, value in record.items():
         if name.endswith(".responses"):
             parts = {"value": value, "user_id": record.get(f"{name}.users"), "status": record.get(f"{name}.status")}
-            yield from _of_question(name.removesuffix(".responses"), parts)
+            yield from _answers_to(name.removesuffix(".responses"), parts)
     for name in _columns(record):
-        yield from _of_question(name, record[name])
+        yield from _answers_to(name, record[name])
     if record.get("annotation") is not None and "annotation_agent" in record:
         yield Answer("annotation", record["annotation_agent"], record["annotation"], record.get("status"))
 
 
-def _of_question(question: str, given: Any) -> Iterator[Answer]:
-    """A list of objects with `value`, `user_id` and `status`; or, as Hugging Face has it, an object of three lists."""
+def _answers_to(question: str, given: Any) -> Iterator[Answer]:
+    """Answers from a list of objects with `value`, `user_id` and `status`, or, in Hugging Face data, three lists."""
     if isinstance(given, dict):
         values: Any = given.get("value") or []
         count = len(values) if isinstance(values, list) else 0
         parts = [values, *(given.get(name) or [None] * count for name in ("user_id", "status"))]
         if not all(isinstance(part, list) and len(part) == count for part in parts):
-            raise ValueError(f"the values, users and statuses of {question!r} are no lists of the same length")
+            raise ValueError(f"the values, users and statuses of {question!r} are not lists of the same length")
         yield from (Answer(question, user, value, status) for value, user, status in zip(*parts, strict=True))
         return
     for answer in given if isinstance(given, list) else [] if given is None else [given]:
         if not isinstance(answer, dict):
-            raise ValueError(
-                f"an answer to {question!r} is {format_names([answer])}, where 'value' and 'user_id' were expected"
-            )
+            raise ValueError(f"an answer to {question!r} is {format_names([answer])}; expected 'value' and 'user_id'")
         yield Answer(question, answer.get("user_id"), answer.get("value"), answer.get("status"))
 
 
 def _columns(record: dict[str, Any]) -> list[str]:
-    """The columns of answers of version 1: of objects with user and value, or of an object of such lists."""
+    """The columns with answers in version 1: objects with user and value, or an object of such lists."""
     first = {name: value[0] if isinstance(value, list) and value else value for name, value in record.items()}
     first.pop("responses", None)
     return [name for name, value in first.items() if isinstance(value, dict) and {"user_id", "value"} <= value.keys()]

@@ -1,4 +1,4 @@
-"""Rows that cannot be used: counted, three of them shown, refused unless the user says to drop them."""
+"""Rows that cannot be used: an error that shows three of them, or a note if the user drops them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,42 @@ from collections.abc import Sequence
 from crowdfuse.io.tables import TableError
 
 MAX_LISTED_ROWS = 3
-DROP_BAD_HINT = "say on_bad='drop' (--on-bad drop on the command line)"
+DROP_BAD_HINT = "use on_bad='drop' (--on-bad drop on the command line)"
 
 
-def drop_or_raise(name: str, shown: Sequence[str], count: int, total: int, what: str, on_bad: str) -> str:
-    """A note that `count` of `total` rows were dropped, or an error: as `on_bad` says, or if nothing would be left.
+def drop_or_raise(name: str, shown: Sequence[str], count: int, total: int, kind: str, on_bad: str) -> str:
+    """Return a note that rows were dropped, or raise an error, as `on_bad` says or if no row would be left.
 
-    `shown` has a few of them, each with its place and reason; `what` they are called, such as 'rows'.
+    Parameters
+    ----------
+    name : str
+        The file, for messages.
+    shown : sequence of str
+        Some of the bad rows, each with its place and reason.
+    count, total : int
+        The number of bad rows, and of all rows.
+    kind : str
+        What the rows are called, such as 'rows' or 'answers'.
+    on_bad : {'error', 'drop'}
+        Whether to drop the bad rows.
 
+    Examples
+    --------
     >>> drop_or_raise("a.csv", ["a.csv, line 3: the item is empty"], 1, 9, "rows", "drop")
     '1 of 9 rows could not be used and was left out: a.csv, line 3: the item is empty'
     """
     if on_bad == "drop" and count < total:
         was = "was left out:" if count == 1 else "were left out, such as"
-        return f"{count:,} of {total:,} {what} could not be used and {was} {shown[0]}"
+        return f"{count:,} of {total:,} {kind} could not be used and {was} {shown[0]}"
     hint = (
-        f"To go on without {'it' if count == 1 else 'them'}, {DROP_BAD_HINT}" if on_bad != "drop" else "Nothing is left"
+        f"To continue without {'it' if count == 1 else 'them'}, {DROP_BAD_HINT}"
+        if on_bad != "drop"
+        else "No row would be left"
     )
     if count == 1:
         raise TableError(f"{shown[0]}. {hint}")
     lines = [
-        f"{name}: {count:,} of {total:,} {what} cannot be used, such as",
+        f"{name}: {count:,} of {total:,} {kind} cannot be used, such as",
         *(f"  {line}" for line in shown[:MAX_LISTED_ROWS]),
     ]
     raise TableError("\n".join([*lines, hint]))

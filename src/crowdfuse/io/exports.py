@@ -1,4 +1,4 @@
-"""What the readers of exports share: records out of JSON, and a place to gather what they say."""
+"""Shared by the readers of exports: the records of a JSON file, and the labels collected from them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ JSON_ENDINGS = {".json", ".jsonl", ".ndjson"}
 
 
 class ExportRecords(NamedTuple):
-    """The records of an export, each with its number, and the lines that are no JSON."""
+    """The records of an export, each with its number, and the lines that are not JSON."""
 
-    name: str  # of the file, for messages
-    unit: str  # what the numbers count: lines or records
+    name: str  # file name, for messages
+    unit: str  # what the numbers count: "line" or "record"
     records: list[tuple[int, Any]]
-    broken: list[tuple[int, str]]
+    broken: list[tuple[int, str]]  # line number and reason
 
 
 class ExportLabels:
-    """What an export says: labels and where they stand, answers that cannot be used, and answers left out.
+    """The labels of an export with their places, the answers that cannot be used, and counts of skipped answers.
 
-    Names are kept as text, in the order in which they appear, with a number each.
+    Names are kept as text, numbered in order of appearance.
     """
 
     def __init__(self, source: ExportRecords) -> None:
@@ -36,52 +36,53 @@ class ExportLabels:
         self.annotators: dict[str, int] = {}
         self.classes: dict[str, int] = {}
         self.rows: list[tuple[int, int, int]] = []  # item, annotator, label
-        self.numbers: list[int] = []  # of the records they come from
+        self.numbers: list[int] = []  # of the records, one per row
         self.bad = list(source.broken)
         self._item_of: dict[int, str] = {}
-        self.left_out: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
 
     def add_item(self, number: int, value: Any) -> str | None:
-        """The name of a record's item, which may turn out to have no label; None, and a bad row, if it is no name."""
+        """Register the item of a record, even if it gets no label; None, and a bad answer, if it has no valid name."""
         name = as_name(value)
         if name is None:
-            way_out = "; item= (--item on the command line) names the field to know items by"
-            self.bad.append((number, _no_name("item", value) + way_out))
+            way_out = "; choose the field that identifies items with item= (--item on the command line)"
+            self.bad.append((number, _invalid_name_message("item", value) + way_out))
         else:
             self.items.setdefault(name, len(self.items))
             self._item_of[number] = name
         return name
 
     def add_label(self, number: int, item: str, annotator: Any, label: Any) -> None:
-        """One answer. A list stands for the choices that were made."""
-        who = as_name(annotator)
+        """Register one answer. A list holds the choices that were made."""
+        annotator_name = as_name(annotator)
         if isinstance(label, list):
             if not label:
-                self.left_out["answers without a choice"] += 1
+                self.skipped["answers without a choice"] += 1
                 return
             if len(label) > 1:
-                self.bad.append((number, f"{len(label)} choices ({format_names(label)}), where one was expected"))
+                self.bad.append((number, f"expected one choice, got {len(label)} ({format_names(label)})"))
                 return
             label = label[0]
-        what = as_name(label)
-        if who is None:
-            self.bad.append((number, _no_name("annotator", annotator)))
-        elif what is None:
-            self.bad.append((number, _no_name("label", label)))
+        class_name = as_name(label)
+        if annotator_name is None:
+            self.bad.append((number, _invalid_name_message("annotator", annotator)))
+        elif class_name is None:
+            self.bad.append((number, _invalid_name_message("label", label)))
         else:
             codes = (
                 self.items[item],
-                self.annotators.setdefault(who, len(self.annotators)),
-                self.classes.setdefault(what, len(self.classes)),
+                self.annotators.setdefault(annotator_name, len(self.annotators)),
+                self.classes.setdefault(class_name, len(self.classes)),
             )
             self.rows.append(codes)
             self.numbers.append(number)
 
     def place(self, number: int) -> str:
+        """A record for messages: 'export.jsonl, line 17'."""
         return f"{self.source.name}, {self.source.unit} {number}"
 
     def drop_or_raise_bad(self, on_bad: str) -> list[str]:
-        """Refuse the answers that cannot be used, or say that they were dropped."""
+        """Raise an error for answers that cannot be used, or return a note that they were dropped."""
         if not self.bad:
             return []
         shown = []
@@ -92,22 +93,22 @@ class ExportLabels:
         return [drop_or_raise(self.source.name, shown, len(self.bad), total, "answers", on_bad)]
 
     def notes(self) -> list[str]:
-        """What was left out, in words."""
-        return [f"left out: {what} ({count:,})" for what, count in self.left_out.items()]
+        """The kinds and counts of skipped answers."""
+        return [f"left out: {kind} ({count:,})" for kind, count in self.skipped.items()]
 
 
 def read_json(path: Path) -> ExportRecords:
-    """The records of a `.json` or `.jsonl` file. One called `.json` may hold a record a line as well."""
+    """The records of a `.json` or `.jsonl` file. A `.json` file may also have one record per line."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     if path.is_dir():
-        raise TableError(f"{path} is a folder; a .json or .jsonl file was expected")
+        raise TableError(f"{path} is a folder; expected a .json or .jsonl file")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise TableError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
     if not text.strip():
-        raise TableError(f"{path} is empty; the export of a labelling tool was expected")
+        raise TableError(f"{path} is empty; expected an export of a labelling tool")
     if path.suffix.lower() != ".json":
         return _read_lines(path, text)
     try:
@@ -121,6 +122,7 @@ def read_json(path: Path) -> ExportRecords:
 
 
 def _read_lines(path: Path, text: str) -> ExportRecords:
+    """The records of a text with one record per line."""
     records, broken = [], []
     for number, line in enumerate(text.split("\n"), start=1):  # splitlines() would also split at U+2028
         if line.strip():
@@ -132,11 +134,11 @@ def _read_lines(path: Path, text: str) -> ExportRecords:
 
 
 def _records(path: Path, content: Any) -> list[Any]:
-    """A list of records as it is; of records by id, of columns by name, or of a single record, what they amount to."""
+    """The records in a JSON value: a list of records, records by id, columns by name, or a single record."""
     if isinstance(content, list):
         return content
     if not isinstance(content, dict) or not content:
-        raise TableError(f"{path} holds {format_names([content])}, where a list of records was expected")
+        raise TableError(f"{path} holds {format_names([content])}; expected a list of records")
     values = list(content.values())
     if all(isinstance(value, list) for value in values) and len({len(value) for value in values}) == 1:
         return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
@@ -146,7 +148,7 @@ def _records(path: Path, content: Any) -> list[Any]:
 
 
 def as_name(value: Any) -> str | None:
-    """A value of JSON as the text of a name; None if it is none.
+    """A JSON value as the text of a name; None if it is not a string or an integer.
 
     >>> as_name("cat"), as_name(3), as_name(4.0), as_name("  "), as_name(True), as_name(0.5)
     ('cat', '3', '4', None, None, None)
@@ -158,14 +160,15 @@ def as_name(value: Any) -> str | None:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _no_name(role: str, value: Any) -> str:
+def _invalid_name_message(role: str, value: Any) -> str:
+    """The message for a value that is not a name."""
     if value is None or value != value or (isinstance(value, str) and not value.strip()):
         return f"the {role} is empty"
-    return f"the {role} is {format_names([value])}, where a string or a whole number was expected"
+    return f"the {role} is {format_names([value])}; expected a string or an integer"
 
 
 def get_field(record: Mapping[str, Any], name: str, *inside: str) -> Any:
-    """A field of a record, or of one of the objects in it, None if there is none."""
+    """A field of a record, or of one of the objects `inside` it; None if there is none."""
     for part in (record, *(record.get(key) for key in inside)):
         if isinstance(part, dict) and part.get(name) is not None:
             return part[name]
@@ -173,18 +176,20 @@ def get_field(record: Mapping[str, Any], name: str, *inside: str) -> Any:
 
 
 def describe_keys(record: Any) -> str:
-    """What a record holds, for a message."""
+    """The keys of a record, for messages."""
     return f"the keys {format_names(record, 8)}" if isinstance(record, dict) else format_names([record])
 
 
 def choose_question(names: Iterable[str], question: str | None, where: str) -> str | None:
-    """The question that is meant: the one given, which must be there, or the only one there is."""
+    """The given question, which must exist, or the only question there is; None if there is none."""
     known = list(dict.fromkeys(names))
     if question is not None and question not in known:
-        raise TableError(f"{where} has no question {question!r}; it has {format_names(known, 12) if known else 'none'}")
+        raise TableError(
+            f"{where} has no question {question!r}; its questions are {format_names(known, 12) if known else 'none'}"
+        )
     if question is None and len(known) > 1:
         raise TableError(
-            f"{where} answers several questions: {format_names(known, 12)}. "
-            "Name the right one with question= (--question on the command line)"
+            f"{where} has answers to several questions: {format_names(known, 12)}. "
+            "Choose one with question= (--question on the command line)"
         )
     return question or (known[0] if known else None)

@@ -1,4 +1,4 @@
-"""Inputs from files: `.npy`, `.npz`, tables, folders of images; each row with the ids it answers to."""
+"""Read inputs and their item ids from `.npy` and `.npz` files, tables and folders of images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
-from crowdfuse.io.images import GREY_MODES, find_images, image_names, not_readable, open_upright
+from crowdfuse.io.images import GREY_MODES, find_images, image_names, open_upright, unreadable_message
 from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.io.tables import (
     DEFAULT_COLUMN_NAMES,
@@ -27,23 +27,59 @@ from crowdfuse.io.tables import (
 )
 from crowdfuse.labels.ids import format_names, ids_to_strings, normalize_ids, positions_of, refuse_repeats
 
-NOT_FEATURES = {*DEFAULT_COLUMN_NAMES["annotator"], *DEFAULT_COLUMN_NAMES["label"], "gold", "class", "target"}
-MAX_UNRESIZED_SIDE_PIXELS = 96  # images of one size up to this many pixels a side are taken as they are
-DEFAULT_IMAGE_SIDE_PIXELS = 64  # others become this size unless the user says otherwise
+LABEL_COLUMN_NAMES = {*DEFAULT_COLUMN_NAMES["annotator"], *DEFAULT_COLUMN_NAMES["label"], "gold", "class", "target"}
+MAX_UNRESIZED_SIDE_PIXELS = 96  # larger images, and images of several sizes, are resized
+DEFAULT_IMAGE_SIDE_PIXELS = 64  # the size after resizing, unless the user gives one
 
 
 @dataclass(frozen=True)
 class LoadedInputs:
-    """Inputs and the id of each row. Images, and features of images, also answer to the path without the ending."""
+    """Inputs with the item id of each row.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The rows.
+    items : ndarray of shape (n_items,)
+        The id of each row.
+    short_names : ndarray of shape (n_items,), default=None
+        A second id for each row: the path of an image without its ending.
+    note : str, default=""
+        A remark for the user, such as that images were resized.
+    columns : tuple of str, default=None
+        The names of the feature columns, if the inputs come from a table.
+
+    Examples
+    --------
+    >>> loaded = LoadedInputs(Inputs(np.eye(2)), np.array(["a", "b"], object))
+    >>> loaded.rows_of(np.array(["b", "c"], object)).tolist()
+    [1, -1]
+    """
 
     inputs: Inputs
     items: NDArray[Any]
     short_names: NDArray[Any] | None = None
     note: str = ""
-    columns: tuple[str, ...] | None = None  # of a table
+    columns: tuple[str, ...] | None = None
 
     def rows_of(self, wanted: NDArray[Any]) -> NDArray[np.int64]:
-        """The row that answers to each id, -1 where none does. Two images that answer to one id are refused."""
+        """Return the row of each item id.
+
+        Parameters
+        ----------
+        wanted : ndarray of shape (n,)
+            Item ids.
+
+        Returns
+        -------
+        rows : ndarray of shape (n,)
+            Row numbers, -1 for an id without a row.
+
+        Raises
+        ------
+        ValueError
+            If an id fits two images, such as ``cat`` for ``cat.png`` and ``cat.jpg``.
+        """
         rows = positions_of(wanted, self.items).astype(np.int64)
         if self.short_names is None:
             return rows
@@ -55,13 +91,19 @@ class LoadedInputs:
             name = ids_to_strings(wanted)[several][0]
             both = self.items[(self.items == name) | (self.short_names == name)]
             raise ValueError(
-                f"two images answer to the id {name!r}: {format_names(both)}. "
+                f"the id {name!r} fits two images: {format_names(both)}. "
                 "Use their full names in the labels, or rename or remove one of the files"
             )
         return np.where(rows >= 0, rows, by_short_name)
 
     def fingerprint(self) -> str:
-        """A hash of inputs and ids."""
+        """Return a hash of inputs and ids.
+
+        Returns
+        -------
+        digest : str
+            Hexadecimal digits.
+        """
         digest = hashlib.blake2b(digest_size=16)
         digest.update(self.inputs.fingerprint.encode())
         digest.update(repr(self.items.tolist()).encode())
@@ -76,14 +118,45 @@ def read_features(
     image_shape: tuple[int, ...] | None = None,
     columns: Sequence[str] | None = None,
 ) -> LoadedInputs:
-    """Inputs from a file or a folder of images.
+    """Read inputs from a file or from a folder of images.
 
-    An `.npz` holds `X` and `items`, and `short_names` where an item answers to a second name; a table an item column
-    and numeric columns; a bare `.npy` goes by row number; an image's id is its path below the folder, with or
-    without the ending.
+    Parameters
+    ----------
+    path : Path
+        A file or a folder:
 
-    `image_shape` (channels, height, width) and `columns` say what a trained model reads: images are brought
-    to that shape, and these columns of a table are taken, in this order. `image_size` sets height and width.
+        - ``.npz`` with the arrays ``X`` and ``items``, and optionally ``short_names``, a second id for each row;
+        - ``.npy`` with X alone, whose item ids are the row numbers;
+        - ``.csv``, ``.tsv`` or ``.parquet`` with an item column and numeric columns;
+        - a folder of images, whose item ids are their paths in the folder, with or without the ending.
+    item : str, default=None
+        Name of the item column of a table; by default a column with a usual name.
+    image_size : int, default=None
+        Height and width of images in pixels. By default images of one size up to 96 x 96 keep it, and all others
+        are resized to 64 x 64.
+    image_shape : tuple of int, default=None
+        Channels, height and width that a trained model expects.
+    columns : sequence of str, default=None
+        Columns of a table that a trained model expects, in this order.
+
+    Returns
+    -------
+    loaded : LoadedInputs
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    ValueError
+        If the inputs cannot be read; the message names the place and the value.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "features.npz"
+    >>> np.savez(path, X=np.eye(2), items=np.array(["a", "b"]))
+    >>> read_features(path).items.tolist()
+    ['a', 'b']
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
@@ -94,11 +167,12 @@ def read_features(
     if path.suffix.lower() in TABLE_ENDINGS:
         return _read_table(path, item, columns)
     raise ValueError(
-        f"{path}: inputs are .npy, .npz, .csv, .tsv or .parquet files or a folder of images, got {path.suffix!r}"
+        f"{path}: expected a .npy, .npz, .csv, .tsv or .parquet file or a folder of images, got {path.suffix!r}"
     )
 
 
 def _read_numpy(path: Path) -> LoadedInputs:
+    """Inputs and ids from a `.npy` or `.npz` file."""
     try:
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -107,7 +181,9 @@ def _read_numpy(path: Path) -> LoadedInputs:
             with content:
                 if "X" not in content:
                     held = format_names(content.files)
-                    raise ValueError(f"it has no array 'X' but {held}; write it with np.savez(path, X=X, items=items)")
+                    raise ValueError(
+                        f"it has no array 'X', only {held}; write it with np.savez(path, X=X, items=items)"
+                    )
                 arrays = {name: content[name] for name in ("X", "items", "short_names") if name in content}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         hint = ". Save ids as np.array(ids, dtype=str)" if "Object arrays" in str(error) else ""
@@ -115,21 +191,26 @@ def _read_numpy(path: Path) -> LoadedInputs:
     name = f"{path}, X" if path.suffix.lower() == ".npz" else str(path)
     inputs = check_inputs(arrays["X"], name)
     if "items" not in arrays:
-        note = f"{path} names no items: its row numbers, 0 to {len(inputs) - 1:,}, are the ids"
+        note = f"{path} has no item ids; its row numbers, 0 to {len(inputs) - 1:,}, are used instead"
         return LoadedInputs(inputs, np.arange(len(inputs)), note=note)
     items = normalize_ids(arrays["items"], f"{path}, items")
     if len(items) != len(inputs):
-        raise ValueError(f"{path}: X has {len(inputs):,} rows, but there are {len(items):,} items; one a row is needed")
+        raise ValueError(
+            f"{path}: X has {len(inputs):,} rows, but there are {len(items):,} items; expected one per row"
+        )
     refuse_repeats(items, f"{path}, items")
     if "short_names" not in arrays:
         return LoadedInputs(inputs, items)
     short_names = ids_to_strings(normalize_ids(arrays["short_names"], f"{path}, short_names"))
     if len(short_names) != len(items):
-        raise ValueError(f"{path}: there are {len(items):,} items, but {len(short_names):,} short_names; one each")
+        raise ValueError(
+            f"{path}: there are {len(items):,} items, but {len(short_names):,} short_names; expected one per item"
+        )
     return LoadedInputs(inputs, items, short_names)
 
 
 def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> LoadedInputs:
+    """Inputs and ids from a table."""
     file = TableFile(path)
     id_column = choose_columns(file.columns, {"item": item}, str(path))["item"]
     items, code = encode_column(file.read([id_column], text=True)[id_column], id_column, str(path), text=file.is_text)
@@ -140,23 +221,23 @@ def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> 
     refuse_repeats(items[code], f"{path}, {id_column}")
 
     names = [name for name in file.columns if name != id_column] if columns is None else list(columns)
-    suspect = [name for name in names if name.strip().lower() in NOT_FEATURES]
+    suspect = [name for name in names if name.strip().lower() in LABEL_COLUMN_NAMES]
     if suspect and columns is None:
         raise TableError(
-            f"{path}: column {format_names(suspect)} looks like labels, not like a feature; leave it out, "
-            "or rename it if it is one"
+            f"{path}: column {format_names(suspect)} looks like labels, not like a feature; remove it, "
+            "or rename it if it is a feature"
         )
     absent = [name for name in names if name not in file.columns]
     if absent:
         raise TableError(f"{path} has no column {format_names(absent)}, which the model was trained on")
     if not names:
-        raise TableError(f"{path} has no column but {id_column!r}; numeric columns were expected beside it")
+        raise TableError(f"{path} has only the column {id_column!r}; numeric columns were expected as well")
     table = file.read(names)
     X = np.empty((len(code), len(names)), np.float32)
     for index, name in enumerate(names):
         if not _is_number(table[name].type):
-            _refuse_words(file, name, table[name])
-        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            _refuse_text(file, name, table[name])
+        with np.errstate(over="ignore"):  # infinite values are refused below
             X[:, index] = table[name].cast(pa.float64(), safe=False).to_numpy()
 
     def place(at: tuple[int, ...]) -> str:
@@ -166,25 +247,26 @@ def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> 
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """Null is the type of a column without any values; that becomes NaN."""
+    """Whether a column type is numeric. Null is the type of a column without values, which becomes NaN."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
     return any(test(kind) for test in tests)
 
 
-def _refuse_words(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
-    """Name the first value that is no number."""
+def _refuse_text(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
+    """Raise an error that names the first value that is not a number."""
     for row, value in enumerate(column.to_pylist()):
         try:
             float(value or 0)
         except (TypeError, ValueError) as error:
             raise TableError(
-                f"{file.describe_row(row)}: column {name!r} holds {value!r}, which is no number; "
-                "turn the column into numbers, or leave it out"
+                f"{file.describe_row(row)}: column {name!r} holds {value!r}, which is not a number; "
+                "convert the column to numbers, or remove it"
             ) from error
-    raise TableError(f"{file.path}: column {name!r} holds {column.type}; turn it into numbers, or leave it out")
+    raise TableError(f"{file.path}: column {name!r} holds {column.type}; convert it to numbers, or remove it")
 
 
 def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> LoadedInputs:
+    """Inputs and ids from a folder of images, in memory."""
     paths = find_images(folder)
     note = ""
     if image_shape is not None and len(image_shape) == 3:
@@ -196,7 +278,7 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
         if image_size is None and (len(sizes) > 1 or max(size) > MAX_UNRESIZED_SIDE_PIXELS):
             note = (
                 f"images are resized to {DEFAULT_IMAGE_SIDE_PIXELS} x {DEFAULT_IMAGE_SIDE_PIXELS} "
-                "(--image-size changes that)"
+                "(change this with --image-size)"
             )
             size = (DEFAULT_IMAGE_SIDE_PIXELS, DEFAULT_IMAGE_SIDE_PIXELS)
     if image_size is not None:
@@ -208,26 +290,51 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
 
 
 def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """One image as a model reads it that was trained on a folder of images: (channels, height, width)."""
+    """Read one image as `read_features` reads the images of a folder.
+
+    Parameters
+    ----------
+    path : Path
+        The image file.
+    shape : tuple of int
+        Channels (1 or 3), height and width that the model expects.
+
+    Returns
+    -------
+    pixels : ndarray of shape (channels, height, width), uint8
+
+    Raises
+    ------
+    ValueError
+        If the file is not a readable image.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "grey.png"
+    >>> Image.new("L", (60, 40), 7).save(path)
+    >>> read_image(path, (3, 8, 8)).shape
+    (3, 8, 8)
+    """
     channels, height, width = shape
     return _pixels(path, (width, height), "L" if channels == 1 else "RGB")
 
 
 def _image_sizes_and_modes(paths: Sequence[Path]) -> tuple[set[tuple[int, int]], set[str]]:
-    """The sizes and modes there are, from the files' headers."""
+    """The distinct sizes and modes of images, from the headers of their files."""
     sizes, modes = set(), set()
     for path in paths:
         try:
             with Image.open(path) as image:
                 sizes.add(image.size)
                 modes.add(image.mode)
-        except Exception as error:  # Pillow's readers raise whatever they stumble over
+        except Exception as error:  # Pillow's readers may raise any exception
             raise _unreadable(path, error) from error
     return sizes, modes
 
 
 def _pixels(path: Path, size: tuple[int, int], mode: str) -> NDArray[np.uint8]:
-    """One image as (channels, height, width), upright."""
+    """One image as (channels, height, width), rotated as its EXIF data say."""
     try:
         ready = open_upright(path).convert(mode)
         if ready.size != size:
@@ -239,4 +346,5 @@ def _pixels(path: Path, size: tuple[int, int], mode: str) -> NDArray[np.uint8]:
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{not_readable(path, error)}. Repair it, or take it out of the folder")
+    """The error for an unreadable image."""
+    return ValueError(f"{unreadable_message(path, error)}. Repair it, or remove it from the folder")

@@ -1,4 +1,4 @@
-"""Writing so that a file or folder is there whole or not at all: under a temporary name beside it, then renamed."""
+"""Write files and folders atomically: under a temporary name next to the target, then renamed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,31 @@ from typing import Any
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; when all went well it takes the place of `path`, at once."""
+    """Write a file that appears whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write. An existing file is replaced. Missing parent folders are made.
+
+    Yields
+    ------
+    temporary : Path
+        The path to write to. It is renamed to `path` if the block ends without an error, else it is removed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> with atomic_file(path) as temporary:
+    ...     _ = temporary.write_text("done")
+    >>> path.read_text()
+    'done'
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _beside(path)
+    temporary = _temporary_name(path)
     temporary.touch()
-    mode = temporary.stat().st_mode  # as the user's umask has it; safetensors would close the file to others
+    mode = temporary.stat().st_mode  # the user's umask; safetensors would make the file unreadable for others
     try:
         yield temporary
         temporary.chmod(mode)
@@ -36,11 +56,38 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """A temporary folder to fill; when all went well it becomes `path`. An existing one is kept unless `force`."""
+    """Write a folder that appears whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The folder to write. Missing parent folders are made.
+    force : bool, default=False
+        Whether to replace an existing folder.
+
+    Yields
+    ------
+    temporary : Path
+        The folder to fill. It is renamed to `path` if the block ends without an error, else it is removed.
+
+    Raises
+    ------
+    FileExistsError
+        If `path` exists, is not an empty folder, and `force` is False.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "run"
+    >>> with atomic_folder(path) as temporary:
+    ...     write_text(temporary / "notes.txt", "done")
+    >>> [file.name for file in path.iterdir()]
+    ['notes.txt']
+    """
     refuse_existing(path, force=force)
-    path = path.resolve()  # a link keeps pointing to the folder it points to
+    path = path.resolve()  # a symbolic link stays a link, and its target is replaced
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _beside(path)
+    temporary = _temporary_name(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -53,6 +100,7 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 
 def _swap(new: Path, old: Path) -> None:
+    """Replace the folder `old` by `new`; if that fails, restore `old`."""
     aside = new.with_suffix(".old")
     old.rename(aside)
     try:
@@ -63,30 +111,31 @@ def _swap(new: Path, old: Path) -> None:
     shutil.rmtree(aside)
 
 
-def _beside(path: Path) -> Path:
+def _temporary_name(path: Path) -> Path:
+    """A hidden, unused name next to a path."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Clear away what a killed process had begun to write in this folder, under our names or safetensors'."""
+    """Remove the temporary files that a killed process left in a folder, ours and those of safetensors."""
     for path in folder.iterdir():
         if re.fullmatch(r"\..+\.[0-9a-f]{8}\.(tmp|old)|\.tmp\w{6}", path.name):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """An output that exists is never overwritten unless the user says so."""
+    """Raise an error if an output exists and `force` is False; an empty folder does not count."""
     empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not empty and not force:
         raise FileExistsError(
-            f"{path} exists already; choose another name, or say --force (overwrite=True) to replace it"
+            f"{path} exists already; choose another name, or replace it with --force (overwrite=True)"
         )
 
 
 def refuse_foreign(path: Path, marker: str) -> None:
-    """Force replaces an empty folder or one of ours, known by the file `marker` in it; never anything else."""
+    """Raise an error if a path is not an empty folder or a folder of ours, which has the file `marker`."""
     if path.is_file():
-        raise FileExistsError(f"{path} is a file, and a folder was to be written; choose another name")
+        raise FileExistsError(f"{path} is a file, but a folder is to be written; choose another name")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         raise FileExistsError(
             f"{path} has no {marker}, so crowdfuse did not write it and will not replace it; choose another name"
@@ -94,13 +143,47 @@ def refuse_foreign(path: Path, marker: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Text as UTF-8, whole or not at all."""
+    """Write text as UTF-8, atomically.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write. An existing file is replaced.
+    text : str
+        Its content.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> write_text(path, "done")
+    >>> path.read_text()
+    'done'
+    """
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A CSV file, whole or not at all."""
+    """Write a CSV file, atomically.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write. An existing file is replaced.
+    header : sequence of str
+        The names of the columns.
+    rows : iterable of sequences
+        The values of each row.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "table.csv"
+    >>> write_csv(path, ["item", "label"], [(1, "cat"), (2, "dog")])
+    >>> path.read_text()
+    'item,label\\n1,cat\\n2,dog\\n'
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -109,12 +192,28 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
 
 def write_json(path: Path, value: Any) -> None:
-    """JSON, indented, whole or not at all."""
+    """Write indented JSON, atomically. NaN and infinity become null.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write. An existing file is replaced.
+    value : Any
+        Anything that `json.dumps` takes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "figures.json"
+    >>> write_json(path, {"loss": float("nan")})
+    >>> json.loads(path.read_text())
+    {'loss': None}
+    """
     write_text(path, json.dumps(nonfinite_to_none(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def nonfinite_to_none(value: Any) -> Any:
-    """The same with null for NaN and infinity, which JSON does not have and other readers refuse.
+    """Replace NaN and infinity by None: JSON does not have them, and other readers refuse them.
 
     >>> nonfinite_to_none({"loss": [0.5, float("nan")]})
     {'loss': [0.5, None]}
@@ -127,6 +226,6 @@ def nonfinite_to_none(value: Any) -> Any:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """The SHA-256 hash of the content of a file, as hexadecimal text."""
     with path.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()

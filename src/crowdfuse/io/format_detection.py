@@ -1,4 +1,4 @@
-"""Which tool an export comes from, told by its structure."""
+"""Detect from the structure of an export which tool wrote it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READERS: dict[str, Callable[[ExportRecords, str | None, str | None], ExportLabel
 
 
 def detect_record_format(record: Any) -> str | None:
-    """The tool that writes such records.
+    """The tool that writes such records; None if it is unknown.
 
     >>> record = {"text": "hi", "label": "GREETING", "answer": "accept", "_input_hash": 7, "_annotator_id": "ada"}
     >>> detect_record_format(record)
@@ -33,20 +33,21 @@ def detect_record_format(record: Any) -> str | None:
 
 
 def detect_format(source: ExportRecords) -> str:
-    """The tool that most of the records are from; an error if none of them is known."""
+    """The tool that wrote most of the records; an error if no record is recognised."""
     forms = Counter(form for _, record in source.records if (form := detect_record_format(record)) is not None)
     if forms:
         return forms.most_common(1)[0][0]
     raise TableError(
-        f"{source.name} is in none of the known forms. Expected one of\n"
+        f"{source.name}: unknown format. Expected one of\n"
         f"  {label_studio.EXPECTED}\n  {argilla.EXPECTED}\n  {prodigy.EXPECTED}\n"
-        f"Found {_found(source)}. A table with a row a label is read from .csv, .tsv or .parquet"
+        f"Found {_describe_contents(source)}. A table with one row per label is read from .csv, .tsv or .parquet"
     )
 
 
-def _found(source: ExportRecords) -> str:
+def _describe_contents(source: ExportRecords) -> str:
+    """What an unrecognised export contains."""
     if not source.records:
         number, reason = source.broken[0]
-        return f"no records but {format_count(len(source.broken), 'broken line')}, such as line {number}: {reason}"
+        return f"no records, only {format_count(len(source.broken), 'broken line')}, such as line {number}: {reason}"
     _, first = source.records[0]
     return f"{format_count(len(source.records), 'record')}, the first with {describe_keys(first)}"

@@ -1,4 +1,4 @@
-"""Images that stay in their files: decoded a batch at a time, ahead of need, in processes of their own."""
+"""Images that stay in their files: decoded batch by batch, ahead of need, in worker processes."""
 
 from __future__ import annotations
 
@@ -18,32 +18,63 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from crowdfuse.io.images import not_readable, open_upright
+from crowdfuse.io.images import open_upright, unreadable_message
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-FILES_PER_CHECK_TASK = 64  # files that are tried in one go
+FILES_PER_CHECK_TASK = 64  # files that a worker process checks per task
 
 
 class ImageFiles(Inputs):
-    """Images that are read when asked for: rows (3, size, size), RGB, from 0 to 255.
+    """Images that are decoded when they are needed: rows of shape (3, size, size), RGB, from 0 to 255.
 
-    Of each file the largest square in the middle, upright as its EXIF data say, brought to `size` x `size`. Grey
-    images become RGB; 16-bit ones lose their lower 8 bits, transparent ones their transparency.
+    Each image is rotated as its EXIF data say, cropped to the largest square in its centre, and resized. Grey images
+    become RGB, 16-bit images lose their lower 8 bits, and transparency is dropped.
 
-    `stream` decodes ahead in `workers` processes (each process of a training over several devices has that many);
-    0 decodes in the process itself. The pixels are the same. As always with Python's multiprocessing, a script that
-    asks for workers keeps what it runs below `if __name__ == "__main__":`.
+    Parameters
+    ----------
+    paths : sequence of str or Path
+        The image files, one per item.
+    size : int
+        Height and width of the rows in pixels.
+    workers : int, default=0
+        Processes that decode ahead in `stream`; 0 decodes in the calling process. The pixels are the same. In training
+        on several devices, each process has this many workers. As always with Python's multiprocessing, a script
+        that uses workers needs ``if __name__ == "__main__":``.
 
+    Attributes
+    ----------
+    paths : tuple of str
+        The image files.
+    item_shape : tuple of int
+        ``(3, size, size)``.
+    is_sparse : bool
+        False.
+    in_memory : bool
+        False: reading a row decodes a file.
+
+    Raises
+    ------
+    ValueError
+        If there are no files, or if `size` or `workers` is not an integer in its range.
+    TypeError
+        If `paths` is a single path.
+
+    See Also
+    --------
+    crowdfuse.datasets.read_image_folder : Lists the images of a folder.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "grey.png")
     ...     Image.new("L", (60, 40), 7).save(path)
     ...     files = ImageFiles([path], size=32)
-    ...     files.shape, files.rows(np.array([0]))[0, :, 16, 16].tolist()
+    ...     files.item_shape, files.rows(np.array([0]))[0, :, 16, 16].tolist()
     ((3, 32, 32), [7.0, 7.0, 7.0])
     """
 
@@ -53,9 +84,11 @@ class ImageFiles(Inputs):
         settings: tuple[tuple[str, Any, int], ...] = (("size", size, 1), ("workers", workers, 0))
         for name, value, least in settings:
             if not isinstance(value, Integral) or value < least:
-                raise ValueError(f"ImageFiles: {name} must be a whole number of at least {least}, got {value!r}")
+                raise ValueError(f"ImageFiles: {name} must be an integer of at least {least}, got {value!r}")
         if isinstance(paths, str | Path):
-            raise TypeError(f"ImageFiles takes a list of files, got {paths}; read_image_folder lists those of a folder")
+            raise TypeError(
+                f"ImageFiles takes a list of files, got {paths}; use read_image_folder to list the files of a folder"
+            )
         self.paths = tuple(os.fspath(path) for path in paths)
         if not self.paths:
             raise ValueError("ImageFiles: the list of files is empty")
@@ -68,33 +101,77 @@ class ImageFiles(Inputs):
         return len(self.paths)
 
     def rows(self, index: NDArray[Any]) -> NDArray[np.float32]:
-        """These images, decoded here and now: (n, 3, size, size)."""
-        return _decode(self._of(index), self.size).astype(np.float32)
+        """Decode images in this process.
+
+        Parameters
+        ----------
+        index : ndarray of shape (n,)
+            Row numbers, or a mask.
+
+        Returns
+        -------
+        pixels : ndarray of shape (n, 3, size, size), float32
+        """
+        return _decode(self._paths_of(index), self.size).astype(np.float32)
 
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
-        """The images of each batch, in turn; twice as many batches as there are workers are decoded ahead, no more.
+        """Decode the images of each batch in turn, at most two batches per worker ahead.
 
-        The processes live as long as the stream: until it is exhausted or closed. A single batch is decoded here.
+        The worker processes end when the generator is exhausted or closed. A single batch is decoded without workers.
+
+        Parameters
+        ----------
+        batches : sequence of ndarray
+            The row numbers of each batch.
+
+        Yields
+        ------
+        pixels : ndarray of shape (n, 3, size, size), float32
         """
-        workers = min(self.workers, len(batches)) if len(batches) > 1 else 0  # to start a process takes a second or so
-        tasks = ((self._of(batch), self.size) for batch in batches)
-        with closing(in_processes(_decode, tasks, workers)) as blocks:
+        workers = min(self.workers, len(batches)) if len(batches) > 1 else 0  # starting a process takes about a second
+        tasks = ((self._paths_of(batch), self.size) for batch in batches)
+        with closing(map_in_processes(_decode, tasks, workers)) as blocks:
             for pixels in blocks:
                 yield pixels.astype(np.float32)
 
     def take(self, rows: NDArray[Any]) -> ImageFiles:
-        """These files alone."""
-        return self._like(self._of(rows), self.size)
+        """Return some of the files.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n,)
+            Row numbers, or a mask.
+
+        Returns
+        -------
+        files : ImageFiles
+        """
+        return self._like(self._paths_of(rows), self.size)
 
     def resized(self, size: int) -> ImageFiles:
-        """The same files at another size."""
+        """Return the same files at another size.
+
+        Parameters
+        ----------
+        size : int
+            Height and width in pixels.
+
+        Returns
+        -------
+        files : ImageFiles
+        """
         return self._like(self.paths, size)
 
     def hash_into(self, digest: Any) -> None:
-        """Feed the files' names below their common folder and their lengths to a hash, and the size of the images.
+        """Update a hash with the names of the files in their common folder, their lengths, and the size of the rows.
 
-        That is not their content: reading 135,000 files would take minutes. A file that was changed without
-        changing its length is taken for the same.
+        The content is not read, because reading 135,000 files would take minutes. A change that keeps the length of a
+        file goes unnoticed.
+
+        Parameters
+        ----------
+        digest : hash object
+            An object of `hashlib`.
         """
         digest.update(f"image files {len(self)} {self.item_shape}".encode())
         for path in self.paths:
@@ -105,47 +182,69 @@ class ImageFiles(Inputs):
             name = Path(os.path.relpath(path, self._folder)).as_posix()
             digest.update(f"{name}\0{length}\0".encode(errors="surrogateescape"))
 
-    def _of(self, index: NDArray[Any]) -> list[str]:
+    def _paths_of(self, index: NDArray[Any]) -> list[str]:
+        """The files of these rows."""
         return [self.paths[row] for row in np.arange(len(self))[index]]
 
     def _like(self, paths: Sequence[str], size: int) -> ImageFiles:
+        """Files with the same settings, hashed by the same names."""
         other = ImageFiles(paths, size, workers=self.workers)
-        other._folder = self._folder  # a part of the files goes by the same names as the whole
+        other._folder = self._folder
         return other
 
 
 def find_unreadable(paths: Sequence[str | Path], *, workers: int = 0) -> dict[int, str]:
-    """The files that cannot be decoded, by their place in the list, each with what is wrong with it.
+    """Find the files that cannot be decoded.
 
-    Every file is read to its end, since the header of one that was cut off is as good as ever; but a JPEG is decoded
-    at an eighth of its size, where only the reading costs time.
+    Every file is read to its end, because a truncated file still has a valid header. A JPEG is decoded at an eighth of
+    its size, so that reading is the only cost.
+
+    Parameters
+    ----------
+    paths : sequence of str or Path
+        The image files.
+    workers : int, default=0
+        Processes that check files; 0 checks in the calling process.
+
+    Returns
+    -------
+    reasons : dict of int to str
+        What is wrong with each unreadable file, by its position in `paths`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "broken.png"
+    >>> _ = path.write_bytes(b"not an image")
+    >>> list(find_unreadable([path]))
+    [0]
     """
     names = [os.fspath(path) for path in paths]
     starts = range(0, len(names), FILES_PER_CHECK_TASK)
     tasks = ((names[start : start + FILES_PER_CHECK_TASK],) for start in starts)
-    with closing(in_processes(_complaints, tasks, min(workers, len(starts)))) as found:
-        said = [complaint for block in found for complaint in block]
-    return {row: complaint for row, complaint in enumerate(said) if complaint is not None}
+    with closing(map_in_processes(_unreadable_reasons, tasks, min(workers, len(starts)))) as found:
+        reasons = [reason for block in found for reason in block]
+    return {row: reason for row, reason in enumerate(reasons) if reason is not None}
 
 
 # ---- one image -------------------------------------------------------------------------------
 
 
 def _decode(paths: Sequence[str], size: int) -> NDArray[np.uint8]:
-    """Pixels of these files, (n, 3, size, size); bytes, since they may have to go from process to process."""
+    """The pixels of files, (n, 3, size, size), as bytes, which are cheap to send between processes."""
     pixels = np.empty((len(paths), 3, size, size), np.uint8)
     for row, path in enumerate(paths):
         if _stop is not None and _stop.is_set():
-            return pixels[:0]  # nobody waits for these any more
+            return pixels[:0]  # the result is no longer needed
         try:
             pixels[row] = _pixels(path, size)
-        except Exception as error:  # Pillow's readers raise whatever they stumble over
+        except Exception as error:  # Pillow's readers may raise any exception
             raise _unreadable(path, error) from error
     return pixels
 
 
-def _complaints(paths: Sequence[str]) -> list[str | None]:
-    """What is wrong with each file."""
+def _unreadable_reasons(paths: Sequence[str]) -> list[str | None]:
+    """What is wrong with each file, None if it can be read."""
     found: list[str | None] = []
     for path in paths:
         if _stop is not None and _stop.is_set():
@@ -154,12 +253,12 @@ def _complaints(paths: Sequence[str]) -> list[str | None]:
             _pixels(path, 1)
             found.append(None)
         except Exception as error:  # as above
-            found.append(not_readable(path, error))
+            found.append(unreadable_message(path, error))
     return found
 
 
 def _pixels(path: str, size: int) -> NDArray[np.uint8]:
-    """The square in the middle of an image, (3, size, size). Raises whatever Pillow's readers stumble over."""
+    """The centre square of an image, (3, size, size). May raise any exception of Pillow's readers."""
     image = open_upright(path, size).convert("RGB")
     side = min(image.size)
     left, top = ((length - side) / 2 for length in image.size)
@@ -168,14 +267,15 @@ def _pixels(path: str, size: int) -> NDArray[np.uint8]:
 
 
 def _unreadable(path: str, error: Exception) -> ValueError:
+    """The error for an unreadable image."""
     return ValueError(
-        f"{not_readable(path, error)}. Repair it, take it out, or leave all such files out with "
+        f"{unreadable_message(path, error)}. Repair it, remove it, or skip all such files with "
         "read_image_folder(folder, on_unreadable='skip')"
     )
 
 
 def _common_folder(paths: Sequence[str]) -> str:
-    """The folder that all files lie below."""
+    """The deepest folder that contains all files."""
     folders = {os.path.dirname(os.path.abspath(path)) for path in paths}
     try:
         return os.path.commonpath(folders)
@@ -186,12 +286,12 @@ def _common_folder(paths: Sequence[str]) -> str:
 # ---- processes -------------------------------------------------------------------------------
 
 
-def in_processes(
+def map_in_processes(
     work: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], workers: int
 ) -> Generator[Result, None, None]:
-    """`work(*task)` of each task, in their order, in this many processes or, with 0, right here.
+    """Yield `work(*task)` for each task, in order, computed by worker processes, or in this process if `workers` is 0.
 
-    The processes end with the generator, whichever way it ends; and should this process be killed, they follow.
+    The processes end with the generator, and also if this process is killed.
     """
     if not workers:
         for task in tasks:
@@ -201,26 +301,26 @@ def in_processes(
     stop = context.Event()
     pool = ProcessPoolExecutor(workers, context, _start_process, (stop,))
     try:
-        with closing(in_order(lambda task: pool.submit(work, *task), tasks, 2 * workers)) as results:
+        with closing(results_in_order(lambda task: pool.submit(work, *task), tasks, 2 * workers)) as results:
             yield from results
     except BrokenProcessPool as error:
         raise ValueError(
-            f"one of {workers} decoding processes died: killed, out of memory (try fewer workers), or started from a "
-            'script whose work does not stand below `if __name__ == "__main__":`'
+            f"one of {workers} decoding processes died: it was killed, ran out of memory (try fewer workers), or was "
+            'started from a script without `if __name__ == "__main__":`'
         ) from error
     finally:
-        stop.set()  # not killed: in the middle of sending it would leave this process waiting for the rest
+        stop.set()  # a worker killed while it sends a result would leave this process waiting
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def in_order(
+def results_in_order(
     submit: Callable[[Task], Future[Result]], tasks: Iterator[Task], ahead: int
 ) -> Generator[Result, None, None]:
-    """The results of the tasks in their order; at most `ahead` are begun and not yet handed out.
+    """Yield the results of tasks in order, with at most `ahead` tasks submitted and not yet yielded.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> with ThreadPoolExecutor(2) as pool:
-    ...     list(in_order(lambda number: pool.submit(abs, number), iter([-1, -2, -3]), 2))
+    ...     list(results_in_order(lambda number: pool.submit(abs, number), iter([-1, -2, -3]), 2))
     [1, 2, 3]
     """
     with ignore_sigint():
@@ -230,10 +330,11 @@ def in_order(
         waiting.extend(submit(task) for task in islice(tasks, 1))
 
 
-_stop: Any = None  # in a process of a pool, an event: its work is no longer wanted
+_stop: Any = None  # in a worker process: an event that is set when its results are no longer needed
 
 
 def _start_process(stop: Any) -> None:
+    """Initialise a worker process."""
     global _stop
     _stop = stop
     init_worker_process()

@@ -1,4 +1,4 @@
-"""Image files: which files of a folder they are, the names they answer to, and how one is opened."""
+"""Image files: find them in a folder, name them, and open them."""
 
 from __future__ import annotations
 
@@ -16,44 +16,58 @@ GREY_MODES = {"1", "L", "LA", *SIXTEEN_BIT_MODES}
 
 
 def find_images(folder: Path) -> list[Path]:
-    """The images below a folder, however deep, by their endings, sorted."""
+    """The images in a folder and its subfolders, recognised by their endings, sorted."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_ENDINGS and p.is_file())
     if not paths:
-        raise ValueError(f"{folder} holds no images ({', '.join(sorted(IMAGE_ENDINGS))})")
+        raise ValueError(f"{folder} has no images ({', '.join(sorted(IMAGE_ENDINGS))})")
     return paths
 
 
 def image_names(folder: Path, paths: Sequence[Path]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The path of each image below the folder, and the same without the ending: labels may use either.
+    """The path of each image relative to the folder, with and without the ending: labels may use either.
 
     >>> image_names(Path("photos"), [Path("photos/cats/1.png")])
     (array(['cats/1.png'], dtype=object), array(['cats/1'], dtype=object))
     """
-    below = [path.relative_to(folder) for path in paths]
-    names = np.array([path.as_posix() for path in below], dtype=object)
-    return names, np.array([path.with_suffix("").as_posix() for path in below], dtype=object)
+    relative = [path.relative_to(folder) for path in paths]
+    names = np.array([path.as_posix() for path in relative], dtype=object)
+    return names, np.array([path.with_suffix("").as_posix() for path in relative], dtype=object)
 
 
-def open_upright(path: str | Path, least: int | None = None) -> Image.Image:
-    """An image that is ready for `convert`: decoded, upright as its EXIF data say, with 8 bits a channel.
+def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
+    """Open an image: decoded, rotated as its EXIF data say, with 8 bits per channel, ready for `convert`.
 
-    16-bit greys lose their lower 8 bits; of 32 bits nobody knows the range, and they are refused. With `least`, a
-    JPEG is decoded at 1/2, 1/4 or 1/8 where that leaves it at least so many pixels a side.
-    Pillow's readers raise whatever they stumble over: whoever calls this catches all of it.
+    16-bit greys lose their lower 8 bits. 32-bit pixels are refused, because their range is unknown.
+
+    Parameters
+    ----------
+    path : str or Path
+        The image file.
+    min_side : int, default=None
+        If given, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as both sides keep this many pixels.
+
+    Returns
+    -------
+    image : PIL.Image.Image
+
+    Raises
+    ------
+    Exception
+        Pillow's readers may raise any exception; callers catch all of them.
     """
     with Image.open(path) as image:
         if image.mode in ("I", "F"):
-            raise ValueError("it has 32 bits a pixel, whose range nobody knows; save it with 8 or 16")
-        if least is not None:
-            image.draft(None, (least, least))
+            raise ValueError("it has 32 bits per pixel, whose range is unknown; save it with 8 or 16 bits")
+        if min_side is not None:
+            image.draft(None, (min_side, min_side))
         ready = ImageOps.exif_transpose(image)
-    if ready.mode in SIXTEEN_BIT_MODES:  # convert would turn all but the darkest 256 of 65,536 greys white
+    if ready.mode in SIXTEEN_BIT_MODES:  # `convert` would turn all but the darkest 256 of 65,536 greys white
         return Image.fromarray((np.asarray(ready) >> 8).astype(np.uint8))
     if ready.mode == "P" and "transparency" in ready.info:
-        return ready.convert("RGBA")  # Pillow warns where that is left out
+        return ready.convert("RGBA")  # else Pillow warns
     return ready
 
 
-def not_readable(path: str | Path, error: Exception) -> str:
-    """What is wrong with a file; whoever says it adds the way out."""
+def unreadable_message(path: str | Path, error: Exception) -> str:
+    """The first part of a message about an unreadable image; callers add what to do."""
     return f"{path}: not a readable image ({error})"

@@ -1,4 +1,4 @@
-"""Inputs: an array or sparse matrix with one row an item, checked once, handed out by rows as float32."""
+"""Inputs: an array or sparse matrix with one row per item, checked once, returned by rows as float32."""
 
 from __future__ import annotations
 
@@ -11,16 +11,45 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-VALUES_PER_BLOCK = 1 << 22  # how many values are looked at in one go
+VALUES_PER_BLOCK = 1 << 22  # values checked or hashed at a time
 
 PositionDescriber = Callable[[tuple[int, ...]], str]
 
 
 class Inputs:
-    """Rows of X. Sparse matrices are made dense a batch at a time; bytes (images) stay bytes until then."""
+    """The rows of X, returned as dense float32 arrays.
+
+    Sparse matrices become dense, and bytes (images) become floats, one batch at a time.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_items, ...)
+        Checked values; use `check_inputs` for values of the user.
+
+    Attributes
+    ----------
+    values : ndarray or sparse matrix of shape (n_items, ...)
+        X as it was given.
+    is_sparse : bool
+        Whether X is a sparse matrix.
+    item_shape : tuple of int
+        The shape of one row.
+    in_memory : bool
+        Whether rows can be read at no cost. If not, callers look at a sample instead of all rows.
+
+    See Also
+    --------
+    check_inputs : Makes inputs from anything array-like.
+    ImageFiles : Inputs that stay in image files.
+
+    Examples
+    --------
+    >>> inputs = Inputs(np.eye(3))
+    >>> len(inputs), inputs.item_shape, inputs.rows(np.array([2])).tolist()
+    (3, (3,), [[0.0, 0.0, 1.0]])
+    """
 
     in_memory: ClassVar[bool] = True
-    """Whether a row is there at once. Where it is not, nobody looks at all rows who can do with a sample."""
 
     def __init__(self, X: Any) -> None:
         self.values = X
@@ -31,14 +60,35 @@ class Inputs:
         return int(self.values.shape[0])
 
     def rows(self, index: NDArray[Any]) -> NDArray[np.float32]:
-        """These rows as a dense float32 array."""
+        """Return rows as a dense array.
+
+        Parameters
+        ----------
+        index : ndarray of shape (n,)
+            Row numbers, or a mask.
+
+        Returns
+        -------
+        rows : ndarray of shape (n, ...), float32
+        """
         chosen = self.values[index]
         dense: NDArray[Any] = chosen.toarray() if self.is_sparse else chosen
         return np.ascontiguousarray(dense, dtype=np.float32)
 
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
-        """The rows of each batch, in turn. Whoever stops before the last one closes it.
+        """Return the rows of each batch in turn. Close the generator if you stop before its end.
 
+        Parameters
+        ----------
+        batches : sequence of ndarray
+            The row numbers of each batch.
+
+        Yields
+        ------
+        rows : ndarray of shape (n, ...), float32
+
+        Examples
+        --------
         >>> [rows.tolist() for rows in Inputs(np.eye(3)).stream([np.array([2]), np.array([1, 0])])]
         [[[0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]]
         """
@@ -46,7 +96,17 @@ class Inputs:
             yield self.rows(batch)
 
     def take(self, rows: NDArray[Any]) -> Inputs:
-        """Inputs of these rows alone."""
+        """Return inputs with some of the rows.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n,)
+            Row numbers, or a mask.
+
+        Returns
+        -------
+        inputs : Inputs
+        """
         return Inputs(self.values[rows])
 
     @cached_property
@@ -57,7 +117,13 @@ class Inputs:
         return digest.hexdigest()
 
     def hash_into(self, digest: Any) -> None:
-        """Feed shape, type and content to a hash, block by block."""
+        """Update a hash with shape, type and content.
+
+        Parameters
+        ----------
+        digest : hash object
+            An object of `hashlib`.
+        """
         digest.update(f"{self.values.shape}".encode())
         parts = [self.values.data, self.values.indices, self.values.indptr] if self.is_sparse else [self.values]
         for part in parts:
@@ -67,10 +133,30 @@ class Inputs:
 
 
 def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber | None = None) -> Inputs:
-    """Inputs from anything array-like; NaN and infinity are refused, naming the place.
+    """Check values of the user and return them as inputs.
 
-    `name` is what messages call X, and `place` puts an index into words for them. Inputs are taken as they are.
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_items, ...), or Inputs
+        Finite numbers. `Inputs` are returned unchanged.
+    name : str, default="X"
+        What error messages call X.
+    describe_position : callable, default=None
+        Turns an index into words for error messages; by default "row 1, column 2".
 
+    Returns
+    -------
+    inputs : Inputs
+
+    Raises
+    ------
+    ValueError
+        If X is not numeric, has fewer than two dimensions, is empty, or has NaN or infinite values.
+    TypeError
+        If X holds objects that are not numbers.
+
+    Examples
+    --------
     >>> check_inputs([[1, 2], [3, float("nan")]])
     Traceback (most recent call last):
     ValueError: X contains NaN at row 1, column 1; fill or drop such values first
@@ -89,20 +175,21 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
         raise ValueError(f"{name} must hold numbers, got dtype {X.dtype}")
     if X.ndim < 2:
         raise ValueError(
-            f"{name} must have one row an item, got shape {X.shape}. Reshape your data: "
+            f"{name} must have one row per item, got shape {X.shape}. Reshape your data: "
             "X.reshape(-1, 1) if it has a single feature, X.reshape(1, -1) if it is a single item"
         )
-    # scikit-learn's own checks look for the wording of the next two
+    # scikit-learn's estimator checks expect the wording of the next two messages
     if X.shape[0] == 0:
         raise ValueError(f"{name} has 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
     if 0 in X.shape[1:]:
         raise ValueError(f"{name} has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if X.dtype.kind == "f":
-        _refuse_unfinite(X, name, describe_position or _in_words)
+        _refuse_nonfinite(X, name, describe_position or _describe_position)
     return Inputs(X)
 
 
-def _refuse_unfinite(X: Any, name: str, place: PositionDescriber) -> None:
+def _refuse_nonfinite(X: Any, name: str, place: PositionDescriber) -> None:
+    """Raise an error that names the first value that is not finite as float32."""
     values = X.data if sparse.issparse(X) else X
     count, first = 0, None
     for start, block in _blocks(values):
@@ -123,13 +210,14 @@ def _refuse_unfinite(X: Any, name: str, place: PositionDescriber) -> None:
     raise ValueError(f"{name} contains {kind} at {place(first)}{more}; fill or drop such values first")
 
 
-def _in_words(at: tuple[int, ...]) -> str:
+def _describe_position(at: tuple[int, ...]) -> str:
+    """An index in words: 'row 1, column 2'."""
     row, *rest = at
     return f"row {row}, column {rest[0]}" if len(rest) == 1 else f"row {row}, at {tuple(rest)}"
 
 
 def _blocks(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Runs of rows, with the number of the first: few where rows are large."""
+    """Blocks of rows with the number of their first row; about `VALUES_PER_BLOCK` values each."""
     n_rows = max(1, VALUES_PER_BLOCK // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), n_rows):
         yield start, values[start : start + n_rows]

@@ -1,4 +1,4 @@
-"""Processes of a pool: Ctrl-C is for the one that started them, and they end when it ends."""
+"""Ctrl-C and worker processes: only the parent reacts to Ctrl-C, and workers end when the parent ends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 @contextmanager
 def sigint_handler(action: Any) -> Iterator[None]:
-    """What Ctrl-C does meanwhile; processes that start while it is ignored never hear of it."""
+    """Handle Ctrl-C with `action` inside the context. Processes started while it is ignored ignore it as well."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may change what signals do, and only it gets them
+        yield  # only the main thread receives signals and may set handlers
         return
     before = signal.signal(signal.SIGINT, action)
     try:
@@ -26,17 +26,18 @@ def sigint_handler(action: Any) -> Iterator[None]:
 
 
 def ignore_sigint() -> AbstractContextManager[None]:
-    """Ctrl-C does nothing meanwhile."""
+    """Ignore Ctrl-C inside the context."""
     return sigint_handler(signal.SIG_IGN)
 
 
 def init_worker_process() -> None:
-    """In a process of a pool, first thing: leave Ctrl-C to the parent, and end should the parent be killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not inherited
+    """Initialise a worker process: ignore Ctrl-C, and exit if the parent is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it was not inherited
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 
 def _die_with_parent() -> None:
+    """Wait for the end of the parent process, then exit."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])

@@ -1,8 +1,8 @@
-"""Label Studio's exports, JSON and JSON_MIN: the choices that annotators made.
+"""Exports of Label Studio, JSON and JSON_MIN: the choices of annotators.
 
-A task of the JSON export has `annotations`, each with who completed it and a `result`, a list in which the
-element of type `choices` counts. Of JSON_MIN a record is one annotation, flat: the task's data, its `id`, the answers
-by the names of their tags, then `annotator` and `annotation_id`.
+A task of the JSON export has `annotations`, each with the annotator (`completed_by`) and a list `result`, of which the
+element of type `choices` is read. A record of JSON_MIN is one flat annotation: the data of the task, its `id`, the
+answers by the names of their tags, then `annotator` and `annotation_id`.
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ EXPECTED = (
 
 
 def recognises(record: Any) -> bool:
+    """Whether a record looks like one of Label Studio."""
     if not isinstance(record, dict):
         return False
-    # other tools have a list of annotations too, such as COCO, but not in a task
+    # other formats, such as COCO, also have a list of annotations, but no tasks
     is_task = _is_task(record) and not record.keys().isdisjoint(("id", "data"))
     return is_task or {"annotator", "annotation_id"} <= record.keys()
 
 
 def read(source: ExportRecords, item: str | None, question: str | None, *, truth: bool = False) -> ExportLabels:
-    """What the annotators chose; with `truth`, what the ground-truth annotations say instead.
+    """The choices of annotators or, with `truth`, those of the ground-truth annotations.
 
-    An item is known by its task's id, or by the field of the task's data that `item` names.
+    Items are identified by the id of their task, or by the field `item` of the task's data.
     """
     if not any(isinstance(record, dict) and _is_task(record) for _, record in source.records):
         if truth:
-            raise TableError(f"{source.name}: ground truth is read from Label Studio's JSON export, not from others")
+            raise TableError(f"{source.name}: ground truth can only be read from Label Studio's JSON export")
         return _read_flat(source, item, question)
     found = ExportLabels(source)
     asked = choose_question(_questions(source), question, source.name)
     for number, task in source.records:
         if not isinstance(task, dict) or not _is_task(task):
-            found.bad.append((number, f"no list of 'annotations' but {describe_keys(task)}"))
+            found.bad.append((number, f"expected a list of 'annotations', got {describe_keys(task)}"))
             continue
         name = found.add_item(number, get_field(task, item or "id", "data"))
         if name is not None:
@@ -62,7 +63,7 @@ def read(source: ExportRecords, item: str | None, question: str | None, *, truth
 def label_studio_gold(
     path: Path, item: str | None = None, question: str | None = None, on_bad: str = "error"
 ) -> dict[str, str]:
-    """The ground-truth annotations of an export: item -> class."""
+    """The ground-truth annotations of an export: the class of each item."""
     found = read(read_json(path), item, question, truth=True)
     items, classes = list(found.items), list(found.classes)
     found.drop_or_raise_bad(on_bad)
@@ -75,38 +76,39 @@ def label_studio_gold(
                 f"{classes[code]!r}; remove one"
             )
     if not gold:
-        raise TableError(f"{path} has no ground-truth annotation; in Label Studio a star marks one")
+        raise TableError(f"{path} has no ground-truth annotations; mark them with the star in Label Studio")
     return gold
 
 
 def _read_annotation(
     found: ExportLabels, number: int, item: str, annotation: Any, asked: str | None, truth: bool
 ) -> None:
+    """Add the choice of one annotation, or count why it has none."""
     if not isinstance(annotation, dict) or not isinstance(annotation.get("result"), list):
-        found.bad.append((number, f"an annotation without a list 'result' but {describe_keys(annotation)}"))
+        found.bad.append((number, f"an annotation has no list 'result', only {describe_keys(annotation)}"))
         return
     if annotation.get("was_cancelled") or annotation.get("skipped"):
-        found.left_out["cancelled annotations"] += 1
+        found.skipped["cancelled annotations"] += 1
         return
     if bool(annotation.get("ground_truth")) != truth:
         if not truth:
-            found.left_out["ground-truth annotations, which are gold, no annotator's"] += 1
+            found.skipped["ground-truth annotations, which are gold labels"] += 1
         return
     results = [result for result in annotation["result"] if isinstance(result, dict)]
     choices = [_choices(result) for result in results if _is_choice(result) and str(result.get("from_name")) == asked]
     others = [str(result.get("type")) for result in results if not _is_choice(result)]
     if len(choices) > 1:
-        found.bad.append((number, f"{len(choices)} answers to {asked!r} in one annotation, where one was expected"))
+        found.bad.append((number, f"expected one answer to {asked!r} per annotation, got {len(choices)}"))
     elif choices:
-        found.add_label(number, item, "truth" if truth else _who(annotation.get("completed_by")), choices[0])
+        found.add_label(number, item, "truth" if truth else _annotator_name(annotation.get("completed_by")), choices[0])
     elif others and len(others) == len(results):
-        found.bad.append((number, f"the result is {format_names(dict.fromkeys(others))}, where 'choices' was expected"))
+        found.bad.append((number, f"the result is {format_names(dict.fromkeys(others))}; expected 'choices'"))
     else:
-        found.left_out["annotations without an answer"] += 1
+        found.skipped["annotations without an answer"] += 1
 
 
 def _read_flat(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
-    """JSON_MIN, which leaves out cancelled annotations by itself, and does not tell which are ground truth."""
+    """The choices in JSON_MIN, which omits cancelled annotations and does not tell which are ground truth."""
     found = ExportLabels(source)
     known = [record for _, record in source.records if isinstance(record, dict)]
     if question is None:
@@ -115,25 +117,25 @@ def _read_flat(source: ExportRecords, item: str | None, question: str | None) ->
         asked = choose_question((name for record in known for name in record), question, source.name)
     for number, record in source.records:
         if not isinstance(record, dict) or not recognises(record):
-            found.bad.append((number, f"no 'annotator' and 'annotation_id' but {describe_keys(record)}"))
+            found.bad.append((number, f"expected 'annotator' and 'annotation_id', got {describe_keys(record)}"))
             continue
         name = found.add_item(number, get_field(record, item or "id"))
         answer = record.get(asked) if asked is not None else None
         if name is None:
             continue
         if answer is None:
-            found.left_out["annotations without an answer"] += 1
+            found.skipped["annotations without an answer"] += 1
         elif isinstance(answer, dict) and isinstance(answer.get("choices"), list):
-            found.add_label(number, name, _who(record["annotator"]), answer["choices"])
+            found.add_label(number, name, _annotator_name(record["annotator"]), answer["choices"])
         elif as_name(answer) is None:
-            found.bad.append((number, f"{asked!r} is {format_names([answer])}, where a choice was expected"))
+            found.bad.append((number, f"{asked!r} is {format_names([answer])}; expected a choice"))
         else:
-            found.add_label(number, name, _who(record["annotator"]), answer)
+            found.add_label(number, name, _annotator_name(record["annotator"]), answer)
     return found
 
 
 def _answers(record: dict[str, Any]) -> list[str]:
-    """The answers' names: the converter writes a task's data first, then its id, the answers, the annotator."""
+    """The names of the answers: Label Studio writes the task's data, its id, the answers, then the annotator."""
     names = list(record)
     if "id" not in record or "annotator" not in record:
         return []
@@ -151,25 +153,29 @@ def _questions(source: ExportRecords) -> Iterator[str]:
 
 
 def _is_task(record: dict[str, Any]) -> bool:
+    """Whether a record is a task with annotations, which old exports call completions."""
     return isinstance(record.get("annotations", record.get("completions")), list)
 
 
 def _annotations(task: dict[str, Any]) -> list[Any]:
+    """The annotations of a task."""
     found = task.get("annotations", task.get("completions"))
     return found if isinstance(found, list) else []
 
 
 def _is_choice(result: dict[str, Any]) -> bool:
+    """Whether a result is a choice."""
     return result.get("type") == "choices"
 
 
 def _choices(result: dict[str, Any]) -> Any:
+    """The chosen classes of a result."""
     value = result.get("value")
     return value.get("choices") if isinstance(value, dict) else value
 
 
-def _who(completed_by: Any) -> Any:
-    """A number; or an object, in which the e-mail address is the name that people know."""
+def _annotator_name(completed_by: Any) -> Any:
+    """The annotator: a number, or the e-mail address (else the id) of an object."""
     if isinstance(completed_by, dict):
         return completed_by.get("email") or completed_by.get("id")
     return completed_by

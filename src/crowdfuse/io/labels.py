@@ -1,4 +1,4 @@
-"""Labels and gold from tables and exports -> Annotations, and gold by item."""
+"""Read labels as `Annotations`, and gold labels by item, from tables and from exports of labelling tools."""
 
 from __future__ import annotations
 
@@ -52,30 +52,60 @@ from crowdfuse.labels.ids import (
 from crowdfuse.labels.reading import Reading
 from crowdfuse.labels.triples import ConflictError, sort_triples
 
-__all__ = ["Reading", "column_beside", "read_gold", "read_gold_beside_labels", "read_labels", "table_labels"]
+__all__ = ["Reading", "column_beside", "labels_from_table", "read_gold", "read_gold_beside_labels", "read_labels"]
 
-FORMAT_SAMPLE_ROWS = 100  # rows that tell whether a table holds the records of an export
-MIN_BYTES_TO_READ_IN_BLOCKS = 1 << 24  # bytes from which on it pays to read a text file block by block
+FORMAT_SAMPLE_ROWS = 100  # rows checked for whether a table holds the records of an export
+MIN_BYTES_TO_READ_IN_BLOCKS = 1 << 24  # smaller text files are faster to read as a whole
 
 
 class Source(NamedTuple):
-    """Where labels come from, for messages, and what their names are."""
+    """Where labels come from, for error messages, and how to interpret their ids."""
 
     name: str
-    describe_rows: Callable[[Sequence[int]], list[str]]  # row numbers in words: 'labels.csv, line 17'
-    is_text: bool  # strings are text that may mean integers
+    describe_rows: Callable[[Sequence[int]], list[str]]  # places for messages, such as 'labels.csv, line 17'
+    is_text: bool  # the values come from a text file, where "12" may mean the integer 12
     ids_may_be_row_numbers: bool = True  # integer ids may be row numbers of X
 
 
 class Column(NamedTuple):
-    """A column's distinct names, and the position of each row's name among them, -1 where it is empty."""
+    """The distinct names of a column, and the position of each row's name among them, -1 if it is empty."""
 
     names: NDArray[Any]
     codes: NDArray[np.int32]
 
 
 def read_labels(path: Path, reading: Reading) -> Annotations:
-    """Annotations from a file; see `Annotations.read`."""
+    """Read labels from a file, without warnings.
+
+    Parameters
+    ----------
+    path : Path
+        A ``.csv``, ``.tsv`` or ``.parquet`` file, or an export of a labelling tool (``.json``, ``.jsonl``).
+    reading : Reading
+        The options.
+
+    Returns
+    -------
+    annotations : Annotations
+        `notes` lists what was dropped.
+
+    Raises
+    ------
+    TableError
+        If the labels cannot be read; the message names the file, the line and the value.
+
+    See Also
+    --------
+    crowdfuse.Annotations.read : The same, and each note causes a warning.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "labels.csv"
+    >>> _ = path.write_text("item,annotator,label\\n1,ada,cat\\n1,bob,dog\\n")
+    >>> read_labels(path, Reading())
+    Annotations(1 items, 2 annotators, 2 classes, 2 labels)
+    """
     known = _given_classes(reading)
     if path.suffix.lower() in JSON_ENDINGS:
         return _from_records(read_json(path), reading, known)
@@ -86,7 +116,7 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
         try:
             return file.read(text=True)
         except BrokenLinesError as error:
-            return _sound(file, error, None, reading, notes)
+            return _read_sound_rows(file, error, None, reading, notes)
 
     other = _from_other_forms(file.columns, whole, source, reading, known, notes)
     if other is not None:
@@ -95,13 +125,42 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
     try:
         found = _read(file, columns, source)
     except BrokenLinesError as error:
-        found = _encode(_sound(file, error, list(columns.values()), reading, notes), columns, source)
+        found = _encode(_read_sound_rows(file, error, list(columns.values()), reading, notes), columns, source)
     pa.default_memory_pool().release_unused()  # make room for the sort
     return _build(*found, source, known, reading, notes)
 
 
-def table_labels(table: Any, reading: Reading) -> Annotations:
-    """Annotations from a table in memory; see `Annotations.from_table`."""
+def labels_from_table(table: Any, reading: Reading) -> Annotations:
+    """Take labels from a table in memory, without warnings.
+
+    Parameters
+    ----------
+    table : table
+        A pandas, polars or pyarrow table, a Hugging Face dataset, or a dict of arrays.
+    reading : Reading
+        The options.
+
+    Returns
+    -------
+    annotations : Annotations
+        `notes` lists what was dropped.
+
+    Raises
+    ------
+    TableError
+        If the labels cannot be read; the message names the row and the value.
+    TypeError
+        If this is not a table.
+
+    See Also
+    --------
+    crowdfuse.Annotations.from_table : The same, and each note causes a warning.
+
+    Examples
+    --------
+    >>> labels_from_table({"item": [1, 1], "annotator": ["ada", "bob"], "label": ["cat", "dog"]}, Reading())
+    Annotations(1 items, 2 annotators, 2 classes, 2 labels)
+    """
     known = _given_classes(reading)
     arrow = dataset_table(table) if is_dataset(table) else as_table(table)
     source = Source("the table", lambda rows: [f"the table, row {row}" for row in rows], False)
@@ -113,9 +172,10 @@ def table_labels(table: Any, reading: Reading) -> Annotations:
 
 
 def column_beside(path: Path, name: str | None) -> str | None:
-    """A column name that was given for the labels, where it goes for another file beside them.
+    """The column name given for the labels, if it applies to another file as well; None if it does not.
 
-    A table may have it, or one of the usual names; an export of the same tool has it.
+    It applies to a table that has such a column; other tables must use one of the usual names. It always applies to an
+    export, which has the fields of the same tool.
     """
     if name is None or path.suffix.lower() in JSON_ENDINGS:
         return name
@@ -123,12 +183,41 @@ def column_beside(path: Path, name: str | None) -> str | None:
 
 
 def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Item ids and their true classes from a gold file that belongs to labels read with these options.
+    """Read gold labels with the options that were given for reading the labels they belong to.
+
+    A column named in the options is used only if the gold file has it. Otherwise the gold file must use one of the
+    usual column names.
+
+    Parameters
+    ----------
+    path : Path
+        As for `read_gold`.
+    reading : Reading
+        The options for the labels; `item`, `label`, `question` and `on_bad` are used.
+
+    Returns
+    -------
+    items : ndarray of shape (n_items,)
+        Item ids.
+    classes : ndarray of shape (n_items,)
+        The true class of each item.
+
+    Raises
+    ------
+    TableError
+        As `read_gold`.
 
     See Also
     --------
     read_gold : The same with columns that must exist.
-    column_beside : Which of the columns named for the labels apply to the gold file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "gold.csv"
+    >>> _ = path.write_text("item,label\\n1,cat\\n")
+    >>> read_gold_beside_labels(path, Reading(item="page"))  # the labels call it page, this file item
+    (array([1]), array(['cat'], dtype=object))
     """
     return read_gold(
         path,
@@ -147,9 +236,40 @@ def read_gold(
     question: str | None = None,
     on_bad: str = "error",
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Item ids and their true classes, from a table with an item and a label column, or Label Studio's ground truth.
+    """Read gold labels from a table, or the ground truth from an export of Label Studio.
 
-    `question` and `on_bad` are for the latter; see `Annotations.read`.
+    Parameters
+    ----------
+    path : Path
+        A ``.csv``, ``.tsv`` or ``.parquet`` file with an item and a label column, or a Label Studio export (``.json``).
+    item : str, default=None
+        Name of the item column, or of the field of an export that identifies items.
+    label : str, default=None
+        Name of the label column. Exports have none.
+    question : str, default=None
+        The question to read from an export.
+    on_bad : {'error', 'drop'}, default='error'
+        What to do with answers of an export that cannot be used.
+
+    Returns
+    -------
+    items : ndarray of shape (n_items,)
+        Item ids, in the order of the file, each once.
+    classes : ndarray of shape (n_items,)
+        The true class of each item.
+
+    Raises
+    ------
+    TableError
+        If a value is empty, or if an item has two different gold labels.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "gold.csv"
+    >>> _ = path.write_text("task,label\\n10,cat\\n9,dog\\n")
+    >>> read_gold(path)
+    (array([10,  9]), array(['cat', 'dog'], dtype=object))
     """
     if path.suffix.lower() in JSON_ENDINGS:
         gold = label_studio_gold(path, item, question, on_bad)
@@ -170,12 +290,13 @@ def read_gold(
     differing = np.flatnonzero(code != code[first][row])
     if len(differing):
         rows = [int(first[row[differing[0]]]), int(differing[0])]
-        said = [
+        places = [
             f"{format_names([names[code[at]]])} ({place})"
             for at, place in zip(rows, file.describe_rows(rows), strict=True)
         ]
         raise TableError(
-            f"item {format_names([ids[row[rows[0]]]])} has two different gold labels, {' and '.join(said)}; remove one"
+            f"item {format_names([ids[row[rows[0]]]])} has two different gold labels, "
+            f"{' and '.join(places)}; remove one"
         )
     return ids, names[code[first]]
 
@@ -190,9 +311,10 @@ def _given_classes(reading: Reading) -> NDArray[Any] | None:
 
 
 def _roles(reading: Reading) -> dict[str, str | None]:
+    """The column named for each role; an error if a question is named, which tables do not have."""
     if reading.question is not None:
         raise ValueError(
-            f"question={reading.question!r} is for exports; a table's columns are named by item=, label=, ..."
+            f"question={reading.question!r} is for exports; name the columns of a table with item= and label="
         )
     return {"item": reading.item, "annotator": reading.annotator, "label": reading.label}
 
@@ -205,7 +327,7 @@ def _from_other_forms(
     classes: NDArray[Any] | None,
     notes: list[str],
 ) -> Annotations | None:
-    """Labels of a table that is wide, or has an export's records for rows; None where a row is a label."""
+    """The labels of a wide table, or of a table whose rows are records of an export; None for one row per label."""
     if source.is_text and reading.format in READERS:
         raise TableError(f"{source.name}: format={reading.format!r} is read from .json, .jsonl or .parquet files")
     roles = [bool(usual_columns(columns, role)) for role in ("annotator", "label")]
@@ -228,15 +350,18 @@ def _from_other_forms(
 def _from_wide(
     table: pa.Table, source: Source, reading: Reading, classes: NDArray[Any] | None, notes: list[str]
 ) -> Annotations:
+    """Annotations from a table with one row per item and one column per annotator."""
     roles = _roles(reading)
     if roles["annotator"] or roles["label"]:
-        raise ValueError("in a wide table every column but the item's is an annotator: leave out annotator= and label=")
+        raise ValueError(
+            "in a wide table every column except the item column is an annotator; leave out annotator= and label="
+        )
     found = read_wide(table, reading.item, source.name, text=source.is_text)
 
     def places(labels: Sequence[int]) -> list[str]:
         lines = source.describe_rows([int(found.row[label]) for label in labels])
-        who = [format_names([found.annotators[found.annotator[label]]]) for label in labels]
-        return [f"{line}, column {name}" for line, name in zip(lines, who, strict=True)]
+        names = [format_names([found.annotators[found.annotator[label]]]) for label in labels]
+        return [f"{line}, column {name}" for line, name in zip(lines, names, strict=True)]
 
     return _build(
         Column(found.items, found.item),
@@ -254,9 +379,9 @@ def _from_records(records: ExportRecords, reading: Reading, classes: NDArray[Any
     if reading.format in ("table", "wide"):
         raise TableError(f"{records.name}: format={reading.format!r} is read from .csv, .tsv or .parquet files")
     if reading.annotator or reading.label:
-        raise ValueError("annotator= and label= name columns of a table; an export is read with item= and question=")
+        raise ValueError("annotator= and label= name columns of a table; for an export use item= and question=")
     if not records.records and not records.broken:
-        raise TableError(f"{records.name} has no records; the export of a labelling tool was expected")
+        raise TableError(f"{records.name} has no records; expected an export of a labelling tool")
     form = detect_format(records) if reading.format == "auto" else reading.format
     found = READERS[form](records, reading.item, reading.question)
     notes = [*found.notes(), *found.drop_or_raise_bad(reading.on_bad)]
@@ -274,16 +399,16 @@ def _from_records(records: ExportRecords, reading: Reading, classes: NDArray[Any
     return _build(item, annotator, label, source, classes, reading, notes)
 
 
-def _sound(
+def _read_sound_rows(
     file: TableFile, error: BrokenLinesError, columns: Sequence[str] | None, reading: Reading, notes: list[str]
 ) -> pa.Table:
-    """The rows of a file without its broken lines, if that is what is asked for."""
+    """The rows of a file without its broken lines, or an error unless `on_bad` is "drop"."""
     notes.append(drop_or_raise(str(file.path), error.places, len(error.broken), error.n_rows, "rows", reading.on_bad))
     return file.read_sound(error, columns)
 
 
 def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
-    """Items, annotators and labels of each row of a file."""
+    """The item, annotator and label columns of a file."""
     names = [columns[role] for role in ("item", "annotator", "label")]
     if file.is_text and file.size > MIN_BYTES_TO_READ_IN_BLOCKS:
         with suppress(CutInsideQuotes):
@@ -293,28 +418,28 @@ def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Col
     return _encode(file.read(names, text=True, dictionary=names[1:]), columns, source)
 
 
-def _read_many(file: TableFile, columns: dict[str, str], passed: int) -> tuple[Column, Column, Column]:
-    """The same for many items: they are dealt block by block, so that the file is never in memory as a whole."""
+def _read_many(file: TableFile, columns: dict[str, str], skipped_bytes: int) -> tuple[Column, Column, Column]:
+    """The same for many items: partitioned block by block, so that the whole file is never in memory."""
     item, *others = (columns[role] for role in ("item", "annotator", "label"))
 
-    def take_apart(table: pa.Table) -> tuple[list[PartitionedRows], pa.Table]:
-        return [partition_rows(chunk, passed) for chunk in table[item].chunks], table.select(others)
+    def partition_block(table: pa.Table) -> tuple[list[PartitionedRows], pa.Table]:
+        return [partition_rows(chunk, skipped_bytes) for chunk in table[item].chunks], table.select(others)
 
-    dealt, tables = zip(*file.map(take_apart, [item, *others], others), strict=True)
+    partitioned, tables = zip(*file.map(partition_block, [item, *others], others), strict=True)
     with ThreadPoolExecutor(2) as pool:
         encoded = pool.map(
             lambda column: Column(*encode_column(column, "", "", text=True)), pa.concat_tables(tables).columns
         )
-        names, codes = encode_partitions(list(chain.from_iterable(dealt)))
-        del dealt, tables
-        pa.default_memory_pool().release_unused()  # make room for the names as Python has them
+        names, codes = encode_partitions(list(chain.from_iterable(partitioned)))
+        del partitioned, tables
+        pa.default_memory_pool().release_unused()  # make room for the names as Python objects
         items = Column(*drop_blank_names(names, codes, text=True))
         annotator, label = encoded
     return items, annotator, label
 
 
 def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
-    """Items, annotators and labels of each row of a table."""
+    """The item, annotator and label columns of a table."""
     if not table.num_rows:
         raise TableError(f"{source.name} has a header but no rows")
     table = with_class_names(table)
@@ -338,6 +463,7 @@ def _build(
     reading: Reading,
     notes: list[str],
 ) -> Annotations:
+    """Annotations from three columns, without rows that are missing, bad or repeated."""
     label = _sorted(label) if classes is None else _among(classes, label, source)
     annotator = _sorted(annotator)
     n_rows = len(label.codes)
@@ -374,20 +500,23 @@ def _build(
 
 
 def _sorted(column: Column) -> Column:
+    """The column with its names sorted."""
     names, position = sort_names(column.names)
     return Column(names, _renumber(column.codes, position))
 
 
 def _among(classes: NDArray[Any], label: Column, source: Source) -> Column:
+    """The label column in terms of the given classes; an error for a label that is not one of them."""
     position = positions_of(label.names, classes)
     if (position < 0).any():
-        code = int(np.argmax(position < 0))  # names come as they appear, so this one's row is the first bad one
+        code = int(np.argmax(position < 0))  # names are in order of appearance, so its first row is the first bad row
         place = source.describe_rows([int(np.argmax(label.codes == code))])[0]
         raise TableError(f"{place}: {unknown_class_message(format_names([label.names[code]]), classes)}")
     return Column(classes, _renumber(label.codes, position))
 
 
 def _renumber(codes: NDArray[np.int32], position: IntArray) -> NDArray[np.int32]:
+    """The codes after their names moved to these positions; -1 stays."""
     return np.append(position, -1).astype(np.int32)[codes]
 
 
@@ -399,6 +528,7 @@ def _conflicts(
     present: Sequence[int] | IntArray,
     source: Source,
 ) -> str:
+    """The message for annotators who gave two different labels to one item."""
     places = source.describe_rows([int(present[row]) for pair in error.rows for row in pair])
     shown = [
         f"  item {format_names([item.names[item.codes[one]]])}, annotator "
@@ -410,5 +540,5 @@ def _conflicts(
     return (
         f"{source.name}: {error.count:,} (item, annotator) pairs have two different labels, such as\n"
         + "\n".join(shown)
-        + "\nSay what to keep with on_conflict='first', 'last' or 'drop' (--on-conflict on the command line)"
+        + "\nChoose with on_conflict='first', 'last' or 'drop' (--on-conflict on the command line)"
     )

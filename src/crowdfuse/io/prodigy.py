@@ -1,7 +1,7 @@
-"""Prodigy's exports (`prodigy db-out`): a line an answer.
+"""Exports of Prodigy (`prodigy db-out`): one line per answer.
 
-In a choice task `accept` lists the options that were chosen. In a binary one the annotator accepts or rejects
-a `label`: the classes are then the label and 'not <label>', or, where there is no label, 'accept' and 'reject'.
+In a choice task, `accept` lists the chosen options. In a binary task, the annotator accepts or rejects a `label`: the
+classes are the label and 'not <label>', or 'accept' and 'reject' if there is no label.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from crowdfuse.labels.ids import format_names
 
 EXPECTED = "Prodigy: records with 'answer' (accept, reject or ignore) and '_input_hash' or '_annotator_id'"
 ANSWERS = ("accept", "reject", "ignore")
-MARKS = ("_input_hash", "_task_hash", "_annotator_id", "_session_id")
+PRODIGY_FIELDS = ("_input_hash", "_task_hash", "_annotator_id", "_session_id")
 
 
 def recognises(record: Any) -> bool:
-    return isinstance(record, dict) and "answer" in record and any(mark in record for mark in MARKS)
+    """Whether a record looks like one of Prodigy."""
+    return isinstance(record, dict) and "answer" in record and any(name in record for name in PRODIGY_FIELDS)
 
 
 def read(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
-    """What the annotators answered; `question` is the label that was accepted or rejected, where there are several.
+    """The answers of annotators. In binary tasks, `question` is the label to accept or reject, if there are several.
 
-    An item is known by its `_input_hash`, or by the field of the record or its `meta` that `item` names.
+    Items are identified by their `_input_hash`, or by the field `item` of the record or of its `meta`.
     """
     found = ExportLabels(source)
     asked = choose_question(_labels(source), question, source.name)
@@ -46,32 +47,36 @@ def read(source: ExportRecords, item: str | None, question: str | None) -> Expor
 
 
 def _read_answer(found: ExportLabels, number: int, item: str, record: dict[str, Any]) -> None:
-    who = record.get("_annotator_id") or record.get("_session_id")
+    """Add the label of one record, or count why it has none."""
+    annotator = record.get("_annotator_id") or record.get("_session_id")
     accepted = record["answer"] == "accept"
     if record["answer"] == "ignore":
-        found.left_out["ignored tasks"] += 1
+        found.skipped["ignored tasks"] += 1
     elif _is_choice(record):
         if accepted:
-            found.add_label(number, item, who, record.get("accept") or [])
+            found.add_label(number, item, annotator, record.get("accept") or [])
         else:
-            found.left_out["rejected choice tasks"] += 1
+            found.skipped["rejected choice tasks"] += 1
     elif _is_binary(record):
-        found.add_label(number, item, who, record["label"] if accepted else f"not {record['label']}")
+        found.add_label(number, item, annotator, record["label"] if accepted else f"not {record['label']}")
     elif record.get("spans") or record.get("relations"):
-        found.bad.append((number, "spans or relations, where a choice or a label was expected"))
+        found.bad.append((number, "expected a choice or a label, got spans or relations"))
     else:
-        found.add_label(number, item, who, record["answer"])
+        found.add_label(number, item, annotator, record["answer"])
 
 
 def _labels(source: ExportRecords) -> Iterator[str]:
+    """The labels of binary tasks."""
     for _, record in source.records:
         if isinstance(record, dict) and _is_binary(record):
             yield record["label"]
 
 
 def _is_choice(record: dict[str, Any]) -> bool:
+    """Whether a record is a choice task."""
     return isinstance(record.get("accept"), list) or isinstance(record.get("options"), list)
 
 
 def _is_binary(record: dict[str, Any]) -> bool:
+    """Whether a record asks to accept or reject a label."""
     return isinstance(record.get("label"), str) and not _is_choice(record)

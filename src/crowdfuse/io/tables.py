@@ -1,4 +1,4 @@
-"""Tables as Arrow: CSV, TSV and Parquet files, data frames, dicts of arrays; and which column is which."""
+"""Tables as Arrow: CSV, TSV and Parquet files, data frames and dicts of arrays; choosing and encoding columns."""
 
 from __future__ import annotations
 
@@ -28,17 +28,23 @@ DEFAULT_COLUMN_NAMES = {
     "annotator": ("annotator", "worker", "rater"),
     "label": ("label", "answer", "response"),
 }
-IMAGE_NAMES = ("image", "file", "filename", "file_name")  # an item that has no better name
-TABLE_ENDINGS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".parquet": "", ".pq": ""}  # and their delimiters
-CSV_BLOCK_BYTES = 1 << 22  # bytes parsed at a time: what stays in the cache is quickest to take apart
+IMAGE_NAMES = ("image", "file", "filename", "file_name")  # item columns if no other column fits
+TABLE_ENDINGS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".parquet": "", ".pq": ""}  # with the delimiter of text files
+CSV_BLOCK_BYTES = 1 << 22  # parsed at a time; fits the processor's cache
 
 
 class TableError(ValueError):
-    """A table that cannot be used, in words that say where and what to do."""
+    """An error in a table or an export: the message names the place and what to do.
+
+    Examples
+    --------
+    >>> issubclass(TableError, ValueError)
+    True
+    """
 
 
 class BrokenLinesError(TableError):
-    """Lines of a text file that are no rows: `broken` says of each, by its number, what is wrong."""
+    """Lines of a text file that cannot be parsed; `broken` maps line numbers to reasons."""
 
     def __init__(self, path: Path, broken: dict[int, str], n_rows: int) -> None:
         self.places = [f"{path}, line {line}: {reason}" for line, reason in list(broken.items())[:3]]
@@ -47,12 +53,12 @@ class BrokenLinesError(TableError):
         self.n_rows = n_rows
 
 
-class CutInsideQuotes(Exception):  # noqa: N818  # asks for another way, and is no error
-    """A file was cut into blocks at a line break that is, or may be, part of a quoted value."""
+class CutInsideQuotes(Exception):  # noqa: N818  # a signal to read the file differently, not an error
+    """Raised when a block ends at a line break that may be part of a quoted value."""
 
 
 class TableFile:
-    """A CSV, TSV or Parquet file: its columns at once, its data when asked, its line numbers for messages."""
+    """A CSV, TSV or Parquet file: its column names, its data on request, and its line numbers for messages."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,19 +68,21 @@ class TableFile:
             raise TableError(f"{path} is a folder; a .csv, .tsv or .parquet file was expected")
         self.size = path.stat().st_size
         if not self.size:
-            raise TableError(f"{path} is empty; a header and one row a label were expected")
+            raise TableError(f"{path} is empty; expected a header and at least one row")
         if path.suffix.lower() not in TABLE_ENDINGS:
-            known = ".csv, .tsv or .parquet, or an export in .json or .jsonl"
-            raise TableError(f"{path}: unknown kind of file {path.suffix!r}; give {known}")
+            known = "a .csv, .tsv or .parquet file, or an export as .json or .jsonl"
+            raise TableError(f"{path}: unknown file type {path.suffix!r}; expected {known}")
         self.delimiter = TABLE_ENDINGS[path.suffix.lower()]
         self.columns = self._columns()
-        self._left_out: frozenset[int] = frozenset()  # numbers of lines
+        self._skipped_lines: frozenset[int] = frozenset()
 
     @property
     def is_text(self) -> bool:
+        """Whether this is a CSV or TSV file."""
         return bool(self.delimiter)
 
     def _columns(self) -> list[str]:
+        """The column names, from the header."""
         if not self.is_text:
             try:
                 return list(pyarrow.parquet.read_schema(self.path).names)
@@ -82,7 +90,7 @@ class TableFile:
                 raise TableError(f"{self.path}: not a readable Parquet file ({error})") from error
         line, header = next(self._records(), (0, []))
         if not header:
-            raise TableError(f"{self.path} has no header line; the names of the columns were expected")
+            raise TableError(f"{self.path} has no header line; expected the names of the columns")
         if not _is_utf8(header):
             raise TableError(f"{self.path}, line {line}: not UTF-8 text; save it as UTF-8")
         return header
@@ -90,25 +98,33 @@ class TableFile:
     def read(
         self, columns: Sequence[str] | None = None, *, text: bool = False, dictionary: Sequence[str] = ()
     ) -> pa.Table:
-        """Some columns, or all. With `text`, a text file's columns come as strings, untouched.
+        """Read the table.
 
-        Text columns in `dictionary`, which should have few distinct values, are encoded while they are parsed.
+        Parameters
+        ----------
+        columns : sequence of str, default=None
+            The columns to read; by default all.
+        text : bool, default=False
+            Whether to read the columns of a text file as unchanged strings.
+        dictionary : sequence of str, default=()
+            Text columns to encode while parsing; they should have few distinct values.
         """
         names = self._distinct(columns)
-        with self._in_words():
+        with self._arrow_errors_explained():
             if self.is_text:
                 return self._parse(_conversion(names, dictionary) if text else _conversion(names), CSV_BLOCK_BYTES)
             return pyarrow.parquet.read_table(self.path, columns=names)
 
     def read_sound(self, error: BrokenLinesError, columns: Sequence[str] | None = None) -> pa.Table:
-        """Some columns, or all, as strings, of a text file without its broken lines, which `lines` then passes over."""
+        """Read a text file without its broken lines, as strings. `describe_rows` skips these lines from then on."""
         names = self._distinct(columns)
-        self._left_out = frozenset(error.broken)
+        self._skipped_lines = frozenset(error.broken)
         records = (values for _, values in self._rows(strict=True))
         values = list(zip(*records, strict=True)) or [()] * len(self.columns)
         return pa.table({name: pa.array(values[self.columns.index(name)], pa.string()) for name in names})
 
     def _distinct(self, columns: Sequence[str] | None) -> list[str]:
+        """The columns to read, by default all; an error if the file has one of them twice."""
         names = list(self.columns if columns is None else columns)
         repeated = sorted({name for name in names if self.columns.count(name) > 1})
         if repeated:
@@ -116,6 +132,7 @@ class TableFile:
         return names
 
     def _parse(self, conversion: pyarrow.csv.ConvertOptions, block: int) -> pa.Table:
+        """Parse the whole file, `block` bytes at a time."""
         try:
             return pyarrow.csv.read_csv(
                 self.path,
@@ -129,24 +146,24 @@ class TableFile:
             return self._parse(conversion, 64 * block)  # a row has to fit into a block
 
     def map(self, work: Callable[[pa.Table], T], columns: Sequence[str], dictionary: Sequence[str]) -> list[T]:
-        """What `work` makes of a text file's rows, about a block of them at a time, over threads.
+        """Apply `work` to blocks of rows of a text file, in threads.
 
-        Each thread parses a block and works on it while it is in the cache. Columns come as in `read(text=True)`.
-        Where quoted values hold line breaks this may fail with `CutInsideQuotes`; then `read` is the way.
+        Each thread parses a block and works on it while it is in the cache. Columns are strings, as from
+        `read(text=True)`. Raises `CutInsideQuotes` if quoted values may contain line breaks; use `read` then.
         """
         conversion = _conversion(columns, dictionary)
-        with self._in_words(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        with self._arrow_errors_explained(), ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(
                 pool.map(lambda block: work(self._parse_block(block, conversion)), self._blocks(CSV_BLOCK_BYTES))
             )
 
     def head(self, column: str) -> pa.ChunkedArray:
-        """The strings of a column of a text file, of some rows at its beginning."""
-        with self._in_words():
+        """A column of the first rows of a text file, as strings."""
+        with self._arrow_errors_explained():
             return self._parse_block(next(self._blocks(CSV_BLOCK_BYTES // 16)), _conversion([column], []))[column]
 
     def _blocks(self, size: int) -> Iterator[tuple[int, int]]:
-        """Where blocks of whole lines begin and end."""
+        """The first and last byte of blocks of whole lines."""
         begin = 0
         with self.path.open("rb") as data:
             while begin < self.size:
@@ -157,6 +174,7 @@ class TableFile:
                 begin = end
 
     def _parse_block(self, block: tuple[int, int], conversion: pyarrow.csv.ConvertOptions) -> pa.Table:
+        """The rows of one block."""
         begin, end = block
         with self.path.open("rb") as data:
             data.seek(begin)
@@ -168,7 +186,7 @@ class TableFile:
             after_end.append(row)
             return "skip" if row.text == "\0" else "error"
 
-        if quoted:  # Arrow says nothing of a quote left open, but takes in what follows: so let a line follow
+        if quoted:  # Arrow does not report an open quote but swallows the next line, so add one to detect it
             lines += b"\n\0"
         names = self.columns if begin else None  # the first block has the header
         try:
@@ -187,8 +205,8 @@ class TableFile:
         return table
 
     @contextmanager
-    def _in_words(self) -> Iterator[None]:
-        """Arrow's complaints in ours."""
+    def _arrow_errors_explained(self) -> Iterator[None]:
+        """Turn errors of Arrow into errors that name the broken lines."""
         try:
             yield
         except (pa.ArrowException, OSError) as error:
@@ -206,7 +224,7 @@ class TableFile:
         return self.describe_rows([row])[0]
 
     def describe_rows(self, rows: Sequence[int]) -> list[str]:
-        """The same for several rows, in one pass over the file."""
+        """The places of several rows, in one pass over the file."""
         if not self.is_text:
             return [f"{self.path}, row {row}" for row in rows]
         wanted, last = set(rows), max(rows)
@@ -219,38 +237,38 @@ class TableFile:
         return [found.get(row, f"{self.path}, row {row}") for row in rows]
 
     def _fault(self, values: list[str]) -> str:
-        """What is wrong with a line of a text file: Arrow, which parses many blocks at once, cannot say which it is."""
+        """What is wrong with a line, empty if nothing is. Arrow parses blocks in parallel and cannot tell the line."""
         if len(values) != len(self.columns):
             return (
-                f"the number of values is {len(values)}, but the header names "
-                f"{len(self.columns)} columns ({format_names(self.columns, 12)}); mend the line or quote the value"
+                f"it has {len(values)} values, but the header names "
+                f"{len(self.columns)} columns ({format_names(self.columns, 12)}); fix the line or quote the value"
             )
         return "" if _is_utf8(values) else "not UTF-8 text; save it as UTF-8"
 
     def _rows(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """The records of a text file but for the header, and for what is left out."""
-        return (record for record in islice(self._records(strict), 1, None) if record[0] not in self._left_out)
+        """The rows of a text file without the header and the skipped lines."""
+        return (record for record in islice(self._records(strict), 1, None) if record[0] not in self._skipped_lines)
 
     def _records(self, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """The records of a text file, the header first, each with the number of the line it begins on.
+        """The records of a text file, the header first, each with the number of its first line.
 
-        They end at a value of over 128 KB, which is all right for messages; `strict` refuses it.
+        A value of over 128 KB ends them, which is acceptable for messages; with `strict` it is an error.
         """
         with self.path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as lines:
             reader = csv.reader(lines, delimiter=self.delimiter)
             begin = 1
             try:
                 for values in reader:
-                    if values:  # a blank line is no record
+                    if values:  # skip blank lines
                         yield begin, values
                     begin = reader.line_num + 1
             except csv.Error as error:
                 if strict:
-                    raise TableError(f"{self.path}, line {begin}: {error}; mend the broken lines first") from error
+                    raise TableError(f"{self.path}, line {begin}: {error}; fix the broken lines first") from error
 
 
 def _conversion(columns: Sequence[str], dictionary: Sequence[str] | None = None) -> pyarrow.csv.ConvertOptions:
-    """Strings as they stand, those of `dictionary` encoded; of types to be found out if that is None."""
+    """Options to read columns as strings, those in `dictionary` encoded; None lets Arrow infer the types."""
     types = {}
     if dictionary is not None:
         types = dict.fromkeys(columns, pa.string())
@@ -259,7 +277,7 @@ def _conversion(columns: Sequence[str], dictionary: Sequence[str] | None = None)
 
 
 def as_table(table: Any) -> pa.Table:
-    """A pyarrow table of anything with `__arrow_c_stream__`, or of a dict of arrays."""
+    """A pyarrow table from anything with `__arrow_c_stream__`, or from a dict of arrays."""
     if isinstance(table, Mapping):
         columns = {str(name): _arrow_array(values, str(name)) for name, values in table.items()}
         lengths = {name: len(values) for name, values in columns.items()}
@@ -271,15 +289,15 @@ def as_table(table: Any) -> pa.Table:
             return pa.table(table)
         except (pa.ArrowException, TypeError, ValueError) as error:
             reason = "; ".join(str(argument) for argument in error.args)
-            raise TableError(f"the {type(table).__name__} is no table of strings and integers ({reason})") from error
+            raise TableError(f"the {type(table).__name__} is not a table of strings and integers ({reason})") from error
     raise TypeError(
-        f"a table or a dict of arrays was expected, got {type(table).__name__}; "
-        "tables are anything with __arrow_c_stream__ (pandas, polars, pyarrow)"
+        f"expected a table or a dict of arrays, got {type(table).__name__}; "
+        "a table is anything with __arrow_c_stream__ (pandas, polars, pyarrow)"
     )
 
 
 def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where: str) -> dict[str, str]:
-    """Which column is the item, the annotator, the label: as given, or by the usual names."""
+    """The column for each role (item, annotator, label): the given one, or the one with a usual name."""
     chosen: dict[str, str] = {}
     for role, name in given.items():
         if name is not None:
@@ -294,30 +312,31 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
         if not matches:
             wide = ""
             if role != "item" and not any(usual_columns(found, name) for name in ("annotator", "label")):
-                wide = "; where every column but the item's is an annotator, say format='wide' (--format wide)"
+                wide = "; if every other column is an annotator, use format='wide' (--format wide)"
             raise TableError(
-                f"{where} has no column for the {role}: looked for {', '.join(usual)}; its columns are "
-                f"{format_names(found, 12)}. Name the right one with {role}= (--{role} on the command line){wide}"
+                f"{where} has no column for the {role}: expected one of {', '.join(usual)}; its columns are "
+                f"{format_names(found, 12)}. Choose one with {role}= (--{role} on the command line){wide}"
             )
         if len(matches) > 1:
             raise TableError(
                 f"{where} has several columns that may be the {role}: {format_names(matches)}. "
-                f"Name the right one with {role}= (--{role} on the command line)"
+                f"Choose one with {role}= (--{role} on the command line)"
             )
         chosen[role] = matches[0]
     taken = list(chosen.values())
     if len(set(taken)) < len(taken):
-        raise TableError(f"{where}: one column cannot serve twice: {chosen}")
+        raise TableError(f"{where}: one column cannot have two roles: {chosen}")
     return chosen
 
 
 def usual_columns(columns: Sequence[str], role: str) -> list[str]:
-    """The columns that are called like one for the item, the annotator or the label."""
+    """The columns with a usual name for a role."""
     found = _called(columns, DEFAULT_COLUMN_NAMES[role])
     return _called(columns, IMAGE_NAMES) if role == "item" and not found else found
 
 
 def _called(columns: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The columns named like one of the words, also in the plural or with "_id"."""
     names = [*words, *(f"{word}_id" for word in words), *(f"{word}s" for word in words)]
     return [column for column in columns if column.strip().lower() in names]
 
@@ -325,11 +344,10 @@ def _called(columns: Sequence[str], words: Sequence[str]) -> list[str]:
 def encode_column(
     column: pa.ChunkedArray, name: str, where: str, *, text: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """A column as distinct names and a code a row, -1 where null, empty or blank.
+    """Encode a column as distinct names and one code per row, -1 for null, empty or blank.
 
-    Names come in order of appearance, those of a categorical column in the order of its categories.
-    `text` says that the strings come from a text file, where "12" means the integer 12
-    if every value of the column round-trips as one.
+    Names are in order of appearance, those of a categorical column in the order of its categories. `text` means that
+    the strings come from a text file, where "12" is the integer 12 if all values of the column are integers.
     """
     if pa.types.is_dictionary(column.type) and not pa.types.is_primitive(column.type.value_type):
         return _encode_dictionary(column, name, where, text=text)
@@ -339,11 +357,11 @@ def encode_column(
 def drop_blank_names(
     names: pa.Array, codes: NDArray[np.int32], *, text: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct values and a code a row, empty names taken out."""
+    """Distinct names and one code per row, without empty names."""
     if pa.types.is_integer(names.type):
         return np.asarray(names.cast(pa.int64())), codes
     blank = np.asarray(pc.or_(pc.equal(names, ""), pc.utf8_is_space(names)))
-    if blank.any():  # an empty string, or nothing but spaces, is no name: take it out
+    if blank.any():  # empty strings and strings of spaces count as missing
         position = np.where(blank, -1, np.cumsum(~blank) - 1).astype(np.int32)
         codes = np.append(position, np.int32(-1))[codes]
         names = names.filter(pa.array(~blank))
@@ -354,7 +372,7 @@ def drop_blank_names(
 def _encode_dictionary(
     column: pa.ChunkedArray, name: str, where: str, *, text: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """By way of the dictionaries, one a chunk, of whose values some may be empty or unused."""
+    """Encode a dictionary column, which has one dictionary per chunk with values that may be empty or unused."""
     dictionaries = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
     names, of_value = encode_column(dictionaries, name, where, text=text)
     first_row = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
@@ -369,9 +387,9 @@ def _encode_dictionary(
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(place, range(column.num_chunks)))
-    if text:  # the dictionaries were made of the rows, so that all values are used
+    if text:  # these dictionaries were built from the rows, so all values are used
         return names, codes
-    is_used = np.zeros(len(names) + 1, bool)  # one more, for the code -1
+    is_used = np.zeros(len(names) + 1, bool)  # one more entry, for the code -1
     is_used[codes] = True
     is_used[-1] = False
     renumbered = np.where(is_used, np.cumsum(is_used) - 1, -1).astype(np.int32)
@@ -379,7 +397,7 @@ def _encode_dictionary(
 
 
 def _usable(column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
-    """Strings and signed integers, from every type that amounts to them."""
+    """The column as strings or signed integers; an error for other types."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_signed_integer(kind):
         return column
@@ -391,18 +409,21 @@ def _usable(column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
         return column.cast(pa.int8())
     if pa.types.is_unsigned_integer(kind):
         fits = pc.less_equal(column, pa.scalar(np.iinfo(np.int64).max, pa.uint64()))
-    elif pa.types.is_floating(kind):  # integers with gaps often come so
+    elif pa.types.is_floating(kind):  # integers with missing values often have this type
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
         fits = pc.and_(pc.less(pc.abs(column), float(EXACT_FLOAT_LIMIT)), pc.equal(column, pc.floor(column)))
     else:
         raise TableError(f"{where}: column {name!r} holds {kind}; strings or integers were expected")
     row = pc.index(fits, False).as_py()
     if row >= 0:
-        raise TableError(f"{where}, row {row}: {name} {column[row].as_py()!r} is not among the {WHOLE} that make names")
+        raise TableError(
+            f"{where}, row {row}: {name} {column[row].as_py()!r} is not among the {WHOLE} that can be names"
+        )
     return column.cast(pa.int64())
 
 
 def _arrow_array(values: Any, name: str) -> Any:
+    """A column of a dict as an Arrow array."""
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError) as error:
@@ -410,7 +431,7 @@ def _arrow_array(values: Any, name: str) -> Any:
 
 
 def _is_utf8(values: list[str]) -> bool:
-    """Whether none of the bytes behind these values had to be escaped."""
+    """Whether the values were valid UTF-8: no byte had to be escaped."""
     try:
         "".join(values).encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Wide tables: a row an item, a column an annotator."""
+"""Wide tables: one row per item, one column per annotator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crowdfuse.labels.ids import ids_to_strings, parse_integer_ids, positions_of
 
 
 class WideLabels(NamedTuple):
-    """The labels of a wide table, row by row: names, and three codes a label; -1 where a row has no item."""
+    """The labels of a wide table, row by row: names, and for each label three codes, -1 for a row without an item."""
 
     items: NDArray[Any]
     annotators: NDArray[Any]
@@ -22,13 +22,13 @@ class WideLabels(NamedTuple):
     item: NDArray[np.int32]
     annotator: NDArray[np.int32]
     label: NDArray[np.int32]
-    row: NDArray[np.int64]  # of the table
+    row: NDArray[np.int64]  # row of the table
 
 
 def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
-    """Whether a table cannot but be wide: an item column, and beside it at least two with values in common, any two.
+    """Whether a table is wide: besides the item column it has at least two, and any two of them share a value.
 
-    Tables with a column that is called like an annotator's or a label's are not asked about.
+    Only for tables without a column that has a usual name for annotators or labels.
     """
     try:
         id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
@@ -42,25 +42,29 @@ def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
 
 
 def read_wide(table: pa.Table, item: str | None, where: str, *, text: bool) -> WideLabels:
-    """The labels of a wide table; cells without a value are no labels."""
+    """The labels of a wide table; empty cells are missing labels."""
     id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
     names = [name for name in table.column_names if name != id_column]
     if not names:
-        raise TableError(f"{where} has no column but {id_column!r}; in a wide table every other one is an annotator")
+        raise TableError(
+            f"{where} has only the column {id_column!r}; in a wide table every other column is an annotator"
+        )
     if not all(name.strip() for name in names):
-        raise TableError(f"{where}: a column has no name, and in a wide table it is the annotator's; name or remove it")
+        raise TableError(
+            f"{where}: a column has no name, and in a wide table the name is the annotator; name or remove it"
+        )
     if not table.num_rows:
         raise TableError(f"{where} has a header but no rows")
     items, rows = encode_column(table[id_column], id_column, where, text=text)
     columns = [encode_column(table[name], name, where, text=False) for name in names]
-    said = [values for values, _ in columns]
-    has_words = any(len(values) and values.dtype.kind == "O" for values in said)
+    labels = [values for values, _ in columns]
+    has_words = any(len(values) and values.dtype.kind == "O" for values in labels)
     if has_words:
-        said = [ids_to_strings(values) for values in said]
-    distinct = dict.fromkeys(value for values in said for value in values.tolist())
+        labels = [ids_to_strings(values) for values in labels]
+    distinct = dict.fromkeys(value for values in labels for value in values.tolist())
     classes = np.array(list(distinct), object if has_words else np.int64)
     codes = [
-        np.append(positions_of(values, classes), -1)[code] for values, (_, code) in zip(said, columns, strict=True)
+        np.append(positions_of(values, classes), -1)[code] for values, (_, code) in zip(labels, columns, strict=True)
     ]
     label = np.stack(codes, axis=1).astype(np.int32)
     row, annotator = np.nonzero(label >= 0)

@@ -112,10 +112,10 @@ class Annotations:
         >>> Annotations.read(path, item="page")
         Annotations(1 items, 2 annotators, 2 classes, 2 labels)
         """
-        from crowdfuse.io.labels import read_labels, table_labels
+        from crowdfuse.io.labels import read_labels, labels_from_table
 
         is_file = isinstance(path, (str, PathLike))
-        found = read_labels(Path(path), reading) if is_file else table_labels(path, reading)
+        found = read_labels(Path(path), reading) if is_file else labels_from_table(path, reading)
         return found._with_warnings(stacklevel=4)
 
     @classmethod
@@ -148,9 +148,9 @@ class Annotations:
         >>> Annotations.from_table({"page": [1, 1], "rater": ["ada", "bob"], "label": ["cat", "dog"]}, item="page")
         Annotations(1 items, 2 annotators, 2 classes, 2 labels)
         """
-        from crowdfuse.io.labels import table_labels
+        from crowdfuse.io.labels import labels_from_table
 
-        return table_labels(table, reading)._with_warnings(stacklevel=4)
+        return labels_from_table(table, reading)._with_warnings(stacklevel=4)
 
     def _with_warnings(self, stacklevel: int = 3) -> Annotations:
         """These annotations, after a warning for each note that points to the caller `stacklevel` frames up."""

@@ -15,7 +15,7 @@ from PIL import Image
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs, read_features, read_image
-from crowdfuse.io.images import find_images, image_names, not_readable, open_upright
+from crowdfuse.io.images import find_images, image_names, unreadable_message, open_upright
 from crowdfuse.io.labels import column_beside
 from crowdfuse.review.folder import RunFolder
 from crowdfuse.runs.job import resolve_job_path
@@ -80,7 +80,7 @@ class ItemInputs:
                     warnings.simplefilter("error", Image.DecompressionBombWarning)
                     image = open_upright(file, MAX_IMAGE_SIDE_PIXELS).convert("RGB")
             except Exception as error:  # Pillow's readers raise whatever they stumble over
-                raise NoPictureError(not_readable(_as_words(file), error)) from error
+                raise NoPictureError(unreadable_message(_as_words(file), error)) from error
         else:
             row = self._row(index)
             if row is None or not _is_picture(row):
