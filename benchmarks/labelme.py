@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+
+from crowdfuse.labels.intervals import t_interval_half_width
 
 
 def prepare(source: Path, out: Path) -> None:
@@ -64,7 +65,7 @@ def compare(data: Path, methods: list[str], epochs: int, seeds: list[int]) -> di
         }
         if method != "majority-vote":
             difference = np.subtract(values, accuracy["majority-vote"])
-            half = stats.t.ppf(0.975, len(seeds) - 1) * difference.std(ddof=1) / np.sqrt(len(seeds))
+            half = t_interval_half_width(difference)
             row["over soft vote"] = float(difference.mean())
             row["interval"] = [float(difference.mean() - half), float(difference.mean() + half)]
         table[method] = row

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from crowdfuse import Annotations, LabelQuality, label_quality
 from crowdfuse.io.labels import read_gold
+from crowdfuse.labels.intervals import t_interval_half_width
 from crowdfuse.quality import next_labels
 
 FOLDERS = {"LabelMe": "labelme", "dog": "labels_only/dog", "web": "labels_only/web", "rte": "labels_only/rte"}
@@ -111,7 +111,7 @@ def compare(ann: Annotations, gold: NDArray[np.int64], seeds: list[int]) -> dict
 
 def interval(values: NDArray[np.float64]) -> list[float]:
     """The mean, and the ends of its 95 % interval."""
-    spread = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    spread = t_interval_half_width(values) if len(values) > 1 else 0.0
     return [float(values.mean()), float(values.mean() - spread), float(values.mean() + spread)]
 
 

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import nn
 
 from crowdfuse import Annotations, AnnotMixClassifier, CrowdLayerClassifier
+from crowdfuse.labels.intervals import t_interval_half_width
 
 Fit = Callable[[NDArray[Any], NDArray[Any], int, int, int], Any]
 """Inputs, labels, epochs, items a step and seed to a fitted classifier."""
@@ -192,7 +192,7 @@ def _row(
 ) -> dict[str, Any]:
     """The figures of a pair; the difference of accuracies is in points, with the ends of its interval."""
     points = 100 * (np.array(accuracy[name, "ours"]) - np.array(accuracy[name, "theirs"]))
-    half = float(stats.t.ppf(0.975, len(points) - 1) * points.std(ddof=1) / np.sqrt(len(points)))
+    half = t_interval_half_width(points)
     took = {side: statistics.median(seconds[name, side]) for side in SIDES}
     return {
         "annotators": n_annotators,

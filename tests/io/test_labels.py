@@ -242,11 +242,11 @@ def test_missing_and_ambiguous_columns(tmp_path: Path) -> None:
 def test_a_label_outside_the_classes(tmp_path: Path) -> None:
     path = write(tmp_path, 'item,annotator,label\n"a\nb",x,cat\n\n\nc,x,catt\nd,x,cot\n')
     assert complaint(path, classes=["cat", "dog"]) == (
-        f"{path}, line 6: label 'catt' is not one of the 2 classes ('cat', 'dog'); mend it, or add it to classes="
+        f"{path}, line 6: label 'catt' is not one of the 2 classes ('cat', 'dog'); correct it, or add it to classes="
     )
     with pytest.raises(TableError, match=r"^the table, row 1: label 3 is not one of the 2 classes \(1, 2\)"):
         Annotations.from_table({"item": [1, 2], "annotator": [1, 1], "label": [1, 3]}, classes=[1, 2])
-    with pytest.raises(ValueError, match="classes must be distinct; these stand more than once: 'cat'"):
+    with pytest.raises(ValueError, match="classes must be distinct; these occur more than once: 'cat'"):
         Annotations.read(path, classes=["cat", "cat"])
 
 

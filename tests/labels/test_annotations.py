@@ -1,4 +1,4 @@
-"""Annotations: matrices in and out, choosing items, and what may never be misaligned."""
+"""Annotations: constructors, conversion, selection of items, alignment with X."""
 
 import copy
 import pickle
@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, cross_val_score, train_test_split
 
 from crowdfuse import Annotations
-from crowdfuse.labels.annotations import concatenate_ranges, encode_classes
+from crowdfuse.labels.encoding import concatenate_ranges, encode_classes
 
 NAN = float("nan")
 Cells = list[list[int]]
@@ -50,7 +50,7 @@ def by_item(ann: Annotations) -> dict[Any, dict[Any, Any]]:
 
 @pytest.fixture
 def by_id() -> Annotations:
-    """Known by ids alone: a {x: cat, y: dog}, b {x: cat}, c {}."""
+    """Items known by id only: a {x: cat, y: dog}, b {x: cat}, c {}."""
     return Annotations.from_table(
         {"item": ["b", "a", "a", "c"], "annotator": ["x", "y", "x", "y"], "label": ["cat", "dog", "cat", None]}
     ).select(["a", "b", "c"])
@@ -61,7 +61,7 @@ def by_id() -> Annotations:
 
 @settings(deadline=None)
 @given(matrices())
-def test_matrix_is_a_dictionary_of_dictionaries(cells: Cells) -> None:
+def test_a_matrix_equals_a_dictionary_of_dictionaries(cells: Cells) -> None:
     ann = from_cells(cells)
     expected = {n: {r: label for r, label in enumerate(row) if label >= 0} for n, row in enumerate(cells)}
     assert by_item(ann) == expected
@@ -94,14 +94,14 @@ def test_matrix_is_a_dictionary_of_dictionaries(cells: Cells) -> None:
         (np.zeros((0, 3)), []),
     ],
 )
-def test_missing_cells(matrix: Any, expected: Any) -> None:
+def test_missing_cells_of_every_kind(matrix: Any, expected: Any) -> None:
     ann = Annotations.from_matrix(matrix)
     assert ann.to_matrix().tolist() == expected
     missing = sum(cell in (-1, None) for row in expected for cell in row)
     assert ann.n_labels == sum(map(len, expected)) - missing
 
 
-def test_names_of_rows_and_columns() -> None:
+def test_ids_of_rows_and_columns_and_class_order_can_be_given() -> None:
     ann = Annotations.from_matrix(
         [["p", None], ["q", "p"]], items=[10, 9], annotators=["y", "x"], classes=["q", "p", "r"]
     )
@@ -110,7 +110,7 @@ def test_names_of_rows_and_columns() -> None:
     assert repr(ann) == "Annotations(2 items, 2 annotators, 3 classes, 3 labels)"
 
 
-def test_vector_is_one_annotator_for_whom_minus_one_is_a_class() -> None:
+def test_a_vector_is_one_annotator_and_minus_one_is_a_class() -> None:
     ann = Annotations.from_vector([1, -1, 1])
     assert (ann.shape, ann.classes.tolist(), ann.label.tolist()) == ((3, 1), [-1, 1], [1, 0, 1])
     assert ann.to_matrix().tolist() == [[1], [-1], [1]]
@@ -120,7 +120,7 @@ def test_vector_is_one_annotator_for_whom_minus_one_is_a_class() -> None:
     assert Annotations.from_vector(np.array([2.0, NAN])).to_matrix().tolist() == [[2], [-1]]
 
 
-def test_where_minus_one_is_a_class_missing_is_none() -> None:
+def test_missing_is_none_if_minus_one_is_a_class() -> None:
     ann = Annotations.from_table({"item": [1, 2], "annotator": [1, 2], "label": [-1, 0]})
     assert ann.to_matrix().tolist() == [[-1, None], [None, 0]]
 
@@ -130,32 +130,32 @@ def test_where_minus_one_is_a_class_missing_is_none() -> None:
     [
         ({"matrix": [0, 1]}, r"labels must be an \(items, annotators\) array, got shape \(2,\); from_vector\(\)"),
         ({"matrix": [["a", "b"], ["a"]]}, r"labels must be an \(items, annotators\) array|inhomogeneous"),
-        ({"matrix": [[0, 1]], "items": [1, 2]}, r"items= names 2, but the labels have shape \(1, 2\)"),
-        ({"matrix": [[0, 1]], "annotators": ["x"]}, r"annotators= names 1, but the labels have shape \(1, 2\)"),
-        ({"matrix": [[0], [1]], "items": ["a", "a"]}, "items must be distinct; these stand more than once: 'a'"),
+        ({"matrix": [[0, 1]], "items": [1, 2]}, r"items= has 2 ids, but the labels have shape \(1, 2\)"),
+        ({"matrix": [[0, 1]], "annotators": ["x"]}, r"annotators= has 1 ids, but the labels have shape \(1, 2\)"),
+        ({"matrix": [[0], [1]], "items": ["a", "a"]}, "items must be distinct; these occur more than once: 'a'"),
         ({"matrix": [[0], [1]], "items": ["a", None]}, r"items\[1\]: items must be all strings .* got None"),
         (
             {"matrix": [[0, -1], [NAN, 7]], "classes": [0, 1]},
-            r"^row 1, column 1: label 7 is not one of the 2 classes \(0, 1\); mend it, or add it to classes=",
+            r"^row 1, column 1: label 7 is not one of the 2 classes \(0, 1\); correct it, or add it to classes=",
         ),
         ({"matrix": [["a", None], [None, 1]]}, r"^row 1, column 1: labels must be all strings or whole .*got 1"),
         ({"matrix": [[0, -1], [0.5, 1]]}, r"^row 1, column 0: .*got 0\.5.*Unknown label type"),
-        ({"matrix": [[0, 1]], "classes": [0, 1, 1]}, "classes must be distinct; these stand more than once: 1"),
+        ({"matrix": [[0, 1]], "classes": [0, 1, 1]}, "classes must be distinct; these occur more than once: 1"),
     ],
 )
-def test_bad_matrices(arguments: dict[str, Any], message: str) -> None:
+def test_bad_matrices_are_refused_with_their_place(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Annotations.from_matrix(**arguments)
 
 
-def test_bad_vectors() -> None:
-    with pytest.raises(ValueError, match=r"y must have one label an item, got shape \(1, 2\); from_matrix\(\)"):
+def test_bad_vectors_are_refused_with_their_place() -> None:
+    with pytest.raises(ValueError, match=r"y must have one label per item, got shape \(1, 2\); from_matrix\(\)"):
         Annotations.from_vector([[0, 1]])
     with pytest.raises(ValueError, match=r"^row 1, column 0: label 'x' is not one of the 1 classes"):
         Annotations.from_vector(["a", "x"], classes=["a"])
 
 
-def test_encode_classes() -> None:
+def test_classes_are_sorted_or_in_the_given_order() -> None:
     names, code = encode_classes(np.array(["b", "a", "b"]), None)
     assert (names.tolist(), code.tolist()) == (["a", "b"], [1, 0, 1])
     names, code = encode_classes(np.array([10, 9]), ["9", "10"])
@@ -164,12 +164,12 @@ def test_encode_classes() -> None:
         encode_classes(np.array([4, 3]), [4])
 
 
-# ---- ways out ------------------------------------------------------------------------------
+# ---- conversion ----------------------------------------------------------------------------
 
 
 @settings(deadline=None)
 @given(matrices())
-def test_table_and_back(cells: Cells) -> None:
+def test_a_table_and_back_gives_the_same_labels(cells: Cells) -> None:
     ann = from_cells(cells)
     table = ann.to_table()
     assert table.column_names == ["item", "annotator", "label"]
@@ -185,7 +185,7 @@ def test_table_and_back(cells: Cells) -> None:
 
 @settings(deadline=None)
 @given(matrices())
-def test_vote_shares_by_hand(cells: Cells) -> None:
+def test_vote_shares_equal_counts_per_item(cells: Cells) -> None:
     ann = from_cells(cells)
     shares = ann.vote_shares()
     assert shares.shape == (ann.n_items, ann.n_classes)
@@ -195,7 +195,7 @@ def test_vote_shares_by_hand(cells: Cells) -> None:
         np.testing.assert_allclose(found, expected)
 
 
-def test_array_is_class_positions() -> None:
+def test_numpy_gets_class_codes() -> None:
     ann = Annotations.from_matrix([["b", None], ["a", "b"]])
     assert np.asarray(ann).tolist() == [[1, -1], [0, 1]]
     assert np.asarray(ann, dtype=float).dtype == float
@@ -242,7 +242,7 @@ def alpha_by_definition(rows: list[list[Any]]) -> float:
 
 @settings(deadline=None)
 @given(matrices())
-def test_summary_by_definition(cells: Cells) -> None:
+def test_summary_equals_its_definition(cells: Cells) -> None:
     summary = from_cells(cells).summary()
     rows = [[None if label < 0 else label for label in row] for row in cells]
     np.testing.assert_allclose(summary.krippendorff_alpha, alpha_by_definition(rows), atol=1e-12)
@@ -271,18 +271,18 @@ KRIPPENDORFF = [
 ]
 
 
-def test_krippendorffs_own_example() -> None:
+def test_alpha_of_krippendorffs_example() -> None:
     rows = [list(row) for row in zip(*KRIPPENDORFF, strict=True)]
     assert alpha_by_definition(rows) == pytest.approx(0.743, abs=5e-4)
     assert Annotations.from_matrix(rows).summary().krippendorff_alpha == pytest.approx(0.743, abs=5e-4)
 
 
-def test_summary_in_words() -> None:
+def test_summary_as_text() -> None:
     text = str(Annotations.from_matrix([["a", "b"], ["a", "a"], [None, None], ["b", None]]).summary())
     assert text.splitlines() == [
         "4 items, 2 annotators, 2 classes, 5 labels",
-        "labels an item        1.25 (from 0 to 2)",
-        "labels an annotator   2.50 (from 2 to 3)",
+        "labels per item       1.25 (from 0 to 2)",
+        "labels per annotator  2.50 (from 2 to 3)",
         "agreement             0.500 of the pairs of labels on one item",
         "Krippendorff's alpha  0.000",
         "note: 1 item has no label",
@@ -292,7 +292,7 @@ def test_summary_in_words() -> None:
     assert "nan" not in undefined
 
 
-# ---- choosing items ------------------------------------------------------------------------
+# ---- selection ------------------------------------------------------------------------
 
 
 def test_select_by_id(by_id: Annotations) -> None:
@@ -303,17 +303,17 @@ def test_select_by_id(by_id: Annotations) -> None:
     assert chosen.classes is by_id.classes
     with pytest.raises(KeyError, match="2 items are not in these annotations: 'd', 'e'"):
         by_id.select(["a", "d", "e"])
-    with pytest.raises(ValueError, match="items must be distinct; these stand more than once: 'a'"):
+    with pytest.raises(ValueError, match="items must be distinct; these occur more than once: 'a'"):
         by_id.select(["a", "b", "a"])
 
 
-def test_integers_select_what_text_calls_by_number() -> None:
+def test_integers_match_ids_that_are_spelled_as_numbers() -> None:
     ann = Annotations.from_table({"item": ["1", "2", "02"], "annotator": [0, 0, 0], "label": [0, 1, 2]})
     assert by_item(ann.select([2, 1])) == {"2": {0: 1}, "1": {0: 0}}
     assert by_item(ann.align([1, 2, 3], on_missing="drop")) == {1: {0: 0}, 2: {0: 1}, 3: {}}
 
 
-def test_selected_rows_of_a_matrix_are_known_by_id_again() -> None:
+def test_selected_rows_of_a_matrix_are_matched_by_id() -> None:
     ann = Annotations.from_matrix([[0], [1], [2]]).select([2, 0])
     assert not ann.by_row
     assert by_item(ann.align(np.arange(3))) == {0: {0: 0}, 1: {}, 2: {0: 2}}
@@ -326,13 +326,13 @@ def test_align_puts_labels_in_the_order_of_the_rows(by_id: Annotations) -> None:
     assert aligned.by_row
 
 
-def test_align_loses_no_label_unasked(by_id: Annotations) -> None:
+def test_align_drops_labels_only_on_request(by_id: Annotations) -> None:
     with pytest.raises(ValueError, match=r"1 labelled item is not among the 2 rows of X: 'a'\. Pass the rows' ids"):
         by_id.align(["b", "z"])
     assert by_item(by_id.align(["b", "z"], on_missing="drop")) == {"b": {"x": "cat"}, "z": {}}
     with pytest.raises(ValueError, match="on_missing must be 'error' or 'drop', got 'ignore'"):
         by_id.align(["b"], on_missing="ignore")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="items must be distinct; these stand more than once: 'b'"):
+    with pytest.raises(ValueError, match="items must be distinct; these occur more than once: 'b'"):
         by_id.align(["a", "b", "b"])
 
 
@@ -346,7 +346,7 @@ def test_align_is_a_lookup_by_id(cells: Cells, random: Any) -> None:
     assert list(by_item(aligned).items()) == [(name, by_item(ann).get(name, {})) for name in rows]
 
 
-def test_annotations_without_items_align_to_anything() -> None:
+def test_empty_annotations_align_to_any_rows() -> None:
     empty = Annotations.from_matrix(np.zeros((0, 2)))
     assert by_item(empty.align(["a", "b"])) == {"a": {}, "b": {}}
     assert len(empty.select([])) == 0
@@ -354,7 +354,7 @@ def test_annotations_without_items_align_to_anything() -> None:
 
 def test_rows_by_position_need_annotations_by_row(by_id: Annotations) -> None:
     for key in (0, slice(2), [0, 1], np.array([True, False, True]), (np.array([0]), ...)):
-        with pytest.raises(TypeError, match=r"know items by id.*ann\.align\(items\).*ann\.select\(ids\)"):
+        with pytest.raises(TypeError, match=r"identify items by id.*ann\.align\(items\).*ann\.select\(ids\)"):
             by_id[key]
     assert by_item(by_id.align(["c", "b", "a"])[[2, 0]]) == {"a": {"x": "cat", "y": "dog"}, "c": {}}
 
@@ -398,17 +398,17 @@ def test_rows_by_position(key: Any, rows: list[int]) -> None:
         (1.0, IndexError),
     ],
 )
-def test_rows_that_cannot_be_chosen(key: Any, error: type[Exception]) -> None:
+def test_invalid_rows_are_refused(key: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         from_cells([[0, 1], [1, 0]])[key]
 
 
-def test_choosing_a_row_twice_names_the_way_out() -> None:
-    with pytest.raises(ValueError, match=r"a row was chosen twice; .* Use sample_weight"):
+def test_selecting_a_row_twice_suggests_sample_weight() -> None:
+    with pytest.raises(ValueError, match=r"a row was selected twice.* use sample_weight"):
         from_cells([[0], [1]])[[1, 1]]
 
 
-def test_one_annotator_by_name(by_id: Annotations) -> None:
+def test_select_annotator(by_id: Annotations) -> None:
     only = by_id.select_annotator("y")
     assert by_item(only) == {"a": {"y": "dog"}, "b": {}, "c": {}}
     assert only.classes.tolist() == ["cat", "dog"]
@@ -441,8 +441,8 @@ def test_kept_labels_know_whether_ids_are_row_numbers() -> None:
 def test_with_classes(by_id: Annotations) -> None:
     wider = by_id.with_classes(["dog", "cow", "cat"])
     assert (wider.classes.tolist(), by_item(wider)) == (["dog", "cow", "cat"], by_item(by_id))
-    assert wider.with_classes(["cat", "dog"]) == by_id  # cow was never said
-    with pytest.raises(ValueError, match=r"label 'dog' is not one of the 2 classes \('cat', 'cow'\); mend it"):
+    assert wider.with_classes(["cat", "dog"]) == by_id  # no label names cow
+    with pytest.raises(ValueError, match=r"label 'dog' is not one of the 2 classes \('cat', 'cow'\); correct it"):
         by_id.with_classes(["cat", "cow"])
     with pytest.raises(ValueError, match="classes must be distinct"):
         by_id.with_classes(["cat", "dog", "dog"])
@@ -450,17 +450,17 @@ def test_with_classes(by_id: Annotations) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=8))
-def test_ranges(runs: list[tuple[int, int]]) -> None:
+def test_concatenate_ranges(runs: list[tuple[int, int]]) -> None:
     starts, counts = np.array(runs, int).reshape(-1, 2).T
     assert concatenate_ranges(starts, counts).tolist() == [start + i for start, count in runs for i in range(count)]
 
 
-# ---- scikit-learn, copies ------------------------------------------------------------------
+# ---- scikit-learn and copies ------------------------------------------------------------------
 
 
 @pytest.fixture
 def numbered() -> tuple[NDArray[np.int64], Annotations]:
-    """Row n of X holds n, and both annotators say n of it, but one label in three is missing."""
+    """Row n of X holds n, and both annotators label it n; one label in three is missing."""
     n = np.arange(30)
     return n[:, None], Annotations.from_matrix(np.where((n[:, None] + [0, 1]) % 3 == 0, -1, n[:, None]))
 
@@ -470,7 +470,9 @@ def agrees(X: NDArray[np.int64], ann: Annotations) -> bool:
 
 
 @pytest.mark.parametrize("splitter", [KFold(4, shuffle=True, random_state=0), ShuffleSplit(3, random_state=0)])
-def test_splitters(splitter: Any, numbered: tuple[NDArray[np.int64], Annotations]) -> None:
+def test_splitters_of_scikit_learn_keep_labels_aligned(
+    splitter: Any, numbered: tuple[NDArray[np.int64], Annotations]
+) -> None:
     X, ann = numbered
     for train, test in splitter.split(X, ann):
         assert agrees(X[train], ann[train])
@@ -481,17 +483,19 @@ def test_splitters(splitter: Any, numbered: tuple[NDArray[np.int64], Annotations
         assert agrees(X[train], ann[train])
 
 
-def test_train_test_split(numbered: tuple[NDArray[np.int64], Annotations], by_id: Annotations) -> None:
+def test_train_test_split_keeps_labels_aligned(
+    numbered: tuple[NDArray[np.int64], Annotations], by_id: Annotations
+) -> None:
     X, ann = numbered
     X_train, X_test, train, test = train_test_split(X, ann, random_state=0)
     assert isinstance(train, Annotations)
     assert agrees(X_train, train)
     assert agrees(X_test, test)
-    with pytest.raises(TypeError, match="know items by id"):
+    with pytest.raises(TypeError, match="identify items by id"):
         train_test_split(np.zeros((3, 1)), by_id)
 
 
-def test_cross_validation_hands_over_annotations(numbered: tuple[NDArray[np.int64], Annotations]) -> None:
+def test_cross_validation_passes_annotations_to_fit_and_score(numbered: tuple[NDArray[np.int64], Annotations]) -> None:
     class Checker(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         def fit(self, X: Any, y: Any) -> "Checker":
             assert isinstance(y, Annotations)
@@ -505,9 +509,9 @@ def test_cross_validation_hands_over_annotations(numbered: tuple[NDArray[np.int6
     assert cross_val_score(Checker(), X, ann, cv=KFold(3), error_score="raise").tolist() == [1.0] * 3
 
 
-def test_equality_looks_at_everything(by_id: Annotations) -> None:
+def test_equality_compares_all_arrays_and_the_meaning_of_rows(by_id: Annotations) -> None:
     aligned = by_id.align(by_id.items)
-    assert aligned != by_id  # what a row means differs
+    assert aligned != by_id  # rows of X against items known by id
     assert by_id == by_id.select(by_id.items)
     assert by_id != by_id.select(["b", "a", "c"])
     assert by_id != by_id.with_classes(["dog", "cat"])
@@ -517,7 +521,7 @@ def test_equality_looks_at_everything(by_id: Annotations) -> None:
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda ann: pickle.loads(pickle.dumps(ann))])
-def test_copies(duplicate: Any, by_id: Annotations) -> None:
+def test_copies_are_equal(duplicate: Any, by_id: Annotations) -> None:
     for ann in (by_id, by_id.align(["b", "a"], on_missing="drop")):
         again = duplicate(ann)
         assert again is not ann
@@ -525,7 +529,7 @@ def test_copies(duplicate: Any, by_id: Annotations) -> None:
         assert str(again.summary()) == str(ann.summary())
 
 
-def test_reading_leaves_torch_unloaded(tmp_path: Any) -> None:
+def test_reading_labels_does_not_import_torch(tmp_path: Any) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("item,annotator,label\na,x,1\n")
     code = (
@@ -535,17 +539,17 @@ def test_reading_leaves_torch_unloaded(tmp_path: Any) -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_classes_that_differ_only_by_case_or_space_are_warned_of() -> None:
+def test_classes_that_differ_only_by_case_or_spaces_cause_a_warning() -> None:
     said = [["cat", "Cat"], ["dog", None]]
     with pytest.warns(UserWarning, match="classes that differ only by case or spaces: 'Cat', 'cat'"):
         ann = Annotations.from_matrix(said)
     assert ann.notes == ("classes that differ only by case or spaces: 'Cat', 'cat'",)
     with pytest.warns(UserWarning, match="'dog', 'dog '"):
         Annotations.from_vector(["dog", "dog "])
-    assert Annotations.from_matrix(said, classes=["cat", "Cat", "dog"]).notes == ()  # the user knows
+    assert Annotations.from_matrix(said, classes=["cat", "Cat", "dog"]).notes == ()  # given explicitly
 
 
 @pytest.mark.parametrize("name", ["", "  "])
-def test_an_annotator_without_a_name_is_refused(name: str) -> None:
+def test_an_empty_annotator_id_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"annotators\[1\] is empty; fill it in"):
         Annotations.from_matrix([[0, 1]], annotators=["ada", name])

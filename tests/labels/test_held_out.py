@@ -1,4 +1,4 @@
-"""Labels kept out of training: which ones, what they say of a classifier, and what speaks against one all the same."""
+"""Held-out labels: which labels are held out, the score of a classifier, and the sanity checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.estimators.estimator_list import ALL, quick
 
 
 def crowd(n_items: int = 60, n_annotators: int = 4, n_classes: int = 3, missing: float = 0.4, seed: int = 0) -> Any:
-    """Truth, and annotators who are right on half to nine tenths of their items."""
+    """True classes, and annotators whose accuracy goes from 0.5 to 0.9."""
     generator = np.random.default_rng(seed)
     truth = generator.integers(0, n_classes, n_items)
     right = generator.random((n_items, n_annotators)) < np.linspace(0.5, 0.9, n_annotators)
@@ -35,7 +35,7 @@ def triples(ann: Annotations, rows: NDArray[Any] | None = None) -> set[tuple[int
     return set(zip(items.tolist(), ann.annotator.tolist(), ann.label.tolist(), strict=True))
 
 
-# ---- which labels --------------------------------------------------------------------------------
+# ---- selection of labels --------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -46,7 +46,7 @@ def triples(ann: Annotations, rows: NDArray[Any] | None = None) -> set[tuple[int
     unusable=st.sampled_from([0.0, 0.5]),
     seed=st.integers(0, 5),
 )
-def test_one_label_each_of_items_that_keep_another(
+def test_one_label_is_held_out_per_item_and_another_stays(
     n_items: int, n_annotators: int, missing: float, unusable: float, seed: int
 ) -> None:
     _, ann = crowd(n_items, n_annotators, missing=missing, seed=seed)
@@ -73,7 +73,7 @@ def test_one_label_each_of_items_that_keep_another(
     assert again.fingerprint() == held.fingerprint()
 
 
-def test_another_seed_holds_out_other_labels_and_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_decides_which_labels_and_their_number_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     _, ann = crowd(400)
     first, other = (hold_out_labels(ann, np.ones(400, bool), seed)[1] for seed in (0, 1))
     assert first is not None
@@ -85,7 +85,7 @@ def test_another_seed_holds_out_other_labels_and_there_is_a_limit(monkeypatch: p
     assert len(few.label) == 7
 
 
-def test_nothing_is_held_out_where_nothing_can_be() -> None:
+def test_nothing_is_held_out_if_no_usable_item_has_two_labels() -> None:
     alone = Annotations.from_matrix([[0, -1], [-1, 1]])
     assert hold_out_labels(alone, np.ones(2, bool), 0)[1] is None
     two = Annotations.from_matrix([[0, 1], [-1, 1]])
@@ -94,11 +94,11 @@ def test_nothing_is_held_out_where_nothing_can_be() -> None:
     assert hold_out_labels(nothing, np.ones(1, bool), 0)[1] is None
 
 
-# ---- what they say -------------------------------------------------------------------------------
+# ---- score -------------------------------------------------------------------------------
 
 
-def judged_by_loops(held: HeldOutLabels, logits: NDArray[Any]) -> list[float]:
-    """The likelihood of each held-out label by expectation and maximisation over the kept ones, in plain loops."""
+def scores_by_loops(held: HeldOutLabels, logits: NDArray[Any]) -> list[float]:
+    """Log-likelihood of each held-out label, by EM over the training labels, in plain loops."""
     M, K = logits.shape
     f = [[math.exp(v - max(row)) for v in row] for row in logits.tolist()]
     f = [[v / sum(row) for v in row] for row in f]
@@ -138,17 +138,17 @@ def judged_by_loops(held: HeldOutLabels, logits: NDArray[Any]) -> list[float]:
 
 
 @pytest.mark.parametrize(("n_classes", "n_annotators"), [(2, 2), (3, 4), (6, 3)])
-def test_the_verdict_is_that_of_plain_loops(n_classes: int, n_annotators: int) -> None:
+def test_score_equals_plain_loops(n_classes: int, n_annotators: int) -> None:
     _, ann = crowd(200, n_annotators, n_classes)
     held = hold_out_labels(ann, np.ones(200, bool), 0)[1]
     assert held is not None
     logits = 2 * np.random.default_rng(1).normal(size=(len(held.rows), n_classes))
-    np.testing.assert_allclose(held.score(logits).values, judged_by_loops(held, logits), rtol=1e-9)
-    moved = held.score(logits.astype(np.float32) + 50)  # logits say nothing but for their differences
+    np.testing.assert_allclose(held.score(logits).values, scores_by_loops(held, logits), rtol=1e-9)
+    moved = held.score(logits.astype(np.float32) + 50)  # only differences of logits matter
     np.testing.assert_allclose(moved.values, held.score(logits).values, rtol=1e-4)
 
 
-def test_sure_and_wrong_is_finite() -> None:
+def test_score_of_a_confident_and_wrong_classifier_is_finite() -> None:
     truth, ann = crowd(200)
     held = hold_out_labels(ann, np.ones(200, bool), 0)[1]
     assert held is not None
@@ -156,35 +156,35 @@ def test_sure_and_wrong_is_finite() -> None:
     assert np.isfinite(held.score(wrong).values).all()
 
 
-def test_the_better_classifier_makes_held_out_labels_likelier() -> None:
+def test_a_more_accurate_classifier_scores_higher() -> None:
     truth, ann = crowd(2000, missing=0.2)
     held = hold_out_labels(ann, np.ones(2000, bool), 0)[1]
     assert held is not None
     generator = np.random.default_rng(0)
-    verdicts = []
+    scores = []
     for accuracy in (1.0, 0.9, 0.7, 0.5):
         right = generator.random(len(held.rows)) < accuracy
         classes = np.where(right, truth[held.rows], generator.integers(0, 3, len(held.rows)))
-        verdicts.append(held.score(3 * np.eye(3)[classes]))
-    assert all(better.beats(worse) for better, worse in pairwise(verdicts))
-    assert not any(worse.beats(better) for better, worse in pairwise(verdicts))
+        scores.append(held.score(3 * np.eye(3)[classes]))
+    assert all(better.beats(worse) for better, worse in pairwise(scores))
+    assert not any(worse.beats(better) for better, worse in pairwise(scores))
 
 
-def test_who_knows_the_kept_labels_by_heart_pays_for_it() -> None:
-    """The vote of the kept labels, taken for certain, agrees with them best and is no better for it."""
+def test_a_classifier_that_memorized_the_training_labels_scores_lower() -> None:
+    """The majority vote agrees best with the training labels; the true classes still score higher."""
     truth, ann = crowd(2000, missing=0.2)
     held = hold_out_labels(ann, np.ones(2000, bool), 0)[1]
     assert held is not None
-    by_heart = held.score(5 * np.eye(3)[np.nan_to_num(held.training_annotations.vote_shares()).argmax(1)])
-    knowing = held.score(5 * np.eye(3)[truth[held.rows]])
-    assert knowing.beats(by_heart)
+    memorized = held.score(5 * np.eye(3)[np.nan_to_num(held.training_annotations.vote_shares()).argmax(1)])
+    true = held.score(5 * np.eye(3)[truth[held.rows]])
+    assert true.beats(memorized)
 
 
-# ---- which of two --------------------------------------------------------------------------------
+# ---- comparison of two scores --------------------------------------------------------------------------------
 
 
 def test_beats_is_paired() -> None:
-    """Labels differ much in how likely they are, two classifiers little: what counts is the difference."""
+    """Likelihoods vary much between labels and little between classifiers: the paired difference decides."""
     spread = np.random.default_rng(0).normal(scale=5, size=1000)
     old = ValidationScore(spread, ())
     assert ValidationScore(spread + 0.01, ()).beats(old)
@@ -196,37 +196,37 @@ def test_beats_is_paired() -> None:
     assert ValidationScore(np.array([-1.0]), ()).beats(ValidationScore(np.array([-1.5]), ()))
 
 
-def test_objections_come_first() -> None:
+def test_failed_checks_outweigh_the_likelihood() -> None:
     likely, unlikely = np.zeros(5), np.full(5, -3.0)
-    assert ValidationScore(unlikely, ()).beats(ValidationScore(likely, ("but",)))
-    assert not ValidationScore(likely, ("but",)).beats(ValidationScore(unlikely, ()))
-    assert ValidationScore(likely, ("but", "and")).beats(
-        ValidationScore(unlikely, ("but",))
-    )  # both are suspect: the likelier
-    assert not ValidationScore(unlikely, ("but",)).beats(ValidationScore(likely, ("but", "and")))
+    assert ValidationScore(unlikely, ()).beats(ValidationScore(likely, ("check",)))
+    assert not ValidationScore(likely, ("check",)).beats(ValidationScore(unlikely, ()))
+    assert ValidationScore(likely, ("check", "other")).beats(
+        ValidationScore(unlikely, ("check",))
+    )  # both fail: the likelihood decides
+    assert not ValidationScore(unlikely, ("check",)).beats(ValidationScore(likely, ("check", "other")))
 
 
-# ---- guards --------------------------------------------------------------------------------------
+# ---- sanity checks --------------------------------------------------------------------------------------
 
 
-def test_the_truth_meets_no_objection() -> None:
+def test_true_classes_pass_all_checks() -> None:
     for n_classes in (2, 3, 6):
         truth, ann = crowd(600, n_classes=n_classes)
         assert failed_sanity_checks(truth, ann) == ()
 
 
-def test_no_better_than_chance() -> None:
+def test_predictions_that_make_annotators_no_better_than_chance_fail() -> None:
     truth, ann = crowd(600)
     found = failed_sanity_checks((truth + 1) % 3, ann)
     assert any("no better than chance" in text for text in found)
-    alike = Annotations.from_matrix(np.tile([[0, 1, 2]], (30, 1)))  # each label as often as chance has it
+    alike = Annotations.from_matrix(np.tile([[0, 1, 2]], (30, 1)))  # every label is as frequent as by chance
     assert "agrees with only 33 % of the labels, no better than chance" in failed_sanity_checks(
         np.zeros(30, int), alike
     )
 
 
-def test_of_one_mind() -> None:
-    """Annotators who agree on half the items, and there a classifier says something else; right on all the others."""
+def test_predictions_against_unanimous_annotators_fail() -> None:
+    """Two annotators agree on 100 items, where the classifier is wrong; it is right on the 300 others."""
     together = np.column_stack([np.arange(100) % 5] * 2)
     alone = np.column_stack([np.arange(300) % 5, np.full(300, -1)])
     ann = Annotations.from_matrix(np.concatenate([together, alone]))
@@ -236,18 +236,18 @@ def test_of_one_mind() -> None:
     assert failed_sanity_checks(predicted, ann) == ()
 
 
-def test_a_class_that_is_lost() -> None:
+def test_a_class_that_is_never_predicted_fails() -> None:
     truth, ann = crowd(600, n_classes=5, missing=0.1)
     predicted = np.where(truth == 3, 2, truth)
     found = failed_sanity_checks(predicted, ann)
     assert found == ("never predicts class 3, although annotators use it",)
     found = failed_sanity_checks(np.where(truth > 0, 1, 0), ann)
     assert found[-1] == "never predicts classes 2, 3, 4, although annotators use them"
-    rare = Annotations.from_matrix(np.array([[1]] + [[0]] * 50))  # one label of fifty may be a slip
+    rare = Annotations.from_matrix(np.array([[1]] + [[0]] * 50))  # one label of fifty may be a mistake
     assert failed_sanity_checks(np.zeros(51, int), rare) == ()
 
 
-def test_edges() -> None:
+def test_checks_with_no_labels_one_class_and_unlabelled_items() -> None:
     nothing = Annotations.from_matrix([[-1, -1]] * 3, classes=["a", "b"])
     assert failed_sanity_checks(np.zeros(3, int), nothing) == ()
     one_class = Annotations.from_matrix([["a", "a"]] * 30, classes=["a", "b"])
@@ -259,7 +259,7 @@ def test_edges() -> None:
     assert failed_sanity_checks(np.array([0, 1, 1]), unlabelled) == ()
 
 
-# ---- for every classifier ------------------------------------------------------------------------
+# ---- every classifier ------------------------------------------------------------------------
 
 
 def labelled(seed: int = 0) -> Any:
@@ -273,7 +273,7 @@ def labelled(seed: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_every_classifier_can_be_chosen_by_annotations(kind: type[CrowdClassifier]) -> None:
+def test_every_classifier_can_choose_its_epoch_by_held_out_labels(kind: type[CrowdClassifier]) -> None:
     X, truth, Y = labelled()
     if kind is SingleAnnotatorClassifier:
         with pytest.raises(ValueError, match=r"no item has two: give a share of the items, such as validation=0\.1"):
@@ -287,17 +287,17 @@ def test_every_classifier_can_be_chosen_by_annotations(kind: type[CrowdClassifie
     figures = [record["held_out_log_likelihood"] for record in clf.history_]
     assert np.isfinite(figures).all()
     assert max(figures) < 0
-    assert not any("validation_accuracy" in record for record in clf.history_)  # that is an accuracy
+    assert not any("validation_accuracy" in record for record in clf.history_)  # that key is an accuracy
 
 
-def test_true_labels_alone_have_nobody_to_choose() -> None:
+def test_true_labels_alone_cannot_be_held_out() -> None:
     X, truth, _ = labelled()
     with pytest.raises(ValueError, match="no item has two"):
         quick(TrueLabelClassifier).fit(X, truth, validation="annotations")
 
 
 @pytest.mark.parametrize("name", ["annotation", "gold", ""])
-def test_what_validation_can_be_called_is_said(name: str) -> None:
+def test_an_unknown_name_for_validation_is_refused(name: str) -> None:
     X, _, Y = labelled()
     with pytest.raises(ValueError, match="annotations"):
         quick(GatedClassifier).fit(X, Y, validation=name)
@@ -312,11 +312,11 @@ def test_held_out_labels_do_not_train() -> None:
     changed[held.rows, held.annotator] = (held.label + 1) % 3
     fits = [quick(GatedClassifier, epochs=4).fit(X, labels) for labels in (Y, changed)]
     losses = [[record["loss"] for record in clf.history_] for clf in fits]
-    assert losses[0][0] == losses[1][0]  # later the start that they chose may be another
+    assert losses[0][0] == losses[1][0]  # later epochs may differ: the held-out labels choose the start
     assert fits[0].history_[0]["held_out_log_likelihood"] != fits[1].history_[0]["held_out_log_likelihood"]
 
 
-def test_the_likelihood_of_labels_is_not_shown_as_an_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_likelihood_of_held_out_labels_is_not_shown_as_an_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
     X, truth, Y = labelled()
     clf = quick(GatedClassifier, epochs=3, verbose=1).fit(X, Y)
     shown = capsys.readouterr().err

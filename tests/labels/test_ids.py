@@ -1,4 +1,4 @@
-"""Ids: what counts as one, and how strings and integers meet."""
+"""Ids: which values are allowed, and how strings and integers are matched."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
         ([], []),
     ],
 )
-def test_tidy_accepts(given: Any, expected: list[Any]) -> None:
+def test_normalize_ids_accepts_strings_and_integers(given: Any, expected: list[Any]) -> None:
     found = ids.normalize_ids(given, "items")
     assert found.tolist() == expected
     assert found.dtype == (object if expected and isinstance(expected[0], str) else np.int64)
@@ -60,12 +60,12 @@ def test_tidy_accepts(given: Any, expected: list[Any]) -> None:
         ([b"a"], r"items must be strings or integers, got dtype \|S1"),
     ],
 )
-def test_tidy_refuses(given: Any, message: str) -> None:
+def test_normalize_ids_refuses_other_values_with_their_place(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ids.normalize_ids(given, "items")
 
 
-def test_tidy_names_the_place_it_is_told() -> None:
+def test_normalize_ids_uses_the_given_description_of_the_place() -> None:
     with pytest.raises(ValueError, match=r"^row 1, column 4: labels must be .*got 0\.5.*Unknown label type$"):
         ids.normalize_ids([0.0, 0.5], "labels", lambda at: f"row {at}, column 4")
 
@@ -80,7 +80,7 @@ def test_tidy_names_the_place_it_is_told() -> None:
         (["1.0"], ["1.0"]),
         (["1 "], ["1 "]),
         (["1\n"], ["1\n"]),
-        (["\u0661"], ["\u0661"]),  # a digit, but not ours
+        (["\u0661"], ["\u0661"]),  # an Arabic-Indic digit
         ([str(2**63 - 1), str(-(2**63))], [2**63 - 1, -(2**63)]),
         ([str(2**63)], [str(2**63)]),
         (["1", ""], ["1", ""]),
@@ -93,20 +93,20 @@ def test_text_becomes_integers_only_if_all_round_trip(given: list[str], expected
 
 @settings(deadline=None)
 @given(st.lists(INT64 | st.text("0123456789-+. ", max_size=4), min_size=1))
-def test_from_text_keeps_every_spelling(values: list[Any]) -> None:
+def test_parse_integer_ids_keeps_every_spelling(values: list[Any]) -> None:
     spelled = [str(value) for value in values]
     assert [str(value) for value in ids.parse_integer_ids(np.array(spelled, object))] == spelled
 
 
 @pytest.mark.parametrize("late", ["x", "007", ""])
-def test_a_late_value_that_is_no_integer_keeps_all_as_text(late: str) -> None:
+def test_one_late_value_that_is_not_an_integer_keeps_all_as_text(late: str) -> None:
     spelled = [*map(str, range(500)), late]
     assert ids.parse_integer_ids(np.array(spelled, object)).tolist() == spelled
 
 
 @settings(deadline=None)
 @given(st.lists(TEXT), st.lists(TEXT, unique=True))
-def test_find_is_a_dictionary(wanted: list[str], among: list[str]) -> None:
+def test_positions_of_equals_a_dictionary(wanted: list[str], among: list[str]) -> None:
     position = {name: i for i, name in enumerate(among)}
     found = ids.positions_of(np.array(wanted, object), np.array(among, object))
     assert found.tolist() == [position.get(name, -1) for name in wanted]
@@ -114,7 +114,7 @@ def test_find_is_a_dictionary(wanted: list[str], among: list[str]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(INT64), st.lists(INT64 | st.sampled_from(["1", "01", "x", ""]), unique_by=str))
-def test_integers_meet_their_spelling(wanted: list[int], among: list[Any]) -> None:
+def test_integers_match_their_spelling(wanted: list[int], among: list[Any]) -> None:
     names = [str(name) for name in among]
     position = {name: i for i, name in enumerate(names)}
     expected = [position.get(str(name), -1) for name in wanted]
@@ -123,28 +123,28 @@ def test_integers_meet_their_spelling(wanted: list[int], among: list[Any]) -> No
     assert [i >= 0 for i in back] == [name in {str(value) for value in wanted} for name in names]
 
 
-def test_find_does_not_take_007_for_7() -> None:
+def test_positions_of_does_not_match_007_with_7() -> None:
     assert ids.positions_of(np.array(["007", "7"], object), np.array([7])).tolist() == [-1, 0]
 
 
 @settings(deadline=None)
 @given(st.lists(TEXT) | st.lists(INT64))
-def test_unique_sorted_is_set_and_sort(values: list[Any]) -> None:
+def test_unique_sorted_equals_a_sorted_set(values: list[Any]) -> None:
     array = np.array(values, np.int64 if values and isinstance(values[0], int) else object)
     names, position = ids.unique_sorted(array)
     assert names.tolist() == sorted(set(values))
     assert names[position].tolist() == values
 
 
-def test_integers_sort_as_numbers_and_strings_by_alphabet() -> None:
+def test_integers_sort_as_numbers_and_strings_alphabetically() -> None:
     assert ids.unique_sorted(np.array([10, 9, 10]))[0].tolist() == [9, 10]
     assert ids.unique_sorted(np.array(["10", "9"], object))[0].tolist() == ["10", "9"]
 
 
-def test_refuse_repeats_names_them() -> None:
+def test_refuse_repeats_lists_the_repeated_ids() -> None:
     ids.refuse_repeats(np.array(["a", "b"], object), "items")
     ids.refuse_repeats(np.array([], object), "items")
-    with pytest.raises(ValueError, match=r"classes must be distinct; these stand more than once: 3, 7$"):
+    with pytest.raises(ValueError, match=r"classes must be distinct; these occur more than once: 3, 7$"):
         ids.refuse_repeats(np.array([7, 3, 7, 1, 3]), "classes")
 
 

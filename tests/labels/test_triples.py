@@ -1,4 +1,4 @@
-"""Sorting triples, against a dictionary of dictionaries."""
+"""Sorting of triples, against a dictionary of dictionaries."""
 
 from collections import defaultdict
 from typing import Literal
@@ -27,8 +27,10 @@ def as_rows(found: SortedTriples) -> list[tuple[int, int, int]]:
     return list(zip(item.tolist(), found.annotator.tolist(), found.label.tolist(), strict=True))
 
 
-def plainly(rows: list[tuple[int, int, int]], on_conflict: OnConflict) -> tuple[list[tuple[int, int, int]], int, int]:
-    """Rows, repeats dropped, contradictions dropped: one pair at a time."""
+def sorted_by_dictionary(
+    rows: list[tuple[int, int, int]], on_conflict: OnConflict
+) -> tuple[list[tuple[int, int, int]], int, int]:
+    """Remaining rows, and numbers of dropped repeats and conflicts, one (item, annotator) pair at a time."""
     said = defaultdict(list)
     for item, annotator, label in rows:
         said[item, annotator].append(label)
@@ -46,16 +48,16 @@ def plainly(rows: list[tuple[int, int, int]], on_conflict: OnConflict) -> tuple[
 
 @settings(deadline=None)
 @given(ROWS, st.sampled_from(["first", "last", "drop"]))
-def test_sorts_and_settles_as_the_plain_way(rows: list[tuple[int, int, int]], on_conflict: OnConflict) -> None:
+def test_sorting_equals_the_dictionary(rows: list[tuple[int, int, int]], on_conflict: OnConflict) -> None:
     found = sort_triples(*columns(rows), N_ITEMS, on_conflict)
-    assert (as_rows(found), found.n_duplicates, found.n_conflicts) == plainly(rows, on_conflict)
+    assert (as_rows(found), found.n_duplicates, found.n_conflicts) == sorted_by_dictionary(rows, on_conflict)
     assert len(found.indptr) == N_ITEMS + 1
     assert [array.dtype.name for array in found[:3]] == ["int64", "int32", "int32"]
 
 
 @settings(deadline=None)
 @given(ROWS)
-def test_conflicts_are_an_error_with_their_rows(rows: list[tuple[int, int, int]]) -> None:
+def test_conflicts_are_an_error_that_lists_rows(rows: list[tuple[int, int, int]]) -> None:
     said = defaultdict(list)
     for row, (item, annotator, _) in enumerate(rows):
         said[item, annotator].append(row)
@@ -64,7 +66,7 @@ def test_conflicts_are_an_error_with_their_rows(rows: list[tuple[int, int, int]]
         other = [row for row in at if rows[row][2] != rows[at[0]][2]]
         expected += [(at[0], other[0])] if other else []
     if not expected:
-        assert as_rows(sort_triples(*columns(rows), N_ITEMS)) == plainly(rows, "error")[0]
+        assert as_rows(sort_triples(*columns(rows), N_ITEMS)) == sorted_by_dictionary(rows, "error")[0]
         return
     with pytest.raises(ConflictError) as caught:
         sort_triples(*columns(rows), N_ITEMS)

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier, TraceRegClassifier, WDNClassifier
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.labels.intervals import wilson
+from crowdfuse.labels.intervals import wilson_interval
 from crowdfuse.report.annotator_details import detail_facts, method_confusion, own_labels
 from crowdfuse.report.annotator_facts import annotator_facts, class_shares
 from crowdfuse.report.gold_facts import GoldSet, abstention_facts, accuracy_facts, evaluation_rows, operating_point
@@ -58,8 +58,8 @@ def of_labels() -> ReportData:
 @pytest.mark.parametrize(("right", "total"), [(0, 7), (3, 7), (7, 7), (950, 1000)])
 def test_wilson_is_scipys(right: int, total: int) -> None:
     expected = binomtest(right, total).proportion_ci(method="wilson")
-    np.testing.assert_allclose(wilson(right, total), [expected.low, expected.high], atol=1e-12)
-    assert [float(end) for end in wilson(0, 0)] == pytest.approx([0, 1])
+    np.testing.assert_allclose(wilson_interval(right, total), [expected.low, expected.high], atol=1e-12)
+    assert [float(end) for end in wilson_interval(0, 0)] == pytest.approx([0, 1])
 
 
 def test_one_pass_gives_what_the_classifier_says(fitted: tuple[CrowdClassifier, Any, Any], look: ReportData) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.aggregation.votes import FloatArray, Votes
 from crowdfuse.labels.ids import IntArray, format_count
+from crowdfuse.labels.votes import argmax_breaking_ties
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -133,8 +134,4 @@ def _with_unlabelled(soft: NDArray[np.float32], votes: Votes) -> NDArray[np.floa
 
 def most_likely(soft: NDArray[np.float32], seed: int) -> IntArray:
     """The class with the highest value of each row; among equals one is drawn."""
-    row, column = np.nonzero(soft == soft.max(1, keepdims=True))
-    ties = np.bincount(row)
-    drawn = (np.random.default_rng(seed).random(len(soft)) * ties).astype(np.int64)
-    chosen: IntArray = column[np.cumsum(ties) - ties + drawn]
-    return chosen
+    return argmax_breaking_ties(soft, np.random.default_rng(seed).random(len(soft)))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_names
+from crowdfuse.labels.votes import vote_counts, vote_shares
 
 FloatArray = NDArray[np.float64]
 
@@ -56,15 +57,11 @@ class Block:
 
     def tally(self, weight: FloatArray | None = None) -> FloatArray:
         """The weight of the labels for each class, (n, K): how often it was said where every weight is 1."""
-        cells = np.bincount(self.item_class_cell, weights=weight, minlength=self.n_items * self.n_classes)
-        tally: FloatArray = cells.astype(np.float64, copy=False).reshape(self.n_items, self.n_classes)
-        return tally
+        return vote_counts(self.item_class_cell, self.n_items, self.n_classes, weight)
 
     def shares(self, weight: FloatArray | None = None) -> FloatArray:
         """The same, so that each item's sum is 1."""
-        shares = self.tally(weight)
-        shares /= shares.sum(1, keepdims=True)
-        return shares
+        return vote_shares(self.item_class_cell, self.n_items, self.n_classes, weight)
 
     def label_confidence(self, soft: NDArray[Any]) -> NDArray[Any]:
         """How likely each label is right, (L,), where the classes are as likely as `soft` (n, K) says."""

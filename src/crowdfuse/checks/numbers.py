@@ -1,4 +1,4 @@
-"""Checks of numeric settings: each raises a ValueError that names the setting and the value."""
+"""Checks of numeric settings: each raises a ValueError that names the setting, the value and what is allowed."""
 
 from __future__ import annotations
 
@@ -11,46 +11,164 @@ import numpy as np
 
 
 def check_nonnegative(name: str, value: object) -> None:
-    """Refuse what is no number, negative or infinite."""
+    """Check that a setting is a finite number of at least 0.
+
+    Parameters
+    ----------
+    name : str
+        Name of the setting, for the error message.
+    value : object
+        The value to check.
+
+    Raises
+    ------
+    ValueError
+        If the value is not a number, negative, NaN or infinite.
+
+    Examples
+    --------
+    >>> check_nonnegative("weight_decay", -1)
+    Traceback (most recent call last):
+    ...
+    ValueError: weight_decay must be a number of at least 0, got -1
+    """
     if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
         raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
 
 
 def check_positive_integer(name: str, value: object) -> None:
-    """Refuse what is no positive whole number."""
+    """Check that a setting is an integer of at least 1.
+
+    Parameters
+    ----------
+    name : str
+        Name of the setting, for the error message.
+    value : object
+        The value to check.
+
+    Raises
+    ------
+    ValueError
+        If the value is not an integer, is a boolean, or is below 1.
+
+    Examples
+    --------
+    >>> check_positive_integer("epochs", 2.5)
+    Traceback (most recent call last):
+    ...
+    ValueError: epochs must be a whole number of at least 1, got 2.5
+    """
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def check_probability(name: str, value: object) -> None:
-    """Refuse what does not lie between 0 and 1."""
+    """Check that a setting lies strictly between 0 and 1.
+
+    Parameters
+    ----------
+    name : str
+        Name of the setting, for the error message.
+    value : object
+        The value to check.
+
+    Raises
+    ------
+    ValueError
+        If the value is not a number above 0 and below 1.
+
+    Examples
+    --------
+    >>> check_probability("q", 1)
+    Traceback (most recent call last):
+    ...
+    ValueError: q must be a probability above 0 and below 1, got 1
+    """
     if not isinstance(value, Real) or not 0 < float(value) < 1:
         raise ValueError(f"{name} must be a probability above 0 and below 1, got {value!r}")
 
 
 def check_above_chance(name: str, value: float, n_classes: int) -> None:
-    """Refuse what is no probability, or no more than that of guessing one of so many classes.
+    """Check that a probability is above that of guessing one of `n_classes` classes.
 
+    Parameters
+    ----------
+    name : str
+        Name of the setting, for the error message.
+    value : float
+        The value to check.
+    n_classes : int
+        Number of classes.
+
+    Raises
+    ------
+    ValueError
+        If the value is not a probability above 0 and below 1, or not above 1 / n_classes.
+
+    Examples
+    --------
     >>> check_above_chance("start", 0.5, 2)
     Traceback (most recent call last):
     ...
-    ValueError: start=0.5 is no more than chance with 2 classes: nothing would tell the classes apart
+    ValueError: start=0.5 is no more than chance with 2 classes; choose more than 0.5
     """
     check_probability(name, value)
     if value * n_classes <= 1:
         raise ValueError(
-            f"{name}={value} is no more than chance with {n_classes} classes: nothing would tell the classes apart"
+            f"{name}={value} is no more than chance with {n_classes} classes; choose more than {1 / n_classes:.3g}"
         )
 
 
 def check_share_below_one(name: str, value: object) -> None:
-    """Refuse what does not lie between 0 and 1, or is 1."""
+    """Check that a setting is at least 0 and below 1.
+
+    Parameters
+    ----------
+    name : str
+        Name of the setting, for the error message.
+    value : object
+        The value to check.
+
+    Raises
+    ------
+    ValueError
+        If the value is not a number of at least 0 and below 1.
+
+    Examples
+    --------
+    >>> check_share_below_one("dropout", 1.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: dropout must be a share of at least 0 and below 1, got 1.0
+    """
     if not isinstance(value, Real) or not 0 <= float(value) < 1:
         raise ValueError(f"{name} must be a share of at least 0 and below 1, got {value!r}")
 
 
 def check_layer_widths(name: str, value: Any) -> tuple[int, ...]:
-    """Widths of hidden layers as a tuple of integers."""
+    """Return the widths of hidden layers as a tuple of integers.
+
+    Parameters
+    ----------
+    name : str
+        Name of the setting, for the error message.
+    value : sequence of int
+        One width per hidden layer; may be empty.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ValueError
+        If the value is not a sequence, or a width is not an integer of at least 1.
+
+    Examples
+    --------
+    >>> check_layer_widths("hidden", [64, 32])
+    (64, 32)
+    """
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise ValueError(f"{name} must be a tuple of widths such as (64, 32), got {value!r}")
     for width in value:

@@ -18,6 +18,7 @@ from crowdfuse.datasets.data_folder import data_folder, refuse_missing, refuse_m
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_names
+from crowdfuse.labels.votes import argmax_breaking_ties
 
 TASKS, LABELS = "task_data.json", "annotation_data.json"
 SPLITS = ("train", "valid", "test")
@@ -109,9 +110,8 @@ def _read_labels(path: Path, observations: dict[int, int], seed: int) -> Annotat
 
 def _likeliest(likelihoods: NDArray[np.float64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The likeliest class of each row, ties drawn by the seed; and whether any is likely at all."""
-    highest = likelihoods.max(1, keepdims=True)
-    drawn = np.random.default_rng(seed).random(likelihoods.shape)
-    return np.where(likelihoods == highest, drawn, -1.0).argmax(1), highest[:, 0] > 0
+    draws = np.random.default_rng(seed).random(likelihoods.shape)
+    return argmax_breaking_ties(likelihoods, draws), likelihoods.max(1) > 0
 
 
 def _likelihoods(said: Any, where: str) -> list[float]:

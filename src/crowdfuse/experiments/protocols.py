@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from crowdfuse.experiments.comparison_results import DEFAULTS, HELD_OUT_EPOCH, TUNED_BY_CROWD, TUNED_BY_GOLD
 from crowdfuse.experiments.method_comparison import ComparisonCell
 from crowdfuse.experiments.result_table import UPPER_BOUND
 from crowdfuse.experiments.store import Record, run_key
+from crowdfuse.labels.intervals import t_interval_half_width
 
 TIE_MARGIN = 0.01  # of accuracy: who is further behind the first is not called level with it
 RowDatasetSeed = tuple[str, str, int]
@@ -99,7 +99,7 @@ def ranks(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]], *, ascendin
         return None
     samples = blocks[0] if len(blocks) == 1 else np.array([block.mean(0) for block in blocks])
     mean = samples.mean(0)
-    half = [half_width(samples[:, i]) if len(samples) > 1 else len(rows) for i in range(len(rows))]
+    half = [t_interval_half_width(samples[:, i]) if len(samples) > 1 else len(rows) for i in range(len(rows))]
     return Ranks(
         {row: float(mean[i]) for i, row in enumerate(rows)},
         {row: (max(1.0, mean[i] - half[i]), min(float(len(rows)), mean[i] + half[i])) for i, row in enumerate(rows)},
@@ -139,12 +139,7 @@ def best_and_tied(by_arena: Mapping[str, Mapping[str, Mapping[int, float]]]) -> 
 def _is_level(first: Mapping[int, float], other: Mapping[int, float]) -> bool:
     """With fewer than two seeds in common nobody is."""
     behind = [first[seed] - other[seed] for seed in set(first) & set(other)]
-    return len(behind) > 1 and float(np.mean(behind)) < min(TIE_MARGIN, half_width(behind))
-
-
-def half_width(values: Sequence[float] | NDArray[Any]) -> float:
-    """Half of the 95 % t-interval of a mean."""
-    return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return len(behind) > 1 and float(np.mean(behind)) < min(TIE_MARGIN, t_interval_half_width(behind))
 
 
 def gains(
@@ -162,6 +157,6 @@ def gains(
         ]
         if row in (reference, UPPER_BOUND) or len(means) < 2:
             continue
-        half = half_width(means)
+        half = t_interval_half_width(means)
         found[row] = (float(np.mean(means)), float(np.mean(means)) - half, float(np.mean(means)) + half, len(means))
     return found

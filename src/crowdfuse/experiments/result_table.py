@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from crowdfuse.experiments.correct_items import decode_correct
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import Record, run_key
+from crowdfuse.labels.intervals import bootstrap_interval, t_interval_half_width
 
 UPPER_BOUND = "true-label"  # an upper bound, and no competitor
 RowValue = tuple[str, str]  # row and value
-N_BOOTSTRAP_SAMPLES, BLOCK = 2_000, 200
 
 
 @dataclass(frozen=True)
@@ -163,15 +162,7 @@ def bootstrapped_difference(better: str, than: str, pairs: int, by_item: NDArray
     >>> bootstrapped_difference("a", "b", 3, np.ones((3, 50))).low
     1.0
     """
-    generator = np.random.default_rng(0)
-    n_seeds, n_items = by_item.shape
-    seeds = generator.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), N_BOOTSTRAP_SAMPLES)
-    drawn = np.empty(N_BOOTSTRAP_SAMPLES)
-    for start in range(0, N_BOOTSTRAP_SAMPLES, BLOCK):
-        items = generator.multinomial(n_items, np.full(n_items, 1 / n_items), BLOCK)
-        drawn[start : start + BLOCK] = (seeds[start : start + BLOCK] * (items @ by_item.T)).sum(1) / by_item.size
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return PairedDifference(better, than, pairs, float(by_item.mean()), float(low), float(high), "seeds and items")
+    return PairedDifference(better, than, pairs, float(by_item.mean()), *bootstrap_interval(by_item), "seeds and items")
 
 
 def paired_difference(better: str, than: str, differences: np.ndarray[Any, Any]) -> PairedDifference:
@@ -179,8 +170,7 @@ def paired_difference(better: str, than: str, differences: np.ndarray[Any, Any])
     mean = float(differences.mean())
     if len(differences) < 2:
         return PairedDifference(better, than, len(differences), mean, None, None)
-    error = differences.std(ddof=1) / np.sqrt(len(differences))
-    half = float(stats.t.ppf(0.975, len(differences) - 1) * error)
+    half = t_interval_half_width(differences)
     return PairedDifference(better, than, len(differences), mean, mean - half, mean + half)
 
 

@@ -38,7 +38,8 @@ from crowdfuse.io.tables import (
     usual_columns,
 )
 from crowdfuse.io.wide import is_wide, read_wide
-from crowdfuse.labels.annotations import Annotations, unknown_class_message
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.encoding import unknown_class_message
 from crowdfuse.labels.ids import (
     IntArray,
     format_names,
@@ -493,7 +494,7 @@ def _build(
         annotators=annotator.names,
         classes=label.names,
         by_row=False,
-        numbered=source.ids_may_be_row_numbers,
+        ids_may_be_row_numbers=source.ids_may_be_row_numbers,
         dropped=(n_missing, triples.n_duplicates, triples.n_conflicts),
         notes=tuple(notes),
     )

@@ -19,7 +19,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from crowdfuse.io.dictionary_encoding import encode_values
-from crowdfuse.labels.ids import EXACT_FLOAT_LIMIT, WHOLE, format_names, parse_integers
+from crowdfuse.labels.ids import ALLOWED_IDS, EXACT_FLOAT_LIMIT, format_names, parse_integers
 
 T = TypeVar("T")
 
@@ -417,7 +417,7 @@ def _usable(column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
     row = pc.index(fits, False).as_py()
     if row >= 0:
         raise TableError(
-            f"{where}, row {row}: {name} {column[row].as_py()!r} is not among the {WHOLE} that can be names"
+            f"{where}, row {row}: {name} {column[row].as_py()!r} is not among the {ALLOWED_IDS} that can be names"
         )
     return column.cast(pa.int64())
 

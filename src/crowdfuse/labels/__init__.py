@@ -1,8 +1,25 @@
-"""Labels of several annotators: `Annotations`, ids, alignment with the rows of X, summary statistics."""
+"""Labels of several annotators: `Annotations`, ids, alignment with the rows of X, statistics, intervals."""
 
 from __future__ import annotations
 
 from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.intervals import (
+    bootstrap_interval,
+    proportion_with_interval,
+    t_interval_half_width,
+    wilson_interval,
+)
 from crowdfuse.labels.summary import Summary
+from crowdfuse.labels.votes import argmax_breaking_ties, vote_counts, vote_shares
 
-__all__ = ["Annotations", "Summary"]
+__all__ = [
+    "Annotations",
+    "Summary",
+    "argmax_breaking_ties",
+    "bootstrap_interval",
+    "proportion_with_interval",
+    "t_interval_half_width",
+    "vote_counts",
+    "vote_shares",
+    "wilson_interval",
+]

@@ -1,4 +1,4 @@
-"""How rows of X meet items, and how names become class positions. A silent misalignment must be impossible."""
+"""Alignment of labels and gold with the rows of X. Misalignment is always an error, never silent."""
 
 from __future__ import annotations
 
@@ -14,17 +14,47 @@ from crowdfuse.labels.ids import format_names, normalize_ids, positions_of
 
 
 def labels_as_given(y: Any) -> Annotations | NDArray[Any]:
-    """Annotations as they are, anything else as an array; a data frame would lose its ids, and is refused."""
+    """Return `y` unchanged if it is Annotations, else as an array.
+
+    Parameters
+    ----------
+    y : Annotations or array-like
+        The labels that a user passed.
+
+    Returns
+    -------
+    Annotations or ndarray
+
+    Raises
+    ------
+    ValueError
+        If `y` is a data frame: as an array it would lose its ids.
+    """
     if not isinstance(y, Annotations) and hasattr(y, "columns"):
         raise ValueError(
-            "y is a table: make Annotations of it first, with Annotations.from_table(y) where a row is a label, "
-            "Annotations.from_matrix(y) where a row is an item"
+            "y is a table: make Annotations of it first, with Annotations.from_table(y) if it has one row per label, "
+            "or Annotations.from_matrix(y) if it has one row per item"
         )
-    return y if isinstance(y, Annotations) else np.asarray(y, dtype=object if _holds_none(y) else None)
+    return y if isinstance(y, Annotations) else np.asarray(y, dtype=object if _contains_none(y) else None)
 
 
 def as_annotations(y: Any) -> Annotations:
-    """`y` as annotations: an (N, R) array is a matrix of labels, a 1-D array one annotator."""
+    """Return `y` as Annotations.
+
+    Parameters
+    ----------
+    y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
+        A 2-D array has one column per annotator; a 1-D array holds the labels of a single annotator.
+
+    Returns
+    -------
+    Annotations
+
+    Raises
+    ------
+    ValueError
+        If `y` has another number of dimensions.
+    """
     values = labels_as_given(y)
     if isinstance(values, Annotations):
         return values
@@ -36,10 +66,33 @@ def as_annotations(y: Any) -> Annotations:
 
 
 def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
-    """The labels by row of X.
+    """Return the labels in the order of the rows of X.
 
-    An array goes row by row. Annotations meet rows by id, through `items`, the ids of X's rows; without it,
-    row by row where they are known to be in that order, by row number where a table's ids are row numbers.
+    Parameters
+    ----------
+    y : Annotations or array-like of shape (n_rows, n_annotators) or (n_rows,)
+        Arrays are matched row by row. Annotations are matched by id if `items` is given. Without `items` they are
+        matched row by row if they are known to be in that order (`by_row`), or by row number if they come from a table
+        with integer ids.
+    n_rows : int
+        Number of rows of X.
+    items : array-like of shape (n_rows,) or None
+        Ids of the rows of X.
+
+    Returns
+    -------
+    Annotations
+        With `n_rows` items, in the order of X.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, or the labels cannot be matched without `items`.
+
+    Warns
+    -----
+    UserWarning
+        If integer ids are taken as row numbers and row 0 has no labels: the ids may count from 1.
     """
     ann = as_annotations(y)
     ids = None if items is None else np.asarray(items)
@@ -54,47 +107,117 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
                 "pass Annotations and items=, the ids of X's rows, to match labels to rows by id"
             )
         return ann
-    numbers = ann.items.dtype.kind == "i" and len(ann.items) > 0
-    if ann.ids_may_be_row_numbers and numbers and ann.items.min() >= 0 and ann.items.max() < n_rows:
+    has_integer_ids = ann.items.dtype.kind == "i" and len(ann.items) > 0
+    if ann.ids_may_be_row_numbers and has_integer_ids and ann.items.min() >= 0 and ann.items.max() < n_rows:
         if ann.items.min() == 1:
             warnings.warn(
-                "integer ids are taken as row numbers, and nobody labelled row 0: if your ids count from 1, "
+                "integer ids are taken as row numbers, and row 0 has no labels: if your ids count from 1, "
                 "pass items=, the ids of X's rows",
                 stacklevel=4,
             )
         return ann.align(np.arange(n_rows))
     raise ValueError(
-        f"the labels know items by ids such as {format_names(ann.items, 3)}, not as rows of X (0 to {n_rows - 1}). "
+        f"the labels use item ids such as {format_names(ann.items, 3)}, not row numbers of X (0 to {n_rows - 1}). "
         "Pass items=, the ids of X's rows in order, such as fit(X, annotations, items=ids)"
     )
 
 
-def has_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, what: str = "gold") -> NDArray[np.bool_]:
-    """Where gold says something, (N,): None, NaN and, unless it is a class, -1 say nothing."""
+def has_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, name: str = "gold") -> NDArray[np.bool_]:
+    """Return for each row whether its true class is known.
+
+    Parameters
+    ----------
+    gold : ndarray of shape (n_rows,)
+        True classes by name. None, NaN and, unless it is a class, -1 mean unknown.
+    classes : ndarray of shape (n_classes,)
+        Class names.
+    n_rows : int
+        Number of rows of X.
+    name : str, default="gold"
+        Name of the argument, for the error message.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_rows,)
+
+    Raises
+    ------
+    ValueError
+        If `gold` has another shape.
+    """
     if gold.shape != (n_rows,):
-        raise ValueError(f"{what} must have one class a row of X ({n_rows:,}), got shape {gold.shape}")
+        raise ValueError(f"{name} must have one class per row of X ({n_rows:,}), got shape {gold.shape}")
     unknown = () if -1 in classes else (-1,)
     return np.array([not (v is None or v != v or (not isinstance(v, str) and v in unknown)) for v in gold], bool)
 
 
-def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, what: str = "gold") -> NDArray[np.int64]:
-    """True classes by name, one a row, as positions in `classes`; -1 where gold says nothing."""
-    values = np.asarray(gold, dtype=object if _holds_none(gold) else None)
-    known = has_gold(values, classes, n_rows, what)
-    names = normalize_ids(values[known], what)
+def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, name: str = "gold") -> NDArray[np.int64]:
+    """Return the true class of each row as a position in `classes`.
+
+    Parameters
+    ----------
+    gold : array-like of shape (n_rows,)
+        True classes by name. None, NaN and, unless it is a class, -1 mean unknown.
+    classes : ndarray of shape (n_classes,)
+        Class names.
+    n_rows : int
+        Number of rows of X.
+    name : str, default="gold"
+        Name of the argument, for error messages.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows,)
+        -1 where the true class is unknown.
+
+    Raises
+    ------
+    ValueError
+        If `gold` has another shape or contains a class that is not in `classes`.
+
+    Examples
+    --------
+    >>> gold_codes(["dog", None, "cat"], np.array(["cat", "dog"], object), 3).tolist()
+    [1, -1, 0]
+    """
+    values = np.asarray(gold, dtype=object if _contains_none(gold) else None)
+    is_known = has_gold(values, classes, n_rows, name)
+    names = normalize_ids(values[is_known], name)
     codes = np.full(n_rows, -1, np.int64)
-    codes[known] = positions_of(names, classes)
-    outside = codes[known] < 0
-    if outside.any():
+    codes[is_known] = positions_of(names, classes)
+    is_outside = codes[is_known] < 0
+    if is_outside.any():
         raise ValueError(
-            f"{what} holds {format_names(np.unique(names[outside]))}, not among the classes ({format_names(classes)}); "
-            "name all with classes= (--classes on the command line)"
+            f"{name} contains {format_names(np.unique(names[is_outside]))}, not among the classes "
+            f"({format_names(classes)}); name all classes with classes= (--classes on the command line)"
         )
     return codes
 
 
 def check_sample_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float32]:
-    """How much each row counts, (N,): all alike where nothing is said."""
+    """Return the weight of each row.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_rows,), float or None
+        Weights of the rows; a number is broadcast, None means 1 for every row.
+    n_rows : int
+        Number of rows of X.
+
+    Returns
+    -------
+    ndarray of float32, shape (n_rows,)
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong, a weight is negative or not finite, or all weights are 0.
+
+    Examples
+    --------
+    >>> check_sample_weight(None, 2).tolist()
+    [1.0, 1.0]
+    """
     if sample_weight is None:
         return np.ones(n_rows, np.float32)
     weight = np.asarray(sample_weight, np.float32)
@@ -110,10 +233,24 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray
 
 
 def refuse_items(items: ArrayLike | None) -> None:
-    """Gold in an array goes row by row; ids beside it would be looked at by nobody."""
+    """Raise an error if `items` is given together with gold in an array, which is matched row by row.
+
+    Parameters
+    ----------
+    items : array-like or None
+        The `items` argument of the public method.
+
+    Raises
+    ------
+    ValueError
+        If `items` is not None: it would be ignored.
+    """
     if items is not None:
-        raise ValueError("items= goes with Annotations; gold goes row by row, one class a row of X")
+        raise ValueError(
+            "items= goes with Annotations; gold is matched row by row, one class per row of X: leave it out"
+        )
 
 
-def _holds_none(values: Any) -> bool:
+def _contains_none(values: Any) -> bool:
+    """Whether a list or tuple contains None at its top level."""
     return isinstance(values, Sequence) and not isinstance(values, str) and any(value is None for value in values)

@@ -1,12 +1,12 @@
-"""Who said what: triples (item, annotator, label) in, validated once, CSR arrays out.
+"""`Annotations`: the labels of several annotators, validated once and stored as CSR arrays by item.
 
-Nothing after this module touches raw labels. Any triple may be missing.
+No other module reads raw labels. Any pair (item, annotator) may have no label.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdfuse.labels.encoding import (
+    concatenate_ranges,
+    encode_classes,
+    is_missing,
+    names_with_missing,
+    unknown_class_message,
+)
 from crowdfuse.labels.ids import (
     IntArray,
     as_array,
@@ -23,22 +30,59 @@ from crowdfuse.labels.ids import (
     positions_of,
     refuse_repeats,
     similar_class_notes,
-    unique_sorted,
 )
 from crowdfuse.labels.reading import Reading, accepts_options_of
-from crowdfuse.labels.summary import Summary, summarise
+from crowdfuse.labels.summary import Summary, summarize
+from crowdfuse.labels.votes import vote_shares
+
+MAX_DENSE_BYTES = 2**31  # larger dense arrays are refused
 
 
 class Annotations:
-    """All the labels, by item: the labels of item n are `indptr[n]:indptr[n + 1]`.
+    """The labels of several annotators, stored by item; any label may be missing.
 
-    Make one with `read`, `from_table` or `from_matrix`. Ids and class names may be strings or
-    integers; they are kept in `items` (N,), `annotators` (R,) and `classes` (K,).
+    Create one with `read`, `from_table`, `from_matrix` or `from_vector`. Ids of items and annotators and class names
+    may be strings or integers.
 
-    `by_row` says what row i means: True, and row i here belongs with row i of X (a matrix, or
-    what `align` or `ann[rows]` gave); False, and items are known by their ids alone. Then `numbered`
-    says whether integer ids may be taken for row numbers of X: those of a table may.
+    Parameters
+    ----------
+    indptr : ndarray of int64, shape (n_items + 1,)
+        The labels of item n are at positions `indptr[n]` to `indptr[n + 1]` of `annotator` and `label`.
+    annotator : ndarray of int32, shape (n_labels,)
+        Annotator of each label, as a position in `annotators`.
+    label : ndarray of int32, shape (n_labels,)
+        Class of each label, as a position in `classes`.
+    items : ndarray of shape (n_items,)
+        Item ids.
+    annotators : ndarray of shape (n_annotators,)
+        Annotator ids.
+    classes : ndarray of shape (n_classes,)
+        Class names.
+    by_row : bool
+        Whether item i belongs to row i of X: true for matrices and after `align` or `ann[rows]`. Otherwise items are
+        matched to rows by their ids.
+    ids_may_be_row_numbers : bool, default=False
+        Whether integer ids may be taken as row numbers of X if `by_row` is false: true for tables.
+    dropped : tuple of three ints, default=(0, 0, 0)
+        Number of labels that were missing, repeated, and in conflict with another label when the labels were read.
+    notes : tuple of str, default=()
+        Warnings that were given when the labels were read.
 
+    Attributes
+    ----------
+    dropped_missing : int
+        Number of empty labels that were dropped.
+    dropped_duplicates : int
+        Number of repeated labels that were dropped.
+    dropped_conflicts : int
+        Number of labels that were dropped because the same annotator gave the item another label.
+
+    See Also
+    --------
+    crowdfuse.aggregation : Consensus labels from annotations alone.
+
+    Examples
+    --------
     >>> ann = Annotations.from_table({"item": ["a", "a", "b"], "annotator": ["x", "y", "x"],
     ...                               "label": ["cat", "dog", "cat"]})
     >>> ann
@@ -57,7 +101,7 @@ class Annotations:
         annotators: NDArray[Any],
         classes: NDArray[Any],
         by_row: bool,
-        numbered: bool = False,
+        ids_may_be_row_numbers: bool = False,
         dropped: tuple[int, int, int] = (0, 0, 0),
         notes: tuple[str, ...] = (),
     ) -> None:
@@ -68,11 +112,11 @@ class Annotations:
         self.annotators = annotators
         self.classes = classes
         self.by_row = by_row
-        self.ids_may_be_row_numbers = numbered
+        self.ids_may_be_row_numbers = ids_may_be_row_numbers
         self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts = dropped
         self.notes = notes
 
-    # ---- ways in ---------------------------------------------------------------------------
+    # ---- constructors ----------------------------------------------------------------------
 
     @classmethod
     @accepts_options_of(Reading)
@@ -167,11 +211,37 @@ class Annotations:
         annotators: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
     ) -> Annotations:
-        """From an (N, R) array of labels, -1, NaN, None or "" where one is missing.
+        """Create annotations from a matrix with one row per item and one column per annotator.
 
-        Row i is row i of X; or, with `items`, the item of that id, wherever it is in X. A pandas frame names
-        annotators by its columns and, unless it is just 0, 1, 2, ..., items by its index.
+        Parameters
+        ----------
+        matrix : array-like or pandas data frame, shape (n_items, n_annotators)
+            Labels by name. -1, NaN, None and the empty string mean missing. The columns of a data frame name the
+            annotators; its index names the items, unless it is 0, 1, 2, ...
+        items : array-like of shape (n_items,), default=None
+            Item ids. By default row i is row i of X; with ids, items are matched to the rows of X by id.
+        annotators : array-like of shape (n_annotators,), default=None
+            Annotator ids; by default column numbers.
+        classes : sequence, default=None
+            Class names in the order to use; by default the distinct labels, sorted.
 
+        Returns
+        -------
+        Annotations
+
+        Raises
+        ------
+        ValueError
+            If the array is not two-dimensional, ids are repeated, empty or of the wrong number, or a label is not
+            one of the given classes.
+
+        See Also
+        --------
+        Annotations.from_vector : One label per item.
+        Annotations.from_table : One row per label.
+
+        Examples
+        --------
         >>> Annotations.from_matrix([[0, 1], [-1, 1]]).indptr.tolist()
         [0, 2, 3]
         """
@@ -184,47 +254,72 @@ class Annotations:
         if values.ndim != 2:
             raise ValueError(
                 f"labels must be an (items, annotators) array, got shape {values.shape}; "
-                "from_vector() takes one label an item, from_table() triples"
+                "from_vector() takes one label per item, from_table() one row per label"
             )
-        present = ~_is_missing(values, sentinel=True)
-        return cls._from_dense(values, present, items, annotators, classes)._with_warnings()
+        is_present = ~is_missing(values, markers=True)
+        return cls._from_dense(values, is_present, items, annotators, classes)._with_warnings()
 
     @classmethod
     def from_vector(cls, y: ArrayLike | Sequence[Any], *, classes: Sequence[Any] | None = None) -> Annotations:
-        """From one label an item, as scikit-learn has it: one annotator. NaN or None is missing, -1 a class."""
+        """Create the annotations of a single annotator from one label per item, like scikit-learn's `y`.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_items,)
+            Labels by name. NaN and None mean missing; -1 is a class.
+        classes : sequence, default=None
+            Class names in the order to use; by default the distinct labels, sorted.
+
+        Returns
+        -------
+        Annotations
+            With one annotator; row i is row i of X.
+
+        Raises
+        ------
+        ValueError
+            If `y` is not one-dimensional, or a label is not one of the given classes.
+
+        Examples
+        --------
+        >>> Annotations.from_vector(["cat", None, "dog"])
+        Annotations(3 items, 1 annotators, 2 classes, 2 labels)
+        """
         values = as_array(y)
         if values.ndim != 1:
             raise ValueError(
-                f"y must have one label an item, got shape {values.shape}; from_matrix() takes one column an annotator"
+                f"y must have one label per item, got shape {values.shape}; "
+                "from_matrix() takes one column per annotator"
             )
         values = values[:, None]
-        return cls._from_dense(values, ~_is_missing(values, sentinel=False), None, None, classes)._with_warnings()
+        return cls._from_dense(values, ~is_missing(values, markers=False), None, None, classes)._with_warnings()
 
     @classmethod
     def _from_dense(
         cls,
         values: NDArray[Any],
-        present: NDArray[np.bool_],
+        is_present: NDArray[np.bool_],
         items: ArrayLike | None,
         annotators: ArrayLike | None,
         classes: Sequence[Any] | None,
     ) -> Annotations:
+        """Annotations of the present cells of an (N, R) array."""
         n_items, n_annotators = values.shape
         row_ids = np.arange(n_items) if items is None else normalize_ids(items, "items")
         column_ids = np.arange(n_annotators) if annotators is None else normalize_ids(annotators, "annotators")
-        for what, ids, expected in (("items", row_ids, n_items), ("annotators", column_ids, n_annotators)):
+        for name, ids, expected in (("items", row_ids, n_items), ("annotators", column_ids, n_annotators)):
             if len(ids) != expected:
-                raise ValueError(f"{what}= names {len(ids):,}, but the labels have shape {values.shape}")
-            refuse_repeats(ids, what)
-            empty = [at for at, name in enumerate(ids) if isinstance(name, str) and not name.strip()]
+                raise ValueError(f"{name}= has {len(ids):,} ids, but the labels have shape {values.shape}")
+            refuse_repeats(ids, name)
+            empty = [position for position, id_ in enumerate(ids) if isinstance(id_, str) and not id_.strip()]
             if empty:
-                raise ValueError(f"{what}[{empty[0]}] is empty; fill it in, or leave the {what[:-1]} out")
-        item, annotator = np.nonzero(present)
+                raise ValueError(f"{name}[{empty[0]}] is empty; fill it in, or leave the {name[:-1]} out")
+        item, annotator = np.nonzero(is_present)
         names, code = encode_classes(
             values[item, annotator], classes, lambda label: f"row {item[label]}, column {annotator[label]}"
         )
         return cls(
-            indptr=np.concatenate([[0], np.cumsum(present.sum(1))]).astype(np.int64),
+            indptr=np.concatenate([[0], np.cumsum(is_present.sum(1))]).astype(np.int64),
             annotator=annotator.astype(np.int32),
             label=code.astype(np.int32),
             items=row_ids,
@@ -238,31 +333,37 @@ class Annotations:
 
     @property
     def n_items(self) -> int:
+        """Number of items, including items without labels."""
         return len(self.items)
 
     @property
     def n_annotators(self) -> int:
+        """Number of annotators, including annotators without labels."""
         return len(self.annotators)
 
     @property
     def n_classes(self) -> int:
+        """Number of classes, including classes that no label names."""
         return len(self.classes)
 
     @property
     def n_labels(self) -> int:
+        """Number of labels."""
         return len(self.label)
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Shape (n_items, n_annotators), as of the matrix of labels."""
         return self.n_items, self.n_annotators
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions of the matrix of labels: 2."""
         return 2
 
     @property
     def item(self) -> IntArray:
-        """The item of each label, as a position in `items` (L,)."""
+        """Item of each label, as a position in `items`: ndarray of shape (n_labels,)."""
         return np.repeat(np.arange(self.n_items), np.diff(self.indptr))
 
     def __len__(self) -> int:
@@ -284,10 +385,34 @@ class Annotations:
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays
 
-    # ---- choosing items --------------------------------------------------------------------
+    # ---- selection -------------------------------------------------------------------------
 
     def select(self, items: ArrayLike) -> Annotations:
-        """The items with these ids, in this order; known by their ids, so that `fit` needs `items=`."""
+        """Return the labels of the items with these ids, in this order.
+
+        Parameters
+        ----------
+        items : array-like of shape (n_selected,)
+            Item ids.
+
+        Returns
+        -------
+        Annotations
+            With `by_row` false: pass `items=` to `fit`.
+
+        Raises
+        ------
+        KeyError
+            If an id is unknown.
+        ValueError
+            If an id is repeated.
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([["cat"], ["dog"]], items=["a", "b"])
+        >>> ann.select(["b"]).to_matrix().tolist()
+        [['dog']]
+        """
         ids = normalize_ids(items, "items")
         refuse_repeats(ids, "items")
         rows = positions_of(ids, self.items)
@@ -299,9 +424,30 @@ class Annotations:
         return self._rows(rows, by_row=False)
 
     def align(self, items: ArrayLike, *, on_missing: Literal["error", "drop"] = "error") -> Annotations:
-        """The labels in the order of X's rows, `items` naming each row. Rows nobody labelled stay, empty.
+        """Return the labels in the order of the rows of X.
 
-        Labels of items that are not among the rows are an error, or left out with `on_missing="drop"`.
+        Parameters
+        ----------
+        items : array-like of shape (n_rows,)
+            Id of each row of X. Rows without labels stay, with no labels.
+        on_missing : {"error", "drop"}, default="error"
+            What to do with labelled items that are not among the rows: raise an error, or drop their labels.
+
+        Returns
+        -------
+        Annotations
+            With one item per row of X, and `by_row` true.
+
+        Raises
+        ------
+        ValueError
+            If labels would be lost and `on_missing` is "error", or an id is repeated.
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([["cat"], ["dog"]], items=["a", "b"])
+        >>> ann.align(["c", "b", "a"]).to_matrix().tolist()
+        [[None], ['dog'], ['cat']]
         """
         if on_missing not in ("error", "drop"):
             raise ValueError(f"on_missing must be 'error' or 'drop', got {on_missing!r}")
@@ -309,35 +455,82 @@ class Annotations:
         refuse_repeats(ids, "items")
         rows = positions_of(ids, self.items)
         labelled = np.diff(self.indptr) > 0
-        kept = np.zeros(self.n_items, bool)
-        kept[rows[rows >= 0]] = True
-        lost = self.items[labelled & ~kept]
+        is_kept = np.zeros(self.n_items, bool)
+        is_kept[rows[rows >= 0]] = True
+        lost = self.items[labelled & ~is_kept]
         if len(lost) and on_missing == "error":
             raise ValueError(
                 f"{format_count_with_verb(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: "
-                f"{format_names(lost)}. "
-                "Pass the rows' ids as items=, or choose the labels with select() or on_missing='drop'"
+                f"{format_names(lost)}. Pass the rows' ids as items=, or choose the labels with select() or "
+                "on_missing='drop'"
             )
         return self.take_rows(rows, ids)
 
     def __getitem__(self, key: Any) -> Annotations:
-        """Rows by position, as scikit-learn's splitters ask for them."""
+        """Return rows by position, as scikit-learn's splitters request them.
+
+        Parameters
+        ----------
+        key : int, slice, list of int or boolean mask
+            The rows; each at most once.
+
+        Returns
+        -------
+        Annotations
+            With `by_row` true.
+
+        Raises
+        ------
+        TypeError
+            If the items are known by id only: positions would not mean rows of X.
+        ValueError
+            If a row is chosen twice.
+
+        Examples
+        --------
+        >>> Annotations.from_matrix([[0, 1], [1, 1]])[1:]
+        Annotations(1 items, 2 annotators, 2 classes, 2 labels)
+        """
         if not self.by_row:
             raise TypeError(
-                "these annotations know items by id, so row numbers mean nothing: "
-                "ann.align(items) puts them in the order of X's rows, ann.select(ids) chooses by id"
+                "these annotations identify items by id, so positions do not mean rows of X: "
+                "ann.align(items) puts them in the order of X's rows, ann.select(ids) selects by id"
             )
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # scikit-learn asks for ann[rows, ...]
             key = key[0]
         rows = np.atleast_1d(np.arange(self.n_items)[key])
         if rows.ndim != 1:
-            raise IndexError(f"rows are chosen by a number, a slice, a list or a mask, got shape {rows.shape}")
+            raise IndexError(f"rows must be selected by a number, a slice, a list or a mask, got shape {rows.shape}")
         if len(np.unique(rows)) < len(rows):
-            raise ValueError("a row was chosen twice; an item can stand only once. Use sample_weight to repeat items")
+            raise ValueError(
+                "a row was selected twice, but an item can occur only once; use sample_weight to repeat items"
+            )
         return self._rows(rows, by_row=True)
 
     def select_annotator(self, annotator: Any) -> Annotations:
-        """The labels of one annotator, given by name; items and classes stay."""
+        """Return the labels of one annotator; items and classes stay the same.
+
+        Parameters
+        ----------
+        annotator : str or int
+            Id of the annotator.
+
+        Returns
+        -------
+        Annotations
+            With one annotator.
+
+        Raises
+        ------
+        KeyError
+            If the annotator is unknown.
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([["cat", "dog"]], annotators=["x", "y"])
+        >>> ann.select_annotator("y").to_matrix().tolist()
+        [['dog']]
+        """
         position = int(positions_of(normalize_ids([annotator], "annotator"), self.annotators)[0])
         if position < 0:
             raise KeyError(
@@ -353,11 +546,27 @@ class Annotations:
             annotators=self.annotators[position : position + 1],
             classes=self.classes,
             by_row=self.by_row,
-            numbered=self.ids_may_be_row_numbers,
+            ids_may_be_row_numbers=self.ids_may_be_row_numbers,
         )
 
     def keep_labels(self, keep: NDArray[np.bool_]) -> Annotations:
-        """These labels alone, a mask over all of them in their order; items, annotators and classes stay."""
+        """Return some of the labels; items, annotators and classes stay the same.
+
+        Parameters
+        ----------
+        keep : ndarray of bool, shape (n_labels,)
+            Which labels to keep, in their stored order.
+
+        Returns
+        -------
+        Annotations
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([[0, 1], [1, 1]])
+        >>> ann.keep_labels(ann.annotator == 0).to_matrix().tolist()
+        [[0, -1], [1, -1]]
+        """
         return Annotations(
             indptr=np.concatenate([[0], np.cumsum(keep)])[self.indptr],
             annotator=self.annotator[keep],
@@ -366,17 +575,36 @@ class Annotations:
             annotators=self.annotators,
             classes=self.classes,
             by_row=self.by_row,
-            numbered=self.ids_may_be_row_numbers,
+            ids_may_be_row_numbers=self.ids_may_be_row_numbers,
         )
 
     def take_rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
-        """Rows by position under the names `items`, ready to stand beside X; -1 is an item without labels."""
+        """Return rows by position under new ids, in the order of the rows of X.
+
+        Parameters
+        ----------
+        rows : ndarray of int, shape (n_rows,)
+            Positions in `items`; -1 for an item without labels.
+        items : ndarray of shape (n_rows,)
+            Ids of the result.
+
+        Returns
+        -------
+        Annotations
+            With `by_row` true.
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([[0], [1]])
+        >>> ann.take_rows(np.array([1, -1]), np.array([7, 8])).to_matrix().tolist()
+        [[1], [-1]]
+        """
         chosen = self._rows(rows, by_row=True)
         chosen.items = items
         return chosen
 
     def _rows(self, rows: IntArray, by_row: bool) -> Annotations:
-        """Rows by position; -1 stands for an item without labels."""
+        """Rows by position; -1 gives an item without labels."""
         counts = np.where(rows < 0, 0, np.diff(self.indptr)[rows]) if self.n_items else np.zeros(len(rows), np.int64)
         starts = np.where(rows < 0, 0, self.indptr[:-1][rows]) if self.n_items else counts
         picked = concatenate_ranges(starts, counts)
@@ -391,13 +619,33 @@ class Annotations:
         )
 
     def with_classes(self, classes: ArrayLike) -> Annotations:
-        """The same labels over a fixed list of classes, which must hold every class that was said."""
+        """Return the same labels with another list of classes.
+
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,)
+            Class names in the order to use; must contain every class that a label names.
+
+        Returns
+        -------
+        Annotations
+
+        Raises
+        ------
+        ValueError
+            If a label is not one of the classes, or a class is repeated.
+
+        Examples
+        --------
+        >>> Annotations.from_matrix([["dog"]]).with_classes(["cat", "dog"]).label.tolist()
+        [1]
+        """
         names = normalize_ids(classes, "classes")
         refuse_repeats(names, "classes")
         position = positions_of(self.classes, names)
-        said = np.zeros(self.n_classes, bool)
-        said[self.label] = True
-        outside = self.classes[said & (position < 0)]
+        is_used = np.zeros(self.n_classes, bool)
+        is_used[self.label] = True
+        outside = self.classes[is_used & (position < 0)]
         if len(outside):
             raise ValueError(unknown_class_message(format_names(outside), names))
         return Annotations(
@@ -408,43 +656,73 @@ class Annotations:
             annotators=self.annotators,
             classes=names,
             by_row=self.by_row,
-            numbered=self.ids_may_be_row_numbers,
+            ids_may_be_row_numbers=self.ids_may_be_row_numbers,
             dropped=(self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts),
             notes=self.notes,
         )
 
-    # ---- ways out --------------------------------------------------------------------------
+    # ---- conversion ------------------------------------------------------------------------
 
     def to_matrix(self) -> NDArray[Any]:
-        """The labels by name, (N, R): row i is `items[i]`, which is row i of X only after `align`.
+        """Return the labels by name as a dense matrix.
 
-        Integer classes give integers with -1 where missing, strings None. Where -1 is itself a class, the
-        array holds objects and None where missing.
+        Returns
+        -------
+        ndarray of shape (n_items, n_annotators)
+            Row i holds the labels of `items[i]`, which is row i of X only if `by_row` is true. Integer classes give
+            integers, with -1 where a label is missing. String classes, and classes that include -1, give objects,
+            with None where a label is missing.
+
+        Raises
+        ------
+        ValueError
+            If the matrix would take over 2 GB.
+
+        Examples
+        --------
+        >>> Annotations.from_matrix([["cat", None]]).to_matrix().tolist()
+        [['cat', None]]
         """
         codes = self._codes()
-        has_room = self.classes.dtype.kind == "i" and -1 not in self.classes
-        names: NDArray[Any] = np.array([*self.classes, -1 if has_room else None], np.int64 if has_room else object)
-        matrix: NDArray[Any] = names[codes]  # the code -1 takes the last
+        matrix: NDArray[Any] = names_with_missing(self.classes)[codes]
         return matrix
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Class positions by row of X, (N, R), -1 where missing: what scikit-learn's splitters look at."""
+        """Return the class codes (n_items, n_annotators), -1 where missing, for scikit-learn's splitters.
+
+        Raises
+        ------
+        TypeError
+            If the items are known by id only.
+        """
         if not self.by_row:
             raise TypeError(
-                "these annotations know items by id, not by row of X: ann.align(items) puts them in the order of "
+                "these annotations identify items by id, not by row of X: ann.align(items) puts them in the order of "
                 "X's rows; ann.to_matrix() gives them in the order of ann.items"
             )
         codes = self._codes()
         return codes if dtype is None else codes.astype(dtype)
 
     def _codes(self) -> NDArray[np.int32]:
+        """Class codes (N, R), -1 where missing."""
         _refuse_dense(self.n_items, self.n_annotators, 4, "annotators", ", or a splitter such as cv=KFold(5)")
         codes = np.full(self.shape, -1, np.int32)
         codes[self.item, self.annotator] = self.label
         return codes
 
     def to_table(self) -> Any:
-        """A pyarrow table with columns item, annotator, label: one row a label."""
+        """Return the labels as a pyarrow table with one row per label.
+
+        Returns
+        -------
+        pyarrow.Table
+            With columns item, annotator and label, by name.
+
+        Examples
+        --------
+        >>> Annotations.from_matrix([["cat", None]]).to_table().to_pylist()
+        [{'item': 0, 'annotator': 0, 'label': 'cat'}]
+        """
         import pyarrow as pa
 
         def column(codes: IntArray, names: NDArray[Any]) -> Any:
@@ -459,82 +737,51 @@ class Annotations:
         )
 
     def vote_shares(self) -> NDArray[np.float64]:
-        """How the labels of each item are spread over the classes, (N, K); NaN where there is no label."""
+        """Return the share of each item's labels that each class got.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_items, n_classes)
+            Rows sum to 1; NaN for items without labels.
+
+        Raises
+        ------
+        ValueError
+            If the array would take over 2 GB.
+
+        See Also
+        --------
+        crowdfuse.aggregation.majority_vote : The same in blocks, with consensus labels.
+
+        Examples
+        --------
+        >>> Annotations.from_matrix([[0, 0, 1, -1], [1, -1, -1, -1]]).vote_shares().round(2).tolist()
+        [[0.67, 0.33], [0.0, 1.0]]
+        """
         _refuse_dense(self.n_items, self.n_classes, 8, "classes")
-        shares = np.zeros((self.n_items, self.n_classes))
-        np.add.at(shares, (self.item, self.label), 1)
-        with np.errstate(invalid="ignore"):
-            shares /= shares.sum(1, keepdims=True)
-        return shares
+        return vote_shares(self.item * self.n_classes + self.label, self.n_items, self.n_classes)
 
     def summary(self) -> Summary:
-        """Counts, agreement and Krippendorff's alpha (nominal)."""
+        """Return counts, agreement and Krippendorff's alpha (nominal).
+
+        Returns
+        -------
+        Summary
+
+        Examples
+        --------
+        >>> Annotations.from_matrix([[0, 0], [1, 0]]).summary().agreement
+        0.5
+        """
         dropped = (self.dropped_missing, self.dropped_duplicates, self.dropped_conflicts)
-        return summarise(
+        return summarize(
             self.indptr, self.annotator, self.label, self.n_annotators, self.n_classes, dropped, self.notes
         )
 
 
-def concatenate_ranges(starts: IntArray, counts: IntArray) -> IntArray:
-    """The positions start, start + 1, ... of each run, one after another.
-
-    >>> concatenate_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    ends = np.cumsum(counts)
-    positions: IntArray = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
-    return positions
-
-
-def encode_classes(
-    values: NDArray[Any], classes: Sequence[Any] | None, describe_position: Callable[[int], str] | None = None
-) -> tuple[NDArray[Any], IntArray]:
-    """Class names and the position of each value among them; names are sorted unless they are given.
-
-    `place` puts a position in `values` into words for an error message.
-    """
-    said = normalize_ids(values, "labels", describe_position)
-    if classes is None:
-        return unique_sorted(said)
-    names = normalize_ids(classes, "classes")
-    refuse_repeats(names, "classes")
-    code = positions_of(said, names)
-    if (code < 0).any():
-        first = int(np.argmax(code < 0))
-        where = f"labels[{first}]" if describe_position is None else describe_position(first)
-        raise ValueError(f"{where}: {unknown_class_message(format_names([said[first]]), names)}")
-    return names, code
-
-
-def unknown_class_message(label: str, classes: NDArray[Any]) -> str:
-    """What is wrong with a label outside the given classes, and the way out."""
-    return (
-        f"label {label} is not one of the {len(classes):,} classes ({format_names(classes)}); "
-        "mend it, or add it to classes="
-    )
-
-
-def _is_missing(values: NDArray[Any], *, sentinel: bool) -> NDArray[np.bool_]:
-    """None, NaN and pandas' NA; with `sentinel` also -1 and the empty string."""
-    missing = np.zeros(values.shape, bool)
-    if values.dtype.kind == "O":
-        missing.flat[:] = [_is_no_label(value) or (sentinel and value in (-1, "")) for value in values.flat]
-    if values.dtype.kind == "f":
-        missing = np.isnan(values)
-    if sentinel and values.dtype.kind in "fiU":
-        missing |= values == ("" if values.dtype.kind == "U" else -1)
-    return missing
-
-
-def _is_no_label(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except TypeError:  # pandas' NA is neither equal nor unequal
-        return True
-
-
-def _refuse_dense(n_items: int, n_columns: int, size: int, what: str, or_else: str = "") -> None:
-    if n_items * n_columns * size > 2**31:
+def _refuse_dense(n_items: int, n_columns: int, value_bytes: int, columns: str, alternative: str = "") -> None:
+    """Raise an error if a dense array would take over 2 GB."""
+    if n_items * n_columns * value_bytes > MAX_DENSE_BYTES:
         raise ValueError(
-            f"a dense array of {n_items:,} items x {n_columns:,} {what} takes over 2 GB; use to_table(){or_else}"
+            f"a dense array of {n_items:,} items x {n_columns:,} {columns} takes over 2 GB; use to_table(){alternative}"
         )

@@ -1,8 +1,8 @@
 """Held-out labels: choosing an epoch, a start, a setting or a method without gold.
 
-Of some items that have several labels, one is kept out of training. A classifier is the better the more its class
-probabilities tell about these labels, once a small model of annotators stands between the two; guards refuse what
-explains labels well and is still plainly wrong.
+One label each of some items with several labels is kept out of training. A classifier scores higher, the more likely
+these labels are given its class probabilities and a small model of the annotators. Sanity checks reject classifiers
+that explain the labels well although they are plainly wrong.
 """
 
 from __future__ import annotations
@@ -18,30 +18,56 @@ from scipy.special import log_softmax
 
 from crowdfuse.labels.annotations import Annotations
 
-HELD_OUT_FRACTION, MAX_HELD_OUT_LABELS = 0.1, 5_000  # of the labels; labels
+HELD_OUT_FRACTION = 0.1  # of all labels
+MAX_HELD_OUT_LABELS = 5_000
 N_EM_ITERATIONS = 8
-ACCURACY_PRIOR_LABELS = 5.0  # labels: how many an annotator's own share of right ones must outweigh
-MIN_PREDICTED_TO_LABELLED_RATIO = (
-    0.05  # of the share of labels that name a class: predicted less often than that, the class is lost
-)
+INITIAL_ACCURACY = 0.7  # of every annotator, before the first iteration
+ACCURACY_PRIOR_LABELS = 5.0  # labels; an annotator's accuracy is shrunk to the mean as if it had this many more
+MIN_PREDICTED_TO_LABELLED_RATIO = 0.05  # a class predicted less often than this share of its labels counts as lost
+MIN_EXPECTED_PREDICTIONS = 20  # items; classes that should be predicted less often are not checked
+MIN_LIKELIHOOD = 1e-9  # of a label, so that logarithms stay finite
 
 
 class ValidationScore(NamedTuple):
-    """What held-out labels say of a classifier."""
+    """The score of a classifier on held-out labels.
+
+    Attributes
+    ----------
+    values : ndarray of float64, shape (n_held_out,)
+        Log-likelihood of each held-out label.
+    failed_checks : tuple of str
+        Sanity checks that the classifier failed, in words; empty if it passed all.
+
+    Examples
+    --------
+    >>> better = ValidationScore(np.array([-0.1, -0.2, -0.1]), ())
+    >>> worse = ValidationScore(np.array([-1.1, -1.0, -1.2]), ())
+    >>> better.beats(worse), worse.beats(better)
+    (True, False)
+    """
 
     values: NDArray[np.float64]
-    """The log-likelihood of each label, (H,)."""
     failed_checks: tuple[str, ...]
-    """What speaks against the classifier however likely it makes the labels; empty if nothing does."""
 
     @property
     def mean(self) -> float:
+        """Mean log-likelihood per held-out label."""
         return float(self.values.mean())
 
     def beats(self, other: ValidationScore) -> bool:
-        """Whether to prefer this one: no objections, or as few; then likelier by more than one standard error.
+        """Return whether to prefer this score to an earlier one.
 
-        Paired, label by label. Where two are as good as equal the earlier, simpler one stays.
+        A score without failed checks beats one with failed checks. Otherwise the mean log-likelihood must be higher by
+        more than one standard error of the paired differences, so that of two nearly equal scores the earlier stays.
+
+        Parameters
+        ----------
+        other : ValidationScore
+            The earlier score, on the same labels.
+
+        Returns
+        -------
+        bool
         """
         if bool(self.failed_checks) != bool(other.failed_checks):
             return not self.failed_checks
@@ -51,46 +77,72 @@ class ValidationScore(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOutLabels:
-    """Labels that were kept out of training, and what was kept in of the same items."""
+    """Labels that are kept out of training, and the other labels of the same items.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape (n_items,)
+        The items, as rows of the training data.
+    item : ndarray of int64, shape (n_held_out,)
+        Item of each held-out label, as a position in `rows`.
+    annotator : ndarray of int64, shape (n_held_out,)
+        Annotator of each held-out label.
+    label : ndarray of int64, shape (n_held_out,)
+        Class of each held-out label.
+    training_annotations : Annotations
+        The labels of these items that stay in training; the model of the annotators is fitted to them.
+
+    See Also
+    --------
+    hold_out_labels : Creates it.
+    """
 
     rows: NDArray[np.int64]
-    """The items, as rows of the training data, (M,)."""
     item: NDArray[np.int64]
-    """Which of the M items each label is of, (H,)."""
     annotator: NDArray[np.int64]
     label: NDArray[np.int64]
     training_annotations: Annotations
-    """The other labels of the M items: a model of annotators is fitted to these."""
 
     def score(self, logits: NDArray[Any]) -> ValidationScore:
-        """The verdict on class logits (M, K) of the items.
+        """Score a classifier by the log-likelihood of the held-out labels.
 
-        A label y of annotator r has the likelihood `sum_k f_k (a_r [y = k] + (1 - a_r) W[k, y])`: an annotator is
-        right with probability a_r, and one table W, the same for all, says what is said instead. a and W are fitted
-        to the kept labels by expectation and maximisation, so a classifier that knows these by heart has annotators
-        that are too good to be true, and pays for it here.
+        Label y of annotator r has the likelihood `sum_k f_k (a_r [y = k] + (1 - a_r) W[k, y])`, where f are the class
+        probabilities, a_r is the accuracy of the annotator and W, shared by all annotators, is the distribution of
+        wrong labels for each class. a and W are fitted to the training labels by EM. A classifier that has memorized
+        the training labels makes its annotators too accurate, and is penalized on the held-out labels.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_items, n_classes)
+            Class logits of the items in `rows`.
+
+        Returns
+        -------
+        ValidationScore
         """
-        log_f = log_softmax(np.asarray(logits, np.float64), axis=1)
-        f = np.exp(log_f)
-        right, spread = self._annotators(f)
-        likely = (f[self.item] * label_probabilities(right[self.annotator], spread, self.label)).sum(1)
-        return ValidationScore(np.log(np.maximum(likely, 1e-9)), self._objections(f.argmax(1)))
+        f = np.exp(log_softmax(np.asarray(logits, np.float64), axis=1))
+        accuracy, wrong = self._fit_annotators(f)
+        likelihood = (f[self.item] * label_probabilities(accuracy[self.annotator], wrong, self.label)).sum(1)
+        checks = failed_sanity_checks(f.argmax(1), self.training_annotations)
+        return ValidationScore(np.log(np.maximum(likelihood, MIN_LIKELIHOOD)), checks)
 
-    def _annotators(self, f: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """How often each annotator is right, (R,), and what is said instead of each class, (K, K), diagonal 0."""
+    def _fit_annotators(self, f: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Annotator accuracies (R,) and the distribution of wrong labels (K, K), by EM from the training labels."""
         ann = self.training_annotations
-        right, spread = estimate_annotators(None, ann)
+        accuracy, wrong = estimate_annotators(None, ann)
         for _ in range(N_EM_ITERATIONS):
-            posterior = f[ann.item] * label_probabilities(right[ann.annotator], spread, ann.label)
+            posterior = f[ann.item] * label_probabilities(accuracy[ann.annotator], wrong, ann.label)
             posterior /= np.maximum(posterior.sum(1, keepdims=True), 1e-300)
-            right, spread = estimate_annotators(posterior, ann)
-        return right, spread
-
-    def _objections(self, predicted: NDArray[np.int64]) -> tuple[str, ...]:
-        return failed_sanity_checks(predicted, self.training_annotations)
+            accuracy, wrong = estimate_annotators(posterior, ann)
+        return accuracy, wrong
 
     def fingerprint(self) -> dict[str, str]:
-        """A hash of the labels, to know them again."""
+        """Return a hash of the held-out labels, by which a checkpoint recognizes them.
+
+        Returns
+        -------
+        dict of str to str
+        """
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.rows, self.item, self.annotator, self.label):
             digest.update(np.ascontiguousarray(array).data)
@@ -98,102 +150,165 @@ class HeldOutLabels:
 
 
 def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> tuple[Annotations, HeldOutLabels | None]:
-    """Keep one label each of some items out: a tenth of all labels, at most 5,000, of `usable` items with several.
+    """Keep one label each of some items out of training: a tenth of all labels, at most 5,000.
 
-    Returns the labels to train on, in the same rows, and those held out; None where no item has two labels.
+    Parameters
+    ----------
+    ann : Annotations
+        All labels, with `by_row` true.
+    usable : ndarray of bool, shape (n_items,)
+        Items that may lose a label. Only items with at least two labels do.
+    seed : int
+        Decides which labels are held out.
 
+    Returns
+    -------
+    training : Annotations
+        The labels to train on, with the same items.
+    held_out : HeldOutLabels or None
+        The held-out labels; None if no usable item has two labels.
+
+    Examples
+    --------
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 1, -1], [1, -1, -1]])
-    >>> kept, held = hold_out_labels(ann, np.ones(4, bool), seed=0)
-    >>> kept.n_labels, len(held.label)
+    >>> training, held_out = hold_out_labels(ann, np.ones(4, bool), seed=0)
+    >>> training.n_labels, len(held_out.label)
     (8, 1)
     """
     counts = np.diff(ann.indptr)
-    several = np.flatnonzero((counts > 1) & usable)
-    wanted = min(MAX_HELD_OUT_LABELS, len(several), max(1, round(HELD_OUT_FRACTION * ann.n_labels)))
-    if not len(several):
+    candidates = np.flatnonzero((counts > 1) & usable)
+    n_held_out = min(MAX_HELD_OUT_LABELS, len(candidates), max(1, round(HELD_OUT_FRACTION * ann.n_labels)))
+    if not len(candidates):
         return ann, None
     generator = np.random.default_rng([seed, 5])
-    rows = np.sort(generator.permutation(several)[:wanted])
-    out = ann.indptr[rows] + generator.integers(0, counts[rows])
+    rows = np.sort(generator.permutation(candidates)[:n_held_out])
+    positions = ann.indptr[rows] + generator.integers(0, counts[rows])
     stays = np.ones(ann.n_labels, bool)
-    stays[out] = False
-    kept = ann.keep_labels(stays)
-    held = HeldOutLabels(
+    stays[positions] = False
+    training = ann.keep_labels(stays)
+    held_out = HeldOutLabels(
         rows=rows,
         item=np.arange(len(rows)),
-        annotator=ann.annotator[out].astype(np.int64),
-        label=ann.label[out].astype(np.int64),
-        training_annotations=kept[rows],
+        annotator=ann.annotator[positions].astype(np.int64),
+        label=ann.label[positions].astype(np.int64),
+        training_annotations=training[rows],
     )
-    return kept, held
+    return training, held_out
 
 
 def failed_sanity_checks(predicted: NDArray[np.int64], ann: Annotations) -> tuple[str, ...]:
-    """What speaks against predicted classes (N,), whatever likelihood says; empty if nothing does.
+    """Return the sanity checks that predicted classes fail, in words.
 
-    Annotators are taken to be better than chance together, those who agree on an item to be right more often than
-    not, and a class that labels name to be there.
+    The checks assume that annotators together are better than chance, that annotators who agree on an item are mostly
+    right, and that every class with enough labels exists.
 
+    Parameters
+    ----------
+    predicted : ndarray of int64, shape (n_items,)
+        Predicted class of each item.
+    ann : Annotations
+        Labels of the same items.
+
+    Returns
+    -------
+    tuple of str
+        One sentence per failed check; empty if all are passed.
+
+    Examples
+    --------
     >>> ann = Annotations.from_matrix([[0, 0], [1, 1], [0, 0], [1, 0]])
     >>> failed_sanity_checks(np.array([0, 1, 0, 1]), ann)
     ()
     >>> failed_sanity_checks(np.array([1, 0, 1, 0]), ann)[0]
     'agrees with only 12 % of the labels, no better than chance'
     """
-    found: list[str] = []
     if not ann.n_labels:
         return ()
+    failed: list[str] = []
     agrees = predicted[ann.item] == ann.label
     if not agrees.mean() > 1 / ann.n_classes:
-        found.append(f"agrees with only {100 * agrees.mean():.0f} % of the labels, no better than chance")
+        failed.append(f"agrees with only {100 * agrees.mean():.0f} % of the labels, no better than chance")
     counts = np.diff(ann.indptr)
     first = ann.label[np.minimum(ann.indptr[:-1], ann.n_labels - 1)]
-    same = np.bincount(ann.item, ann.label == first[ann.item], minlength=ann.n_items) == counts
-    united = same & (counts > 1)
-    if united.any() and not (share := float((predicted == first)[united].mean())) > 0.5:
-        found.append(f"agrees with unanimous annotators on only {100 * share:.0f} % of the items")
-    said = np.bincount(ann.label, minlength=ann.n_classes) / ann.n_labels
-    given = np.bincount(predicted, minlength=ann.n_classes) / len(predicted)
-    lost = np.flatnonzero((given < MIN_PREDICTED_TO_LABELLED_RATIO * said) & (said * len(predicted) > 20))
+    is_unanimous = np.bincount(ann.item, ann.label == first[ann.item], minlength=ann.n_items) == counts
+    is_unanimous &= counts > 1
+    if is_unanimous.any() and not (share := float((predicted == first)[is_unanimous].mean())) > 0.5:
+        failed.append(f"agrees with unanimous annotators on only {100 * share:.0f} % of the items")
+    labelled_share = np.bincount(ann.label, minlength=ann.n_classes) / ann.n_labels
+    predicted_share = np.bincount(predicted, minlength=ann.n_classes) / len(predicted)
+    is_lost = predicted_share < MIN_PREDICTED_TO_LABELLED_RATIO * labelled_share
+    lost = np.flatnonzero(is_lost & (labelled_share * len(predicted) > MIN_EXPECTED_PREDICTIONS))
     if len(lost):
-        names = ", ".join(str(ann.classes[k]) for k in lost[:3])
-        more = " and more" if len(lost) > 3 else ""
+        names = ", ".join(str(ann.classes[k]) for k in lost[:3]) + (" and more" if len(lost) > 3 else "")
         classes, them = ("class", "it") if len(lost) == 1 else ("classes", "them")
-        found.append(f"never predicts {classes} {names}{more}, although annotators use {them}")
-    return tuple(found)
+        failed.append(f"never predicts {classes} {names}, although annotators use {them}")
+    return tuple(failed)
 
 
 def estimate_annotators(
     posterior: NDArray[np.float64] | None, ann: Annotations
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How often annotators are right, (R,), and what all say instead of each class, (K, K), diagonal 0.
+    """Estimate the accuracy of each annotator, and the distribution of wrong labels that all share.
 
-    From how likely each label's item is of each class, (L, K); None for a first guess.
+    Parameters
+    ----------
+    posterior : ndarray of float64, shape (n_labels, n_classes), or None
+        Probability of each class for the item of each label; None for the initial values.
+    ann : Annotations
+        The labels.
+
+    Returns
+    -------
+    accuracy : ndarray of float64, shape (n_annotators,)
+        Shrunk to the mean accuracy for annotators with few labels.
+    wrong_label_distribution : ndarray of float64, shape (n_classes, n_classes)
+        P(label | true class, label is wrong), axes (true, label); the diagonal is 0.
     """
     if posterior is None or not len(posterior):
-        return np.full(ann.n_annotators, 0.7), _normalize_off_diagonal(np.ones((ann.n_classes, ann.n_classes)))
+        initial = np.full(ann.n_annotators, INITIAL_ACCURACY)
+        return initial, _normalize_off_diagonal(np.ones((ann.n_classes, ann.n_classes)))
     is_right = posterior[np.arange(len(posterior)), ann.label]
-    summed = np.bincount(ann.annotator, is_right, minlength=ann.n_annotators)
+    n_right = np.bincount(ann.annotator, is_right, minlength=ann.n_annotators)
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
-    right = np.clip(
-        (summed + ACCURACY_PRIOR_LABELS * is_right.mean()) / (counts + ACCURACY_PRIOR_LABELS), 1e-3, 1 - 1e-3
+    accuracy = np.clip(
+        (n_right + ACCURACY_PRIOR_LABELS * is_right.mean()) / (counts + ACCURACY_PRIOR_LABELS), 1e-3, 1 - 1e-3
     )
-    said = np.zeros((ann.n_classes, ann.n_classes))
-    np.add.at(said, ann.label, posterior)  # rows: said; columns: true
-    return right, _normalize_off_diagonal(said.T + 1.0)
+    label_by_true = np.zeros((ann.n_classes, ann.n_classes))
+    np.add.at(label_by_true, ann.label, posterior)
+    return accuracy, _normalize_off_diagonal(label_by_true.T + 1.0)
 
 
 def label_probabilities(
     accuracy: NDArray[np.float64], wrong_label_distribution: NDArray[np.float64], label: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """How likely each label is, given each class, (L, K), by annotators who are so often right, (L,)."""
+    """Return the probability of each label given each true class.
+
+    Parameters
+    ----------
+    accuracy : ndarray of float64, shape (n_labels,)
+        Accuracy of the annotator of each label.
+    wrong_label_distribution : ndarray of float64, shape (n_classes, n_classes)
+        P(label | true class, label is wrong), axes (true, label).
+    label : ndarray of int, shape (n_labels,)
+        Class of each label.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_labels, n_classes)
+
+    Examples
+    --------
+    >>> wrong = np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> label_probabilities(np.array([0.75]), wrong, np.array([0])).tolist()
+    [[0.75, 0.25]]
+    """
     given: NDArray[np.float64] = (1 - accuracy)[:, None] * wrong_label_distribution.T[label]
     given[np.arange(len(label)), label] = accuracy
     return given
 
 
 def _normalize_off_diagonal(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows summing to 1, the diagonal 0."""
+    """The counts with a diagonal of 0 and rows that sum to 1."""
     counts = counts * (1 - np.eye(len(counts)))
     shares: NDArray[np.float64] = counts / counts.sum(1, keepdims=True)
     return shares

@@ -1,6 +1,6 @@
-"""Names of items, annotators and classes: strings or 64-bit integers, and how two lists of them meet.
+"""Ids of items and annotators and names of classes: strings or 64-bit integers, and how to match them.
 
-Text says "12" where an array says 12. The two are the same id; "012" is another one.
+The string "12" from a text file and the integer 12 from an array are the same id; "012" is a different one.
 """
 
 from __future__ import annotations
@@ -17,17 +17,37 @@ if TYPE_CHECKING:
 IntArray = NDArray[np.integer[Any]]
 
 INTEGER_PATTERN = r"^(0|-?[1-9][0-9]{0,18})$"
-EXACT_FLOAT_LIMIT = 2**53  # from here on floats skip integers, so that two ids may have become one
-WHOLE = f"strings or whole numbers (of 64 bits; as floats below {EXACT_FLOAT_LIMIT:.0e})"
+EXACT_FLOAT_LIMIT = 2**53  # from here on, floats cannot tell neighbouring integers apart
+MAX_SHOWN_CHARACTERS = 60  # of one name in a message
+ALLOWED_IDS = f"strings or whole numbers (of 64 bits; as floats below {EXACT_FLOAT_LIMIT:.0e})"
 
 
 def normalize_ids(
     values: ArrayLike | Sequence[Any], name: str, describe_position: Callable[[int], str] | None = None
 ) -> NDArray[Any]:
-    """Ids as an int64 or an object array of strings; whole floats count as integers.
+    """Return ids as an int64 array or an object array of strings.
 
-    `place` puts a position into words for an error message; otherwise it is `what[position]`.
+    Parameters
+    ----------
+    values : array-like of shape (n,)
+        Strings, integers, or floats with whole values below 2**53.
+    name : str
+        Name of the argument, for error messages.
+    describe_position : callable, default=None
+        Turns a position into words for an error message; by default "name[position]".
 
+    Returns
+    -------
+    ndarray of shape (n,)
+        Of dtype int64 or object.
+
+    Raises
+    ------
+    ValueError
+        If the values are not one-dimensional, or are mixed, missing or of another type.
+
+    Examples
+    --------
     >>> normalize_ids([1.0, 2.0], "items")
     array([1, 2])
     """
@@ -55,14 +75,14 @@ def normalize_ids(
     if not usable.all():
         at = int(np.argmin(usable))
         where = f"{name}[{at}]" if describe_position is None else describe_position(at)
-        # scikit-learn's checks look for the last words where a regression target is given
+        # scikit-learn's estimator checks expect the last words for a regression target
         hint = ". Unknown label type" if name == "labels" else ""
-        raise ValueError(f"{where}: {name} must be all {WHOLE}, got {format_names([array[at]])}{hint}")
+        raise ValueError(f"{where}: {name} must be all {ALLOWED_IDS}, got {format_names([array[at]])}{hint}")
     return array.astype(np.int64)
 
 
 def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
-    """As numpy has it, but a list keeps its strings apart from None and NaN, which numpy would spell out."""
+    """Return `np.asarray(values)`, but keep None and NaN in lists of strings, which numpy would turn into strings."""
     if isinstance(values, (list, tuple)):
         rows = values if any(isinstance(row, (list, tuple)) for row in values) else [values]
         if any(isinstance(cell, str) for row in rows if isinstance(row, (list, tuple)) for cell in row):
@@ -71,8 +91,19 @@ def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
 
 
 def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
-    """Strings read from a text file: integers if every one round-trips, else left alone.
+    """Return strings from a text file as integers if every one round-trips, else unchanged.
 
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Strings, as an object array; other arrays are returned unchanged.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Examples
+    --------
     >>> parse_integer_ids(np.array(["7", "12"], object)), parse_integer_ids(np.array(["007", "12"], object))
     (array([ 7, 12]), array(['007', '12'], dtype=object))
     """
@@ -85,12 +116,12 @@ def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def parse_integers(strings: pa.Array) -> NDArray[np.int64] | None:
-    """Strings as integers if there are any and every one round-trips; else None."""
+    """Return a non-empty array of strings as integers if every one round-trips, else None."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for some in (strings.slice(0, 100), strings):  # most columns are told by their first values
-        if not len(some) or not pc.all(pc.match_substring_regex(some, INTEGER_PATTERN), skip_nulls=False).as_py():
+    for part in (strings.slice(0, 100), strings):  # the first values are enough to rule out most columns
+        if not len(part) or not pc.all(pc.match_substring_regex(part, INTEGER_PATTERN), skip_nulls=False).as_py():
             return None
     try:
         return np.asarray(strings.cast(pa.int64()))
@@ -99,8 +130,22 @@ def parse_integers(strings: pa.Array) -> NDArray[np.int64] | None:
 
 
 def positions_of(wanted: NDArray[Any], among: NDArray[Any]) -> IntArray:
-    """Where each wanted id stands in `among` (which has no repeats), -1 where it does not.
+    """Return the position of each wanted id in `among`.
 
+    Parameters
+    ----------
+    wanted : ndarray of shape (n,)
+        Ids, as from `normalize_ids`.
+    among : ndarray of shape (m,)
+        Distinct ids. If one array holds integers and the other strings, integers are compared by their spelling.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        -1 for ids that are not in `among`.
+
+    Examples
+    --------
     >>> positions_of(np.array([2, 9]), np.array(["1", "2"], object)).tolist()
     [1, -1]
     """
@@ -116,13 +161,15 @@ def positions_of(wanted: NDArray[Any], among: NDArray[Any]) -> IntArray:
 
 
 def ids_to_strings(values: NDArray[Any]) -> NDArray[Any]:
-    """Ids as strings, object dtype."""
+    """Return ids as strings, in an object array."""
     return values if values.dtype.kind == "O" else values.astype(str).astype(object)
 
 
 def sort_names(names: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-    """Distinct names in order (integers as numbers, strings by alphabet), and the new position of each.
+    """Return distinct names sorted (integers as numbers, strings alphabetically), and the new position of each.
 
+    Examples
+    --------
     >>> sort_names(np.array([30, 4]))
     (array([ 4, 30]), array([1, 0]))
     """
@@ -133,7 +180,13 @@ def sort_names(names: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
 
 
 def unique_sorted(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-    """The distinct ids in order, and each value's position among them."""
+    """Return the distinct ids, sorted, and the position of each value among them.
+
+    Examples
+    --------
+    >>> unique_sorted(np.array([30, 4, 30]))
+    (array([ 4, 30]), array([1, 0, 1]))
+    """
     import pyarrow as pa
 
     if not len(values):
@@ -143,53 +196,97 @@ def unique_sorted(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     return names, position[np.asarray(encoded.indices)]
 
 
-def refuse_repeats(ids: NDArray[Any], what: str) -> None:
-    """An error if an id stands more than once."""
+def refuse_repeats(ids: NDArray[Any], name: str) -> None:
+    """Raise an error that lists the repeated ids, if there are any.
+
+    Parameters
+    ----------
+    ids : ndarray of shape (n,)
+        Ids, as from `normalize_ids`.
+    name : str
+        Name of the argument, for the error message.
+
+    Raises
+    ------
+    ValueError
+        If an id occurs more than once.
+    """
     import pyarrow as pa
 
     if len(ids) and len(pa.array(ids).unique()) < len(ids):
         names, position = unique_sorted(ids)
-        twice = names[np.bincount(position) > 1]
-        raise ValueError(f"{what} must be distinct; these stand more than once: {format_names(twice)}")
+        repeated = names[np.bincount(position) > 1]
+        raise ValueError(f"{name} must be distinct; these occur more than once: {format_names(repeated)}")
 
 
 def similar_class_notes(classes: NDArray[Any]) -> list[str]:
-    """A note of classes that are the same but for case and spaces: most likely one, written in two ways.
+    """Return a note that lists classes that differ only by case or spaces, which is most likely a mistake.
 
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Class names.
+
+    Returns
+    -------
+    list of str
+        One note, or none.
+
+    Examples
+    --------
     >>> similar_class_notes(np.array(["Cat", "cat ", "dog"], object))
     ["classes that differ only by case or spaces: 'Cat', 'cat '"]
     """
     if classes.dtype.kind != "O":
         return []
-    seen: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name in classes:
-        seen.setdefault("".join(name.split()).casefold(), []).append(name)
-    alike = [name for group in seen.values() if len(group) > 1 for name in group]
-    return [f"classes that differ only by case or spaces: {format_names(alike)}"] if alike else []
+        groups.setdefault("".join(name.split()).casefold(), []).append(name)
+    similar = [name for group in groups.values() if len(group) > 1 for name in group]
+    return [f"classes that differ only by case or spaces: {format_names(similar)}"] if similar else []
 
 
 def format_names(names: Iterable[Any], max_names: int = 5) -> str:
-    """A few names for a message.
+    """Return names for a message, with the total if not all are listed.
 
-    >>> format_names(["a", "b"]), format_names(range(9), most=2)
+    Parameters
+    ----------
+    names : iterable
+        Strings or numbers.
+    max_names : int, default=5
+        How many to list.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> format_names(["a", "b"]), format_names(range(9), max_names=2)
     ("'a', 'b'", '0, 1, ... (9 in all)')
     """
-    listed = [name.item() if isinstance(name, np.generic) else name for name in names]
-    shown = ", ".join(repr(name) if len(repr(name)) <= 60 else repr(name)[:57] + "..." for name in listed[:max_names])
-    return shown if len(listed) <= max_names else f"{shown}, ... ({len(listed):,} in all)"
+    values = [name.item() if isinstance(name, np.generic) else name for name in names]
+    shown = ", ".join(_shorten(repr(value)) for value in values[:max_names])
+    return shown if len(values) <= max_names else f"{shown}, ... ({len(values):,} in all)"
 
 
 def format_count(count: int, noun: str) -> str:
-    """A count with its noun: '1 item', '3 items'."""
+    """Return a count with its noun: '1 item', '3 items'."""
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_count_with_verb(count: int, noun: str) -> str:
-    """A count with its noun and verb: '1 item is', '3 items are'."""
+    """Return a count with its noun and verb: '1 item is', '3 items are'."""
     return f"{format_count(count, noun)} {'is' if count == 1 else 'are'}"
 
 
+def _shorten(text: str) -> str:
+    """The text, cut after `MAX_SHOWN_CHARACTERS`."""
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 3] + "..."
+
+
 def _is_whole(value: Any) -> bool:
+    """Whether a value is an integer, or a float with a whole value, that fits into 64 bits."""
     if isinstance(value, (float, np.floating)):
         return float(value).is_integer() and abs(float(value)) < EXACT_FLOAT_LIMIT
     return isinstance(value, (int, np.integer, np.bool_)) and -(2**63) <= int(value) < 2**63

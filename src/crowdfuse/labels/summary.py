@@ -1,4 +1,4 @@
-"""Annotations in a few numbers: counts, agreement, Krippendorff's alpha."""
+"""Summary statistics of annotations: counts, agreement, Krippendorff's alpha."""
 
 from __future__ import annotations
 
@@ -11,7 +11,48 @@ from crowdfuse.labels.ids import IntArray
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """The annotations in a few numbers; `print` it."""
+    """Summary statistics of annotations; `print` shows them as text.
+
+    Attributes
+    ----------
+    n_items, n_annotators, n_classes, n_labels : int
+        Counts.
+    labels_per_item, labels_per_annotator : dict of str to float
+        With keys `min`, `mean` and `max`.
+    items_without_labels : int
+        Number of items without labels.
+    agreement : float
+        Share of the pairs of labels on one item that agree; NaN if no item has two labels.
+    krippendorff_alpha : float
+        Krippendorff's alpha for nominal data: 1 for full agreement, 0 for agreement by chance. NaN if no item has two
+        labels, or if such items have labels of one class only.
+    dropped_missing : int
+        Number of empty labels that were dropped when the labels were read.
+    dropped_duplicates : int
+        Number of repeated labels that were dropped.
+    dropped_conflicts : int
+        Number of labels that were dropped because the same annotator gave the item another label.
+    notes : tuple of str, default=()
+        Warnings that were given when the labels were read.
+
+    See Also
+    --------
+    Annotations.summary : Creates it.
+
+    References
+    ----------
+    K. Krippendorff, "Computing Krippendorff's Alpha-Reliability", 2011.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations
+    >>> print(Annotations.from_matrix([["a", "b"], ["a", "a"]]).summary())
+    2 items, 2 annotators, 2 classes, 4 labels
+    labels per item       2.00 (from 2 to 2)
+    labels per annotator  2.00 (from 2 to 2)
+    agreement             0.500 of the pairs of labels on one item
+    Krippendorff's alpha  0.000
+    """
 
     n_items: int
     n_annotators: int
@@ -25,24 +66,24 @@ class Summary:
     dropped_missing: int
     dropped_duplicates: int
     dropped_conflicts: int
-    notes: tuple[str, ...] = ()  # what was said when they were read
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        def spread(d: dict[str, float]) -> str:
-            return f"{d['mean']:.2f} (from {d['min']:.0f} to {d['max']:.0f})"
+        def spread(counts: dict[str, float]) -> str:
+            return f"{counts['mean']:.2f} (from {counts['min']:.0f} to {counts['max']:.0f})"
 
-        def known(value: float, text: str, otherwise: str) -> str:
-            return f"{value:.3f}{text}" if value == value else f"not defined: {otherwise}"
+        def value_or_reason(value: float, unit: str, reason: str) -> str:
+            return f"{value:.3f}{unit}" if value == value else f"not defined: {reason}"
 
         lines = [
             f"{self.n_items:,} items, {self.n_annotators:,} annotators, "
             f"{self.n_classes:,} classes, {self.n_labels:,} labels",
-            f"labels an item        {spread(self.labels_per_item)}",
-            f"labels an annotator   {spread(self.labels_per_annotator)}",
+            f"labels per item       {spread(self.labels_per_item)}",
+            f"labels per annotator  {spread(self.labels_per_annotator)}",
             "agreement             "
-            + known(self.agreement, " of the pairs of labels on one item", "no item has two labels"),
+            + value_or_reason(self.agreement, " of the pairs of labels on one item", "no item has two labels"),
             "Krippendorff's alpha  "
-            + known(self.krippendorff_alpha, "", "it takes items with two labels, and two classes among them"),
+            + value_or_reason(self.krippendorff_alpha, "", "needs items with two labels, and two classes among them"),
         ]
         notes = [
             (self.items_without_labels, "item has no label", "items have no label"),
@@ -58,10 +99,10 @@ class Summary:
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
-    __repr__ = __str__  # what a notebook shows
+    __repr__ = __str__  # notebooks show the repr
 
 
-def summarise(
+def summarize(
     indptr: IntArray,
     annotator: IntArray,
     label: IntArray,
@@ -70,7 +111,23 @@ def summarise(
     dropped: tuple[int, int, int],
     notes: tuple[str, ...] = (),
 ) -> Summary:
-    """From CSR arrays by item; `dropped` counts missing, repeated and contradicting labels."""
+    """Compute the summary of labels in CSR arrays.
+
+    Parameters
+    ----------
+    indptr, annotator, label : ndarray of int
+        As in `Annotations`.
+    n_annotators, n_classes : int
+        Counts, including annotators and classes without labels.
+    dropped : tuple of three ints
+        Number of missing, repeated and conflicting labels that were dropped.
+    notes : tuple of str, default=()
+        Warnings that were given when the labels were read.
+
+    Returns
+    -------
+    Summary
+    """
     per_item = np.diff(indptr)
     agreement, alpha = _agreement(np.repeat(np.arange(len(per_item)), per_item), label, per_item, n_classes)
     return Summary(
@@ -91,17 +148,19 @@ def summarise(
 
 
 def _agreement(item: IntArray, label: IntArray, per_item: IntArray, n_classes: int) -> tuple[float, float]:
-    """The share of agreeing pairs, and alpha = 1 - observed / expected disagreement; NaN where undefined."""
+    """Share of agreeing pairs, and alpha = 1 - observed / expected disagreement; NaN if undefined."""
     pairs = float((per_item * (per_item - 1)).sum())
     if not pairs:
         return float("nan"), float("nan")
-    # n_ic = how often class c was said of item i, for the items that have at least two labels
+    # `count` is the number of labels per (item, class), for the items with at least two labels
     keep = per_item[item] >= 2
     cell, count = np.unique(item[keep] * n_classes + label[keep], return_counts=True)
     same = count * (count - 1.0)
     by_class = np.bincount(cell % n_classes, weights=count, minlength=n_classes)
     total = by_class.sum()
-    by_size = np.bincount(per_item[cell // n_classes], weights=same)  # whole numbers, in any order of items
+    by_size = np.bincount(
+        per_item[cell // n_classes], weights=same
+    )  # sums of integers: the same bits for any order of items
     observed = 1 - float((by_size[2:] / np.arange(1, len(by_size) - 1)).sum()) / total
     expected = 1 - float((by_class * (by_class - 1)).sum()) / (total * (total - 1))
     alpha = 1 - observed / expected if expected > 0 else float("nan")
@@ -109,6 +168,7 @@ def _agreement(item: IntArray, label: IntArray, per_item: IntArray, n_classes: i
 
 
 def _spread(counts: IntArray) -> dict[str, float]:
+    """Minimum, mean and maximum; zeros if empty."""
     if not len(counts):
         return {"min": 0.0, "mean": 0.0, "max": 0.0}
     return {"min": float(counts.min()), "mean": float(counts.mean()), "max": float(counts.max())}

@@ -1,4 +1,4 @@
-"""Triples of codes (item, annotator, label) sorted into CSR arrays by item; repeats and contradictions settled."""
+"""Sorting of triples of codes (item, annotator, label) into CSR arrays by item, without repeats and conflicts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,24 @@ from numpy.typing import NDArray
 
 from crowdfuse.labels.ids import IntArray
 
-TRIPLES_PER_CHUNK = 1 << 17  # integers that are dealt at a time
+TRIPLES_PER_CHUNK = 1 << 17  # triples that are distributed to buckets at a time
 
 
 class SortedTriples(NamedTuple):
+    """Labels sorted by item and annotator, and how many were dropped.
+
+    Attributes
+    ----------
+    indptr : ndarray of int64, shape (n_items + 1,)
+        The labels of item n are at positions `indptr[n]` to `indptr[n + 1]`.
+    annotator, label : ndarray of int32, shape (n_labels,)
+        Codes of each label.
+    n_duplicates : int
+        Number of repeated triples that were dropped.
+    n_conflicts : int
+        Number of labels that were dropped because the annotator gave the item another label.
+    """
+
     indptr: NDArray[np.int64]
     annotator: NDArray[np.int32]
     label: NDArray[np.int32]
@@ -23,7 +37,15 @@ class SortedTriples(NamedTuple):
 
 
 class ConflictError(ValueError):
-    """One annotator gave one item two different labels. `rows` holds pairs of row numbers of a few of them."""
+    """Raised if an annotator gave one item two different labels.
+
+    Parameters
+    ----------
+    count : int
+        Number of (item, annotator) pairs with different labels.
+    rows : list of tuple of int
+        For up to five such pairs the row numbers of two different labels.
+    """
 
     def __init__(self, count: int, rows: list[tuple[int, int]]) -> None:
         super().__init__(f"{count} (item, annotator) pairs have two different labels")
@@ -38,20 +60,41 @@ def sort_triples(
     n_items: int,
     on_conflict: Literal["error", "first", "last", "drop"] = "error",
 ) -> SortedTriples:
-    """Sort by item, then annotator; drop repeated triples; settle contradictions as `on_conflict` says.
+    """Sort triples by item, then annotator; drop repeated triples and resolve conflicts.
 
+    Parameters
+    ----------
+    item, annotator, label : ndarray of int, shape (n_triples,)
+        Codes, none of them negative.
+    n_items : int
+        Number of items; items without labels are allowed.
+    on_conflict : {"error", "first", "last", "drop"}, default="error"
+        What to do if an annotator gave an item two different labels: raise an error, keep the first or the last, or
+        drop all labels of the pair.
+
+    Returns
+    -------
+    SortedTriples
+
+    Raises
+    ------
+    ConflictError
+        If there are conflicts and `on_conflict` is "error".
+
+    Examples
+    --------
     >>> sort_triples(np.array([1, 0, 1]), np.array([0, 0, 0]), np.array([2, 1, 2]), 2).label.tolist()
     [1, 2]
     """
-    fast = _sort_packed(item, annotator, label, n_items)
-    return _sort_by_row(item, annotator, label, n_items, on_conflict) if fast is None else fast
+    result = _sort_packed(item, annotator, label, n_items)
+    return _sort_by_row(item, annotator, label, n_items, on_conflict) if result is None else result
 
 
 def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: int) -> SortedTriples | None:
-    """Each triple as one integer; None where that does not fit into 63 bits, or where labels conflict.
+    """Sort triples as single integers; None if they do not fit into 63 bits, or if labels conflict.
 
-    The integers are dealt by their highest bits, which are the item's, into buckets that fit the cache, and the
-    buckets are sorted and taken apart side by side.
+    The integers are distributed by their highest bits, which belong to the item, into buckets that fit the cache. The
+    buckets are then sorted and unpacked in parallel.
     """
     item_bits, annotator_bits, label_bits = _bits(item), _bits(annotator), _bits(label)
     bits = item_bits + annotator_bits + label_bits
@@ -59,15 +102,15 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
         return None
     bucket_bits = min(8, item_bits) if len(item) > TRIPLES_PER_CHUNK else 0
     own_bits, low_bits = item_bits - bucket_bits, bits - bucket_bits
-    # the integers of a bucket agree in their highest bits, so that 32 may be enough to sort them, and faster
+    # the integers of a bucket agree in their highest bits; if the rest fits into 32 bits, sorting is faster
     low = np.uint32 if low_bits <= 32 else np.uint64
-    # large arrays that threads fill part by part: the system hands out memory in small pieces more slowly
+    # a few large arrays that the threads fill: allocating many small ones is slower
     keys = np.empty(len(item), low)
     annotators, labels = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
     counts = np.empty(1 << item_bits, np.int64)
 
-    def deal(start: int) -> NDArray[np.int64]:
-        """Put some of the integers in the order of their buckets; where each bucket begins among them."""
+    def distribute(start: int) -> NDArray[np.int64]:
+        """Put one chunk in the order of its buckets; return where each bucket begins."""
         rows = slice(start, start + TRIPLES_PER_CHUNK)
         key = item[rows].astype(np.int64)
         for codes, width in ((annotator, annotator_bits), (label, label_bits)):
@@ -78,8 +121,8 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
         return start + np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=1 << bucket_bits))])
 
     def sort(bucket: int) -> tuple[int, bool]:
-        """Sort and take apart one bucket; how many triples are left, and whether labels conflict."""
-        key = np.concatenate([keys[begin[bucket] : begin[bucket + 1]] for begin in dealt])
+        """Sort and unpack one bucket; return how many triples are left, and whether labels conflict."""
+        key = np.concatenate([keys[begin[bucket] : begin[bucket + 1]] for begin in chunk_begins])
         key.sort()
         key = key[_is_new(key)]
         pair = key >> low(label_bits)
@@ -91,21 +134,21 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         starts = range(0, max(len(item), 1), TRIPLES_PER_CHUNK)
-        dealt = list(pool.map(deal, starts))
-        begins = np.sum(dealt, axis=0) - sum(starts)
-        left, conflicts = zip(*pool.map(sort, range(1 << bucket_bits)), strict=True)
-    if any(conflicts):
+        chunk_begins = list(pool.map(distribute, starts))
+        begins = np.sum(chunk_begins, axis=0) - sum(starts)
+        n_left, has_conflict = zip(*pool.map(sort, range(1 << bucket_bits)), strict=True)
+    if any(has_conflict):
         return None
-    n_duplicates = len(item) - sum(left)
-    if n_duplicates:  # close the gaps
-        kept = [slice(begin, begin + count) for begin, count in zip(begins[:-1], left, strict=True)]
-        annotators, labels = (np.concatenate([codes[part] for part in kept]) for codes in (annotators, labels))
-    counts.resize(n_items, refcheck=False)  # it was made for a power of two
+    n_duplicates = len(item) - sum(n_left)
+    if n_duplicates:  # close the gaps that dropped triples leave
+        parts = [slice(begin, begin + count) for begin, count in zip(begins[:-1], n_left, strict=True)]
+        annotators, labels = (np.concatenate([codes[part] for part in parts]) for codes in (annotators, labels))
+    counts.resize(n_items, refcheck=False)  # its length was a power of two
     return SortedTriples(_indptr(counts), annotators, labels, n_duplicates, 0)
 
 
 def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: int, on_conflict: str) -> SortedTriples:
-    """The plain way, which remembers the rows: stable sort by item and annotator, then settle each pair."""
+    """Sort triples of any size, and resolve conflicts: a stable sort that keeps track of the rows."""
     order = np.lexsort((annotator, item))
     item, annotator, label = item[order], annotator[order], label[order]
     new_pair = np.ones(len(order), bool)
@@ -124,37 +167,40 @@ def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
     chosen = last if on_conflict == "last" else first
     if on_conflict == "drop":
         chosen = chosen[~conflicting]
-    # every row that was not chosen either repeats the chosen label or contradicts it
-    lost = len(order) - len(chosen)
-    contradicting = conflicting[pair]
+    # every row that was not chosen either repeats the chosen label or conflicts with it
+    n_dropped = len(order) - len(chosen)
+    in_conflict = conflicting[pair]
     if on_conflict == "drop":
-        n_conflicts = int(contradicting.sum())
+        n_conflicts = int(in_conflict.sum())
     else:
-        n_conflicts = int((contradicting & (label != label[chosen][pair])).sum())
+        n_conflicts = int((in_conflict & (label != label[chosen][pair])).sum())
     return SortedTriples(
         _indptr(np.bincount(item[chosen], minlength=n_items)),
         annotator[chosen].astype(np.int32),
         label[chosen].astype(np.int32),
-        lost - n_conflicts,
+        n_dropped - n_conflicts,
         n_conflicts,
     )
 
 
 def _indptr(counts: IntArray) -> NDArray[np.int64]:
+    """Where each item's labels begin, from the number of labels per item."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64, copy=False)
 
 
 def _is_new(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of the sorted values differ from the one before."""
+    """Which of the sorted values differ from the previous one."""
     new = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return new
 
 
 def _lowest(values: NDArray[Any], bits: int) -> NDArray[np.int32]:
+    """The lowest bits of each value."""
     lowest: NDArray[np.int32] = (values & values.dtype.type((1 << bits) - 1)).astype(np.int32)
     return lowest
 
 
 def _bits(codes: IntArray) -> int:
+    """Number of bits of the largest code."""
     return int(codes.max()).bit_length() if len(codes) else 0

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdfuse.io.inputs import Inputs
-from crowdfuse.labels.annotations import Annotations, concatenate_ranges
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.encoding import concatenate_ranges
 
 BATCHES_PER_LOOKUP = 16  # batches whose labels are looked up in one go
 

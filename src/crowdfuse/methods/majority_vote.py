@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from crowdfuse.functional import kl_divergence
+from crowdfuse.labels.votes import argmax_breaking_ties
 from crowdfuse.methods.base import Loss, Method, ModelSpec
 from crowdfuse.methods.data import Batch, TrainingData
 
@@ -30,9 +31,8 @@ class MajorityVote(Method):
     def prepare(self, data: TrainingData) -> None:
         if self.vote == "hard":
             shares = np.nan_to_num(data.annotations.vote_shares())
-            # noise far below the least difference of two shares settles ties and nothing else
-            noise = np.random.default_rng([self.seed, 1]).random(shares.shape) * 1e-9
-            self.register_buffer("winner", torch.from_numpy((shares + noise).argmax(1)), persistent=False)
+            draws = np.random.default_rng([self.seed, 1]).random(shares.shape)
+            self.register_buffer("winner", torch.from_numpy(argmax_breaking_ties(shares, draws)), persistent=False)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         logits = self.class_logits(h)

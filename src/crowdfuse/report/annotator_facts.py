@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.labels.intervals import share, wilson
+from crowdfuse.labels.intervals import proportion_with_interval, wilson_interval
 from crowdfuse.report.contradictions import contradictions
 from crowdfuse.report.names import printable
 from crowdfuse.report.report_data import FloatArray, ReportData
@@ -30,7 +30,7 @@ def annotator_facts(look: ReportData, gold: IntArray) -> dict[str, Any]:
     speaking = np.flatnonzero(counts)
     chosen = speaking[np.argsort(-counts[speaking], kind="stable")][:MAX_ANNOTATOR_ROWS]
     skill = found.annotator_accuracy[chosen]
-    low, high = wilson(skill * counts[chosen], counts[chosen])
+    low, high = wilson_interval(skill * counts[chosen], counts[chosen])
     agreed = _share_of(look, look.fused, ann.n_annotators)
     true = _share_of(look, gold, ann.n_annotators)
     mean_weight = None
@@ -50,8 +50,8 @@ def annotator_facts(look: ReportData, gold: IntArray) -> dict[str, Any]:
                 "position": int(r),
                 "labels": int(counts[r]),
                 "accuracy": {"value": float(skill[place]), "low": float(low[place]), "high": float(high[place])},
-                "agreement": share(*(float(part[r]) for part in agreed))["value"],
-                "gold": share(*(float(part[r]) for part in true)) if true[1][r] else None,
+                "agreement": proportion_with_interval(*(float(part[r]) for part in agreed))["value"],
+                "gold": proportion_with_interval(*(float(part[r]) for part in true)) if true[1][r] else None,
                 "weight": None if mean_weight is None or np.isnan(mean_weight[r]) else float(mean_weight[r]),
                 "strongest": _class(look, strongest[place]),
                 "weakest": _class(look, weakest[place]),
@@ -87,7 +87,7 @@ def _extremes(
     seen: FloatArray, said: FloatArray
 ) -> tuple[list[tuple[int, float] | None], list[tuple[int, float] | None]]:
     """The class each annotator is surest to know, and surest not to know; None where there is nothing to choose."""
-    low, high = wilson(said, seen)
+    low, high = wilson_interval(said, seen)
     enough = seen >= MIN_ITEMS_PER_CLASS
     best, worst = np.where(enough, low, -1).argmax(1), np.where(enough, high, 2).argmin(1)
     several = enough.sum(1) > 1

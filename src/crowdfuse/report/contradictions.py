@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.labels.intervals import wilson
+from crowdfuse.labels.intervals import wilson_interval
 from crowdfuse.report.names import printable
 from crowdfuse.report.report_data import FloatArray, ReportData
 
@@ -41,7 +41,7 @@ def contradictions(look: ReportData, weight: FloatArray | None, accuracy: FloatA
     judged = np.flatnonzero(compared >= MIN_COMPARED_LABELS)
     if len(judged) < 3:
         return []
-    low, high = wilson(agreement * compared, compared)
+    low, high = wilson_interval(agreement * compared, compared)
     found: dict[tuple[int, bool], dict[str, Any]] = {}
     for name, figures in (("weight", weight), ("accuracy", accuracy)):
         if figures is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.labels.intervals import share, wilson
+from crowdfuse.labels.intervals import proportion_with_interval, wilson_interval
 from crowdfuse.report.names import printable
 from crowdfuse.report.report_data import ReportData
 
@@ -40,7 +40,9 @@ def accuracy_facts(look: ReportData, sets: Sequence[GoldSet]) -> list[dict[str, 
             if name != "predicted":
                 # without labels there is nothing to fuse, and gold itself is right by definition
                 known &= (look.labels_per_item[gold.rows] > 0) & ~look.has_training_gold[gold.rows]
-            counted[name] = share(int((guess[gold.rows] == gold.codes)[known].sum()), int(known.sum()))
+            counted[name] = proportion_with_interval(
+                int((guess[gold.rows] == gold.codes)[known].sum()), int(known.sum())
+            )
         facts.append(
             {"gold": gold.name, "items": len(gold.rows), "seen": gold.was_seen, "fair": gold.is_unbiased} | counted
         )
@@ -68,7 +70,7 @@ def abstention_facts(look: ReportData, rows: IntArray, codes: IntArray, on: str)
     for abstained in ABSTAINED:
         kept = len(rows) - round(abstained * len(rows))
         if kept >= MIN_GOLD_ITEMS:
-            figures = share(int(right[kept - 1]), kept)
+            figures = proportion_with_interval(int(right[kept - 1]), kept)
             sure = float(look.predicted_confidence[rows[order[kept - 1]]])
             points.append({"abstained": 1 - kept / len(rows), "least confidence": sure, **figures})
     return {"on": on, "points": points}
@@ -100,9 +102,9 @@ def operating_point(
         "positive": printable(look.ann.classes[positive]),
         "wanted": sensitivity,
         "threshold": threshold,
-        "sensitivity": share(int((says & is_positive).sum()), n_positive),
-        "specificity": share(int((~says & ~is_positive).sum()), n_negative),
-        "precision": share(int((says & is_positive).sum()), int(says.sum())),
+        "sensitivity": proportion_with_interval(int((says & is_positive).sum()), n_positive),
+        "specificity": proportion_with_interval(int((~says & ~is_positive).sum()), n_negative),
+        "precision": proportion_with_interval(int((says & is_positive).sum()), int(says.sum())),
         "curve": [[0.0, 0.0], *np.column_stack([alarms, found])[some].round(4).tolist()],
     }
 
@@ -115,7 +117,7 @@ def calibration_facts(look: ReportData, rows: IntArray, codes: IntArray, on: str
     step = np.minimum((sure * 10).astype(int), 9)
     count = np.bincount(step, minlength=10)
     hits, said = np.bincount(step, right, minlength=10), np.bincount(step, sure, minlength=10)
-    low, high = wilson(hits, count)
+    low, high = wilson_interval(hits, count)
     bins = [
         {
             "confidence": said[b] / count[b],

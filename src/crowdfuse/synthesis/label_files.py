@@ -37,7 +37,7 @@ DATASETS = {
 DEFAULT_ACCURACIES = (0.7, 0.6, 0.45)
 N_CORRECT = 3  # as in the paper's supplement
 RULES = {
-    "weakness": ("epsilon", "weakness", "skills", "wrong"),
+    "weakness": ("epsilon", "weakness", "accuracies", "wrong"),
     "hammer-spammer": ("by", "n_correct", "n_hammers", "p", "n_annotators"),
     "habit": ("habits", "n_habits", "share", "n_annotators"),
 }
@@ -94,7 +94,7 @@ def write_labels(
     given: dict[str, Any] = {
         "epsilon": epsilon,
         "weakness": weakness,
-        "skills": accuracies,
+        "accuracies": accuracies,
         "wrong": wrong,
         "by": by,
         "n_correct": n_correct,
@@ -145,9 +145,11 @@ def _weakness(
 ) -> SyntheticCrowd:
     default = DATASETS[dataset]
     settings = {"epsilon": default.epsilon} | settings
-    if "weakness" not in settings and "skills" not in settings:
-        settings |= {"weakness": default.weakness} if default.weakness is not None else {"skills": DEFAULT_ACCURACIES}
-    count = len(settings["weakness" if "weakness" in settings else "skills"])
+    if "weakness" not in settings and "accuracies" not in settings:
+        settings |= (
+            {"weakness": default.weakness} if default.weakness is not None else {"accuracies": DEFAULT_ACCURACIES}
+        )
+    count = len(settings["weakness" if "weakness" in settings else "accuracies"])
     return weakness_annotators(X, y, **settings, missing=missing, annotators=_names(count), seed=seed)
 
 
@@ -220,7 +222,7 @@ def _check_items(dataset: str, items: int | None, *, default_rows: bool) -> int:
     if rows is not None and items <= max(rows):
         raise ValueError(
             f"items must be over {max(rows)}, since the weakness rows of {dataset} are "
-            f"{', '.join(map(str, rows))}, got {items}; or give weakness= or skills="
+            f"{', '.join(map(str, rows))}, got {items}; or give weakness= or accuracies="
         )
     return items
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfuse.labels.annotations import unknown_class_message
+from crowdfuse.labels.encoding import unknown_class_message
 from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of, refuse_repeats
 from crowdfuse.synthesis.synthetic_crowd import SyntheticCrowd, annotate, check_missing, true_classes
 
