@@ -1,4 +1,4 @@
-"""Small crowds for the tests of this room."""
+"""Small crowds for the tests of aggregation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crowdfuse import Annotations
 
 @st.composite
 def crowds(draw: st.DrawFn, max_items: int = 12) -> Annotations:
-    """Any labels at all: missing ones, items and annotators without labels, classes that nobody said."""
+    """Any annotations: missing labels, items and annotators without labels, classes without labels."""
     K = draw(st.integers(2, 4))
     R = draw(st.integers(1, 5))
     N = draw(st.integers(1, max_items))
@@ -25,14 +25,14 @@ def crowds(draw: st.DrawFn, max_items: int = 12) -> Annotations:
 
 
 def planted(
-    n_items: int = 2000, skills: Any = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5), n_classes: int = 4, missing: float = 0.3
+    n_items: int = 2000, accuracies: Any = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5), n_classes: int = 4, missing: float = 0.3
 ) -> tuple[Annotations, NDArray[np.int64], NDArray[np.float64]]:
-    """Annotators who are right with known probabilities, else any other class: labels, truth, share that is right."""
+    """Annotators with known accuracies: annotations, true classes, share of right labels per annotator."""
     generator = np.random.default_rng(7)
     truth = generator.integers(0, n_classes, n_items)
-    R = len(skills)
+    R = len(accuracies)
     wrong = (truth[:, None] + generator.integers(1, n_classes, (n_items, R))) % n_classes
-    right = generator.random((n_items, R)) < np.array(skills)
+    right = generator.random((n_items, R)) < np.array(accuracies)
     said = np.where(right, truth[:, None], wrong)
     gone = generator.random((n_items, R)) < missing
     share = (right & ~gone).sum(0) / (~gone).sum(0)
@@ -40,7 +40,7 @@ def planted(
 
 
 def labels_of(ann: Annotations) -> list[list[tuple[int, int]]]:
-    """For each item its labels as (annotator, class), for oracles that loop."""
+    """Labels of each item as (annotator, class), for the plain loops of the tests."""
     return [
         [(int(ann.annotator[at]), int(ann.label[at])) for at in range(ann.indptr[n], ann.indptr[n + 1])]
         for n in range(ann.n_items)

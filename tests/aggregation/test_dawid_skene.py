@@ -1,3 +1,5 @@
+"""Dawid-Skene, against plain loops and planted confusion matrices."""
+
 from __future__ import annotations
 
 from math import log
@@ -14,9 +16,9 @@ from tests.aggregation.crowds import crowds, labels_of
 
 
 def by_loops(
-    ann: Annotations, n_iter: int, smoothing: float, gold: dict[int, int] | None = None
+    ann: Annotations, max_iter: int, smoothing: float, gold: dict[int, int] | None = None
 ) -> tuple[Any, Any, list[float]]:
-    """The textbook, with probabilities: soft labels of the labelled items, confusions, log-likelihoods."""
+    """The textbook algorithm: probabilities of the labelled items, confusion matrices, log-likelihoods."""
     items = [labels for labels in labels_of(ann) if labels]
     R, K = ann.n_annotators, ann.n_classes
     soft = [[sum(said == k for _, said in labels) / len(labels) for k in range(K)] for labels in items]
@@ -25,8 +27,8 @@ def by_loops(
     }
     for n, k in known.items():
         soft[n] = [float(j == k) for j in range(K)]
-    heights = []
-    for iteration in range(n_iter + 1):
+    log_likelihoods = []
+    for iteration in range(max_iter + 1):
         prior = [sum(row[k] for row in soft) / len(items) for k in range(K)]
         confusion = [[[smoothing] * K for _ in range(K)] for _ in range(R)]
         for labels, row in zip(items, soft, strict=True):
@@ -37,9 +39,11 @@ def by_loops(
             for k in range(K):
                 total = sum(matrix[k])
                 matrix[k] = [value / total if total else 1 / K for value in matrix[k]]
-        if iteration == n_iter:
+        if iteration == max_iter:
             break
-        height = smoothing and sum(smoothing * log(value) for matrix in confusion for line in matrix for value in line)
+        log_likelihood = smoothing and sum(
+            smoothing * log(value) for matrix in confusion for line in matrix for value in line
+        )
         for n, labels in enumerate(items):
             joint = list(prior)
             for annotator, said in labels:
@@ -47,10 +51,10 @@ def by_loops(
                     joint[k] *= confusion[annotator][k][said]
             if n in known:
                 joint = [value if k == known[n] else 0 for k, value in enumerate(joint)]
-            height += log(sum(joint))
+            log_likelihood += log(sum(joint))
             soft[n] = [value / sum(joint) for value in joint]
-        heights.append(height)
-    return soft, confusion, heights
+        log_likelihoods.append(log_likelihood)
+    return soft, confusion, log_likelihoods
 
 
 @settings(deadline=None, max_examples=30)
@@ -59,10 +63,12 @@ def test_gold_is_certain(ann: Annotations, seed: int) -> None:
     codes = np.random.default_rng(seed).integers(-1, ann.n_classes, len(ann))
     named = [ann.classes[code] if code >= 0 else None for code in codes]
     result = dawid_skene(ann, gold=named, max_iter=4, tol=0)
-    soft, confusion, heights = by_loops(ann, 4, 0.01, {n: int(code) for n, code in enumerate(codes) if code >= 0})
+    soft, confusion, log_likelihoods = by_loops(
+        ann, 4, 0.01, {n: int(code) for n, code in enumerate(codes) if code >= 0}
+    )
     labelled = np.diff(ann.indptr) > 0
     np.testing.assert_allclose(result.class_probabilities[labelled], soft, atol=1e-6)
-    np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result.log_likelihood, log_likelihoods, rtol=1e-9, atol=1e-9)
     assert result.confusion_matrices is not None
     seen = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
     np.testing.assert_allclose(result.confusion_matrices[seen], np.array(confusion)[seen], atol=1e-6)
@@ -71,12 +77,12 @@ def test_gold_is_certain(ann: Annotations, seed: int) -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.01, 1.0])
 @settings(deadline=None, max_examples=50)
 @given(ann=crowds())
-def test_it_is_the_textbook_in_loops(smoothing: float, ann: Annotations) -> None:
+def test_dawid_skene_equals_plain_loops(smoothing: float, ann: Annotations) -> None:
     result = dawid_skene(ann, max_iter=4, tol=0, smoothing=smoothing)
-    soft, confusion, heights = by_loops(ann, 4, smoothing)
+    soft, confusion, log_likelihoods = by_loops(ann, 4, smoothing)
     labelled = np.diff(ann.indptr) > 0
     np.testing.assert_allclose(result.class_probabilities[labelled], soft, atol=1e-6)
-    np.testing.assert_allclose(result.log_likelihood, heights, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result.log_likelihood, log_likelihoods, rtol=1e-9, atol=1e-9)
     assert result.confusion_matrices is not None
     seen = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
     np.testing.assert_allclose(result.confusion_matrices[seen], np.array(confusion)[seen], atol=1e-6)
@@ -92,7 +98,7 @@ def test_many_labels_on_one_item_do_not_underflow() -> None:
     assert np.isfinite(result.log_likelihood).all()
 
 
-def test_planted_confusions_are_found() -> None:
+def test_planted_confusion_matrices_are_recovered() -> None:
     generator = np.random.default_rng(1)
     truth = generator.integers(0, 3, 4000)
     planted = generator.dirichlet(np.ones(3), (5, 3)) * 0.4 + 0.6 * np.eye(3)
@@ -106,8 +112,8 @@ def test_planted_confusions_are_found() -> None:
     assert (result.consensus == truth).mean() > 0.9
 
 
-def test_a_crowd_that_mistakes_one_class_is_seen_through() -> None:
-    """Three of five say 0 of every 1: the vote is wrong there, the confusions are not."""
+def test_a_systematic_confusion_of_one_class_is_corrected() -> None:
+    """Three of five annotators often label class 1 as 0: the vote is wrong there, Dawid-Skene is not."""
     generator = np.random.default_rng(2)
     truth = generator.integers(0, 3, 600)
     said = np.where(generator.random((600, 5)) < 0.95, truth[:, None], generator.integers(0, 3, (600, 5)))

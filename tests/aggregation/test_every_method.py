@@ -1,4 +1,4 @@
-"""What holds for every method of this room."""
+"""Properties of every aggregation method."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ every_method = pytest.mark.parametrize("name", AGGREGATORS)
 @every_method
 @settings(deadline=None, max_examples=30)
 @given(ann=crowds())
-def test_anything_gives_soft_labels_and_skills(name: str, ann: Annotations) -> None:
+def test_any_annotations_give_probabilities_and_accuracies(name: str, ann: Annotations) -> None:
     result = AGGREGATORS[name](ann)
     labelled = np.diff(ann.indptr) > 0
-    heard = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
+    has_labels = np.bincount(ann.annotator, minlength=ann.n_annotators) > 0
     np.testing.assert_allclose(result.class_probabilities[labelled].sum(1), 1, atol=1e-5)
     assert np.isnan(result.class_probabilities[~labelled]).all()
     assert (result.consensus_codes[~labelled] == -1).all()
@@ -32,16 +32,16 @@ def test_anything_gives_soft_labels_and_skills(name: str, ann: Annotations) -> N
     np.testing.assert_array_equal(result.confidence[labelled], best)
     likely = np.nan_to_num(result.class_probabilities)[ann.item, ann.label]
     with np.errstate(invalid="ignore"):
-        skill = np.bincount(ann.annotator, likely, ann.n_annotators) / np.bincount(
+        accuracy = np.bincount(ann.annotator, likely, ann.n_annotators) / np.bincount(
             ann.annotator, minlength=ann.n_annotators
         )
-    np.testing.assert_allclose(result.annotator_accuracy, skill)
-    assert (np.isnan(result.annotator_accuracy) == ~heard).all()
+    np.testing.assert_allclose(result.annotator_accuracy, accuracy)
+    assert (np.isnan(result.annotator_accuracy) == ~has_labels).all()
     for what, values in result.parameters.items():
         if what == "class_prior":
             np.testing.assert_allclose(values.sum(), 1)
         else:
-            known = labelled if what == "difficulty" else heard
+            known = labelled if what == "difficulty" else has_labels
             assert np.isfinite(values[known]).all()
             assert np.isnan(values[~known]).all()
 
@@ -49,26 +49,26 @@ def test_anything_gives_soft_labels_and_skills(name: str, ann: Annotations) -> N
 @pytest.mark.parametrize("name", ITERATIVE)
 @settings(deadline=None, max_examples=30)
 @given(ann=crowds())
-def test_the_likelihood_never_falls(name: str, ann: Annotations) -> None:
+def test_the_log_likelihood_never_decreases(name: str, ann: Annotations) -> None:
     for chosen in [{}, {"smoothing": 0.0}] if name in ("dawid-skene", "one-coin") else [{}]:
-        heights = np.array(ITERATIVE[name](ann, n_iter=15, tol=0, **chosen).log_likelihood)
-        assert len(heights) == 15
-        assert (np.diff(heights) >= -1e-7 * np.abs(heights[1:]) - 1e-7).all()
+        log_likelihoods = np.array(ITERATIVE[name](ann, max_iter=15, tol=0, **chosen).log_likelihood)
+        assert len(log_likelihoods) == 15
+        assert (np.diff(log_likelihoods) >= -1e-7 * np.abs(log_likelihoods[1:]) - 1e-7).all()
 
 
 @every_method
-def test_planted_skills_are_found(name: str) -> None:
+def test_planted_accuracies_are_recovered(name: str) -> None:
     ann, truth, share = planted()
     result = AGGREGATORS[name](ann)
     assert (result.consensus == truth).mean() > (0.9 if name in ITERATIVE else 0.85)
     if name in ITERATIVE:
         np.testing.assert_allclose(result.annotator_accuracy, share, atol=0.05)
-    else:  # the vote knows who is better, not how good
+    else:  # votes rank annotators but underestimate their accuracy
         assert (np.argsort(-result.annotator_accuracy) == np.arange(len(share))).all()
 
 
 @pytest.mark.parametrize("name", ITERATIVE)
-def test_hammers_are_told_from_spammers(name: str) -> None:
+def test_hammers_and_spammers_are_told_apart(name: str) -> None:
     truth = np.random.default_rng(0).integers(0, 3, 500)
     made = hammer_spammer_annotators(truth, n_annotators=7, by="annotator", n_hammers=2, missing=0.3, seed=1)
     result = ITERATIVE[name](made.annotations)
@@ -78,12 +78,15 @@ def test_hammers_are_told_from_spammers(name: str) -> None:
     assert result.annotator_accuracy[~hammer].max() < 0.6
 
 
-METHODS_WITHOUT_LUCK: dict[str, Callable[..., Aggregate]] = {**AGGREGATORS, "mace": partial(mace, n_restarts=1)}
+METHODS_WITHOUT_RANDOM_STARTS: dict[str, Callable[..., Aggregate]] = {
+    **AGGREGATORS,
+    "mace": partial(mace, n_restarts=1),
+}
 
 
-@pytest.mark.parametrize("name", METHODS_WITHOUT_LUCK)
+@pytest.mark.parametrize("name", METHODS_WITHOUT_RANDOM_STARTS)
 @pytest.mark.parametrize("what", ["items", "annotators", "classes"])
-def test_another_order_gives_the_same_in_another_order(name: str, what: str) -> None:
+def test_results_do_not_depend_on_the_order_of_items_annotators_or_classes(name: str, what: str) -> None:
     ann, _, _ = planted(n_items=60)
     generator = np.random.default_rng(5)
     order = {
@@ -93,7 +96,7 @@ def test_another_order_gives_the_same_in_another_order(name: str, what: str) -> 
     }
     matrix = ann.to_matrix()[order["items"]][:, order["annotators"]]
     shuffled = Annotations.from_matrix(matrix, classes=order["classes"].tolist())
-    method = METHODS_WITHOUT_LUCK[name]
+    method = METHODS_WITHOUT_RANDOM_STARTS[name]
     one, other = method(ann), method(shuffled)
     expected = one.class_probabilities[order["items"]][:, order["classes"]]
     np.testing.assert_allclose(other.class_probabilities, expected, atol=1e-4)
@@ -111,7 +114,7 @@ def test_the_same_seed_gives_the_same_bits(name: str) -> None:
 
 
 @every_method
-def test_all_agree(name: str) -> None:
+def test_unanimous_labels_are_the_consensus(name: str) -> None:
     ann = Annotations.from_matrix([["a"] * 3, ["b"] * 3, ["a"] * 3, ["b"] * 3])
     result = AGGREGATORS[name](ann)
     assert result.consensus.tolist() == ["a", "b", "a", "b"]
@@ -127,7 +130,7 @@ def test_one_item_and_one_annotator(name: str, labels: list[list[str]]) -> None:
 
 
 @every_method
-def test_what_cannot_be_aggregated_is_said(name: str) -> None:
+def test_annotations_that_cannot_be_aggregated_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"all labels say 'a': with one class .*--classes"):
         AGGREGATORS[name](Annotations.from_matrix([["a", "a"], ["a", None]]))
     with pytest.raises(ValueError, match="no label to aggregate"):
@@ -137,24 +140,24 @@ def test_what_cannot_be_aggregated_is_said(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ITERATIVE)
-def test_settings_are_checked_before_any_work(name: str) -> None:
+def test_invalid_settings_are_refused(name: str) -> None:
     chosen: Any
-    for chosen in ({"n_iter": 0}, {"tol": -1}):
+    for chosen in ({"max_iter": 0}, {"tol": -1}):
         with pytest.raises(ValueError, match="must be a"):
             ITERATIVE[name](planted(n_items=5)[0], **chosen)
 
 
 @pytest.mark.parametrize("name", ITERATIVE)
-def test_every_iteration_is_told(name: str) -> None:
-    told: list[tuple[int, float]] = []
+def test_on_iteration_is_called_after_every_iteration(name: str) -> None:
+    calls: list[tuple[int, float]] = []
     once = {"n_restarts": 1} if name == "mace" else {}
-    result = ITERATIVE[name](planted()[0], on_iteration=lambda *news: told.append(news), **once)
+    result = ITERATIVE[name](planted()[0], on_iteration=lambda *call: calls.append(call), **once)
     assert result.converged
-    assert told == list(enumerate(result.log_likelihood, 1))
-    assert not ITERATIVE[name](planted()[0], n_iter=1).converged
+    assert calls == list(enumerate(result.log_likelihood, 1))
+    assert not ITERATIVE[name](planted()[0], max_iter=1).converged
 
 
-def test_the_table_and_the_names_of_what_is_not_known() -> None:
+def test_the_table_and_the_consensus_of_items_without_labels() -> None:
     ann = Annotations.from_matrix([["a", "a"], [None, None], ["b", "b"]])
     result = AGGREGATORS["majority-vote"](ann)
     assert result.consensus.tolist() == ["a", None, "b"]

@@ -1,3 +1,5 @@
+"""Labels in blocks, limits of memory, and checks of settings."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,14 +27,14 @@ def test_blocks_hold_every_label_once(block: int, ann: Annotations) -> None:
     for part in found.blocks:
         assert part.n_items == part.rows.stop - part.rows.start > 0
         dense = part.incidence.toarray().reshape(part.n_items, ann.n_annotators, ann.n_classes)
-        tally = np.zeros((part.n_items, ann.n_classes))
+        counts = np.zeros((part.n_items, ann.n_classes))
         for item, annotator, label in zip(part.item, part.annotator, part.label, strict=True):
             seen[part.rows.start + item].append((annotator, label))
             assert dense[item, annotator, label] == 1
-            tally[item, label] += 1
+            counts[item, label] += 1
         assert dense.sum() == len(part.label)
-        assert (part.tally() == tally).all()
-        assert (part.label_confidence(tally) == tally[part.item, part.label]).all()
+        assert (part.vote_counts() == counts).all()
+        assert (part.label_confidence(counts) == counts[part.item, part.label]).all()
     assert seen == expected
 
 
@@ -47,10 +49,10 @@ def test_the_result_does_not_depend_on_the_size_of_blocks(method: str, monkeypat
     np.testing.assert_allclose(parts.annotator_accuracy, whole.annotator_accuracy, atol=1e-5)
 
 
-def test_what_is_too_large_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_that_are_too_large_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ann, _, _ = planted(n_items=50)
     monkeypatch.setattr(votes, "MAX_DENSE_BYTES", 50 * 4 * 4 - 1)
-    with pytest.raises(ValueError, match=r"soft labels of 50 items with 4 classes take .* GB"):
+    with pytest.raises(ValueError, match=r"class probabilities of 50 items with 4 classes take .* GB"):
         AGGREGATORS["majority-vote"](ann)
     monkeypatch.setattr(votes, "MAX_DENSE_BYTES", 50 * 4 * 4)
     AGGREGATORS["one-coin"](ann)
@@ -61,8 +63,8 @@ def test_what_is_too_large_is_refused_before_any_work(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("n_iter", 0), ("n_iter", 1.5), ("n_iter", True), ("tol", -1.0), ("tol", float("nan"))]
+    ("setting", "value"), [("max_iter", 0), ("max_iter", 1.5), ("max_iter", True), ("tol", -1.0), ("tol", float("nan"))]
 )
-def test_settings_that_make_no_sense_are_named(setting: str, value: Any) -> None:
+def test_invalid_settings_are_named_with_their_value(setting: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{setting} must be .*{value}"):
-        check_settings(**({"n_iter": 1, "tol": 0.0} | {setting: value}))
+        check_settings(**({"max_iter": 1, "tol": 0.0} | {setting: value}))

@@ -125,7 +125,7 @@ def test_the_command_refuses_kindly(tmp_path: Path, arguments: list[str], messag
     assert not list(tmp_path.iterdir())
 
 
-def test_skills_choose_the_rows(tmp_path: Path) -> None:
+def test_accuracies_choose_the_rows(tmp_path: Path) -> None:
     result = write_labels("digits", accuracies=[0.8, 0.5], items=1000, out=tmp_path / "labels.csv")
     np.testing.assert_allclose([one["right"] for one in result["annotators"]], [0.8, 0.5], atol=0.02)
 

@@ -91,22 +91,22 @@ def test_classes_keep_their_names(names: list[Any]) -> None:
     np.testing.assert_array_equal(ann.classes[ann.label] == y, made.is_correct[:, 0])
 
 
-def test_skills_choose_different_rows_that_come_close() -> None:
+def test_accuracies_choose_different_rows_that_come_close() -> None:
     X, y = crowd(2000)
     X += 1e8  # far from the origin, where |a|^2 - 2ab + |b|^2 would lose its digits
-    skills = [0.7, 0.7, 0.9, 0.95]
-    made = weakness_annotators(X, y, accuracies=skills, epsilon=2, seed=3)
-    np.testing.assert_allclose(made.is_correct.mean(0), skills, atol=0.01)
+    accuracies = [0.7, 0.7, 0.9, 0.95]
+    made = weakness_annotators(X, y, accuracies=accuracies, epsilon=2, seed=3)
+    np.testing.assert_allclose(made.is_correct.mean(0), accuracies, atol=0.01)
     assert made.weakness is not None
     assert len(set(made.weakness.tolist())) == 4
     again = weakness_annotators(X, y, weakness=made.weakness.tolist(), epsilon=2, seed=3)
     assert again.annotations == made.annotations
-    other = weakness_annotators(X, y, accuracies=skills, epsilon=2, seed=4)
+    other = weakness_annotators(X, y, accuracies=accuracies, epsilon=2, seed=4)
     assert other.weakness is not None
     assert other.weakness.tolist() != made.weakness.tolist()
 
 
-def test_skills_with_an_epsilon_each_and_as_many_annotators_as_rows() -> None:
+def test_accuracies_with_an_epsilon_each_and_as_many_annotators_as_rows() -> None:
     X = np.arange(4.0)[:, None]
     made = weakness_annotators(X, [0, 1, 0, 1], accuracies=[0.25, 0.5, 0.75, 0.75], epsilon=[1, 1, 0.5, 0.5])
     assert made.weakness is not None
@@ -150,12 +150,15 @@ FAR = {"X": None, "weakness": None}
         ({"missing": -0.1}, "missing must be a share"),
         ({"missing": float("nan")}, "missing must be a share"),
         ({"annotators": ["a"]}, "annotators= names 1"),
-        ({"skills": [0.5]}, "give either weakness= .* or skills= .* not both"),
+        ({"accuracies": [0.5]}, "give either weakness= .* or accuracies= .* not both"),
         ({"weakness": None}, "give either weakness="),
-        ({"weakness": None, "skills": [1.5]}, r"skills must be the share .* from 0 to 1, got \[1.5\]"),
-        ({"weakness": None, "skills": [0.5] * 7}, "skills asks for 7 annotators with a row each, but X has 6 rows"),
-        ({"distances": np.ones((6, 2))}, "leave out X and skills"),
-        ({"X": None}, "needs inputs X with weakness= or skills=, or ready distances="),
+        ({"weakness": None, "accuracies": [1.5]}, r"accuracies must be the share .* from 0 to 1, got \[1.5\]"),
+        (
+            {"weakness": None, "accuracies": [0.5] * 7},
+            "accuracies asks for 7 annotators with a row each, but X has 6 rows",
+        ),
+        ({"distances": np.ones((6, 2))}, "leave out X and accuracies"),
+        ({"X": None}, "needs inputs X with weakness= or accuracies=, or ready distances="),
         (FAR | {"distances": np.ones((5, 2))}, r"distances must have one row an item .* got shape \(5, 2\) and 6"),
         (FAR | {"distances": np.ones(6)}, r"distances must have one row an item .* got shape \(6,\)"),
         (FAR | {"distances": -np.ones((6, 2))}, "row 0: its distance to the weakness of annotator 0 is -1.0"),

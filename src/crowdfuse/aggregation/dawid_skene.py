@@ -1,4 +1,4 @@
-"""Dawid and Skene (1979): every annotator has a confusion matrix, found by EM."""
+"""Dawid and Skene (1979): one confusion matrix per annotator, estimated by EM."""
 
 from __future__ import annotations
 
@@ -25,24 +25,60 @@ def dawid_skene(
     seed: int = 0,
     on_iteration: OnIteration | None = None,
 ) -> Aggregate:
-    """Soft labels, class prior and each annotator's P(said | true), by EM from the vote shares.
+    """Estimate class probabilities, the class prior and one confusion matrix per annotator, by EM.
+
+    EM starts from the vote shares and alternates between::
 
         P(true = k | labels of n)  ~  prior[k] * product over the labels (r, y) of n of  confusion[r, k, y]
         confusion[r, k, y]         ~  smoothing + sum over r's labels y of P(true = k | labels of the item)
         prior[k]                   =  mean over items of P(true = k | labels of the item)
 
-    `gold` are true classes by name, one an item, None where unknown: these are certain, and show how far their
-    annotators can be believed.
+    Parameters
+    ----------
+    ann : Annotations
+        The labels; at least one label and two classes.
+    gold : sequence of length n_items, default=None
+        True classes by name, None where unknown. Known classes are certain, and show how accurate their annotators
+        are.
+    max_iter : int, default=100
+        Maximum number of EM iterations.
+    tol : float, default=1e-5
+        Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
+    smoothing : float, default=0.01
+        Added to every count of the confusion matrices. 0 is the textbook version: a single label may then rule out a
+        true class for good, and rows without labels are uniform. Above 0 the log-likelihood includes the prior's term
+        `smoothing * sum(log(confusion))`, which dominates if there are very few labels.
+    seed : int, default=0
+        Seed for breaking ties between equally likely classes.
+    on_iteration : callable, default=None
+        Called after every iteration with its number and the log-likelihood.
 
-    It stops when the log-likelihood rises by less than `tol` a label, or after `n_iter` iterations; with `tol=0` it
-    makes them all. `smoothing=0` is the textbook's: one label of a class may then rule out a true class for good; a
-    row of which nothing was seen is uniform. Above 0 the log-likelihood has the prior's term,
-    smoothing * sum(log(confusion)); where hardly anything is known, such as a few labels of one annotator alone, that
-    term decides. `parameters["class_prior"]` (K,) is the prior; ties in `labels` are drawn from `seed`.
+    Returns
+    -------
+    Aggregate
+        With `confusion_matrices`; `parameters["class_prior"]` has shape (n_classes,).
 
-    >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]])
-    >>> result = dawid_skene(ann)
-    >>> result.labels.tolist(), result.confusions.shape
+    Raises
+    ------
+    TypeError
+        If `ann` is not Annotations.
+    ValueError
+        If there are no labels or fewer than two classes, or a setting is out of range.
+
+    See Also
+    --------
+    one_coin : One accuracy per annotator instead of a matrix, for many classes or few labels.
+
+    References
+    ----------
+    A. P. Dawid and A. M. Skene, "Maximum likelihood estimation of observer error-rates using the EM algorithm",
+    Applied Statistics, 1979.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations
+    >>> result = dawid_skene(Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]]))
+    >>> result.consensus.tolist(), result.confusion_matrices.shape
     ([0, 1, 0, 1], (3, 2, 2))
     """
     check_settings(max_iter=max_iter, tol=tol, smoothing=smoothing)
@@ -52,35 +88,37 @@ def dawid_skene(
     soft = votes.empty()
     certain = np.full(votes.n_items, -1) if gold is None else gold_codes(gold, ann.classes, len(ann))[votes.labelled]
 
-    counts, prior = np.zeros((R * K, K)), np.zeros(K)  # axes (annotator and said, true), as the sparse product has it
+    counts, prior = np.zeros((R * K, K)), np.zeros(K)  # axes (annotator and label, true), as of the sparse product
     for block in votes.blocks:
-        shares = block.shares()
+        shares = block.vote_shares()
         known = np.flatnonzero(certain[block.rows] >= 0)
         shares[known] = np.eye(K)[certain[block.rows][known]]
         counts += block.incidence.T @ shares
         prior += shares.sum(0)
 
-    impossible = np.where(np.eye(K, dtype=bool), 0, -np.inf)  # what is another class than gold says
+    impossible = np.where(
+        np.eye(K, dtype=bool), 0, -np.inf
+    )  # added to the log scores: rules out all but the true class
 
     def step() -> float:
-        """The E-step under what was counted last, and what is counted under it."""
+        """M-step from the current counts, then E-step and new counts; returns the log-likelihood."""
         with np.errstate(divide="ignore"):
             log_confusion, log_prior = np.log(_probabilities(counts, smoothing, K)), np.log(prior / votes.n_items)
-        height = float(smoothing * log_confusion.sum()) if smoothing else 0.0
+        log_likelihood = float(smoothing * log_confusion.sum()) if smoothing else 0.0
         counts[:], prior[:] = 0, 0
         for block in votes.blocks:
             scores = block.incidence @ log_confusion
             scores += log_prior
             known = np.flatnonzero(certain[block.rows] >= 0)
             scores[known] += impossible[certain[block.rows][known]]
-            posterior, likelihood = normalize_log_joint(scores)
+            posterior, block_log_likelihood = normalize_log_joint(scores)
             soft[block.rows] = posterior
             counts[:] += block.incidence.T @ posterior
             prior[:] += posterior.sum(0)
-            height += likelihood
-        return height
+            log_likelihood += block_log_likelihood
+        return log_likelihood
 
-    climbed = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
+    em_trace = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
     confusions = _probabilities(counts, smoothing, K).reshape(R, K, K).transpose(0, 2, 1)
     return make_result(
         "dawid-skene",
@@ -89,12 +127,12 @@ def dawid_skene(
         seed=seed,
         confusions=np.ascontiguousarray(confusions),
         parameters={"class_prior": prior / votes.n_items},
-        em_trace=climbed,
+        em_trace=em_trace,
     )
 
 
 def _probabilities(counts: FloatArray, smoothing: float, n_classes: int) -> FloatArray:
-    """P(said | true) from counts, both (R * K, K) with axes (annotator and said, true)."""
+    """P(label | true) from counts, both (R * K, K) with axes (annotator and label, true)."""
     smoothed = (counts + smoothing).reshape(-1, n_classes, n_classes)
     total = smoothed.sum(1, keepdims=True)
     smoothed += total == 0

@@ -1,4 +1,4 @@
-"""Expectation and maximisation in turn, until the likelihood hardly rises."""
+"""The EM loop, and checks of its settings."""
 
 from __future__ import annotations
 
@@ -6,34 +6,67 @@ import math
 from collections.abc import Callable
 
 OnIteration = Callable[[int, float], None]
-"""Told after every iteration: its number, and the log-likelihood."""
+"""Called after every iteration with its number, from 1, and the log-likelihood."""
 
 
 def run_em(
     step: Callable[[], float], *, n_labels: int, max_iter: int, tol: float, on_iteration: OnIteration | None
 ) -> tuple[tuple[float, ...], bool]:
-    """Take steps, each of which returns a log-likelihood, until it rises by less than `tol` a label.
+    """Run steps until the log-likelihood rises by less than `tol` per label.
 
-    Returns the log-likelihoods, and whether it came to that; with `tol=0` all `n_iter` steps are taken.
+    Parameters
+    ----------
+    step : callable
+        Runs one iteration and returns the log-likelihood.
+    n_labels : int
+        Number of labels.
+    max_iter : int
+        Maximum number of iterations.
+    tol : float
+        Tolerance per label; 0 runs all iterations.
+    on_iteration : callable or None
+        Called after every iteration with its number and the log-likelihood.
 
-    >>> heights = iter([-9.0, -4.0, -3.9, -3.8])
-    >>> run_em(lambda: next(heights), n_labels=1, n_iter=4, tol=0.5, on_iteration=None)
+    Returns
+    -------
+    log_likelihoods : tuple of float
+        One per iteration.
+    converged : bool
+        Whether it stopped because of `tol`.
+
+    Examples
+    --------
+    >>> values = iter([-9.0, -4.0, -3.9, -3.8])
+    >>> run_em(lambda: next(values), n_labels=1, max_iter=4, tol=0.5, on_iteration=None)
     ((-9.0, -4.0, -3.9), True)
     """
-    reached: list[float] = []
-    while len(reached) < max_iter:
-        reached.append(step())
+    log_likelihoods: list[float] = []
+    while len(log_likelihoods) < max_iter:
+        log_likelihoods.append(step())
         if on_iteration is not None:
-            on_iteration(len(reached), reached[-1])
-        if tol and len(reached) > 1 and reached[-1] - reached[-2] < tol * n_labels:
-            return tuple(reached), True
-    return tuple(reached), False
+            on_iteration(len(log_likelihoods), log_likelihoods[-1])
+        if tol and len(log_likelihoods) > 1 and log_likelihoods[-1] - log_likelihoods[-2] < tol * n_labels:
+            return tuple(log_likelihoods), True
+    return tuple(log_likelihoods), False
 
 
 def check_settings(*, max_iter: int, tol: float, smoothing: float = 0.0) -> None:
-    """Refuse settings that make no sense; methods ask before any work."""
+    """Check the settings of EM before any work.
+
+    Parameters
+    ----------
+    max_iter : int
+        At least 1.
+    tol, smoothing : float
+        At least 0, finite.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range.
+    """
     if isinstance(max_iter, bool) or not isinstance(max_iter, int) or max_iter < 1:
-        raise ValueError(f"n_iter must be a whole number from 1, got {max_iter!r}")
+        raise ValueError(f"max_iter must be a whole number of at least 1, got {max_iter!r}")
     for name, value in (("tol", tol), ("smoothing", smoothing)):
         if not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a number from 0, got {value!r}")
+            raise ValueError(f"{name} must be a number of at least 0, got {value!r}")

@@ -1,4 +1,4 @@
-"""GLAD (Whitehill et al., 2009): annotators have an ability, items a difficulty."""
+"""GLAD (Whitehill et al., 2009): one ability per annotator and one difficulty per item."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.annotations import Annotations
 
-MAX_LBFGS_ITERATIONS = 10  # steps uphill in one M-step: more gain little, since the next E-step moves the hill
+MAX_LBFGS_ITERATIONS = 10  # per M-step; more gain little, since the next E-step changes the objective
 
 
 def glad(
@@ -20,19 +20,52 @@ def glad(
     seed: int = 0,
     on_iteration: OnIteration | None = None,
 ) -> Aggregate:
-    """Soft labels, the ability of each annotator and the difficulty of each item, by EM.
+    """Estimate class probabilities, the ability of each annotator and the difficulty of each item, by EM.
 
-        P(said y | true k)  =  s where y = k, else (1 - s) / (K - 1)
-        s                   =  1 / (1 + exp(-ability[r] / difficulty[n]))
+    The model is::
 
-    An ability below 0 is that of someone who is wrong on purpose. All classes are equally likely beforehand; as in the
-    paper, ability and log(1 / difficulty) have normal priors of mean 1 and variance 1, at whose means EM begins, and
-    the log-likelihood has their terms. Each M-step is a few steps of L-BFGS. `n_iter`, `tol`, `seed` as in
-    `dawid_skene`. `parameters` has `ability` (R,) and `difficulty` (N,).
+        P(label y | true k)  =  s if y = k, else (1 - s) / (K - 1)
+        s                    =  1 / (1 + exp(-ability[r] / difficulty[n]))
 
-    >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0], [1, 1, 0]])
-    >>> result = glad(ann)
-    >>> result.labels.tolist(), (result.parameters["ability"] > 0).tolist()
+    An ability below 0 means an annotator who is mostly wrong. All classes are equally likely a priori. As in the paper,
+    ability and log(1 / difficulty) have normal priors with mean 1 and variance 1; EM starts at their means, and the
+    log-likelihood includes their terms. Each M-step runs a few iterations of L-BFGS.
+
+    Parameters
+    ----------
+    ann : Annotations
+        The labels; at least one label and two classes.
+    max_iter : int, default=100
+        Maximum number of EM iterations.
+    tol : float, default=1e-5
+        Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
+    seed : int, default=0
+        Seed for breaking ties between equally likely classes.
+    on_iteration : callable, default=None
+        Called after every iteration with its number and the log-likelihood.
+
+    Returns
+    -------
+    Aggregate
+        `parameters["ability"]` has shape (n_annotators,), `parameters["difficulty"]` shape (n_items,).
+
+    Raises
+    ------
+    TypeError
+        If `ann` is not Annotations.
+    ValueError
+        If there are no labels or fewer than two classes, or a setting is out of range.
+
+    References
+    ----------
+    J. Whitehill et al., "Whose vote should count more: optimal integration of labels from labelers of unknown
+    expertise", NeurIPS 2009.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations
+    >>> result = glad(Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0], [1, 1, 0]]))
+    >>> result.consensus.tolist(), (result.parameters["ability"] > 0).tolist()
     ([0, 1, 0, 1, 1], [True, True, False])
     """
     check_settings(max_iter=max_iter, tol=tol)
@@ -43,19 +76,20 @@ def glad(
     right = [np.empty(len(block.label)) for block in votes.blocks]
 
     def step() -> float:
+        """One E-step and one M-step; returns the log-likelihood before the M-step."""
         nonlocal point
         ability, ease = point[:R], np.exp(point[R:])
-        height = -votes.n_items * np.log(K) - votes.n_labels * np.log(K - 1) - _penalty(point)
+        log_likelihood = -votes.n_items * np.log(K) - votes.n_labels * np.log(K - 1) - _penalty(point)
         for number, block in enumerate(votes.blocks):
             strength = ability[block.annotator] * ease[block.rows][block.item]
-            posterior, likelihood = normalize_log_joint(block.tally(strength + np.log(K - 1)))
+            posterior, block_log_likelihood = normalize_log_joint(block.vote_counts(strength + np.log(K - 1)))
             soft[block.rows] = posterior
             right[number] = block.label_confidence(posterior)
-            height += likelihood - float(np.logaddexp(0, strength).sum())
-        point = _uphill(votes, right, point)
-        return float(height)
+            log_likelihood += block_log_likelihood - float(np.logaddexp(0, strength).sum())
+        point = _improve(votes, right, point)
+        return float(log_likelihood)
 
-    climbed = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
+    em_trace = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
     ability = np.where(votes.labels_per_annotator() > 0, point[:R], np.nan)
     difficulty = np.full(ann.n_items, np.nan)
     difficulty[votes.labelled] = np.exp(-point[R:])
@@ -65,41 +99,59 @@ def glad(
         soft,
         seed=seed,
         parameters={"ability": ability, "difficulty": difficulty},
-        em_trace=climbed,
+        em_trace=em_trace,
     )
 
 
-def _uphill(votes: Votes, right: list[FloatArray], start: FloatArray) -> FloatArray:
-    """A point that explains the labels better, each of them being right with the given probabilities."""
+def _improve(votes: Votes, right: list[FloatArray], start: FloatArray) -> FloatArray:
+    """Parameters with a lower expected loss than `start`, given the probability that each label is right."""
     from scipy.optimize import minimize
 
-    found = minimize(
+    result = minimize(
         lambda point: expected_loss(votes, right, point),
         start,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": MAX_LBFGS_ITERATIONS, "maxcor": 5},
     )
-    better: FloatArray = found.x if found.fun <= expected_loss(votes, right, start)[0] else start
+    better: FloatArray = result.x if result.fun <= expected_loss(votes, right, start)[0] else start
     return better
 
 
 def expected_loss(votes: Votes, right: list[FloatArray], point: FloatArray) -> tuple[float, FloatArray]:
-    """What the M-step makes small, minus sum(p log s + (1 - p) log(1 - s)) plus the priors' terms, and its gradient."""
+    """Return the loss that the M-step minimizes, and its gradient.
+
+    The loss is `-sum(p log s + (1 - p) log(1 - s))` plus the terms of the priors.
+
+    Parameters
+    ----------
+    votes : Votes
+        The labels.
+    right : list of ndarray
+        For each block the probability p that each label is right.
+    point : ndarray of shape (n_annotators + n_items,)
+        Abilities, then log(1 / difficulty).
+
+    Returns
+    -------
+    loss : float
+    gradient : ndarray of the shape of `point`
+    """
     from scipy.special import expit
 
     R = votes.n_annotators
     ability, ease = point[:R], np.exp(point[R:])
     loss, gradient = _penalty(point), point - 1
     for block, p in zip(votes.blocks, right, strict=True):
-        mine, eased = ability[block.annotator], ease[block.rows][block.item]
-        strength = mine * eased
+        label_ability, label_ease = ability[block.annotator], ease[block.rows][block.item]
+        strength = label_ability * label_ease
         loss += float((np.logaddexp(0, strength) - p * strength).sum())
-        slope = (expit(strength) - p) * eased
-        gradient[:R] += block.by_annotator(slope)
-        gradient[R:][block.rows] += np.bincount(block.item, weights=slope * mine, minlength=block.n_items)
+        slope = (expit(strength) - p) * label_ease
+        gradient[:R] += block.sum_by_annotator(slope)
+        gradient[R:][block.rows] += np.bincount(block.item, weights=slope * label_ability, minlength=block.n_items)
     return loss, gradient
 
 
 def _penalty(point: FloatArray) -> float:
+    """Negative log density of the normal priors, without constants."""
     return float(((point - 1) ** 2).sum() / 2)

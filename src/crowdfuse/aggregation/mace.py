@@ -1,4 +1,4 @@
-"""MACE (Hovy et al., 2013): an annotator either copies the truth or spams, by a distribution of his own."""
+"""MACE (Hovy et al., 2013): an annotator either knows the true class or spams."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.annotations import Annotations
 
-MIN_PROBABILITY = 1e-12  # no probability is lower than this, so that logarithms stay finite
+MIN_PROBABILITY = 1e-12  # probabilities stay this far from 0 and 1, so that logarithms are finite
 
 
 class MaceFit(NamedTuple):
+    """The result of EM from one start: class probabilities, competence, spam distributions, log-likelihoods."""
+
     soft: NDArray[np.float32]
     competence: FloatArray
     spam: FloatArray
-    climbed: tuple[tuple[float, ...], bool]
+    em_trace: tuple[tuple[float, ...], bool]
 
 
 def mace(
@@ -32,23 +34,60 @@ def mace(
     seed: int = 0,
     on_iteration: OnIteration | None = None,
 ) -> Aggregate:
-    """Soft labels, and for each annotator how often he does not spam and what he says when he does, by EM.
+    """Estimate class probabilities, and the competence and spamming distribution of each annotator, by EM.
 
-        P(said y | true k)  =  trust[r] * (y = k) + (1 - trust[r]) * spam[r, y]
+    With probability `competence[r]` annotator r gives the true class, otherwise a class drawn from `spam[r]`::
 
-    All classes are equally likely beforehand. The first of `n_restarts` begins with a trust of 1/2 and even spam, the
-    others anywhere, drawn from `seed`; the one that ends highest is taken. `smoothing` is added to the counts that
-    trust and spam come from, and the log-likelihood then has the prior's term. `n_iter`, `tol` as in `dawid_skene`.
-    `parameters` has `trust` (R,) and `spam` (R, K). A spammer is right at times by chance, so skill is above trust.
+        P(label y | true k)  =  competence[r] * (y = k) + (1 - competence[r]) * spam[r, y]
 
-    >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1], [0, 0, 1]])
-    >>> result = mace(ann)
-    >>> result.labels.tolist(), result.parameters["trust"].round(1).tolist()
+    All classes are equally likely a priori. A spammer is sometimes right by chance, so the annotator accuracy is above
+    the competence.
+
+    Parameters
+    ----------
+    ann : Annotations
+        The labels; at least one label and two classes.
+    max_iter : int, default=100
+        Maximum number of EM iterations.
+    tol : float, default=1e-5
+        Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
+    smoothing : float, default=0.01
+        Added to the counts from which competence and spam are estimated; the log-likelihood then includes the prior's
+        term.
+    n_restarts : int, default=10
+        Number of starts; the one with the highest log-likelihood is used. The first starts from a competence of 1/2
+        and uniform spam, the others at random.
+    seed : int, default=0
+        Seed for the random starts, and for breaking ties between equally likely classes.
+    on_iteration : callable, default=None
+        Called after every iteration of every start with its number and the log-likelihood.
+
+    Returns
+    -------
+    Aggregate
+        `parameters["competence"]` has shape (n_annotators,), `parameters["spam"]` shape (n_annotators, n_classes).
+
+    Raises
+    ------
+    TypeError
+        If `ann` is not Annotations.
+    ValueError
+        If there are no labels or fewer than two classes, or a setting is out of range.
+
+    References
+    ----------
+    D. Hovy et al., "Learning whom to trust with MACE", NAACL 2013.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations
+    >>> result = mace(Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1], [0, 0, 1]]))
+    >>> result.consensus.tolist(), result.parameters["competence"].round(1).tolist()
     ([0, 1, 0, 1, 0], [1.0, 1.0, 0.0])
     """
     check_settings(max_iter=max_iter, tol=tol, smoothing=smoothing)
     if isinstance(n_restarts, bool) or not isinstance(n_restarts, int) or n_restarts < 1:
-        raise ValueError(f"n_restarts must be a whole number from 1, got {n_restarts!r}")
+        raise ValueError(f"n_restarts must be a whole number of at least 1, got {n_restarts!r}")
     votes = Votes(ann)
     R, K = votes.n_annotators, votes.n_classes
     labels = np.zeros(R * K)
@@ -57,65 +96,68 @@ def mace(
     generator = np.random.default_rng(seed)
     best: MaceFit | None = None
     for restart in range(n_restarts):
-        trust, spam = np.full(R, 0.5), np.full((R, K), 1 / K)
+        competence, spam = np.full(R, 0.5), np.full((R, K), 1 / K)
         if restart:
-            trust, spam = generator.uniform(0.05, 0.95, R), generator.dirichlet(np.full(K, 5.0), R)
-        run = _climb(votes, labels.reshape(R, K), trust, spam, max_iter, tol, smoothing, on_iteration)
-        if best is None or run.climbed[0][-1] > best.climbed[0][-1]:
+            competence, spam = generator.uniform(0.05, 0.95, R), generator.dirichlet(np.full(K, 5.0), R)
+        run = _fit_from(votes, labels.reshape(R, K), competence, spam, max_iter, tol, smoothing, on_iteration)
+        if best is None or run.em_trace[0][-1] > best.em_trace[0][-1]:
             best = run
     assert best is not None
-    silent = labels.reshape(R, K).sum(1) == 0
-    best.competence[silent], best.spam[silent] = np.nan, np.nan
+    has_no_labels = labels.reshape(R, K).sum(1) == 0
+    best.competence[has_no_labels], best.spam[has_no_labels] = np.nan, np.nan
     return make_result(
         "mace",
         votes,
         best.soft,
         seed=seed,
-        parameters={"trust": best.competence, "spam": best.spam},
-        em_trace=best.climbed,
+        parameters={"competence": best.competence, "spam": best.spam},
+        em_trace=best.em_trace,
     )
 
 
-def _climb(
+def _fit_from(
     votes: Votes,
     labels: FloatArray,
-    trust: FloatArray,
+    competence: FloatArray,
     spam: FloatArray,
-    n_iter: int,
+    max_iter: int,
     tol: float,
     smoothing: float,
     on_iteration: OnIteration | None,
 ) -> MaceFit:
-    """EM from one start; `labels` (R, K) says how often each annotator said each class."""
+    """EM from one start; `labels` (R, K) counts the labels of each annotator and class."""
     R, K = labels.shape
     given = labels.sum(1)
     seen = given > 0
     soft = votes.empty()
 
     def step() -> float:
-        spamming = (1 - trust)[:, None] * spam
-        saying = trust[:, None] + spamming
-        bonus = (np.log(saying) - np.log(spamming)).ravel()
-        height = float((labels * np.log(spamming)).sum() - votes.n_items * np.log(K))
-        height += smoothing * float((np.log(trust) + np.log(1 - trust) + np.log(spam).sum(1))[seen].sum())
+        """One E-step and one M-step; returns the log-likelihood before the M-step."""
+        spamming = (1 - competence)[:, None] * spam
+        telling = competence[:, None] + spamming
+        bonus = (np.log(telling) - np.log(spamming)).ravel()
+        log_likelihood = float((labels * np.log(spamming)).sum() - votes.n_items * np.log(K))
+        log_likelihood += smoothing * float(
+            (np.log(competence) + np.log(1 - competence) + np.log(spam).sum(1))[seen].sum()
+        )
         right = np.zeros(R * K)
         for block in votes.blocks:
-            posterior, likelihood = normalize_log_joint(block.tally(bonus[block.annotator_class_cell]))
+            posterior, block_log_likelihood = normalize_log_joint(block.vote_counts(bonus[block.annotator_class_cell]))
             soft[block.rows] = posterior
             right += np.bincount(block.annotator_class_cell, weights=block.label_confidence(posterior), minlength=R * K)
-            height += likelihood
-        copied = right.reshape(R, K) * trust[:, None] / saying
+            log_likelihood += block_log_likelihood
+        copied = right.reshape(R, K) * competence[:, None] / telling
         spammed = labels - copied
-        _set(trust, copied.sum(1) + smoothing, given + 2 * smoothing, seen)
-        _set(spam, spammed + smoothing, (spammed + smoothing).sum(1), seen)
-        return height
+        _set_shares(competence, copied.sum(1) + smoothing, given + 2 * smoothing, seen)
+        _set_shares(spam, spammed + smoothing, (spammed + smoothing).sum(1), seen)
+        return log_likelihood
 
-    climbed = run_em(step, n_labels=votes.n_labels, max_iter=n_iter, tol=tol, on_iteration=on_iteration)
-    return MaceFit(soft, trust, spam, climbed)
+    em_trace = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
+    return MaceFit(soft, competence, spam, em_trace)
 
 
-def _set(values: FloatArray, counts: FloatArray, total: FloatArray, seen: NDArray[np.bool_]) -> None:
-    """values = counts / total for annotators who were seen, never quite 0 or 1; as they were where nothing is known."""
+def _set_shares(values: FloatArray, counts: FloatArray, total: FloatArray, seen: NDArray[np.bool_]) -> None:
+    """Set values to counts / total, clipped, for annotators with labels; leave the others as they are."""
     known = seen & (total > 0)
     divisor = total[known] if values.ndim == 1 else total[known, None]
     values[known] = np.clip(counts[known] / divisor, MIN_PROBABILITY, 1 - MIN_PROBABILITY)

@@ -1,4 +1,4 @@
-"""Majority vote: every label counts the same."""
+"""Majority vote: every label has the same weight."""
 
 from __future__ import annotations
 
@@ -8,17 +8,42 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def majority_vote(ann: Annotations, *, seed: int = 0) -> Aggregate:
-    """The share of an item's labels that each class got.
+    """Return the share of each item's labels that each class got.
 
-    Where classes share the most labels, the soft label says so, and `labels` has one of them, drawn from `seed`.
+    The consensus is the class with the most labels.
 
-    >>> ann = Annotations.from_matrix([["cat", "cat", "dog"], ["dog", None, "dog"]])
-    >>> result = majority_vote(ann)
-    >>> result.labels.tolist(), result.confidence.round(2).tolist()
-    (['cat', 'dog'], [0.6700000166893005, 1.0])
+    Parameters
+    ----------
+    ann : Annotations
+        The labels; at least one label and two classes.
+    seed : int, default=0
+        Seed for breaking ties between equally likely classes.
+
+    Returns
+    -------
+    Aggregate
+        Class probabilities are vote shares.
+
+    Raises
+    ------
+    TypeError
+        If `ann` is not Annotations.
+    ValueError
+        If there are no labels or fewer than two classes.
+
+    See Also
+    --------
+    dawid_skene : Weighs annotators by their confusion matrices.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations
+    >>> result = majority_vote(Annotations.from_matrix([["cat", "cat", "dog"], ["dog", None, "dog"]]))
+    >>> result.consensus.tolist(), result.confidence.tolist()
+    (['cat', 'dog'], [0.6666666865348816, 1.0])
     """
     votes = Votes(ann)
     soft = votes.empty()
     for block in votes.blocks:
-        soft[block.rows] = block.shares()
+        soft[block.rows] = block.vote_shares()
     return make_result("majority-vote", votes, soft, seed=seed)

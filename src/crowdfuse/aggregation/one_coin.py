@@ -1,4 +1,4 @@
-"""One coin an annotator: right with one probability, else any other class alike."""
+"""One coin: one accuracy per annotator; all wrong classes are equally likely."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.annotations import Annotations
 
-MIN_PROBABILITY = 1e-12  # nobody is believed to be right or wrong more surely than this, so that logarithms stay finite
+MIN_PROBABILITY = 1e-12  # accuracies stay this far from 0 and 1, so that logarithms are finite
 
 
 def one_coin(
@@ -21,61 +21,99 @@ def one_coin(
     seed: int = 0,
     on_iteration: OnIteration | None = None,
 ) -> Aggregate:
-    """Dawid and Skene's model with one number an annotator, by EM from the vote shares: for many classes or few labels.
+    """Estimate class probabilities, the class prior and one accuracy per annotator, by EM.
 
-        P(said y | true k)  =  accuracy[r] where y = k, else (1 - accuracy[r]) / (K - 1)
-        accuracy[r]         =  (smoothing + sum over r's labels y of P(true = y)) / (2 * smoothing + labels of r)
+    This is Dawid and Skene's model with one parameter per annotator, for many classes or few labels. EM starts from
+    the vote shares::
 
-    `n_iter`, `tol`, `seed` as in `dawid_skene`; with smoothing the log-likelihood has the prior's term.
-    `parameters` has `accuracy` (R,) and `class_prior` (K,).
+        P(label y | true k)  =  accuracy[r] if y = k, else (1 - accuracy[r]) / (K - 1)
+        accuracy[r]          =  (smoothing + sum over r's labels y of P(true = y)) / (2 * smoothing + labels of r)
 
-    >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [2, 2, 1], [2, 2, 0], [1, 0, 1]])
-    >>> result = one_coin(ann)
+    Parameters
+    ----------
+    ann : Annotations
+        The labels; at least one label and two classes.
+    max_iter : int, default=100
+        Maximum number of EM iterations.
+    tol : float, default=1e-5
+        Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
+    smoothing : float, default=0.01
+        Added to the numbers of right and of wrong labels of every annotator; the log-likelihood then includes the
+        prior's term.
+    seed : int, default=0
+        Seed for breaking ties between equally likely classes.
+    on_iteration : callable, default=None
+        Called after every iteration with its number and the log-likelihood.
+
+    Returns
+    -------
+    Aggregate
+        `parameters["accuracy"]` has shape (n_annotators,), `parameters["class_prior"]` shape (n_classes,).
+
+    Raises
+    ------
+    TypeError
+        If `ann` is not Annotations.
+    ValueError
+        If there are no labels or fewer than two classes, or a setting is out of range.
+
+    See Also
+    --------
+    dawid_skene : One confusion matrix per annotator.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations
+    >>> result = one_coin(Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [2, 2, 1], [2, 2, 0], [1, 0, 1]]))
     >>> result.annotator_accuracy.round(1).tolist()
     [1.0, 0.8, 0.4]
     """
     check_settings(max_iter=max_iter, tol=tol, smoothing=smoothing)
     votes = Votes(ann)
     soft = votes.empty()
-    labels = votes.labels_per_annotator()
+    n_labels = votes.labels_per_annotator()
 
-    right, prior = np.zeros(votes.n_annotators), np.zeros(votes.n_classes)
+    n_right, prior = np.zeros(votes.n_annotators), np.zeros(votes.n_classes)
     for block in votes.blocks:
-        shares = block.shares()
-        right += block.by_annotator(block.label_confidence(shares))
+        shares = block.vote_shares()
+        n_right += block.sum_by_annotator(block.label_confidence(shares))
         prior += shares.sum(0)
 
     def accuracy() -> FloatArray:
-        share = np.divide(right + smoothing, labels + 2 * smoothing, out=np.full(len(labels), 0.5), where=labels > 0)
+        """Accuracy of each annotator from the current counts; 0.5 without labels."""
+        share = np.divide(
+            n_right + smoothing, n_labels + 2 * smoothing, out=np.full(len(n_labels), 0.5), where=n_labels > 0
+        )
         clipped: FloatArray = np.clip(share, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         return clipped
 
     def step() -> float:
+        """M-step from the current counts, then E-step and new counts; returns the log-likelihood."""
         a = accuracy()
         log_right, log_wrong = np.log(a), np.log((1 - a) / (votes.n_classes - 1))
         with np.errstate(divide="ignore"):
             log_prior = np.log(prior / votes.n_items)
-        height = float(log_wrong @ labels + smoothing * (np.log(a) + np.log(1 - a))[labels > 0].sum())
-        right[:], prior[:] = 0, 0
+        log_likelihood = float(log_wrong @ n_labels + smoothing * (np.log(a) + np.log(1 - a))[n_labels > 0].sum())
+        n_right[:], prior[:] = 0, 0
         for block in votes.blocks:
-            posterior, likelihood = normalize_log_joint(
-                block.tally((log_right - log_wrong)[block.annotator]) + log_prior
+            posterior, block_log_likelihood = normalize_log_joint(
+                block.vote_counts((log_right - log_wrong)[block.annotator]) + log_prior
             )
             soft[block.rows] = posterior
-            right[:] += block.by_annotator(block.label_confidence(posterior))
+            n_right[:] += block.sum_by_annotator(block.label_confidence(posterior))
             prior[:] += posterior.sum(0)
-            height += likelihood
-        return height
+            log_likelihood += block_log_likelihood
+        return log_likelihood
 
-    climbed = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
+    em_trace = run_em(step, n_labels=votes.n_labels, max_iter=max_iter, tol=tol, on_iteration=on_iteration)
     return make_result(
         "one-coin",
         votes,
         soft,
         seed=seed,
         parameters={
-            "accuracy": np.where(labels > 0, accuracy(), np.nan),
+            "accuracy": np.where(n_labels > 0, accuracy(), np.nan),
             "class_prior": prior / votes.n_items,
         },
-        em_trace=climbed,
+        em_trace=em_trace,
     )

@@ -1,4 +1,4 @@
-"""What every method of this room gives back."""
+"""`Aggregate`: the result of every aggregation method."""
 
 from __future__ import annotations
 
@@ -10,57 +10,115 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.aggregation.votes import FloatArray, Votes
+from crowdfuse.labels.encoding import names_with_missing
 from crowdfuse.labels.ids import IntArray, format_count
 from crowdfuse.labels.votes import argmax_breaking_ties
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Aggregate:
-    """What the labels amount to. N items, K classes, R annotators; what is not known is NaN."""
+    """Consensus labels, class probabilities and annotator accuracies.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method, as in `AGGREGATORS`.
+    items : ndarray of shape (n_items,)
+        Item ids.
+    classes : ndarray of shape (n_classes,)
+        Class names.
+    annotators : ndarray of shape (n_annotators,)
+        Annotator ids.
+    class_probabilities : ndarray of float32, shape (n_items, n_classes)
+        Probability of each class; NaN for items without labels.
+    consensus_codes : ndarray of int64, shape (n_items,)
+        Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken by the seed.
+    annotator_accuracy : ndarray of float64, shape (n_annotators,)
+        Expected share of the annotator's labels that are right: the mean probability of the labelled class. It has the
+        same meaning in all methods; NaN for annotators without labels.
+    labels_per_item : ndarray of int, shape (n_items,)
+        Number of labels of each item.
+    labels_per_annotator : ndarray of int, shape (n_annotators,)
+        Number of labels of each annotator.
+    confusion_matrices : ndarray of float64, shape (n_annotators, n_classes, n_classes), or None
+        P(label | true class), axes (annotator, true, label); None if the method does not estimate them.
+    parameters : mapping of str to ndarray
+        Further estimates by name; the method's docstring lists them.
+    log_likelihood : tuple of float
+        log P(labels) after each iteration, plus the log prior if the method has one. It never decreases.
+    converged : bool, default=True
+        Whether the iterations stopped because of `tol`.
+
+    See Also
+    --------
+    crowdfuse.aggregation.dawid_skene : One of the methods that return it.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations
+    >>> from crowdfuse.aggregation import majority_vote
+    >>> result = majority_vote(Annotations.from_matrix([["cat", "cat"], ["dog", None]]))
+    >>> result
+    Aggregate(majority-vote: 2 items, 2 annotators, 2 classes)
+    >>> result.consensus.tolist(), result.annotator_accuracy.tolist()
+    (['cat', 'dog'], [1.0, 1.0])
+    """
 
     method: str
     items: NDArray[Any]
     classes: NDArray[Any]
     annotators: NDArray[Any]
     class_probabilities: NDArray[np.float32]
-    """(N, K): how likely each class is; NaN for items without labels."""
     consensus_codes: IntArray
-    """(N,): the most likely class, as a position in `classes`; -1 for items without labels. Ties are drawn from the
-    seed."""
     annotator_accuracy: FloatArray
-    """(R,): the share of the annotator's labels that are right, as far as the soft labels know: the mean of
-    P(class that was said). It means the same in all methods; NaN for annotators without labels."""
     labels_per_item: IntArray
     labels_per_annotator: IntArray
     confusion_matrices: FloatArray | None = None
-    """(R, K, K), axes (annotator, true, said): P(said | true), where the method learns them."""
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
-    """What else the method learned, by name; its docstring explains them."""
     log_likelihood: tuple[float, ...] = ()
-    """At each iteration log P(labels), plus the logarithm of the prior where a method has one: what never falls."""
     converged: bool = True
 
     @property
     def n_iter(self) -> int:
-        """Iterations that were made; 0 where a method has none."""
+        """Number of iterations; 0 if the method is not iterative."""
         return len(self.log_likelihood)
 
     @property
     def confidence(self) -> NDArray[np.float32]:
-        """(N,): how likely the most likely class is."""
+        """Probability of the most probable class: ndarray of float32, shape (n_items,)."""
         highest: NDArray[np.float32] = self.class_probabilities.max(1)
         return highest
 
     @property
     def consensus(self) -> NDArray[Any]:
-        """(N,): the most likely class by name. For items without labels -1, or None where classes are strings or -1."""
-        has_room = self.classes.dtype.kind == "i" and -1 not in self.classes
-        names = np.array([*self.classes, -1 if has_room else None], np.int64 if has_room else object)
-        chosen: NDArray[Any] = names[self.consensus_codes]  # -1 takes the last
-        return chosen
+        """Most probable class by name: ndarray of shape (n_items,).
+
+        For items without labels -1, or None if classes are strings or include -1.
+        """
+        names: NDArray[Any] = names_with_missing(self.classes)[self.consensus_codes]
+        return names
 
     def to_table(self, *, proba: bool = False) -> Any:
-        """A pyarrow table, a row an item: item, label, confidence, n_labels; with `proba` a column `p_...` a class."""
+        """Return the consensus as a pyarrow table with one row per item.
+
+        Parameters
+        ----------
+        proba : bool, default=False
+            Whether to add one column `p_<class>` per class with its probability.
+
+        Returns
+        -------
+        pyarrow.Table
+            With columns item, label, confidence and n_labels; label and confidence are null for items without labels.
+
+        Examples
+        --------
+        >>> from crowdfuse import Annotations
+        >>> from crowdfuse.aggregation import majority_vote
+        >>> result = majority_vote(Annotations.from_matrix([["cat", "cat"], ["dog", None]]))
+        >>> result.to_table().to_pylist()[1]
+        {'item': 1, 'label': 'dog', 'confidence': 1.0, 'n_labels': 1}
+        """
         import pyarrow as pa
 
         known = self.consensus_codes >= 0
@@ -95,16 +153,38 @@ def make_result(
     parameters: Mapping[str, FloatArray] | None = None,
     em_trace: tuple[tuple[float, ...], bool] = ((), True),
 ) -> Aggregate:
-    """From the soft labels of the items that have labels; annotators without labels get NaN everywhere."""
+    """Build the result of a method from the class probabilities of the items with labels.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method.
+    votes : Votes
+        The labels.
+    soft : ndarray of float32, shape (n_labelled_items, n_classes)
+        Class probabilities of the items with labels.
+    seed : int
+        Seed for breaking ties.
+    confusions : ndarray of shape (n_annotators, n_classes, n_classes), default=None
+        Confusion matrices; set to NaN, in place, for annotators without labels.
+    parameters : mapping of str to ndarray, default=None
+        Further estimates.
+    em_trace : tuple of (tuple of float, bool), default=((), True)
+        Log-likelihood of each iteration, and whether EM converged.
+
+    Returns
+    -------
+    Aggregate
+    """
     ann = votes.annotations
     counts = votes.labels_per_annotator()
-    right = np.zeros(votes.n_annotators)
+    n_right = np.zeros(votes.n_annotators)
     for block in votes.blocks:
-        right += block.by_annotator(block.label_confidence(soft[block.rows]))
+        n_right += block.sum_by_annotator(block.label_confidence(soft[block.rows]))
     with np.errstate(invalid="ignore"):
-        skill = right / counts
-    best = np.full(ann.n_items, -1, np.int64)
-    best[votes.labelled] = most_likely(soft, seed)
+        accuracy = n_right / counts
+    consensus = np.full(ann.n_items, -1, np.int64)
+    consensus[votes.labelled] = most_likely(soft, seed)
     if confusions is not None:
         confusions[counts == 0] = np.nan
     return Aggregate(
@@ -113,8 +193,8 @@ def make_result(
         classes=ann.classes,
         annotators=ann.annotators,
         class_probabilities=_with_unlabelled(soft, votes),
-        consensus_codes=best,
-        annotator_accuracy=skill,
+        consensus_codes=consensus,
+        annotator_accuracy=accuracy,
         labels_per_item=np.diff(ann.indptr),
         labels_per_annotator=counts,
         confusion_matrices=confusions,
@@ -125,13 +205,31 @@ def make_result(
 
 
 def _with_unlabelled(soft: NDArray[np.float32], votes: Votes) -> NDArray[np.float32]:
+    """Class probabilities of all items, NaN for items without labels."""
     if votes.labelled.all():
         return soft
-    everyone = np.full((len(votes.labelled), votes.n_classes), np.nan, np.float32)
-    everyone[votes.labelled] = soft
-    return everyone
+    all_items = np.full((len(votes.labelled), votes.n_classes), np.nan, np.float32)
+    all_items[votes.labelled] = soft
+    return all_items
 
 
 def most_likely(soft: NDArray[np.float32], seed: int) -> IntArray:
-    """The class with the highest value of each row; among equals one is drawn."""
+    """Return the most probable class of each row, with ties broken by the seed.
+
+    Parameters
+    ----------
+    soft : ndarray of shape (n_items, n_classes)
+        Class probabilities.
+    seed : int
+        Seed for breaking ties.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_items,)
+
+    Examples
+    --------
+    >>> most_likely(np.array([[0.2, 0.8], [0.9, 0.1]]), seed=0).tolist()
+    [1, 0]
+    """
     return argmax_breaking_ties(soft, np.random.default_rng(seed).random(len(soft)))

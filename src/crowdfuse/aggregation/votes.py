@@ -1,4 +1,4 @@
-"""The labels as the methods of this room read them: items that have any, in blocks, and never all by all."""
+"""The labels in blocks of items, as aggregation methods read them; items without labels are left out."""
 
 from __future__ import annotations
 
@@ -17,18 +17,30 @@ from crowdfuse.labels.votes import vote_counts, vote_shares
 
 FloatArray = NDArray[np.float64]
 
-FLOATS_PER_BLOCK = 1 << 22  # numbers that are worked on at a time: 32 MB, whatever the size of the crowd
-MAX_DENSE_BYTES = 1 << 31  # bytes of a dense array that are too many
+FLOATS_PER_BLOCK = 1 << 22  # numbers that are processed at a time: 32 MB
+MAX_DENSE_BYTES = 1 << 31  # larger dense arrays are refused
 
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring items, n of them, and their L labels."""
+    """Consecutive items and their labels.
+
+    Attributes
+    ----------
+    rows : slice
+        The items, among the items with labels.
+    item : ndarray of int32, shape (n_labels,)
+        Item of each label, from 0 to n_items - 1.
+    annotator : ndarray of int, shape (n_labels,)
+        Annotator of each label.
+    label : ndarray of int, shape (n_labels,)
+        Class of each label.
+    n_items, n_annotators, n_classes : int
+        Numbers of items of this block, of all annotators and of all classes.
+    """
 
     rows: slice
-    """Which of the items that have labels."""
     item: NDArray[np.int32]
-    """(L,): the item of each label, from 0 to n - 1."""
     annotator: IntArray
     label: IntArray
     n_items: int
@@ -37,46 +49,73 @@ class Block:
 
     @cached_property
     def annotator_class_cell(self) -> NDArray[np.int64]:
-        """(L,): each label as a cell of a table (annotator, class said)."""
+        """Position of each label in a flat table (annotator, class): ndarray of shape (n_labels,)."""
         return self.annotator.astype(np.int64) * self.n_classes + self.label
 
     @cached_property
     def item_class_cell(self) -> NDArray[np.int64]:
-        """(L,): each label as a cell of a table (item, class said)."""
+        """Position of each label in a flat table (item, class): ndarray of shape (n_labels,)."""
         return self.item.astype(np.int64) * self.n_classes + self.label
 
     @cached_property
     def incidence(self) -> Any:
-        """A sparse matrix (n, R * K): 1 where an annotator said a class of an item."""
+        """Sparse matrix (n_items, n_annotators * n_classes): 1 for each label."""
         from scipy.sparse import csr_matrix
 
         starts = np.searchsorted(self.item, np.arange(self.n_items + 1))
-        said = self.annotator.astype(np.int64) * self.n_classes + self.label  # not kept: scipy makes it int32
+        column = self.annotator.astype(np.int64) * self.n_classes + self.label  # a copy: scipy converts it to int32
         shape = (self.n_items, self.n_annotators * self.n_classes)
-        return csr_matrix((np.ones(len(said)), said, starts), shape=shape)
+        return csr_matrix((np.ones(len(column)), column, starts), shape=shape)
 
-    def tally(self, weight: FloatArray | None = None) -> FloatArray:
-        """The weight of the labels for each class, (n, K): how often it was said where every weight is 1."""
+    def vote_counts(self, weight: FloatArray | None = None) -> FloatArray:
+        """Return the number of labels, or their total weight, per item and class: (n_items, n_classes)."""
         return vote_counts(self.item_class_cell, self.n_items, self.n_classes, weight)
 
-    def shares(self, weight: FloatArray | None = None) -> FloatArray:
-        """The same, so that each item's sum is 1."""
+    def vote_shares(self, weight: FloatArray | None = None) -> FloatArray:
+        """Return the vote counts divided by their sum per item: (n_items, n_classes)."""
         return vote_shares(self.item_class_cell, self.n_items, self.n_classes, weight)
 
     def label_confidence(self, soft: NDArray[Any]) -> NDArray[Any]:
-        """How likely each label is right, (L,), where the classes are as likely as `soft` (n, K) says."""
+        """Return the probability that each label is right, given class probabilities (n_items, n_classes)."""
         return soft.ravel()[self.item_class_cell]
 
-    def by_annotator(self, values: NDArray[Any]) -> FloatArray:
-        """Sums over each annotator's labels, (R,)."""
+    def sum_by_annotator(self, values: NDArray[Any]) -> FloatArray:
+        """Return the sum of the values of each annotator's labels: (n_annotators,)."""
         return np.asarray(np.bincount(self.annotator, weights=values, minlength=self.n_annotators), np.float64)
 
 
 class Votes:
-    """All labels in blocks. Items without labels are left out here, and come back as NaN in the result.
+    """All labels in blocks. Items without labels are left out; the result has NaN for them.
 
+    Parameters
+    ----------
+    ann : Annotations
+        The labels.
+
+    Attributes
+    ----------
+    annotations : Annotations
+        The labels.
+    labelled : ndarray of bool, shape (n_items of `annotations`,)
+        Which items have labels.
+    n_items : int
+        Number of items with labels.
+    n_annotators, n_classes, n_labels : int
+        Numbers of all annotators, classes and labels.
+    blocks : list of Block
+        The labels, in the order of the items.
+
+    Raises
+    ------
+    TypeError
+        If `ann` is not Annotations.
+    ValueError
+        If there are no labels or fewer than two classes, or the class probabilities would take over 2 GB.
+
+    Examples
+    --------
     >>> votes = Votes(Annotations.from_matrix([[0, 1], [-1, -1], [1, -1]]))
-    >>> votes.n_items, [block.tally().tolist() for block in votes.blocks]
+    >>> votes.n_items, [block.vote_counts().tolist() for block in votes.blocks]
     (2, [[[1.0, 1.0], [0.0, 1.0]]])
     """
 
@@ -84,7 +123,7 @@ class Votes:
         if not isinstance(ann, Annotations):
             raise TypeError(
                 f"labels must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() and "
-                "from_table() make them"
+                "from_table() create them"
             )
         if not ann.n_labels:
             raise ValueError(f"{ann!r}: there is no label to aggregate")
@@ -98,11 +137,13 @@ class Votes:
         self.n_annotators, self.n_classes, self.n_labels = ann.n_annotators, ann.n_classes, ann.n_labels
         self.labelled: NDArray[np.bool_] = np.diff(ann.indptr) > 0
         self.n_items = int(self.labelled.sum())
-        refuse_dense(self.n_items * self.n_classes * 4, f"soft labels of {self.n_items:,} items", self.n_classes)
+        refuse_dense(
+            self.n_items * self.n_classes * 4, f"class probabilities of {self.n_items:,} items", self.n_classes
+        )
         self.blocks = list(self._blocks(np.append(ann.indptr[:-1][self.labelled], ann.n_labels)))
 
     def _blocks(self, indptr: IntArray) -> Iterator[Block]:
-        """`indptr` is that of the items with labels. Labels count for more than one number each: they take indices."""
+        """The blocks, from the `indptr` of the labelled items; a label counts as four numbers, for its indices."""
         cost = 4 * indptr + self.n_classes * np.arange(self.n_items + 1)
         ends = np.searchsorted(cost, np.arange(FLOATS_PER_BLOCK, cost[-1] + FLOATS_PER_BLOCK, FLOATS_PER_BLOCK))
         bounds = np.unique(np.concatenate([[0], np.minimum(ends, self.n_items), [self.n_items]]))
@@ -119,18 +160,31 @@ class Votes:
             )
 
     def empty(self) -> NDArray[np.float32]:
-        """Room for the soft labels. Single precision, since this is what is large: (items, K)."""
+        """Return an uninitialized float32 array for class probabilities: (n_items, n_classes)."""
         return np.empty((self.n_items, self.n_classes), np.float32)
 
     def labels_per_annotator(self) -> IntArray:
+        """Return the number of labels of each annotator: (n_annotators,)."""
         return np.bincount(self.annotations.annotator, minlength=self.n_annotators)
 
 
 def normalize_log_joint(scores: FloatArray) -> tuple[FloatArray, float]:
-    """From the logarithms of P(class, labels), (n, K), P(class | labels), and the sum of log P(labels).
+    """Turn log P(class, labels) into P(class | labels), in place.
 
-    The scores are overwritten.
+    Parameters
+    ----------
+    scores : ndarray of float64, shape (n_items, n_classes)
+        log P(class, labels) of each item; overwritten.
 
+    Returns
+    -------
+    posterior : ndarray of float64, shape (n_items, n_classes)
+        P(class | labels): the array `scores`.
+    log_likelihood : float
+        Sum over the items of log P(labels).
+
+    Examples
+    --------
     >>> normalize_log_joint(np.log([[0.3, 0.1]]))[0].round(2).tolist()
     [[0.75, 0.25]]
     """
@@ -143,9 +197,24 @@ def normalize_log_joint(scores: FloatArray) -> tuple[FloatArray, float]:
 
 
 def refuse_dense(size: int, what: str, n_classes: int) -> None:
-    """An array of over 2 GB is refused before any work."""
+    """Raise an error, before any work, if an array would take over 2 GB.
+
+    Parameters
+    ----------
+    size : int
+        Size of the array in bytes.
+    what : str
+        What the array holds, for the error message.
+    n_classes : int
+        Number of classes, for the error message.
+
+    Raises
+    ------
+    ValueError
+        If the array is too large.
+    """
     if size > MAX_DENSE_BYTES:
         raise ValueError(
-            f"{what} with {n_classes:,} classes take {size / 2**30:.1f} GB, over the 2 GB that are allowed; "
-            "aggregate a part of the items at a time, or take a method with less to learn, such as one-coin"
+            f"{what} with {n_classes:,} classes take {size / 2**30:.1f} GB, more than the allowed 2 GB; "
+            "aggregate a part of the items at a time, or use a method with fewer parameters, such as one-coin"
         )

@@ -1,4 +1,4 @@
-"""Worker agreement with aggregate: a vote, weighted by how often each annotator agrees with the majority."""
+"""Worker agreement with aggregate (Wawa): a vote weighted by each annotator's agreement with the majority."""
 
 from __future__ import annotations
 
@@ -10,25 +10,46 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
-    """Two rounds of voting: in the second a label counts as much as its annotator agreed with the first.
+    """Vote twice: in the second vote a label weighs as much as its annotator agreed with the first vote.
 
-    The weight of an annotator is the share of his labels that are the majority's choice; where m classes share the
-    most labels, choosing one of them counts 1/m. `parameters["weight"]` (R,) holds it.
+    The weight of an annotator is the share of their labels that agree with the majority. If m classes tie for the
+    majority, agreement with one of them counts 1/m.
 
-    >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 0], [0, -1, 1]])
-    >>> result = wawa(ann)
-    >>> result.parameters["weight"].round(2).tolist(), result.labels.tolist()
+    Parameters
+    ----------
+    ann : Annotations
+        The labels; at least one label and two classes.
+    seed : int, default=0
+        Seed for breaking ties between equally likely classes.
+
+    Returns
+    -------
+    Aggregate
+        Class probabilities are shares of the weighted vote. `parameters["weight"]` has shape (n_annotators,).
+
+    Raises
+    ------
+    TypeError
+        If `ann` is not Annotations.
+    ValueError
+        If there are no labels or fewer than two classes.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations
+    >>> result = wawa(Annotations.from_matrix([[0, 0, 1], [1, 1, 0], [0, -1, 1]]))
+    >>> result.parameters["weight"].round(2).tolist(), result.consensus.tolist()
     ([0.83, 1.0, 0.17], [0, 1, 0])
     """
     votes = Votes(ann)
-    agreed = np.zeros(votes.n_annotators)
+    n_agreed = np.zeros(votes.n_annotators)
     for block in votes.blocks:
-        tally = block.tally()
-        winners = tally == tally.max(1, keepdims=True)
-        agreed += block.by_annotator(block.label_confidence(winners / winners.sum(1, keepdims=True)))
+        counts = block.vote_counts()
+        is_winner = counts == counts.max(1, keepdims=True)
+        n_agreed += block.sum_by_annotator(block.label_confidence(is_winner / is_winner.sum(1, keepdims=True)))
     with np.errstate(invalid="ignore"):
-        weight = agreed / votes.labels_per_annotator()
+        weight = n_agreed / votes.labels_per_annotator()
     soft = votes.empty()
     for block in votes.blocks:
-        soft[block.rows] = block.shares(weight[block.annotator])
+        soft[block.rows] = block.vote_shares(weight[block.annotator])
     return make_result("wawa", votes, soft, seed=seed, parameters={"weight": weight})

@@ -188,7 +188,7 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, name: str = "gold"
     is_outside = codes[is_known] < 0
     if is_outside.any():
         raise ValueError(
-            f"{name} contains {format_names(np.unique(names[is_outside]))}, not among the classes "
+            f"{name} holds {format_names(np.unique(names[is_outside]))}, not among the classes "
             f"({format_names(classes)}); name all classes with classes= (--classes on the command line)"
         )
     return codes

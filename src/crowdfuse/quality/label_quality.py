@@ -259,7 +259,7 @@ class _Fit:
         self.soft = votes.empty()
         self._reset_counts()
         for block in votes.blocks:  # start: the classifier counts as one more vote
-            posterior = block.tally() + np.exp(self.of_labelled[block.rows])
+            posterior = block.vote_counts() + np.exp(self.of_labelled[block.rows])
             posterior /= posterior.sum(1, keepdims=True)
             _anchor(posterior, self.certain_of_labelled[block.rows])
             self._add_counts(block, posterior)
@@ -280,8 +280,8 @@ class _Fit:
         """Add a block to the counts of the M step, and store its class probabilities."""
         if self.has_own_confusions:
             self.counts += block.incidence.T @ posterior
-        self.pooled += block.tally().T @ posterior
-        self.right += block.by_annotator(block.label_confidence(posterior))
+        self.pooled += block.vote_counts().T @ posterior
+        self.right += block.sum_by_annotator(block.label_confidence(posterior))
         self.soft[block.rows] = posterior
 
     def _step(self) -> float:
@@ -302,7 +302,7 @@ class _Fit:
             if log_confusion is not None:
                 scores += block.incidence @ log_confusion
             else:  # each label (r, y): wrong[y, k], times the odds that r is right where k = y
-                scores += block.tally() @ log_wrong + block.tally(log_odds[block.annotator])
+                scores += block.vote_counts() @ log_wrong + block.vote_counts(log_odds[block.annotator])
             posterior, _ = normalize_log_joint(scores)
             _anchor(posterior, self.certain_of_labelled[block.rows])
             change += float(np.abs(posterior - self.soft[block.rows]).sum())

@@ -21,7 +21,7 @@ from crowdfuse.synthesis.wrong_label_kinds import WRONG_LABEL_KINDS
 
 @dataclass(frozen=True)
 class Defaults:
-    """What is taken where nothing else is said; without rows, those whose shares come closest to SKILLS."""
+    """What is taken where nothing else is said; without rows, those whose shares come closest to DEFAULT_ACCURACIES."""
 
     items: int
     epsilon: float
@@ -72,7 +72,7 @@ def write_labels(
 
     `dataset` is "mnist" or "fashion-mnist" (the first 55,000 training images, or `items` of them; `data` and
     `download` as in `load_mnist`), or scikit-learn's bundled "digits". Items are known by their row number.
-    `rule` is "weakness" (with `epsilon`, `weakness` or `skills`, and `wrong`), "hammer-spammer" (with `by`,
+    `rule` is "weakness" (with `epsilon`, `weakness` or `accuracies`, and `wrong`), "hammer-spammer" (with `by`,
     `n_correct`, `n_hammers`, `p` and `n_annotators`) or "habit" (with `share`, and `habits`, or `n_habits` and
     `n_annotators`); what is not given is the paper's on MNIST. `gold` is a second CSV to write, item and true label.
     Existing files are replaced only with `force`.

@@ -18,7 +18,7 @@ class SyntheticCrowd:
     """Annotations, and the truth about them.
 
     >>> ann = Annotations.from_matrix([["cat", "dog"], ["dog", "dog"]])
-    >>> made = SyntheticCrowd(ann, right=np.array([[True, False], [True, True]]), truth=np.array([0, 1]))
+    >>> made = SyntheticCrowd(ann, is_correct=np.array([[True, False], [True, True]]), truth=np.array([0, 1]))
     >>> made.accuracy.tolist(), made.confusion_matrices[1].tolist()
     ([1.0, 0.5], [[0.0, 1.0], [0.0, 1.0]])
     >>> made.all_wrong_share

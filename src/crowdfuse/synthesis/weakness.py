@@ -59,7 +59,7 @@ def weakness_annotators(
 
     At one seed all kinds leave out the same labels.
 
-    Instead of `weakness` there may be `skills`, the share of right labels that each annotator should have: then,
+    Instead of `weakness` there may be `accuracies`, the share of right labels that each annotator should have: then,
     among 512 rows drawn by the seed, each annotator in turn gets the one whose share comes closest, if all is wrong
     inside (with "any" and "looks" more is right). The rows are in `weakness` of the result. Giving them as
     `weakness` makes the same labels again.
@@ -68,7 +68,7 @@ def weakness_annotators(
     >>> made = weakness_annotators(X, y, weakness=[0, 5], epsilon=1)
     >>> made.is_correct.T.astype(int).tolist(), made.all_wrong_share
     ([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]], 0.0)
-    >>> weakness_annotators(X, y, skills=[1/2, 2/3], epsilon=1).accuracy.round(2).tolist()
+    >>> weakness_annotators(X, y, accuracies=[1/2, 2/3], epsilon=1).accuracy.round(2).tolist()
     [0.5, 0.67]
     >>> weakness_annotators(X, y, weakness=[0, 5], epsilon=2, wrong="looks").annotations.to_matrix().T.tolist()
     [[0, 0, 0, 1, 0, 1], [0, 1, 0, 1, 1, 1]]
@@ -86,7 +86,7 @@ def weakness_annotators(
     rows: IntArray | None = None
     if distances is not None:
         if X is not None or accuracies is not None:
-            raise ValueError("distances already say how far each item is: leave out X and skills")
+            raise ValueError("distances already say how far each item is: leave out X and accuracies")
         distance = _check_distances(np.asarray(distances, np.float64), len(truth))
         reach = _check_epsilon(epsilon, distance.shape[1])
         if weakness is not None:
@@ -100,17 +100,17 @@ def weakness_annotators(
             )
     else:
         if X is None:
-            raise ValueError("weakness_annotators needs inputs X with weakness= or skills=, or ready distances=")
+            raise ValueError("weakness_annotators needs inputs X with weakness= or accuracies=, or ready distances=")
         images = as_rows(X, len(truth))
         if weakness is not None and accuracies is None:
             rows = _check_weakness(weakness, len(images))
             reach = _check_epsilon(epsilon, len(rows))
         elif accuracies is not None and weakness is None:
-            wanted = _check_skills(accuracies, len(images))
+            wanted = _check_accuracies(accuracies, len(images))
             reach = _check_epsilon(epsilon, len(wanted))
             rows = _choose(images, wanted, reach, for_rows)
         else:
-            raise ValueError("give either weakness= (rows of X) or skills= (shares of right labels), and not both")
+            raise ValueError("give either weakness= (rows of X) or accuracies= (shares of right labels), and not both")
         distance = _check_distances(distances_to(images, images[rows].astype(np.float64)), len(images))
 
     mistake = draw_wrong_labels(truth, len(reach), K, generator)
@@ -134,10 +134,10 @@ def weakness_annotators(
 
 
 def _choose(
-    inputs: NDArray[Any], skills: NDArray[np.float64], reach: NDArray[np.float64], generator: np.random.Generator
+    inputs: NDArray[Any], accuracies: NDArray[np.float64], reach: NDArray[np.float64], generator: np.random.Generator
 ) -> IntArray:
     """For each annotator the row, among some drawn at random, with the share of right labels closest to its skill."""
-    drawn = generator.choice(len(inputs), min(len(inputs), max(N_CANDIDATES, len(skills))), replace=False)
+    drawn = generator.choice(len(inputs), min(len(inputs), max(N_CANDIDATES, len(accuracies))), replace=False)
     # |a - b|^2 = |a|^2 - 2ab + |b|^2, from the middle of the candidates: far from it the terms would cancel
     candidates = inputs[drawn].astype(np.float64)
     middle = candidates.mean(0)
@@ -149,7 +149,7 @@ def _choose(
         squared = (values**2).sum(1)[:, None] - 2 * (values @ candidates.T) + lengths
         for r, radius in enumerate(reach):
             inside[r] += (squared <= radius**2).sum(0)
-    off = np.abs(1 - inside / len(inputs) - skills[:, None])
+    off = np.abs(1 - inside / len(inputs) - accuracies[:, None])
     chosen: list[int] = []
     for gap in off:
         gap[chosen] = np.inf
@@ -228,12 +228,12 @@ def _check_weakness(weakness: Sequence[int], n_items: int) -> IntArray:
     return rows.astype(np.int64)
 
 
-def _check_skills(skills: Sequence[float], n_items: int) -> NDArray[np.float64]:
-    wanted = np.asarray(skills, np.float64)
+def _check_accuracies(accuracies: Sequence[float], n_items: int) -> NDArray[np.float64]:
+    wanted = np.asarray(accuracies, np.float64)
     if wanted.ndim != 1 or not len(wanted) or not ((wanted >= 0) & (wanted <= 1)).all():
         raise ValueError(
-            f"skills must be the share of right labels of each annotator, from 0 to 1, got {wanted.tolist()}"
+            f"accuracies must be the share of right labels of each annotator, from 0 to 1, got {wanted.tolist()}"
         )
     if len(wanted) > n_items:
-        raise ValueError(f"skills asks for {len(wanted):,} annotators with a row each, but X has {n_items:,} rows")
+        raise ValueError(f"accuracies asks for {len(wanted):,} annotators with a row each, but X has {n_items:,} rows")
     return wanted
