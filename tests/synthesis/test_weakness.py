@@ -149,7 +149,7 @@ FAR = {"X": None, "weakness": None}
         ({"missing": 1.0}, "missing must be a share from 0 to below 1, got 1.0"),
         ({"missing": -0.1}, "missing must be a share"),
         ({"missing": float("nan")}, "missing must be a share"),
-        ({"annotators": ["a"]}, "annotators= names 1"),
+        ({"annotators": ["a"]}, "annotators= has 1 ids"),
         ({"accuracies": [0.5]}, "give either weakness= .* or accuracies= .* not both"),
         ({"weakness": None}, "give either weakness="),
         ({"weakness": None, "accuracies": [1.5]}, r"accuracies must be the share .* from 0 to 1, got \[1.5\]"),
