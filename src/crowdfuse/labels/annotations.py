@@ -156,7 +156,7 @@ class Annotations:
         >>> Annotations.read(path, item="page")
         Annotations(1 items, 2 annotators, 2 classes, 2 labels)
         """
-        from crowdfuse.io.labels import read_labels, labels_from_table
+        from crowdfuse.io.labels import labels_from_table, read_labels
 
         is_file = isinstance(path, (str, PathLike))
         found = read_labels(Path(path), reading) if is_file else labels_from_table(path, reading)

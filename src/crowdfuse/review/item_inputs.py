@@ -15,7 +15,7 @@ from PIL import Image
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs, read_features, read_image
-from crowdfuse.io.images import find_images, image_names, unreadable_message, open_upright
+from crowdfuse.io.images import find_images, image_names, open_upright, unreadable_message
 from crowdfuse.io.labels import column_beside
 from crowdfuse.review.folder import RunFolder
 from crowdfuse.runs.job import resolve_job_path
