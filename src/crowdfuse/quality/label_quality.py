@@ -60,6 +60,8 @@ class LabelQuality(Aggregate):
     parameters : mapping of str to ndarray
         `sharpness`, a scalar, and `class_bias`, (n_classes,), of the classifier's calibration; `accuracy`,
         (n_annotators,), shrunk towards the average annotator.
+    log_likelihood : tuple of float
+        Empty; the likelihood is not recorded.
     converged : bool
         Whether EM converged within 100 iterations.
     annotations : Annotations

@@ -57,6 +57,10 @@ def launched_processes() -> tuple[int, int] | None:
 def rank() -> int:
     """Return the number of this process among all, from 0.
 
+    Returns
+    -------
+    rank : int
+
     Examples
     --------
     >>> rank()
@@ -67,6 +71,10 @@ def rank() -> int:
 
 def is_rank_zero() -> bool:
     """Return whether this is the process that writes files and prints for all.
+
+    Returns
+    -------
+    is_zero : bool
 
     Examples
     --------
@@ -111,6 +119,10 @@ def all_gather(value: Value) -> list[Value]:
 @contextmanager
 def raise_in_all_processes() -> Iterator[None]:
     """Raise an error in all processes at the end of the block if one process raised ValueError or OSError in it.
+
+    Returns
+    -------
+    context : context manager
 
     Raises
     ------
@@ -161,6 +173,10 @@ def is_reported_by_rank_zero(error: Exception) -> bool:
 @contextmanager
 def raise_if_process_lost() -> Iterator[None]:
     """Turn torch's errors about a lost connection into a clear error.
+
+    Returns
+    -------
+    context : context manager
 
     Raises
     ------
