@@ -468,7 +468,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: c.fit(inputs=tiny(c), labels=write_rows(c.folder / "l.csv", HEADER, [("a", "x", 0), ("b", "x", 1)])),
         ("reads images of at least 16 x 16 pixels, got 9 x 9", "--image-size 32", "--backbone mlp"),
     ),
-    "a folder without images": (lambda c: c.fit(inputs=nothing(c)), ("nothing holds no images",)),
+    "a folder without images": (lambda c: c.fit(inputs=nothing(c)), ("nothing has no images",)),
     "inputs of an unknown kind": (lambda c: c.fit(inputs=write_rows(c.folder / "f.txt", "", [])), ("f.txt", ".npz")),
     "unknown method": (lambda c: c.fit("--method", "fusoin"), ("'fusoin'", "did you mean 'fusion'", "true-label")),
     "unknown setting": (

@@ -92,8 +92,10 @@ def test_every_layout_gives_the_same_arrays(
     assert data.X_train.flags.writeable
 
 
-def test_without_data_both_ways_out_are_shown(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"cifar10: no data folder.* holds cifar-10-batches-py/ or cifar-10-py"):
+def test_missing_data_error_suggests_download_and_manual_copy(tmp_path: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=r"cifar10: no data folder.* that contains cifar-10-batches-py/ or cifar-10-py"
+    ):
         load_cifar(name="cifar10")
     with pytest.raises(ValueError, match="one of cifar100, cifar10, got 'cifar-10'; did you mean 'cifar10'"):
         load_cifar(tmp_path, name="cifar-10")
@@ -101,7 +103,7 @@ def test_without_data_both_ways_out_are_shown(tmp_path: Path) -> None:
     (folder / "meta").unlink()
     with pytest.raises(FileNotFoundError) as error:
         load_cifar(tmp_path)
-    for part in (f"no meta in {folder}", f"no cifar-100-python.tar.gz in {tmp_path}", "--download", "by hand"):
+    for part in (f"no meta in {folder}", f"no cifar-100-python.tar.gz in {tmp_path}", "--download", "or put the"):
         assert part in str(error.value)
 
 
@@ -135,7 +137,7 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
         assert len(load_cifar(tmp_path, name="cifar10", download=True).X_train) == 15
     assert asked == ["https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"]
     content = b"<html>please log in</html>"
-    with pytest.raises(OSError, match=r"what came has checksum .* put it at .*cifar-10-python.tar.gz"):
+    with pytest.raises(OSError, match=r"the downloaded file has checksum .* put it at .*cifar-10-python.tar.gz"):
         load_cifar(tmp_path / "new", name="cifar10", download=True)
     assert not list((tmp_path / "new").iterdir())
 
@@ -146,10 +148,10 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
         ("train", {b"data": np.zeros((7, 3072), np.float32)}, r"'data' must be bytes .*found float32 \(7, 3072\)"),
         ("train", {b"data": np.zeros((7, 3, 32, 32), np.uint8)}, r"found uint8 \(7, 3, 32, 32\)"),
         ("test", {b"data": [1, 2]}, "test: 'data' must be bytes .*found list"),
-        ("test", {b"data": np.zeros((0, 3072), np.uint8), b"fine_labels": []}, "test: holds no images"),
-        ("test", {b"fine_labels": [1, 2]}, r"'fine_labels' must be 3 whole numbers, one an image; found int64 \(2,\)"),
-        ("test", {b"fine_labels": [1, 2, "three"]}, "3 whole numbers, one an image; found a list"),
-        ("test", {b"fine_labels": [1, 2, 2**70]}, "3 whole numbers, one an image; found a list"),
+        ("test", {b"data": np.zeros((0, 3072), np.uint8), b"fine_labels": []}, "test: has no images"),
+        ("test", {b"fine_labels": [1, 2]}, r"'fine_labels' must be 3 integers, one per image; found int64 \(2,\)"),
+        ("test", {b"fine_labels": [1, 2, "three"]}, "3 integers, one per image; found a list"),
+        ("test", {b"fine_labels": [1, 2, 2**70]}, "3 integers, one per image; found a list"),
         ("test", {b"fine_labels": [1, 100, 2]}, "label 100 of image 1 is not one of the classes 0 to 99"),
         ("test", {b"fine_labels": np.array([-1, 0, 2])}, "label -1 of image 0"),
         (
@@ -160,7 +162,9 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
         ("meta", {b"fine_label_names": "x" * 100}, "must be a list of 100 names, found a str"),
     ],
 )
-def test_files_that_hold_something_else(tmp_path: Path, file: str, change: dict[bytes, Any], said: str) -> None:
+def test_invalid_content_is_refused_with_its_place(
+    tmp_path: Path, file: str, change: dict[bytes, Any], said: str
+) -> None:
     contents = made("cifar100")
     contents[file] |= change
     put(tmp_path, contents)
@@ -168,7 +172,7 @@ def test_files_that_hold_something_else(tmp_path: Path, file: str, change: dict[
         load_cifar(tmp_path)
 
 
-def test_a_file_of_another_data_set(tmp_path: Path) -> None:
+def test_file_of_another_data_set_is_refused(tmp_path: Path) -> None:
     contents = made("cifar100")
     contents["train"] = made("cifar10")["test_batch"]
     put(tmp_path, contents)
@@ -181,7 +185,7 @@ def test_a_file_of_another_data_set(tmp_path: Path) -> None:
         load_cifar(tmp_path)
 
 
-def test_a_pickle_that_does_something_is_refused_by_name(tmp_path: Path) -> None:
+def test_pickle_that_calls_a_function_is_refused(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return open, (str(tmp_path / "marker"), "w")
@@ -189,7 +193,7 @@ def test_a_pickle_that_does_something_is_refused_by_name(tmp_path: Path) -> None
     contents = made("cifar100")
     contents["test"][b"fine_labels"] = Evil()
     put(tmp_path, contents)
-    with pytest.raises(ValueError, match=f"{tmp_path}/test: refused, for it names 'io.open'"):
+    with pytest.raises(ValueError, match=f"{tmp_path}/test: refused, because it names 'io.open'"):
         load_cifar(tmp_path)
     assert not (tmp_path / "marker").exists()
 

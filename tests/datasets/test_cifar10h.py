@@ -99,7 +99,7 @@ def test_every_layout_gives_the_same_crowd(tmp_path: Path, monkeypatch: pytest.M
     assert len(crowd.X_test) == len(crowd.y_test) == 15
 
 
-def test_labels_do_without_images(tmp_path: Path) -> None:
+def test_labels_can_be_loaded_without_images(tmp_path: Path) -> None:
     path = write(tmp_path, [*TRIALS, trial(7, 9_000, 4)])
     (tmp_path / "cifar-10-batches-py" / "test_batch").unlink()
     crowd = load_cifar10h_labels(tmp_path)
@@ -111,14 +111,14 @@ def test_labels_do_without_images(tmp_path: Path) -> None:
         load_cifar10h(tmp_path)
     path.unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"no cifar10h-raw.csv, nor cifar10h-raw.zip, in .*jcpeterson/cifar-10h"
+        FileNotFoundError, match=r"no cifar10h-raw.csv and no cifar10h-raw.zip in .*jcpeterson/cifar-10h"
     ):
         load_cifar10h_labels(tmp_path)
     with pytest.raises(FileNotFoundError, match="CROWDFUSE_DATA"):
         load_cifar10h()
 
 
-def test_who_labels_an_image_twice_counts_with_the_first_label(tmp_path: Path) -> None:
+def test_first_of_two_labels_on_an_image_counts(tmp_path: Path) -> None:
     write(tmp_path, [*TRIALS, trial(7, 1, 8), trial(7, 1, 9)])
     assert load_cifar10h(tmp_path).annotations.to_matrix()[1].tolist() == [9, TRUTH[1]]
 
@@ -150,12 +150,12 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([trial(0, 0, 10)], r"cifar10h-raw.csv, line 2: chosen_label '10' is not a whole number from 0 to 9"),
+        ([trial(0, 0, 10)], r"cifar10h-raw.csv, line 2: chosen_label '10' is not an integer from 0 to 9"),
         ([*TRIALS, trial(0, 0, 3, chosen_label="cat")], "line 6: chosen_label 'cat' is not"),
         ([trial(0, 0, 3, annotator_id="")], "line 2: annotator_id '' is not"),
-        ([trial(0, 0, 3, is_attn_check="no")], "line 2: is_attn_check 'no' is not a whole number from 0 to 1"),
+        ([trial(0, 0, 3, is_attn_check="no")], "line 2: is_attn_check 'no' is not an integer from 0 to 1"),
         ([trial(0, 0, 3, cifar10_test_test_idx=-99999)], "line 2: cifar10_test_test_idx '-99999' is not"),
-        ([trial(0, 10_000, 3)], "cifar10_test_test_idx '10000' is not a whole number from 0 to 9999"),
+        ([trial(0, 10_000, 3)], "cifar10_test_test_idx '10000' is not an integer from 0 to 9999"),
         ([trial(0, 2, 3)], "line 2: cifar10_test_test_idx 2, but CIFAR-10's test file holds 2 images"),
         (
             [trial(0, 0, 3, true_label=(TRUTH[0] + 1) % 10)],
@@ -163,19 +163,19 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
         ),
         ([trial(0, 2, 3), trial(1, 2, 3, true_label=5)], "line 2: true_label 0 of image 2, but another row .* says 5"),
         ([ATTENTION], "every row is an attention check"),
-        ([TRIALS[0][:5]], "line 2: 5 values, and the header has 13"),
+        ([TRIALS[0][:5]], "line 2: 5 values, but the header has 13"),
         ([], "has a header but no rows"),
     ],
 )
-def test_rows_that_hold_something_else(tmp_path: Path, rows: list[list[Any]], said: str) -> None:
+def test_invalid_rows_are_refused_with_their_line(tmp_path: Path, rows: list[list[Any]], said: str) -> None:
     write(tmp_path, rows)
     with pytest.raises(ValueError, match=said):
         load_cifar10h(tmp_path)
 
 
-def test_a_file_of_another_data_set(tmp_path: Path) -> None:
+def test_file_of_another_data_set_is_refused(tmp_path: Path) -> None:
     write(tmp_path, [[0, 1]], ["task", "label"])
     with pytest.raises(
-        ValueError, match=r"line 1: needs the columns cifar10_test_test_idx,.* not among 'task', 'label'"
+        ValueError, match=r"line 1: expected the columns cifar10_test_test_idx,.* missing in 'task', 'label'"
     ):
         load_cifar10h_labels(tmp_path)

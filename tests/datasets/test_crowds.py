@@ -14,7 +14,7 @@ from crowdfuse.datasets.sentiment import load_sentiment
 from tests.crowd_files import BAD, GOOD, write_cifar10n, write_label_only, write_labelme, write_sentiment
 
 
-def test_labelme_has_answers_and_gaps(tmp_path: Path) -> None:
+def test_labelme_has_labels_and_missing_labels(tmp_path: Path) -> None:
     write_labelme(tmp_path)
     crowd = load_labelme(tmp_path)
     assert crowd.X.shape == (60, 4)
@@ -26,7 +26,7 @@ def test_labelme_has_answers_and_gaps(tmp_path: Path) -> None:
     assert crowd.classes == [0, 1, 2]
 
 
-def test_a_class_that_nobody_says_is_a_class(tmp_path: Path) -> None:
+def test_class_without_labels_is_listed(tmp_path: Path) -> None:
     y = np.arange(30) % 3
     y[4] = 5
     write_labelme(tmp_path, y_test=y)
@@ -43,13 +43,13 @@ def test_cifar10n_has_three_slots(tmp_path: Path) -> None:
         load_cifar10n(tmp_path)
 
 
-def test_rows_that_do_not_belong_together_are_said(tmp_path: Path) -> None:
+def test_arrays_of_different_lengths_are_refused(tmp_path: Path) -> None:
     write_labelme(tmp_path, answers=np.zeros((59, 6), int))
     with pytest.raises(ValueError, match="x_train has 60 rows, answers has 59"):
         load_labelme(tmp_path)
 
 
-def test_sentences_are_held_out_by_the_seed_and_never_seen_by_the_vectors(tmp_path: Path) -> None:
+def test_held_out_sentences_depend_on_seed_and_do_not_affect_features(tmp_path: Path) -> None:
     write_sentiment(tmp_path)
     data = load_sentiment(tmp_path)
     assert data.texts[1] == f"{GOOD} , number 1\nindeed"
@@ -73,7 +73,7 @@ def test_sentences_are_held_out_by_the_seed_and_never_seen_by_the_vectors(tmp_pa
     assert BAD in data.external_texts
 
 
-def test_labels_of_a_sentence_that_is_not_there_are_said(tmp_path: Path) -> None:
+def test_label_without_sentence_is_refused(tmp_path: Path) -> None:
     write_sentiment(tmp_path)
     with (tmp_path / "sentiment_polarity" / "labels.csv").open("a") as file:
         file.write("99,0,1\n")
@@ -81,21 +81,21 @@ def test_labels_of_a_sentence_that_is_not_there_are_said(tmp_path: Path) -> None
         load_sentiment(tmp_path)
 
 
-def test_what_sentiment_lacks_is_said(tmp_path: Path) -> None:
+def test_missing_sentiment_files_and_columns_are_named(tmp_path: Path) -> None:
     write_sentiment(tmp_path)
     place = tmp_path / "sentiment_polarity"
     (place / "train_text.csv").write_text("task,text,gold\n0,good,great\n")
-    with pytest.raises(ValueError, match=r"train_text.csv: gold must hold whole numbers: .*'great'"):
+    with pytest.raises(ValueError, match=r"train_text.csv: gold must hold integers: .*'great'"):
         load_sentiment(tmp_path)
     (place / "test_text.csv").write_text("text\ngood\n")
-    with pytest.raises(ValueError, match=r"test_text.csv needs the columns text, gold; gold is not there"):
+    with pytest.raises(ValueError, match=r"test_text.csv needs the columns text, gold; gold is missing"):
         load_sentiment(tmp_path)
     (place / "test_text.csv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"test_text.csv is not there.*leave sentiment out"):
+    with pytest.raises(FileNotFoundError, match=r"test_text.csv is missing.*leave sentiment out"):
         load_sentiment(tmp_path)
 
 
-def test_labels_alone_are_judged_where_there_is_gold(tmp_path: Path) -> None:
+def test_label_only_data_lists_items_with_gold_labels(tmp_path: Path) -> None:
     write_label_only(tmp_path, "dog")
     crowd = load_label_only("dog", tmp_path)
     truth = np.random.default_rng(7).integers(0, 3, 30)
@@ -105,7 +105,7 @@ def test_labels_alone_are_judged_where_there_is_gold(tmp_path: Path) -> None:
     assert (crowd.annotations.classes[crowd.truth] == truth[:25]).all()
 
 
-def test_gold_that_nobody_says_counts_and_other_items_do_not(tmp_path: Path) -> None:
+def test_gold_class_without_labels_counts_and_unlabelled_items_do_not(tmp_path: Path) -> None:
     write_label_only(tmp_path, "dog")
     gold = tmp_path / "labels_only" / "dog" / "gold.csv"
     gold.write_text("task,label\n0,8\n1,2\n77,1\n")
@@ -113,14 +113,14 @@ def test_gold_that_nobody_says_counts_and_other_items_do_not(tmp_path: Path) -> 
     assert crowd.judged.tolist() == [0, 1]
     assert crowd.truth.tolist() == [-1, 2]
     gold.write_text("task,label\n77,1\n")
-    with pytest.raises(ValueError, match="gold is of items such as 77, labels of 0, 1, 2"):
+    with pytest.raises(ValueError, match=r"no item has both .* such as 77, labels for 0, 1, 2"):
         load_label_only("dog", tmp_path)
     gold.unlink()
-    with pytest.raises(FileNotFoundError, match=r"gold.csv is not there.*leave dog out"):
+    with pytest.raises(FileNotFoundError, match=r"gold.csv is missing.*leave dog out"):
         load_label_only("dog", tmp_path)
 
 
-def test_without_a_folder_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_data_folder_error_names_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CROWDFUSE_DATA", raising=False)
     for load in (load_labelme, load_cifar10n, load_sentiment, lambda: load_label_only("dog")):
         with pytest.raises(FileNotFoundError, match="CROWDFUSE_DATA"):

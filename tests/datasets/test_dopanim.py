@@ -76,7 +76,7 @@ def test_images_stay_in_their_files_and_have_labels(place: Path) -> None:
     assert crowd.classes == list(range(15))
 
 
-def test_ties_are_drawn_evenly_and_by_the_seed(place: Path) -> None:
+def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
     tasks = {str(n): task("test" if n == 0 else "train", "Jaguar") for n in range(401)}
     labels = {str(n): said(n, "neon-ninja", {"Jaguar": 40, "Cheetah": 40, "Leopard": 20}) for n in range(1, 401)}
     write(place, tasks, labels)
@@ -97,7 +97,7 @@ def test_ties_are_drawn_evenly_and_by_the_seed(place: Path) -> None:
         ({"5": task("dev", "Jaguar")}, {}, r"task_data.json, '5': split 'dev' is not one of train, valid, test"),
         ({"5": task("train", "Lynx")}, {}, r"task_data.json, '5': taxon_name 'Lynx' is not one of German Yellowjacket"),
         ({"5a": task("train", "Jaguar")}, {}, "'5a': '5a' is not the number of an observation"),
-        ({"5": {"split": "train"}}, {}, r"task_data.json, '5': has no taxon_name. Is it another"),
+        ({"5": {"split": "train"}}, {}, r"task_data.json, '5': has no taxon_name. Is it a file of another"),
         ({"5": "train"}, {}, "'5': has no split, taxon_name"),
         (
             None,
@@ -105,39 +105,39 @@ def test_ties_are_drawn_evenly_and_by_the_seed(place: Path) -> None:
             r"annotation_data.json, '9': observation_id 102 is not among the train",
         ),
         (None, {"9": said(301.5, "neon-ninja", {})}, "'9': 301.5 is not the number of an observation"),
-        (None, {"9": said(301, " ", {})}, "'9': annotator_id ' ' is no name"),
-        (None, {"9": said(301, 4, {})}, "'9': annotator_id 4 is no name"),
+        (None, {"9": said(301, " ", {})}, "'9': annotator_id ' ' is not a name"),
+        (None, {"9": said(301, 4, {})}, "'9': annotator_id 4 is not a name"),
         (None, {"9": said(301, "neon-ninja", {"Lynx": 3})}, "'9': likelihoods name 'Lynx', which is not one of"),
-        (None, {"9": said(301, "neon-ninja", {"Jaguar": -1})}, "'9': the likelihood -1 of Jaguar is no number from 0"),
-        (None, {"9": said(301, "neon-ninja", {"Jaguar": "50"})}, "the likelihood '50' of Jaguar is no number"),
+        (None, {"9": said(301, "neon-ninja", {"Jaguar": -1})}, "'9': the likelihood -1 of Jaguar is not a finite"),
+        (None, {"9": said(301, "neon-ninja", {"Jaguar": "50"})}, "the likelihood '50' of Jaguar is not a finite"),
         (None, {"9": said(301, "neon-ninja", {"Jaguar": float("nan")})}, "the likelihood nan of Jaguar"),
         (
             None,
             {"9": said(301, "neon-ninja", {}) | {"likelihoods": "Jaguar"}},
-            "must hold a number for each animal, found",
+            "must be a number per animal, found",
         ),
         (None, {"9": {"observation_id": 301}}, "'9': has no annotator_id, likelihoods"),
-        (None, [1, 2], r"annotation_data.json: must hold records by their ids, found \[1, 2\]"),
+        (None, [1, 2], r"annotation_data.json: expected records by id, found \[1, 2\]"),
         ({"5": task("valid", "Jaguar")}, {}, "no observation has the split 'train'"),
     ],
 )
-def test_files_that_hold_something_else(place: Path, tasks: Any, labels: Any, told: str) -> None:
+def test_invalid_content_is_refused_with_its_place(place: Path, tasks: Any, labels: Any, told: str) -> None:
     write(place, tasks or {number: task(*what) for number, what in TASKS.items()}, labels)
     with pytest.raises(ValueError, match=told):
         load_dopanim(place.parent, size=4)
 
 
-def test_a_file_that_was_cut_off(place: Path) -> None:
+def test_truncated_file_is_refused(place: Path) -> None:
     path = place / "annotation_data.json"
     path.write_text(path.read_text()[:100])
-    with pytest.raises(ValueError, match=r"annotation_data.json cannot be read: .*line 1 .*get it again.*zenodo"):
+    with pytest.raises(ValueError, match=r"annotation_data.json cannot be read: .*line 1 .*download it again.*zenodo"):
         load_dopanim(place.parent, size=4)
 
 
-def test_what_is_missing_is_named_with_where_it_is_published(place: Path) -> None:
+def test_missing_files_are_named_with_their_publisher(place: Path) -> None:
     (place / "train" / "Jaguar" / "301.jpeg").unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"1 image is not there of 3, the first .*301.jpeg. Unpack train.zip in .*zenodo"
+        FileNotFoundError, match=r"1 image is missing of 3, the first .*301.jpeg. Unpack train.zip in .*zenodo"
     ):
         load_dopanim(place.parent, size=4)
     (place / "task_data.json").unlink()
@@ -145,5 +145,5 @@ def test_what_is_missing_is_named_with_where_it_is_published(place: Path) -> Non
         FileNotFoundError, match=r"dopanim: no task_data.json in .*https://doi.org/10.5281/zenodo.114795"
     ):
         load_dopanim(place.parent, size=4)
-    with pytest.raises(FileNotFoundError, match="CROWDFUSE_DATA to the folder that holds dopanim/"):
+    with pytest.raises(FileNotFoundError, match="CROWDFUSE_DATA to the folder that contains dopanim/"):
         load_dopanim(size=4)

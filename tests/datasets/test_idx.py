@@ -12,7 +12,7 @@ def idx(values: NDArray[np.uint8]) -> bytes:
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 3, 4), (0, 5)])
-def test_what_was_written_is_read(shape: tuple[int, ...]) -> None:
+def test_idx_round_trip(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     np.testing.assert_array_equal(read_idx(idx(values), "file"), values, strict=True)
 
@@ -21,19 +21,19 @@ def test_what_was_written_is_read(shape: tuple[int, ...]) -> None:
     ("content", "message"),
     [
         (b"", "file: begins with nothing"),
-        (b"\x1f\x8b\x08\x00rest", "file: begins with 1f 8b 08 00.*still zipped"),
+        (b"\x1f\x8b\x08\x00rest", "file: begins with 1f 8b 08 00.*still compressed"),
         (b"\0\0\x0d\1\0\0\0\1\0\0\0\0", "begins with 00 00 0d 01, but an idx file of bytes"),
         (b"\0\0\x08\0", "number of dimensions"),
         (idx(np.zeros((2, 3), np.uint8))[:9], "file: ends after 9 bytes, inside its header of 12"),
-        (idx(np.zeros((2, 3), np.uint8))[:-1], "file: is cut short: its header says 2 x 3, which is 6 bytes, and 5"),
-        (idx(np.zeros((2, 3), np.uint8)) + b"\0", "file: has bytes left over: .* and 7 follow"),
+        (idx(np.zeros((2, 3), np.uint8))[:-1], "file: is cut short: its header says 2 x 3, which is 6 bytes, but 5"),
+        (idx(np.zeros((2, 3), np.uint8)) + b"\0", "file: has bytes left over: .* but 7 follow"),
     ],
 )
-def test_what_is_not_idx_is_refused(content: bytes, message: str) -> None:
+def test_invalid_idx_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_idx(content, "file")
 
 
-def test_a_header_of_absurd_size_takes_no_memory() -> None:
+def test_header_with_huge_shape_allocates_no_memory() -> None:
     with pytest.raises(ValueError, match="cut short"):
         read_idx(bytes([0, 0, 8, 3]) + b"\xff" * 12, "file")

@@ -30,7 +30,7 @@ def below(folder: Path, found: ImageFolder) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in found.paths]
 
 
-def test_a_folder_a_class(tmp_path: Path) -> None:
+def test_one_folder_per_class(tmp_path: Path) -> None:
     put(tmp_path, "dog/b.png", "cat/2.JPEG", "cat/10.jpg", "dog/deeper/a.webp", "cat/.hidden.jpg", ".git/x.png")
     (tmp_path / "cat/notes.txt").write_text("no image")
     found = read_image_folder(tmp_path)
@@ -51,38 +51,38 @@ def test_train_and_val_are_read_together(tmp_path: Path) -> None:
     assert found.y.tolist() == [0, 1, 0, 1]
 
 
-def test_train_may_be_what_is_in_the_images(tmp_path: Path) -> None:
+def test_train_may_be_the_name_of_a_class(tmp_path: Path) -> None:
     found = read_image_folder(put(tmp_path, "train/1.jpg", "plane/1.jpg"))
     assert found.class_names == ("plane", "train")
 
 
-def test_what_is_wrong_with_a_folder_is_said_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="none: no such folder; it should hold"):
+def test_invalid_folders_are_refused_with_their_path(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="none: no such folder; expected a folder"):
         read_image_folder(tmp_path / "none")
     (tmp_path / "file").touch()
-    with pytest.raises(FileNotFoundError, match="file: a file; it should hold"):
+    with pytest.raises(FileNotFoundError, match="file: a file; expected a folder"):
         read_image_folder(tmp_path / "file")
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ValueError, match=r"empty holds no images \(\.bmp, .*\) in folders of their classes"):
+    with pytest.raises(ValueError, match=r"empty has no images \(\.bmp, .*\) in class folders"):
         read_image_folder(empty)
-    with pytest.raises(ValueError, match=r"flat holds no images .* in folders of their classes"):
+    with pytest.raises(ValueError, match=r"flat has no images .* in class folders"):
         read_image_folder(put(tmp_path / "flat", "1.jpg", "2.jpg"))
-    with pytest.raises(ValueError, match="alone holds the one class 'cat'"):
+    with pytest.raises(ValueError, match="alone has only the class 'cat'"):
         read_image_folder(put(tmp_path / "alone", "cat/1.jpg", "cat/2.jpg"))
     some = put(tmp_path / "some", "cat/1.jpg", "dog/1.jpg")
     (some / "cow").mkdir()
     with pytest.raises(ValueError, match=r"some: no images \(.*\) in the class folders 'cow'; remove"):
         read_image_folder(some)
     strange = put(tmp_path / "strange", "train/a/1.jpg", "train/b/1.jpg", "val/images/1.jpg")
-    with pytest.raises(ValueError, match=r"val has class folders that .*train has not: 'images'"):
+    with pytest.raises(ValueError, match=r"val has class folders that .*train does not have: 'images'"):
         read_image_folder(strange)
     with pytest.raises(ValueError, match="on_unreadable must be one of error, skip, got 'skp'"):
         read_image_folder(some, on_unreadable="skp")
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_unreadable_files_are_left_out_only_if_told_so(tmp_path: Path, workers: int) -> None:
+def test_unreadable_files_are_skipped_only_on_request(tmp_path: Path, workers: int) -> None:
     put(tmp_path, *[f"{k}/{i}.jpg" for k in "ab" for i in range(4)])
     short = tmp_path / "a/2.jpg"
     Image.effect_noise((64, 64), 90).save(short)
@@ -109,7 +109,7 @@ def test_unreadable_files_are_left_out_only_if_told_so(tmp_path: Path, workers: 
         read_image_folder(tmp_path, on_unreadable="skip")
 
 
-def test_nothing_is_said_where_all_can_be_read(tmp_path: Path) -> None:
+def test_no_warning_if_all_files_are_readable(tmp_path: Path) -> None:
     put(tmp_path, "a/1.jpg", "b/1.jpg")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -174,7 +174,7 @@ def test_distances_are_euclidean_in_normalised_pixels(
     assert made.annotations.n_labels == 10
 
 
-def test_distances_are_kept_and_used_as_long_as_they_fit(
+def test_cached_distances_are_used_for_the_same_files_and_rows(
     files: ImageFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, measured = tmp_path / "kept/distances.npz", 0
@@ -201,20 +201,20 @@ def test_distances_are_kept_and_used_as_long_as_they_fit(
     assert measured == 5
 
 
-def test_a_file_that_is_no_cache_is_never_replaced(files: ImageFiles, tmp_path: Path) -> None:
+def test_file_that_is_not_a_cache_is_never_replaced(files: ImageFiles, tmp_path: Path) -> None:
     cache = tmp_path / "mine.npz"
     np.savez(cache, X=np.eye(2))
     for content in (cache.read_bytes(), b"", b"text"):
         cache.write_bytes(content)
-        with pytest.raises(ValueError, match=r"mine\.npz is there and holds no distances"):
+        with pytest.raises(ValueError, match=r"mine\.npz exists but is not a cache of distances"):
             weakness_distances(files, [0, 1], [1], cache)
         assert cache.read_bytes() == content
     np.save(tmp_path / "array.npy", np.eye(2))
-    with pytest.raises(ValueError, match=r"array\.npy is there and holds no distances"):
+    with pytest.raises(ValueError, match=r"array\.npy exists but is not a cache of distances"):
         weakness_distances(files, [0, 1], [1], tmp_path / "array.npy")
 
 
-def test_rows_that_are_none_are_refused(files: ImageFiles) -> None:
+def test_invalid_row_numbers_are_refused(files: ImageFiles) -> None:
     with pytest.raises(ValueError, match="weakness_rows: 7 is not a row of the files, whose rows are 0 to 6"):
         weakness_distances(files, [0, 1], [7])
     with pytest.raises(ValueError, match="rows must be row numbers of the files, at least one, got none"):

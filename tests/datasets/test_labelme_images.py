@@ -50,7 +50,7 @@ def test_images_stay_in_their_files_and_have_labels(place: Path) -> None:
     assert crowd.classes == list(range(8))
 
 
-def test_a_classifier_takes_them_as_they_are(place: Path) -> None:
+def test_classifier_accepts_image_files(place: Path) -> None:
     crowd = load_labelme_images(place.parent, size=16)
     classifier = MajorityVoteClassifier(classes=crowd.classes, epochs=1, random_state=0)
     assert classifier.fit(crowd.X, crowd.annotations).predict(crowd.X_test).shape == crowd.y_test.shape
@@ -59,7 +59,7 @@ def test_a_classifier_takes_them_as_they_are(place: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("labels_train.txt", "6\n3\n8\n", r"labels_train.txt, line 3: class '8' is not a whole number from 0 to 7"),
+        ("labels_train.txt", "6\n3\n8\n", r"labels_train.txt, line 3: class '8' is not an integer from 0 to 7"),
         (
             "labels_train.txt",
             "6\n4\n5\n",
@@ -72,25 +72,25 @@ def test_a_classifier_takes_them_as_they_are(place: Path) -> None:
             r"filenames_test.txt, line 2: 'lake_1.jpg' does not begin",
         ),
         ("answers.txt", "-1 -1\n-1 -1\n", r"answers.txt has 2 lines, filenames_train.txt has 3"),
-        ("answers.txt", "-1 -1\n-1 -1 1\n0 0\n", r"answers.txt, line 2: 3 answers, and line 1 has 2"),
+        ("answers.txt", "-1 -1\n-1 -1 1\n0 0\n", r"answers.txt, line 2: 3 answers, but line 1 has 2"),
         (
             "answers.txt",
             "-1 -1\n-1 coast\n0 0\n",
-            r"answers.txt, line 2: answer 'coast' is not a whole number from 0 to 7",
+            r"answers.txt, line 2: answer 'coast' is not an integer from 0 to 7",
         ),
-        ("answers.txt", "", r"answers.txt is empty; get it again"),
+        ("answers.txt", "", r"answers.txt is empty; download it again"),
     ],
 )
-def test_files_that_hold_something_else(place: Path, file: str, text: str, said: str) -> None:
+def test_invalid_content_is_refused_with_its_place(place: Path, file: str, text: str, said: str) -> None:
     (place / file).write_text(text)
     with pytest.raises(ValueError, match=said):
         load_labelme_images(place.parent, size=8)
 
 
-def test_what_is_missing_is_named_with_where_it_is_published(place: Path) -> None:
+def test_missing_files_are_named_with_their_publisher(place: Path) -> None:
     (place / "test" / "forest" / "forest_cdmc12.jpg").unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"1 image is not there of 2, the first .*cdmc12.jpg. .*deep_LabelMe.tar.gz"
+        FileNotFoundError, match=r"1 image is missing of 2, the first .*cdmc12.jpg. .*deep_LabelMe.tar.gz"
     ):
         load_labelme_images(place.parent, size=8)
     (place / "answers.txt").unlink()
@@ -98,5 +98,5 @@ def test_what_is_missing_is_named_with_where_it_is_published(place: Path) -> Non
         FileNotFoundError, match=r"labelme: no answers.txt in .*LabelMe. .*deep_LabelMe.tar.gz.*fprodrigues"
     ):
         load_labelme_images(place.parent, size=8)
-    with pytest.raises(FileNotFoundError, match="CROWDFUSE_DATA to the folder that holds LabelMe/"):
+    with pytest.raises(FileNotFoundError, match="CROWDFUSE_DATA to the folder that contains LabelMe/"):
         load_labelme_images(size=8)

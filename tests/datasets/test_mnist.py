@@ -69,34 +69,32 @@ def test_every_layout_gives_the_same_arrays(
 
 
 def test_the_environment_names_the_folder(tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        FileNotFoundError, match=r"mnist: no data folder is given; pass folder= \(--data\), or set CROW"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"mnist: no data folder given; pass folder= \(--data\), or set CROW"):
         load_mnist()
     put(tmp_path / "mnist", contents)
     monkeypatch.setenv("CROWDFUSE_DATA", str(tmp_path))
     assert len(load_mnist().X_train) == 6
 
 
-def test_missing_files_are_named_with_both_ways_out(tmp_path: Path, contents: Contents) -> None:
+def test_missing_files_error_suggests_download_and_manual_copy(tmp_path: Path, contents: Contents) -> None:
     put(tmp_path / "mnist", contents)
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(FileNotFoundError) as error:
         load_mnist(tmp_path)
     message = str(error.value)
-    assert "no t10k-labels-idx1-ubyte (.gz or unzipped)" in message
+    assert "no t10k-labels-idx1-ubyte (compressed or not)" in message
     assert "train" not in message.replace(str(tmp_path), "")
-    for part in (tmp_path / "mnist", tmp_path / "MNIST/raw", "--download", "by hand", "CROWDFUSE_DATA"):
+    for part in (tmp_path / "mnist", tmp_path / "MNIST/raw", "--download", "or put the", "CROWDFUSE_DATA"):
         assert str(part) in message
 
 
-def test_an_unknown_name_shows_the_nearest() -> None:
+def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(ValueError, match="one of mnist, fashion-mnist, got 'fashion'; did you mean 'fashion-mnist'"):
         load_mnist(name="fashion")
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_checksum_that_differs_is_said_with_both_sums(tmp_path: Path, contents: Contents, zipped: bool) -> None:
+def test_wrong_checksum_error_shows_both_checksums(tmp_path: Path, contents: Contents, zipped: bool) -> None:
     put(tmp_path, contents, zipped=zipped)
     stem = "train-labels-idx1-ubyte"
     path = tmp_path / (f"{stem}.gz" if zipped else stem)
@@ -108,7 +106,7 @@ def test_a_checksum_that_differs_is_said_with_both_sums(tmp_path: Path, contents
         load_mnist(tmp_path, download=True)  # what lies there is the user's: never downloaded over
 
 
-def test_unzipped_files_without_published_sums_are_checked_by_what_is_in_them(
+def test_decompressed_files_without_published_checksums_are_checked_by_content(
     tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, labels = "fashion-mnist", tmp_path / "t10k-labels-idx1-ubyte"
@@ -117,11 +115,11 @@ def test_unzipped_files_without_published_sums_are_checked_by_what_is_in_them(
     with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte: label 10 is not one of the classes 0 to 9"):
         load_mnist(tmp_path, name=name)
     labels.write_bytes(idx(np.zeros(4, np.uint8)))
-    with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte: holds 4, expected 3"):
+    with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte: has shape 4, expected 3"):
         load_mnist(tmp_path, name=name)
     of_mnist = frozenset(SOURCES["mnist"].unzipped.values())
     monkeypatch.setitem(SOURCES, name, dataclasses.replace(SOURCES[name], other_dataset_checksums=of_mnist))
-    with pytest.raises(ValueError, match="train-images-idx3-ubyte: this is MNIST's file of that name"):
+    with pytest.raises(ValueError, match="train-images-idx3-ubyte: this is the file of MNIST"):
         load_mnist(tmp_path, name=name)
 
 
@@ -145,7 +143,7 @@ class Mirrors:
         return io.BytesIO(zip_(answer[name.removesuffix(".gz")]))
 
 
-def test_only_what_is_missing_is_downloaded_from_the_first_mirror_that_works(
+def test_only_missing_files_are_downloaded_from_the_first_working_mirror(
     tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirrors = Mirrors(monkeypatch, {"http://down/": TimeoutError("timed out"), "http://up/": contents})
@@ -158,7 +156,7 @@ def test_only_what_is_missing_is_downloaded_from_the_first_mirror_that_works(
     assert len(mirrors.asked) == 4
 
 
-def test_without_a_network_the_way_by_hand_is_shown(
+def test_download_error_says_where_to_put_the_file(
     tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Mirrors(monkeypatch, {"http://a/": OSError("no route"), "http://b/": IncompleteRead(b"")})
@@ -168,14 +166,14 @@ def test_without_a_network_the_way_by_hand_is_shown(
     assert not list(target.parent.iterdir())
 
 
-def test_a_download_with_another_checksum_leaves_nothing(
+def test_download_with_wrong_checksum_leaves_no_file(
     tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     login_page = dict.fromkeys(contents, b"<html>please log in</html>")
     Mirrors(monkeypatch, {"http://captive/": login_page})
     expected = SOURCES["mnist"].zipped["train-images-idx3-ubyte"]
     found = checksum(zip_(b"<html>please log in</html>"), like="sha256:")
-    with pytest.raises(OSError, match=f"what came has checksum {found}, not the published {expected}"):
+    with pytest.raises(OSError, match=f"the downloaded file has checksum {found}, not the published {expected}"):
         load_mnist(tmp_path, download=True)
     assert not list((tmp_path / "mnist").iterdir())
 

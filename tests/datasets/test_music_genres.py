@@ -62,7 +62,7 @@ def test_the_example_of_the_docs_runs(
     assert 0 <= float(capsys.readouterr().out) <= 1
 
 
-def test_who_labels_a_song_twice_counts_with_the_first_label(place: Path) -> None:
+def test_first_of_two_labels_on_a_song_counts(place: Path) -> None:
     again = "pop.00010.mp3,AC6QZ6VSEIYK1,0.034940,-46.274450,rock\n"
     (place / "music_genre_mturk.csv").write_text(LABELS + again)
     assert load_music_genres(place.parent).annotations.to_matrix()[1].tolist() == [-1, 7]
@@ -88,33 +88,33 @@ def replacing(name: str, old: str, new: str) -> Callable[[Path], None]:
         (replacing("test", "-40", "nan"), r"test.csv, line 3: feature1 'nan' is not a number"),
         (
             replacing("gold", "blues.00009.mp3", "pop.00010.mp3"),
-            "line 4: song 'pop.00010.mp3' stands in line 3 already",
+            "line 4: song 'pop.00010.mp3' is already in line 3",
         ),
         (
             replacing("test", "feature1", "loudness"),
-            r"test.csv, line 1: its 2 features are not the 2 of .*; feature 2 is 'loudness', and 'feature1' there",
+            r"test.csv, line 1: its 2 features are not the 2 of .*; feature 2 is 'loudness' here and 'feature1' there",
         ),
         (
             lambda place: (place / "music_genre_mturk.csv").write_text(""),
             r"mturk.csv is empty; it needs the columns id, ",
         ),
-        (replacing("test", "class", "genre"), r"test.csv, line 1: needs the columns id, class; class not among"),
+        (replacing("test", "class", "genre"), r"test.csv, line 1: expected the columns id, class; class missing in"),
         (
             replacing("mturk", "annotator", "WorkerID"),
-            r"mturk.csv, line 1: needs .*; annotator not among 'id', 'Worker",
+            r"mturk.csv, line 1: expected .*; annotator missing in 'id', 'Worker",
         ),
-        (replacing("gold", "0.034940,", ""), r"gold.csv, line 3: 3 values, and the header has 4"),
+        (replacing("gold", "0.034940,", ""), r"gold.csv, line 3: 3 values, but the header has 4"),
         (replacing("test", TEST, "id,class\na,rock\n"), r"test.csv, line 1: has no features"),
         (replacing("test", "rock.00000", "x" * 200_000), r"test.csv, line 3: field larger than field limit"),
     ],
 )
-def test_rows_that_hold_something_else(place: Path, change: Callable[[Path], None], said: str) -> None:
+def test_invalid_rows_are_refused_with_their_line(place: Path, change: Callable[[Path], None], said: str) -> None:
     change(place)
     with pytest.raises(ValueError, match=said):
         load_music_genres(place.parent)
 
 
-def test_what_is_missing_is_named_with_where_it_is_published(place: Path) -> None:
+def test_missing_files_are_named_with_their_publisher(place: Path) -> None:
     (place / "music_genre_gold.csv").unlink()
     (place / "music_genre_test.csv").unlink()
     with pytest.raises(FileNotFoundError) as error:
@@ -126,5 +126,7 @@ def test_what_is_missing_is_named_with_where_it_is_published(place: Path) -> Non
         "fprodrigues",
     ):
         assert part in str(error.value)
-    with pytest.raises(FileNotFoundError, match="CROWDFUSE_DATA to the folder that holds music_genre_classification/"):
+    with pytest.raises(
+        FileNotFoundError, match="CROWDFUSE_DATA to the folder that contains music_genre_classification/"
+    ):
         load_music_genres()

@@ -46,7 +46,7 @@ def equal(ours: Any, theirs: Any) -> bool:
 
 
 @pytest.mark.parametrize("content", [BATCH, META], ids=["batch", "meta"])
-def test_what_python_2_wrote(content: bytes) -> None:
+def test_pickles_of_python_2(content: bytes) -> None:
     found = read_plain_pickle(content, "file")
     assert equal(found, pickle.loads(content, encoding="bytes"))
     assert all(type(key) is str for key in found)
@@ -54,7 +54,7 @@ def test_what_python_2_wrote(content: bytes) -> None:
 
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("is_c", [True, False])
-def test_what_python_3_writes(protocol: int, is_c: bool) -> None:
+def test_pickles_of_python_3(protocol: int, is_c: bool) -> None:
     numbers = np.arange(24).reshape(2, 3, 4)
     if not is_c:
         numbers = np.asfortranarray(numbers)
@@ -86,7 +86,7 @@ def test_arrays_without_values() -> None:
         assert read_plain_pickle(pickle.dumps(np.zeros((0, 5), np.uint8), protocol), "file").shape == (0, 5)
 
 
-def test_truth_values_are_0_or_1_whatever_the_bytes_say() -> None:
+def test_booleans_are_0_or_1_for_any_bytes() -> None:
     content = pickle.dumps(np.array([False, True, True]), 4).replace(b"\0\1\1", b"\0\2\xff")
     assert read_plain_pickle(content, "file").view(np.uint8).tolist() == [0, 1, 1]
 
@@ -125,7 +125,7 @@ def calls(marker: Path) -> dict[str, tuple[bytes, str]]:
 
 @pytest.mark.skipif(os.name != "posix", reason="the payloads call a shell")
 @pytest.mark.parametrize("kind", calls(Path("marker")))
-def test_calls_are_refused_and_not_made(tmp_path: Path, kind: str) -> None:
+def test_calls_are_refused_and_not_executed(tmp_path: Path, kind: str) -> None:
     marker = tmp_path / "marker"
     content, named = calls(marker)[kind]
     with pytest.raises(ValueError, match="some file: refused") as error:
@@ -190,7 +190,7 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_anything_but_plain_data_is_refused(kind: str) -> None:
     content, said = REFUSED[kind]
-    with pytest.raises(ValueError, match=f"^file: refused, for it .*{said}|^file: refused, for a dict has .*{said}"):
+    with pytest.raises(ValueError, match=f"^file: refused, because (it|a dict has) .*{said}"):
         read_plain_pickle(content, "file")
 
 
@@ -211,25 +211,27 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-def test_what_is_no_pickle_is_said_to_be_none(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"^file: is no pickle, or damaged after byte .*get the file again$") as error:
+def test_invalid_pickles_are_refused(kind: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"^file: not a pickle, or damaged after byte .*download the file again$"
+    ) as error:
         read_plain_pickle(DAMAGED[kind], "file")
     assert len(str(error.value)) < 400
 
 
 @pytest.mark.parametrize("content", [BATCH, META, pickle.dumps({"data": np.arange(9), "labels": [1, 2]})])
-def test_cut_short_anywhere(content: bytes) -> None:
+def test_pickle_truncated_anywhere_is_refused(content: bytes) -> None:
     for end in range(len(content)):
         with pytest.raises(ValueError, match=r"^file: "):
             read_plain_pickle(content[:end], "file")
 
 
-def test_a_memo_far_away_takes_no_memory() -> None:
+def test_large_memo_index_allocates_no_memory() -> None:
     assert read_plain_pickle(b"K\x07r\xff\xff\xff\xffj\xff\xff\xff\xff.", "file") == 7
 
 
 def test_the_number_of_instructions_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_pickle, "MOST_STEPS", 10)
+    monkeypatch.setattr(plain_pickle, "MAX_INSTRUCTIONS", 10)
     with pytest.raises(ValueError, match="more than 10 instructions at byte 10"):
         read_plain_pickle(b"N" * 20 + b".", "file")
 
@@ -250,7 +252,7 @@ EDITS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.sampled_from(GENUINE), EDITS)
-def test_whatever_the_bytes_there_is_plain_data_or_an_error(content: bytes, edits: list[tuple[int, int]]) -> None:
+def test_any_bytes_give_plain_data_or_a_value_error(content: bytes, edits: list[tuple[int, int]]) -> None:
     changed = bytearray(content)
     for place, byte in edits:
         changed[place % len(changed)] = byte
@@ -258,6 +260,6 @@ def test_whatever_the_bytes_there_is_plain_data_or_an_error(content: bytes, edit
         assert is_plain(read_plain_pickle(bytes(changed), "file"))
 
 
-def test_values_cannot_be_written_to() -> None:
+def test_arrays_are_read_only() -> None:
     found: NDArray[Any] = read_plain_pickle(BATCH, "file")["data"]
     assert not found.flags.writeable

@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crowdfuse.datasets.two_moons import two_moons
+from crowdfuse.datasets.two_moons import make_two_moons
 from crowdfuse.experiments import two_moons as twomoon
 from crowdfuse.experiments.two_moons_tables import write_twomoon_report
 from crowdfuse.synthesis import two_moon_annotators
 
 
 def test_the_data_is_the_papers() -> None:
-    data = two_moons(0)
+    data = make_two_moons(0)
     X = np.concatenate([data.X_train, data.X_test])
     np.testing.assert_allclose(X.mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(X.std(0), 1, atol=1e-12)
     assert not {tuple(p) for p in data.X_train} & {tuple(p) for p in data.X_test}
-    assert len(two_moons(0, split="code").X_test) == 16_000
+    assert len(make_two_moons(0, split="code").X_test) == 16_000
 
 
 def test_regions_are_where_exactly_one_annotator_is_right() -> None:
-    data = two_moons(1)
+    data = make_two_moons(1)
     where = twomoon.region(data.X_train, data.y_train)
     said = two_moon_annotators(data.X_train).to_matrix()
     right = said == data.y_train[:, None]

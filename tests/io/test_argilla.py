@@ -80,7 +80,7 @@ def test_the_lists_of_hugging_face(tmp_path: Path) -> None:
     assert said(Annotations.read(write(tmp_path / "records.json", records))) == CROWD
 
 
-def test_an_item_by_a_field(tmp_path: Path) -> None:
+def test_item_can_be_a_field(tmp_path: Path) -> None:
     records = [nested("a", animal=[answer("cat")]) | {"fields": {"text": "hi"}, "metadata": {"page": 7}}]
     path = write(tmp_path / "records.json", records)
     assert Annotations.read(path, item="text").items.tolist() == ["hi"]
@@ -113,7 +113,7 @@ def test_answers_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) -> N
         assert said(Annotations.read(path, on_bad="drop"))["a"] == {"u1": "cat"}
 
 
-def test_lists_that_do_not_fit_together(tmp_path: Path) -> None:
+def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
     record = argilla2_flat({"a": {"u1": "cat", "u2": "dog"}})[0]
     record["animal.responses.users"] = ["u1"]
     path = write(tmp_path / "r.jsonl", [record])
@@ -122,7 +122,7 @@ def test_lists_that_do_not_fit_together(tmp_path: Path) -> None:
     )
 
 
-def test_one_choice_of_several_that_could_be(tmp_path: Path) -> None:
+def test_single_choice_of_a_multiple_choice_question(tmp_path: Path) -> None:
     path = write(tmp_path / "records.json", [nested("a", animal=[answer(["cat"]), answer([], "u2")])])
     with pytest.warns(UserWarning, match="answers without a choice"):
         assert said(Annotations.read(path)) == {"a": {"u1": "cat"}}

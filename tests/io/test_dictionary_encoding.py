@@ -35,7 +35,7 @@ def chunked(chunks: list[list[str]]) -> pa.ChunkedArray:
 
 @settings(deadline=None)
 @given(CHUNKS, st.integers(1, 8), st.sampled_from([0, 8, 32]))
-def test_partitions_give_what_a_dictionary_gives(chunks: list[list[str]], bits: int, passed: int) -> None:
+def test_partitioned_encoding_equals_a_dictionary(chunks: list[list[str]], bits: int, passed: int) -> None:
     column = chunked(chunks)
     expected = plainly(column.to_pylist())
     with pytest.MonkeyPatch.context() as patch:
@@ -49,7 +49,7 @@ def test_partitions_give_what_a_dictionary_gives(chunks: list[list[str]], bits: 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.none() | st.integers(-3, 3), max_size=9), max_size=4))
-def test_plainly_with_nulls_and_integers(chunks: list[list[int | None]]) -> None:
+def test_plain_encoding_with_nulls_and_integers(chunks: list[list[int | None]]) -> None:
     column = pa.chunked_array(chunks, pa.int64())
     names, codes = encoding.encode_values(column)
     assert (names.to_pylist(), codes.tolist()) == plainly(column.to_pylist())
@@ -83,7 +83,9 @@ def test_names_are_spread_over_the_partitions(spelling: str) -> None:
         ([str(i) for i in range(500)], False),  # few rows
     ],
 )
-def test_partitions_are_for_many_strings(values: list[Any], partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_many_distinct_strings_are_partitioned(
+    values: list[Any], partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     in_partitions = encoding.encode_in_partitions
 

@@ -27,7 +27,7 @@ def grey(path: Path, value: int = 100, size: tuple[int, int] = (20, 20), mode: s
 
 
 @pytest.mark.parametrize("name", ["X.npy", "X.NPY"])
-def test_a_bare_npy_goes_by_row_number(tmp_path: Path, name: str) -> None:
+def test_npy_uses_row_numbers_as_ids(tmp_path: Path, name: str) -> None:
     with (tmp_path / name).open("wb") as file:
         np.save(file, np.arange(6.0).reshape(3, 2))
     loaded = read_features(tmp_path / name)
@@ -57,7 +57,7 @@ def test_an_npz_may_give_its_items_a_second_name(tmp_path: Path) -> None:
         loaded.rows_of(ids("c"))
 
 
-def test_an_npz_without_items_goes_by_row_number(tmp_path: Path) -> None:
+def test_npz_without_items_uses_row_numbers_as_ids(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(3))
     assert read_features(tmp_path / "f.npz").rows_of(ids("1", "x")).tolist() == [1, -1]
 
@@ -73,7 +73,7 @@ def test_an_npz_without_items_goes_by_row_number(tmp_path: Path) -> None:
         (np.array([7, 12], np.uint8), ids(12, 7), [1, 0]),
     ],
 )
-def test_text_meets_number_only_if_it_round_trips(
+def test_text_id_equals_integer_id_only_if_it_round_trips(
     tmp_path: Path, items: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], rows: list[int]
 ) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(2), items=items)
@@ -95,7 +95,7 @@ def test_text_meets_number_only_if_it_round_trips(
         ({"X": np.array([["a"]])}, "must hold numbers"),
     ],
 )
-def test_an_npz_that_does_not_fit_is_refused_by_name(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
+def test_invalid_npz_is_refused_by_name(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
     np.savez(tmp_path / "f.npz", **arrays)
     with pytest.raises(ValueError, match=rf"f\.npz.*{words}"):
         read_features(tmp_path / "f.npz")
@@ -182,12 +182,12 @@ def test_a_models_columns_are_taken_by_name_and_order(tmp_path: Path) -> None:
         ("", "is empty"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused_with_the_place(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_table_is_refused_with_the_place(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         read_features(write(tmp_path / "f.csv", text))
 
 
-def test_missing_and_unknown_files_say_what_is_read(tmp_path: Path) -> None:
+def test_missing_and_unknown_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nothing\.csv: no such file"):
         read_features(tmp_path / "nothing.csv")
     with pytest.raises(
@@ -211,7 +211,7 @@ def test_an_image_is_known_by_its_path_with_or_without_the_ending(tmp_path: Path
     assert np.abs(loaded.inputs.values[:, 0, 5, 5].astype(int) - [10, 30, 20]).max() <= 1  # JPEG is not exact
 
 
-def test_images_named_by_numbers_meet_integer_ids(tmp_path: Path) -> None:
+def test_images_named_by_numbers_match_integer_ids(tmp_path: Path) -> None:
     grey(tmp_path / "7.png")
     grey(tmp_path / "012.png")
     assert read_features(tmp_path).rows_of(ids(7, 12)).tolist() == [1, -1]
@@ -232,7 +232,7 @@ def test_grey_images_have_one_channel_and_colour_three(tmp_path: Path) -> None:
     assert mixed[:, :, 0, 0].tolist() == [[5, 5, 5], [255, 255, 255], [1, 2, 3], [4, 5, 6]]
 
 
-def test_sixteen_bit_greys_are_scaled_not_cut_off(tmp_path: Path) -> None:
+def test_sixteen_bit_greys_are_scaled_not_clipped(tmp_path: Path) -> None:
     values = np.array([[0, 256], [32768, 65535]], np.uint16)
     Image.fromarray(values).save(tmp_path / "a.png")
     assert read_features(tmp_path).inputs.values[0, 0].tolist() == [[0, 1], [128, 255]]
@@ -244,7 +244,7 @@ def test_thirty_two_bit_pixels_are_refused(tmp_path: Path) -> None:
         read_features(tmp_path)
 
 
-def test_photographs_are_turned_upright(tmp_path: Path) -> None:
+def test_photographs_are_rotated_by_exif(tmp_path: Path) -> None:
     image = Image.fromarray(np.array([[0, 0, 255], [0, 0, 255], [0, 0, 255]], np.uint8))
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned clockwise by a quarter
@@ -252,7 +252,7 @@ def test_photographs_are_turned_upright(tmp_path: Path) -> None:
     assert read_features(tmp_path).inputs.values[0, 0].tolist() == [[0, 0, 0], [0, 0, 0], [255, 255, 255]]
 
 
-def test_sizes_that_differ_or_are_large_become_one(tmp_path: Path) -> None:
+def test_different_or_large_sizes_are_resized(tmp_path: Path) -> None:
     grey(tmp_path / "a.png", 50, (20, 30))
     grey(tmp_path / "b.png", 60, (30, 20))
     loaded = read_features(tmp_path)
@@ -277,7 +277,7 @@ def test_a_models_image_shape_decides_size_and_channels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["a.jpg", "a.png.bmp"])
-def test_two_images_that_answer_to_one_id_are_refused_when_it_is_used(tmp_path: Path, other: str) -> None:
+def test_id_that_fits_two_images_is_refused_when_it_is_used(tmp_path: Path, other: str) -> None:
     grey(tmp_path / "a.png")
     grey(tmp_path / other)
     grey(tmp_path / "b.png")

@@ -45,7 +45,7 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == ["file"]
 
 
-def test_a_failure_keeps_the_old_file_and_leaves_no_other(tmp_path: Path) -> None:
+def test_failure_keeps_the_old_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -60,7 +60,7 @@ def test_a_failure_keeps_the_old_file_and_leaves_no_other(tmp_path: Path) -> Non
     assert names(tmp_path) == ["file"]
 
 
-def test_files_and_folders_are_as_open_as_the_umask_allows(tmp_path: Path, umask: int) -> None:
+def test_permissions_follow_the_umask(tmp_path: Path, umask: int) -> None:
     with atomic_file(tmp_path / "file") as temporary:  # a writer that makes the file anew, closed to others
         temporary.unlink()
         temporary.touch(0o600)
@@ -70,7 +70,7 @@ def test_files_and_folders_are_as_open_as_the_umask_allows(tmp_path: Path, umask
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~umask
 
 
-def test_a_folder_appears_when_it_is_full(tmp_path: Path) -> None:
+def test_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "above" / "folder"
     with atomic_folder(path) as place:
         (place / "a").write_text("a")
@@ -90,7 +90,7 @@ def test_a_failure_leaves_no_folder(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_an_existing_folder_is_replaced_by_force_alone(tmp_path: Path) -> None:
+def test_existing_folder_is_replaced_only_with_force(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
     (path / "old").write_text("old")
@@ -133,7 +133,7 @@ def test_a_link_keeps_pointing_to_the_folder_that_is_replaced(tmp_path: Path) ->
     assert names(tmp_path) == ["link", "real"]
 
 
-def test_what_is_there_is_refused_unless_forced(tmp_path: Path) -> None:
+def test_existing_output_is_refused_without_force(tmp_path: Path) -> None:
     path = tmp_path / "file"
     refuse_existing(path, force=False)
     path.write_text("x")
@@ -142,7 +142,7 @@ def test_what_is_there_is_refused_unless_forced(tmp_path: Path) -> None:
         refuse_existing(path, force=False)
 
 
-def test_force_is_for_our_own_folders_and_empty_ones(tmp_path: Path) -> None:
+def test_only_own_and_empty_folders_can_be_replaced(tmp_path: Path) -> None:
     refuse_foreign(tmp_path / "absent", "model.json")
     refuse_foreign(tmp_path, "model.json")  # empty
     (tmp_path / "thesis.tex").write_text("x")
@@ -154,7 +154,7 @@ def test_force_is_for_our_own_folders_and_empty_ones(tmp_path: Path) -> None:
     refuse_foreign(tmp_path, "model.json")
 
 
-def test_leftovers_go_and_nothing_else_does(tmp_path: Path) -> None:
+def test_only_temporary_files_are_removed(tmp_path: Path) -> None:
     keep = [".gitignore", ".notes.tmp", "checkpoint.safetensors", "run.0123abcd.tmp", ".tmp"]
     for name in keep:
         (tmp_path / name).write_text("x")

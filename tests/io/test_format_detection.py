@@ -37,7 +37,7 @@ def read(path: Path, **options: Any) -> Annotations:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_says_the_same(tmp_path: Path, form: str) -> None:
+def test_every_format_gives_the_same_labels(tmp_path: Path, form: str) -> None:
     make, name, options = FORMS[form]
     ann = read(write(tmp_path / name, make(CROWD)), **options)
     assert said(ann) == CROWD
@@ -49,7 +49,7 @@ def test_every_form_says_the_same(tmp_path: Path, form: str) -> None:
 
 @settings(deadline=None, max_examples=15)
 @given(crowds)
-def test_any_crowd_is_the_same_through_every_form(crowd: Crowd) -> None:
+def test_any_labels_are_the_same_through_every_format(crowd: Crowd) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = {
             form: read(write(Path(folder) / name, make(crowd)), **options)
@@ -62,7 +62,7 @@ def test_any_crowd_is_the_same_through_every_form(crowd: Crowd) -> None:
 
 @pytest.mark.parametrize("form", [form for form, (_, name, _) in FORMS.items() if name.endswith(".jsonl")])
 @pytest.mark.parametrize("ending", [".json", ".ndjson", ".JSONL"])
-def test_a_record_a_line_under_any_ending(tmp_path: Path, form: str, ending: str) -> None:
+def test_one_record_per_line_under_any_ending(tmp_path: Path, form: str, ending: str) -> None:
     make, name, options = FORMS[form]
     path = write(tmp_path / name, make(CROWD))
     assert said(read(path.rename(path.with_suffix(ending)), **options)) == CROWD
@@ -79,7 +79,7 @@ def test_records_in_a_parquet_file_or_a_table(tmp_path: Path, form: str) -> None
         assert said(Annotations.from_table(table, **options)) == CROWD
 
 
-def test_ids_of_a_tool_are_no_row_numbers(tmp_path: Path) -> None:
+def test_ids_of_a_tool_are_not_row_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "export.json", label_studio(CROWD))
     assert Annotations.read(path).items.tolist() == [40, 41, 42, 43]
     assert not Annotations.read(path).ids_may_be_row_numbers
@@ -104,7 +104,7 @@ anything = st.recursive(
 
 @settings(deadline=None, max_examples=80)
 @given(st.sampled_from(["label-studio", "argilla", "prodigy"]), st.data())
-def test_whatever_stands_in_a_record_is_read_or_refused_in_words(form: Any, data: st.DataObject) -> None:
+def test_any_record_is_read_or_refused_with_a_message(form: Any, data: st.DataObject) -> None:
     good = {"label-studio": label_studio, "argilla": argilla2, "prodigy": prodigy}[form]({"a": {"x": "cat"}})[0]
     spoiled = json.loads(json.dumps(good))
     for _ in range(data.draw(st.integers(1, 3))):  # put anything somewhere in the record
@@ -130,7 +130,7 @@ def test_whatever_stands_in_a_record_is_read_or_refused_in_words(form: Any, data
         ({"colour": "red"}, "Found 1 record, the first with the keys 'colour'"),
     ],
 )
-def test_none_of_the_known_forms(tmp_path: Path, content: Any, found: str) -> None:
+def test_unknown_format_lists_the_known_formats(tmp_path: Path, content: Any, found: str) -> None:
     path = write(tmp_path / "export.json", content)
     message = complaint(path)
     assert message.startswith(f"{path}: unknown format. Expected one of\n  Label Studio: tasks with")
@@ -151,11 +151,11 @@ def test_none_of_the_known_forms(tmp_path: Path, content: Any, found: str) -> No
         ("e.xml", "<a/>", "unknown file type '.xml'"),
     ],
 )
-def test_files_that_are_no_exports(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_files_that_are_not_exports_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
     assert message in complaint(write(tmp_path / name, content))
 
 
-def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
+def test_missing_and_binary_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"export\.json: no such file"):
         Annotations.read(tmp_path / "export.json")
     (tmp_path / "export.json").write_bytes(b'[{"id": "\xff"}]')
@@ -175,7 +175,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
         ("labels.csv", {"question": "animal"}, "question='animal' is for exports"),
     ],
 )
-def test_options_that_do_not_go_together(tmp_path: Path, name: str, options: Any, message: str) -> None:
+def test_incompatible_options_are_refused(tmp_path: Path, name: str, options: Any, message: str) -> None:
     make = FORMS["table"][0] if name == "labels.csv" else label_studio
     assert message in complaint(write(tmp_path / name, make(CROWD)), **options)
 
@@ -222,7 +222,7 @@ def test_dropping_everything_is_refused(tmp_path: Path) -> None:
     assert complaint(path, on_bad="drop").endswith("No row would be left")
 
 
-def test_lines_that_are_no_json_and_records_of_another_kind(tmp_path: Path) -> None:
+def test_lines_that_are_not_json_and_other_records(tmp_path: Path) -> None:
     good = [json.dumps(record) for record in prodigy(CROWD)]
     path = write(tmp_path / "a.jsonl", "\n".join([good[0], "{oops", '{"note": 1}', *good[1:], "7"]))
     lines = complaint(path, item="name").splitlines()
@@ -247,7 +247,7 @@ def test_classes_that_differ_only_by_case_or_space(tmp_path: Path, form: str) ->
     assert not [warning for warning in caught if "differ only" in str(warning.message)]
 
 
-def test_annotations_of_another_kind_are_no_tasks(tmp_path: Path) -> None:
+def test_coco_annotations_are_not_label_studio_tasks(tmp_path: Path) -> None:
     coco = {"images": [{"id": 1}, {"id": 2}], "annotations": [{"image_id": 1, "category_id": 3}], "categories": []}
     message = complaint(write(tmp_path / "instances.json", coco))
     assert "unknown format" in message
@@ -255,7 +255,7 @@ def test_annotations_of_another_kind_are_no_tasks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form not in ("table", "wide")])
-def test_a_contradiction_names_both_places(tmp_path: Path, form: str) -> None:
+def test_conflict_names_both_places(tmp_path: Path, form: str) -> None:
     make, name, options = FORMS[form]
     path = write(tmp_path / name, [*make({"x": {"ada": "cat"}}), *make({"x": {"ada": "dog"}})])
     unit = "line" if name.endswith("l") else "record"
@@ -290,7 +290,7 @@ def test_lines_that_are_not_utf8_can_be_dropped(tmp_path: Path) -> None:
     assert said(read(path, on_bad="drop")) == {"a": {"x": "cat"}, "c": {"x": "dog"}}
 
 
-def test_dropping_lines_never_loses_others_in_silence(tmp_path: Path) -> None:
+def test_dropping_lines_never_loses_other_lines_silently(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text(f"item,annotator,label\na,x,cat\nb,x\n{'long' * 40_000},x,dog\nc,x,dog\n")
     assert "field larger than field limit" in complaint(path, on_bad="drop")

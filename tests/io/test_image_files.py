@@ -77,7 +77,7 @@ def one(path: Path, size: int) -> NDArray[np.float32]:
     return row
 
 
-def test_a_row_is_the_middle_of_the_image_with_its_shorter_side_brought_to_size(tmp_path: Path) -> None:
+def test_row_is_the_resized_centre_square_of_the_image(tmp_path: Path) -> None:
     pixels = noise(40, 20)
     Image.fromarray(pixels).save(tmp_path / "a.png")
     assert np.array_equal(one(tmp_path / "a.png", 20), pixels[:, 10:30].transpose(2, 0, 1))
@@ -119,7 +119,7 @@ def test_a_cmyk_jpeg_becomes_rgb(tmp_path: Path) -> None:
     assert np.abs(one(tmp_path / "a.jpg", 8)[:, 4, 4] - [255, 0, 0]).max() < 8
 
 
-def test_images_are_upright(tmp_path: Path) -> None:
+def test_images_are_rotated_by_exif(tmp_path: Path) -> None:
     upper = np.zeros((16, 16, 3), np.uint8)
     upper[:8] = 255
     for orientation, turn in ((3, 2), (6, 3), (8, 1)):
@@ -155,7 +155,7 @@ def test_files_that_cannot_be_decoded_are_named(tmp_path: Path) -> None:
     assert find_unreadable([*bad, *[good] * 70], workers=2) == find_unreadable([*bad, *[good] * 70])
 
 
-def test_settings_that_make_no_sense_are_refused(paths: list[Path]) -> None:
+def test_invalid_settings_are_refused(paths: list[Path]) -> None:
     with pytest.raises(ValueError, match="size must be an integer of at least 1, got 0"):
         ImageFiles(paths, 0)
     with pytest.raises(ValueError, match="workers must be an integer of at least 0, got -1"):
@@ -181,7 +181,7 @@ def test_rows_can_be_taken_and_asked_for_in_any_order(paths: list[Path]) -> None
     assert check_inputs(files) is files
 
 
-def test_files_are_known_by_name_length_and_size_wherever_their_folder_lies(tmp_path: Path) -> None:
+def test_hash_depends_on_names_lengths_and_size_but_not_on_the_folder(tmp_path: Path) -> None:
     for folder in ("here", "there"):
         for name in ("a/1.png", "b/2.png"):
             path = tmp_path / folder / name
@@ -267,7 +267,7 @@ def test_processes_end_when_the_stream_is_closed_early_or_meets_a_bad_file(paths
     assert multiprocessing.active_children() == []
 
 
-def test_a_process_that_dies_is_said(paths: list[Path]) -> None:
+def test_death_of_a_process_is_reported(paths: list[Path]) -> None:
     stream = ImageFiles(paths, SIZE, workers=1).stream(batches(1))
     next(stream)
     for process in multiprocessing.active_children():
@@ -277,7 +277,7 @@ def test_a_process_that_dies_is_said(paths: list[Path]) -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_no_more_than_so_many_batches_are_begun_and_not_handed_out() -> None:
+def test_number_of_pending_batches_is_limited() -> None:
     begun: list[int] = []
 
     def submit(task: int) -> Future[int]:
@@ -307,7 +307,9 @@ def test_without_processes_nothing_is_decoded_ahead(paths: list[Path], monkeypat
         assert len(decoded) == min(5 * done, N)
 
 
-def test_a_stream_keeps_to_twice_as_many_batches_as_workers(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_decodes_at_most_two_batches_per_worker_ahead(
+    paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = 0
 
     class Pool:
@@ -350,7 +352,7 @@ def same_bits(a: Any, b: Any) -> bool:
         (lambda: MBEMClassifier(**SETTINGS, backbone="mlp"), 0),
     ],
 )
-def test_training_on_files_is_training_on_their_pixels(
+def test_training_on_files_equals_training_on_their_pixels(
     paths: list[Path], labels: NDArray[np.int64], make: Callable[[], Any], workers: int
 ) -> None:
     files = ImageFiles(paths, 28, workers=workers)
@@ -383,7 +385,7 @@ class StopError(Exception):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_training_that_stops_within_an_epoch_goes_on_with_the_next_batch(
+def test_interrupted_epoch_resumes_with_the_next_batch(
     paths: list[Path], labels: NDArray[np.int64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     files = ImageFiles(paths, SIZE, workers=workers)

@@ -20,7 +20,7 @@ def fingerprint(X: Any) -> str:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64, np.uint8, bool, object])
-def test_rows_come_as_dense_float32(dtype: Any) -> None:
+def test_rows_are_dense_float32(dtype: Any) -> None:
     X = np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)
     checked = check_inputs(X)
     assert len(checked) == 3
@@ -31,7 +31,7 @@ def test_rows_come_as_dense_float32(dtype: Any) -> None:
     assert rows.tolist() == [[1, 1], [0, 1]]
 
 
-def test_images_stay_bytes_until_a_batch_is_cut() -> None:
+def test_images_stay_bytes_until_a_batch_is_read() -> None:
     checked = check_inputs(np.full((4, 3, 5, 6), 255, np.uint8))
     assert checked.values.dtype == np.uint8
     assert checked.item_shape == (3, 5, 6)
@@ -39,7 +39,7 @@ def test_images_stay_bytes_until_a_batch_is_cut() -> None:
 
 
 @pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "csr_matrix"])
-def test_sparse_rows_are_made_dense_when_asked_for(kind: str) -> None:
+def test_sparse_rows_become_dense_on_request(kind: str) -> None:
     dense = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]])
     checked = check_inputs(getattr(sparse, kind)(dense))
     assert sparse.issparse(checked.values)
@@ -56,7 +56,7 @@ def test_a_value_that_is_not_finite_is_named_with_its_place(value: float, word: 
         check_inputs(sparse.csr_array(X))
 
 
-def test_what_float32_cannot_hold_counts_as_infinite() -> None:
+def test_values_too_large_for_float32_count_as_infinite() -> None:
     with pytest.raises(ValueError, match="too large for float32 at row 1, column 0"):
         check_inputs(np.array([[1.0], [1e39]]))
 
@@ -78,7 +78,7 @@ def test_images_name_the_row_and_the_place_in_it() -> None:
         check_inputs(X)
 
 
-def test_whoever_knows_better_puts_the_place_into_words() -> None:
+def test_callers_can_describe_positions() -> None:
     with pytest.raises(ValueError, match=r"t\.csv contains NaN at line 3 of column b;"):
         check_inputs(np.array([[1, 2], [3, np.nan]]), "t.csv", lambda at: f"line {at[0] + 2} of column {'ab'[at[1]]}")
 
@@ -99,7 +99,7 @@ def test_whoever_knows_better_puts_the_place_into_words() -> None:
         (np.array([["2020-01-01"]], "datetime64[D]"), ValueError, "must hold numbers"),
     ],
 )
-def test_what_is_not_a_table_of_numbers_is_refused(X: Any, error: type[Exception], words: str) -> None:
+def test_inputs_that_are_not_numeric_arrays_are_refused(X: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         check_inputs(X)
 

@@ -37,13 +37,13 @@ COMMENT = {"id": "c", "type": "textarea", "value": {"text": ["blurred"]}, "from_
     ("completed_by", "who"),
     [(10, 10), ({"id": 10, "email": "ada@x.org"}, "ada@x.org"), ({"id": 10}, 10), ("ada", "ada")],
 )
-def test_who_completed_it(tmp_path: Path, completed_by: Any, who: Any) -> None:
+def test_annotator_is_completed_by(tmp_path: Path, completed_by: Any, who: Any) -> None:
     path = export(tmp_path, task(7, "a.jpg", annotation(completed_by, choice("cat"))))
     assert said(Annotations.read(path)) == {7: {who: "cat"}}
 
 
 @pytest.mark.parametrize("completed_by", [None, "", "  ", {}, {"id": None, "email": ""}])
-def test_nobody_completed_it(tmp_path: Path, completed_by: Any) -> None:
+def test_annotation_without_annotator_is_refused(tmp_path: Path, completed_by: Any) -> None:
     path = export(tmp_path, task(7, "a.jpg", annotation(completed_by, choice("cat"))))
     assert f"{path}, record 1 (item '7'): the annotator is empty" in complaint(path)
 
@@ -64,12 +64,12 @@ def test_cancelled_and_ground_truth_annotations_are_left_out_and_counted(tmp_pat
     )
 
 
-def test_drafts_and_predictions_are_nobodys(tmp_path: Path) -> None:
+def test_drafts_and_predictions_are_ignored(tmp_path: Path) -> None:
     path = export(tmp_path, task(1, "a.jpg", annotation(10, choice("cat"))) | {"drafts": [annotation(9, choice("x"))]})
     assert Annotations.read(path).classes.tolist() == ["cat"]
 
 
-def test_the_old_name_of_annotations(tmp_path: Path) -> None:
+def test_old_exports_call_annotations_completions(tmp_path: Path) -> None:
     old = task(1, "a.jpg", annotation(10, choice("cat")), annotation(11, choice("dog"), skipped=True))
     old["completions"] = old.pop("annotations")
     with pytest.warns(UserWarning, match=r"left out: cancelled annotations \(1\)"):
@@ -134,7 +134,7 @@ def test_tasks_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) -> Non
     assert complaint(path).startswith(f"{path}, record 2: {reason}")
 
 
-def test_an_item_by_a_field_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_item_field_is_refused(tmp_path: Path) -> None:
     path = export(tmp_path, task(1, "a.jpg", annotation(11, choice("cat"))))
     assert said(Annotations.read(path, item="image")) == {"a.jpg": {11: "cat"}}
     assert f"{path}, record 1: the item is empty" in complaint(path, item="picture")
@@ -188,7 +188,7 @@ def test_ground_truth_is_gold(tmp_path: Path) -> None:
     assert dict(zip(ids.tolist(), truth.tolist(), strict=True)) == {"a.jpg": "dog", "c.jpg": "cow"}
 
 
-def test_ground_truth_that_is_not_there_or_contradicts_itself(tmp_path: Path) -> None:
+def test_missing_and_contradictory_ground_truth_is_refused(tmp_path: Path) -> None:
     path = export(tmp_path, task(1, "a.jpg", annotation(10, choice("cat"))))
     with pytest.raises(TableError, match="has no ground-truth annotations; mark them with the star"):
         label_studio_gold(path)
@@ -197,7 +197,7 @@ def test_ground_truth_that_is_not_there_or_contradicts_itself(tmp_path: Path) ->
         label_studio_gold(export(tmp_path, task(1, "a.jpg", *two)))
 
 
-def test_gold_from_what_has_no_ground_truth(tmp_path: Path) -> None:
+def test_gold_from_exports_without_ground_truth_is_refused(tmp_path: Path) -> None:
     """JSON_MIN does not tell ground truth from answers: taking all of it for gold would be wrong."""
     path = write(tmp_path / "min.json", label_studio_min(CROWD))
     with pytest.raises(TableError, match="ground truth can only be read from Label Studio's JSON export"):
@@ -213,7 +213,7 @@ def test_gold_beside_tasks_that_cannot_be_used(tmp_path: Path) -> None:
     assert label_studio_gold(path, on_bad="drop") == {"1": "cat"}
 
 
-def test_nothing_is_warned_of_where_nothing_is_left_out(tmp_path: Path) -> None:
+def test_no_warning_if_nothing_is_left_out(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Annotations.read(export(tmp_path, task(1, "a.jpg", annotation(10, choice("cat")))))

@@ -113,7 +113,7 @@ def test_integers_and_leading_zeros(tmp_path: Path) -> None:
     assert strings.items.tolist() == ["10"]  # a table's strings are strings
 
 
-def test_values_are_taken_as_they_stand(tmp_path: Path) -> None:
+def test_values_are_not_changed(tmp_path: Path) -> None:
     text = '\ufeffitem,annotator,label\n"two\nlines",NA,null\n" x","a,b",nan\n"say ""hi""",NA,1.0\n'
     assert said(Annotations.read(write(tmp_path, text))) == {
         "two\nlines": {"NA": "null"},
@@ -123,7 +123,7 @@ def test_values_are_taken_as_they_stand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", [[3.0, float("nan"), 1.0], [3, None, 1], pd.array([3, None, 1], "Int64")])
-def test_numbers_with_gaps(label: Any) -> None:
+def test_integers_with_missing_values(label: Any) -> None:
     ann = Annotations.from_table({"item": [5, 5, 6], "annotator": [True, False, True], "label": label})
     assert said(ann) == {5: {1: 3}, 6: {1: 1}}
     assert (ann.classes.dtype.name, ann.dropped_missing) == ("int64", 1)
@@ -140,7 +140,7 @@ def test_given_classes_fix_list_and_order(tmp_path: Path) -> None:
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz"), st.sampled_from(["", "p", "q"])), min_size=1)
 )
-def test_csr_is_a_dictionary_of_dictionaries(rows: list[tuple[str, str, str]]) -> None:
+def test_csr_arrays_equal_a_dictionary_of_dictionaries(rows: list[tuple[str, str, str]]) -> None:
     labels: dict[tuple[str, str], list[str]] = defaultdict(list)
     expected: dict[str, dict[str, str]] = {item: {} for item, _, _ in rows}
     for item, annotator, label in rows:
@@ -224,7 +224,7 @@ def test_empty_tables(tmp_path: Path) -> None:
     assert "is empty" in complaint(write(tmp_path, "", "empty.csv"))
 
 
-def test_only_empty_labels_are_no_labels(tmp_path: Path) -> None:
+def test_table_with_only_empty_labels_has_no_labels(tmp_path: Path) -> None:
     ann = Annotations.read(write(tmp_path, "item,annotator,label\na,x,\nb,y,\n"))
     assert (ann.n_items, ann.n_labels, ann.n_classes, ann.dropped_missing) == (2, 0, 0, 2)
     assert "2 labels were empty and count as missing" in str(ann.summary())
@@ -251,7 +251,7 @@ def test_a_label_outside_the_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ["item", "annotator"])
-def test_an_empty_name(tmp_path: Path, role: str) -> None:
+def test_empty_names_are_refused(tmp_path: Path, role: str) -> None:
     row = {"item": ",x,cat", "annotator": "a,,cat"}[role]
     path = write(tmp_path, f"item,annotator,label\na,x,cat\n,,\nb,x,\n{row}\n")
     assert complaint(path) == (
@@ -303,19 +303,19 @@ def test_only_a_few_conflicts_are_listed() -> None:
         ("drop", {7: {}, 8: {}, 9: {"x": "cat"}}, (1, 0, 5)),
     ],
 )
-def test_conflicts_are_settled_as_told(tmp_path: Path, on_conflict: Any, kept: Any, dropped: Any) -> None:
+def test_conflicts_follow_on_conflict(tmp_path: Path, on_conflict: Any, kept: Any, dropped: Any) -> None:
     ann = Annotations.read(write(tmp_path, CONFLICT), on_conflict=on_conflict)
     assert said(ann) == kept
     assert (ann.dropped_missing, ann.dropped_duplicates, ann.dropped_conflicts) == dropped
     assert f"{dropped[2]} labels contradicted another of the same annotator" in str(ann.summary())
 
 
-def test_an_unknown_answer_to_conflicts() -> None:
+def test_unknown_on_conflict_is_refused() -> None:
     with pytest.raises(ValueError, match="on_conflict must be one of error, first, last, drop, got 'keep'"):
         Annotations.from_table(COLUMNS, on_conflict="keep")  # type: ignore[arg-type]
 
 
-def test_columns_that_are_no_names() -> None:
+def test_fractions_are_refused_as_labels() -> None:
     with pytest.raises(TableError, match=r"^the table, row 1: label 0\.5 is not among the strings or whole numbers"):
         Annotations.from_table({"item": [1, 2], "annotator": [1, 2], "label": [1.0, 0.5]})
 
@@ -345,7 +345,7 @@ def test_gold(tmp_path: Path) -> None:
         ("item,worker\na,1\n", "{path} has no column for the label"),
     ],
 )
-def test_bad_gold(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_gold_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(TableError) as caught:
         read_gold(path)

@@ -27,7 +27,7 @@ def test_the_input_hash_is_the_item(tmp_path: Path) -> None:
     assert said(Annotations.read(path, item="name")) == {"a": {"ada": "cat"}}
 
 
-def test_the_session_where_there_is_no_annotator(tmp_path: Path) -> None:
+def test_session_is_the_annotator_if_there_is_no_annotator_id(tmp_path: Path) -> None:
     record = prodigy_task("a", "ada", accept=["cat"], _session_id="animals-ada")
     del record["_annotator_id"]
     assert said(Annotations.read(lines(tmp_path, record), item="name")) == {"a": {"animals-ada": "cat"}}
@@ -74,7 +74,7 @@ def test_tasks_without_a_label_are_accepted_or_rejected(tmp_path: Path) -> None:
     assert said(Annotations.read(path, item="name")) == {"a": {"ada": "accept", "bob": "reject"}}
 
 
-def test_choices_that_were_not_made(tmp_path: Path) -> None:
+def test_rejected_and_empty_choices_are_skipped(tmp_path: Path) -> None:
     options = [{"id": 1, "text": "yes"}, {"id": 2, "text": "no"}]
     path = lines(
         tmp_path,

@@ -94,13 +94,13 @@ def test_parquet(tmp_path: Path) -> None:
         ("labels.csv", "item,label\n".encode("utf-16"), "labels.csv, line 1: not UTF-8 text; save it as UTF-8"),
     ],
 )
-def test_files_that_are_no_tables(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_files_that_are_not_tables_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     with pytest.raises(TableError) as caught:
         write(tmp_path, content, name)
     assert message in str(caught.value)
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"labels\.csv: no such file"):
         TableFile(tmp_path / "labels.csv")
     with pytest.raises(TableError, match="is a folder"):
@@ -193,11 +193,11 @@ def test_usual_names(found: list[str]) -> None:
     assert choose_columns([*found, "time"], ROLES, "the table") == dict(zip(ROLES, found, strict=True))
 
 
-def test_an_image_beside_an_item_is_no_item() -> None:
+def test_image_column_beside_an_item_column_is_not_the_item() -> None:
     assert choose_columns(["image", "item", "rater", "label"], ROLES, "the table")["item"] == "item"
 
 
-def test_given_names_win() -> None:
+def test_given_names_take_precedence() -> None:
     given = {"item": "task", "annotator": None, "label": "x"}
     chosen = choose_columns(["item", "task", "rater", "label", "x"], given, "the table")
     assert chosen == {"item": "task", "annotator": "rater", "label": "x"}
@@ -281,7 +281,7 @@ def test_tables_in_memory(table: Any) -> None:
         (np.zeros((2, 3)), TypeError, "got ndarray; a table is anything with __arrow_c_stream__"),
     ],
 )
-def test_things_that_are_no_tables(table: Any, error: type[Exception], message: str) -> None:
+def test_objects_that_are_not_tables_are_refused(table: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         as_table(table)
     assert message in str(caught.value)
@@ -344,7 +344,7 @@ def test_columns_of_data_frames(table: Any, names: list[Any], codes: list[int]) 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from([None, "", "1", "2", "x"])), max_size=4), st.booleans())
-def test_dictionaries_hide_nothing(chunks: list[list[str | None]], text: bool) -> None:
+def test_dictionary_columns_equal_plain_columns(chunks: list[list[str | None]], text: bool) -> None:
     """Each chunk has its own dictionary, in its own order."""
     plain = pa.chunked_array(chunks, pa.string())
     dictionary = pa.chunked_array(
@@ -381,7 +381,7 @@ def test_text_means_integers_if_all_round_trip(values: list[str], names: list[An
         (column([b"a"]), "labels.parquet: column 'score' holds binary; strings or integers were expected"),
     ],
 )
-def test_columns_that_are_no_names(values: pa.ChunkedArray, message: str) -> None:
+def test_columns_that_cannot_be_names_are_refused(values: pa.ChunkedArray, message: str) -> None:
     with pytest.raises(TableError) as caught:
         encode_column(values, "score", "labels.parquet", text=False)
     assert message in str(caught.value)

@@ -48,18 +48,18 @@ def test_columns_with_values_in_common_are_annotators(tmp_path: Path) -> None:
         "page,ada,bob\n1,cat,cat\n",  # which is the item?
     ],
 )
-def test_what_could_be_otherwise_has_to_be_asked_for(tmp_path: Path, text: str) -> None:
+def test_ambiguous_tables_are_wide_only_on_request(tmp_path: Path, text: str) -> None:
     assert "has no column for the" in complaint(write(tmp_path, text))
 
 
-def test_the_error_says_how_to_ask(tmp_path: Path) -> None:
+def test_error_suggests_the_wide_format(tmp_path: Path) -> None:
     path = write(tmp_path, "item,ada,bob\n1,cat,dog\n")
     assert "if every other column is an annotator, use format='wide' (--format wide)" in complaint(path)
     assert said(Annotations.read(path, format="wide")) == {1: {"ada": "cat", "bob": "dog"}}
     assert "has no column for the annotator" in complaint(write(tmp_path, "item,ada,bob\n1,x,x\n"), format="table")
 
 
-def test_a_row_a_label_is_not_taken_for_wide(tmp_path: Path) -> None:
+def test_one_row_per_label_is_not_wide(tmp_path: Path) -> None:
     """Even where annotators and labels have a name in common."""
     path = write(tmp_path, "item,annotator,label\n1,a,a\n2,b,a\n")
     assert said(Annotations.read(path)) == {1: {"a": "a"}, 2: {"b": "a"}}
@@ -109,7 +109,7 @@ def test_broken_lines_of_a_wide_table_can_be_dropped(tmp_path: Path) -> None:
     assert said(ann) == {1: {"ada": "cat", "bob": "cat"}, 3: {"ada": "dog", "bob": "cat"}}
 
 
-def test_as_from_a_matrix(tmp_path: Path) -> None:
+def test_wide_table_equals_from_matrix(tmp_path: Path) -> None:
     frame = pd.read_csv(write(tmp_path, wide_table(CROWD)), index_col="item").replace({np.nan: None})
     matrix = Annotations.from_matrix(frame)
     ann = Annotations.read(tmp_path / "labels.csv", format="wide")
@@ -146,7 +146,7 @@ def test_class_labels_without_a_name() -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"huggingface": "{"}, {"huggingface": "[]"}, {"huggingface": '{"info": 3}'}])
-def test_other_metadata_are_left_alone(metadata: Any) -> None:
+def test_other_metadata_are_ignored(metadata: Any) -> None:
     table = pa.table({"label": [3]}).replace_schema_metadata(metadata)
     assert with_class_names(table)["label"].to_pylist() == [3]
 

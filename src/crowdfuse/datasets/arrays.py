@@ -1,4 +1,4 @@
-"""Arrays in .npz files that belong together, row by row."""
+"""Read arrays with matching rows from `.npz` files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 
 def read_arrays(place: Path, files: Mapping[str, Iterable[str]], otherwise: str) -> dict[str, NDArray[Any]]:
-    """The arrays named, of the files named, all in the folder `place`; `otherwise` is what to do without them."""
+    """The named arrays of the named files in the folder `place`; `otherwise` tells users what to do without them."""
     arrays: dict[str, NDArray[Any]] = {}
     for name, keys in files.items():
         path = place / name
         if not path.exists():
             raise FileNotFoundError(
-                f"{path} is not there. Needed are {', '.join(files)} with the arrays "
-                f"{', '.join(key for group in files.values() for key in group)}, rows in one order; {otherwise}"
+                f"{path} is missing. Expected {', '.join(files)} with the arrays "
+                f"{', '.join(key for group in files.values() for key in group)}, whose rows match; {otherwise}"
             )
         try:
             with np.load(path, allow_pickle=False) as content:
@@ -30,7 +30,7 @@ def read_arrays(place: Path, files: Mapping[str, Iterable[str]], otherwise: str)
 
 
 def refuse_other_lengths(place: Path, arrays: Mapping[str, NDArray[Any]], pairs: Iterable[tuple[str, str]]) -> None:
-    """Arrays whose rows belong together have equally many."""
+    """Raise an error for a pair of arrays with different numbers of rows."""
     for one, other in pairs:
         if len(arrays[one]) != len(arrays[other]):
             raise ValueError(f"{place}: {one} has {len(arrays[one]):,} rows, {other} has {len(arrays[other]):,}")

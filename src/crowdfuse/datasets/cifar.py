@@ -1,4 +1,4 @@
-"""CIFAR-100 and CIFAR-10: the official archive, or the folder that is in it; arrays out. No pickle is executed."""
+"""Load CIFAR-100 and CIFAR-10 from the official archive or the unpacked folder. No pickle is executed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,23 @@ from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE, data_folder
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.plain_pickle import read_plain_pickle
 
-SHAPE = (3, 32, 32)  # red, green and blue planes, a row of `data` an image
+SHAPE = (3, 32, 32)  # red, green and blue; one row of `data` per image
 MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
 
 
 @dataclass(frozen=True)
 class CifarData:
-    """Images (N, 3, 32, 32), bytes as they are in the files; classes (N,), int64; what the classes are called."""
+    """Images of CIFAR-10 or CIFAR-100, with their classes.
+
+    Parameters
+    ----------
+    X_train, X_test : ndarray of shape (n_images, 3, 32, 32), uint8
+        Images, as in the files.
+    y_train, y_test : ndarray of shape (n_images,), int64
+        Class numbers.
+    class_names : tuple of str
+        The name of each class.
+    """
 
     X_train: NDArray[np.uint8]
     y_train: NDArray[np.int64]
@@ -33,24 +43,25 @@ class CifarData:
 
 @dataclass(frozen=True)
 class Source:
-    """One of the two data sets, in its authors' layout for Python."""
+    """One of the two data sets, in the layout that its authors publish for Python."""
 
     archive: str
     archive_sum: str
-    """The published checksum of the archive; there are none of the files in it."""
+    """The published checksum of the archive; there are no checksums of the files in it."""
     folder: str
     """The folder in the archive."""
     train: tuple[str, ...]
     test: str
     meta: str
     labels: str
-    """The key of the classes in the files of images."""
+    """The key of the class numbers in the image files."""
     names: str
-    """The key of the classes' names in `meta`."""
+    """The key of the class names in `meta`."""
     n_classes: int
 
     @property
     def files(self) -> tuple[str, ...]:
+        """All files of the data set."""
         return (*self.train, self.test, self.meta)
 
 
@@ -81,20 +92,45 @@ SOURCES = {
 
 
 class _File(NamedTuple):
-    """What one file holds, and how messages name it."""
+    """The content of a file, and its name for messages."""
 
     where: str
     content: Any
 
 
 def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: bool = False) -> CifarData:
-    """CIFAR-100 with its 100 fine classes, or CIFAR-10 with `name="cifar10"`, in the order of its files.
+    """Load CIFAR-100 with its 100 fine classes, or CIFAR-10.
 
-    `folder` is where the data lies, by default what the environment variable `CROWDFUSE_DATA` says. It holds the
-    unpacked `cifar-100-python/` (`cifar-10-batches-py/`), or is that folder itself, or holds the official archive,
-    which is read as it is, after its checksum. If nothing is there and `download`, the archive is fetched into it.
-    An unpacked folder may hold fewer images than the official one.
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        It contains the unpacked ``cifar-100-python/`` (``cifar-10-batches-py/``), is that folder, or contains the
+        official archive, which is read without unpacking after its checksum. An unpacked folder may have fewer images
+        than the official one.
+    name : {'cifar100', 'cifar10'}, default='cifar100'
+        The data set.
+    download : bool, default=False
+        Whether to download missing files.
 
+    Returns
+    -------
+    data : CifarData
+        Images and classes in the order of the files.
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+
+    Examples
+    --------
     >>> load_cifar(Path("nowhere"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -109,7 +145,7 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
 
 
 def _find(base: Path, source: Source, name: str, *, download: bool) -> Path:
-    """The folder with all files, or the archive, which is fetched or complained about where there is neither."""
+    """The folder with all files, or the archive, which is downloaded or reported as missing if there is neither."""
     folders = (base / source.folder, base)
     missing = {folder: [file for file in source.files if not (folder / file).is_file()] for folder in folders}
     folder = min(folders, key=lambda folder: len(missing[folder]))
@@ -121,27 +157,27 @@ def _find(base: Path, source: Source, name: str, *, download: bool) -> Path:
     if not download:
         raise FileNotFoundError(
             f"{name}: no {', '.join(missing[folder])} in {folder}, and no {source.archive} in {base}. Download it with "
-            "--download (download=True), or put the archive there by hand; --data (folder=) or "
-            f"{DATA_FOLDER_VARIABLE} names "
-            "the folder"
+            "--download (download=True), or put the archive there; choose the folder with --data (folder=) or "
+            f"{DATA_FOLDER_VARIABLE}"
         )
     fetch(source.archive, MIRRORS, archive, source.archive_sum)
     return archive
 
 
 def _read_folder(folder: Path, source: Source) -> dict[str, _File]:
+    """The files of an unpacked folder."""
     paths = {file: folder / file for file in source.files}
     return {file: _parse(path.read_bytes(), str(path)) for file, path in paths.items()}
 
 
 def _read_archive(path: Path, source: Source) -> dict[str, _File]:
-    """The files in the archive, in one pass and without unpacking it: no path in it is ever written to."""
+    """The files in the archive, read in one pass without writing anything to disk."""
     archive = path.read_bytes()
     found = checksum(archive, like=source.archive_sum)
     if found != source.archive_sum:
         raise ValueError(
             f"{path}: checksum {found}, but the published file has {source.archive_sum}; it is damaged or another "
-            "file: move it away and get it again (--download, or download=True)"
+            "file: remove it and download it again (--download, or download=True)"
         )
     members = {f"{source.folder}/{file}": file for file in source.files}
     files = {}
@@ -154,16 +190,17 @@ def _read_archive(path: Path, source: Source) -> dict[str, _File]:
 
 
 def _parse(content: bytes, where: str) -> _File:
+    """The content of one file."""
     return _File(where, read_plain_pickle(content, where))
 
 
 def _join(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The parts after one another, as arrays of their own: what a pickle holds is read-only."""
+    """The parts joined in new arrays: those from a pickle are read-only."""
     return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
 
 
 def _images(file: _File, source: Source) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images and classes of one file."""
+    """The images and classes of one file."""
     pixels, labels = _entry(file, "data"), _entry(file, source.labels)
     width = int(np.prod(SHAPE))
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (width,):
@@ -174,10 +211,10 @@ def _images(file: _File, source: Source) -> tuple[NDArray[np.uint8], NDArray[np.
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.shape != (len(pixels),):
         what = f"{labels.dtype} {labels.shape}" if isinstance(labels, np.ndarray) else f"a {type(labels).__name__}"
         raise ValueError(
-            f"{file.where}: {source.labels!r} must be {len(pixels):,} whole numbers, one an image; found {what}"
+            f"{file.where}: {source.labels!r} must be {len(pixels):,} integers, one per image; found {what}"
         )
     if not len(pixels):
-        raise ValueError(f"{file.where}: holds no images; get the file again")
+        raise ValueError(f"{file.where}: has no images; download the file again")
     wrong = np.flatnonzero((labels < 0) | (labels >= source.n_classes))
     if len(wrong):
         raise ValueError(
@@ -188,6 +225,7 @@ def _images(file: _File, source: Source) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def _class_names(file: _File, source: Source) -> tuple[str, ...]:
+    """The names of the classes."""
     written = _entry(file, source.names)
     entries = written if isinstance(written, list) else []
     names = [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in entries]
@@ -198,6 +236,7 @@ def _class_names(file: _File, source: Source) -> tuple[str, ...]:
 
 
 def _entry(file: _File, key: str) -> Any:
+    """An entry of a file; an error if it is missing."""
     if not isinstance(file.content, dict) or key not in file.content:
         found = ", ".join(file.content) if isinstance(file.content, dict) else f"a {type(file.content).__name__}"
         raise ValueError(f"{file.where}: has no {key!r} ({found:.200}); is it another data set's file?")

@@ -1,6 +1,6 @@
-"""CIFAR-10H (Peterson et al., ICCV 2019): CIFAR-10's test images, each labelled by about 51 of 2,571 people.
+"""CIFAR-10H (Peterson et al., ICCV 2019): the test images of CIFAR-10, each labelled by about 51 of 2,571 people.
 
-The authors' file has a row a trial. Attention checks, which show no image of the test set, are left out.
+The file of the authors has one row per trial. Attention checks, which show other images, are skipped.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from numpy.typing import NDArray
 
 from crowdfuse.datasets.cifar import CifarData, load_cifar
 from crowdfuse.datasets.crowd import CrowdDataset
-from crowdfuse.datasets.csv_rows import read_rows, whole_number
+from crowdfuse.datasets.csv_rows import parse_index, read_rows
 from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE, data_folder
 from crowdfuse.datasets.download import checksum, fetch
 from crowdfuse.datasets.label_only import LabelOnly
 from crowdfuse.labels.annotations import Annotations
 
-FOLDERS = ("cifar10h", "cifar-10h/data")  # ours, and a clone of the authors' repository
+FOLDERS = ("cifar10h", "cifar-10h/data")  # our name, and a clone of the authors' repository
 FILE, ARCHIVE = "cifar10h-raw.csv", "cifar10h-raw.zip"
 ARCHIVE_SUM = "sha256:4b0283f9b2ae72a616eeb4a2a38474cc2a238eb041bfb8df5ead3a8a47f35aa3"
 MIRRORS = ("https://github.com/jcpeterson/cifar-10h/raw/master/data/",)
 N_CLASSES = 10
 N_IMAGES = 10_000
-MOST_ANNOTATORS = 10**9
+ANNOTATOR_ID_LIMIT = 10**9
 ATTENTION_CHECK_COLUMN = "is_attn_check"
 COLUMNS = {
     "cifar10_test_test_idx": N_IMAGES,
-    "annotator_id": MOST_ANNOTATORS,
+    "annotator_id": ANNOTATOR_ID_LIMIT,
     "chosen_label": N_CLASSES,
     "true_label": N_CLASSES,
 }
 
 
 class _Trials(NamedTuple):
-    """The rows that are no attention checks: which image, who, what was said, what is true, and in which line."""
+    """The trials without attention checks: image, annotator, label, true class and line of each."""
 
     where: str
     image: NDArray[np.int64]
@@ -49,23 +49,48 @@ class _Trials(NamedTuple):
     line: NDArray[np.int64]
 
     def annotations(self, n_images: int) -> Annotations:
-        """Labels by row of the images. Who labels an image twice counts with the first label."""
+        """The labels, aligned with the images. If an annotator labelled an image twice, the first label counts."""
         table = {"item": self.image, "annotator": self.annotator, "label": self.said}
         return Annotations.from_table(table, classes=range(N_CLASSES), on_conflict="first").align(np.arange(n_images))
 
 
 def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> CrowdDataset:
-    """The labels with the images: CIFAR-10's test images are trained on, its 50,000 training images judge.
+    """Load CIFAR-10H with the images of CIFAR-10.
 
-    `cifar10h-raw.csv`, or the published `cifar10h-raw.zip`, which is read as it is, after its checksum, lies in
-    `folder`/cifar10h, in a clone of the authors' repository `folder`/cifar-10h, or in `folder` itself; CIFAR-10 where
-    `load_cifar` looks for it. `folder` is by default what the environment variable `CROWDFUSE_DATA` says. What is
-    missing is fetched if `download`. Images are bytes (N, 3, 32, 32); labels and gold are CIFAR-10's class numbers.
+    The 10,000 test images of CIFAR-10, which people labelled, are the training set here. The 50,000 training images of
+    CIFAR-10 are the test set.
 
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        ``cifar10h-raw.csv``, or the published ``cifar10h-raw.zip``, is in its subfolder ``cifar10h``, in a clone of
+        the authors' repository ``cifar-10h``, or in the folder itself; CIFAR-10 is where `load_cifar` expects it.
+    download : bool, default=False
+        Whether to download missing files.
+
+    Returns
+    -------
+    data : CrowdDataset
+        Images of shape (n_images, 3, 32, 32), uint8; labels and gold labels are the class numbers of CIFAR-10.
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    J. C. Peterson et al., "Human Uncertainty Makes Classification More Robust", ICCV 2019.
+
+    Examples
+    --------
     >>> load_cifar10h(Path("nowhere"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    FileNotFoundError: cifar10h: no cifar10h-raw.csv, nor cifar10h-raw.zip, in nowhere/cifar10h, ...
+    FileNotFoundError: cifar10h: no cifar10h-raw.csv and no cifar10h-raw.zip in nowhere/cifar10h, ...
     """
     base = _base(folder)
     trials = _read(_find(base, download=download))
@@ -76,7 +101,27 @@ def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crow
 
 
 def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) -> LabelOnly:
-    """The same labels without the images, with gold of all of them; an image that nobody labelled is no item."""
+    """Load CIFAR-10H without the images.
+
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+    download : bool, default=False
+        Whether to download missing files.
+
+    Returns
+    -------
+    data : LabelOnly
+        The images that somebody labelled, with gold labels for all of them.
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+    """
     trials = _read(_find(_base(folder), download=download))
     ann = trials.annotations(N_IMAGES)
     truth = np.full(N_IMAGES, -1)
@@ -86,19 +131,21 @@ def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) 
 
 
 def _base(folder: Path | None) -> Path:
+    """The data folder."""
     return data_folder(folder, "cifar10h", f"cifar10h/{FILE} (or {ARCHIVE})")
 
 
 def _find(base: Path, *, download: bool) -> Path:
+    """The file or the archive, downloaded if it is missing and `download`."""
     folders = [*(base / below for below in FOLDERS), base]
     for path in (folder / name for folder in folders for name in (FILE, ARCHIVE)):
         if path.is_file():
             return path
     if not download:
         raise FileNotFoundError(
-            f"cifar10h: no {FILE}, nor {ARCHIVE}, in {', '.join(map(str, folders))}. Download it with download=True, "
-            f"or get it from https://github.com/jcpeterson/cifar-10h (data/); folder= or {DATA_FOLDER_VARIABLE} "
-            "names the folder"
+            f"cifar10h: no {FILE} and no {ARCHIVE} in {', '.join(map(str, folders))}. Download it with download=True, "
+            f"or get it from https://github.com/jcpeterson/cifar-10h (data/); choose the "
+            f"folder with folder= or {DATA_FOLDER_VARIABLE}"
         )
     target = folders[0] / ARCHIVE
     fetch(ARCHIVE, MIRRORS, target, ARCHIVE_SUM)
@@ -106,6 +153,7 @@ def _find(base: Path, *, download: bool) -> Path:
 
 
 def _read(path: Path) -> _Trials:
+    """The trials in the file or the archive."""
     if path.name == FILE:
         with path.open(newline="", encoding="utf-8", errors="replace") as lines:
             return _parse(lines, str(path))
@@ -114,23 +162,26 @@ def _read(path: Path) -> _Trials:
     if found != ARCHIVE_SUM:
         raise ValueError(
             f"{path}: checksum {found}, but the published file has {ARCHIVE_SUM}; it is damaged or another file: "
-            "move it away and get it again (download=True)"
+            "remove it and download it again (download=True)"
         )
     with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(FILE) as packed:
         return _parse(io.TextIOWrapper(packed, "utf-8", "replace", newline=""), f"{path}, {FILE}")
 
 
 def _parse(lines: Iterable[str], where: str) -> _Trials:
+    """The trials in the lines of the file."""
     header, rows = read_rows(lines, where, (*COLUMNS, ATTENTION_CHECK_COLUMN))
     checked = header.index(ATTENTION_CHECK_COLUMN)
     places = [(header.index(name), below, name) for name, below in COLUMNS.items()]
     trials = [
-        [*(whole_number(row[at], below, where, line, name) for at, below, name in places), line]
+        [*(parse_index(row[at], below, where, line, name) for at, below, name in places), line]
         for line, row in rows
-        if whole_number(row[checked], 2, where, line, ATTENTION_CHECK_COLUMN) == 0
+        if parse_index(row[checked], 2, where, line, ATTENTION_CHECK_COLUMN) == 0
     ]
     if not trials:
-        raise ValueError(f"{where}: every row is an attention check ({ATTENTION_CHECK_COLUMN} 1); get the file again")
+        raise ValueError(
+            f"{where}: every row is an attention check ({ATTENTION_CHECK_COLUMN} 1); download the file again"
+        )
     found = _Trials(where, *np.array(trials, np.int64).T)
     truth = np.zeros(N_IMAGES, np.int64)
     truth[found.image] = found.truth
@@ -139,7 +190,7 @@ def _parse(lines: Iterable[str], where: str) -> _Trials:
 
 
 def _refuse_other_images(trials: _Trials, data: CifarData) -> None:
-    """Labels must be of these images, in this order."""
+    """Raise an error unless the labels belong to these images in this order."""
     beyond = np.flatnonzero(trials.image >= len(data.y_test))
     if len(beyond):
         raise ValueError(
@@ -150,6 +201,7 @@ def _refuse_other_images(trials: _Trials, data: CifarData) -> None:
 
 
 def _refuse_other_truth(trials: _Trials, truth: NDArray[np.int64], whose: str) -> None:
+    """Raise an error if the true class of a trial differs from `truth`."""
     wrong = np.flatnonzero(truth[trials.image] != trials.truth)
     if len(wrong):
         at = wrong[0]

@@ -1,6 +1,6 @@
-"""CIFAR-10N (Wei et al., 2022), three human labels an image, as frozen features.
+"""CIFAR-10N (Wei et al., 2022) as frozen features, with three human labels per image.
 
-The three columns are slots: whoever labelled an image first, second and third. There is nobody to tell from another.
+The three columns are slots (the first, second and third label of an image), because the people are not identified.
 """
 
 from __future__ import annotations
@@ -19,7 +19,29 @@ SLOTS = ["slot-1", "slot-2", "slot-3"]
 
 
 def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
-    """Read `features.npz` and `labels.npz` (answers N x 3) below `folder`/cifar10n, or below $CROWDFUSE_DATA's."""
+    """Load CIFAR-10N as frozen features.
+
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        Its subfolder ``cifar10n`` has ``features.npz`` and ``labels.npz``.
+
+    Returns
+    -------
+    data : CrowdDataset
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    J. Wei et al., "Learning with Noisy Labels Revisited: A Study Using Real-World Human Annotations", ICLR 2022.
+    """
     place = data_folder(folder, "cifar10n", "cifar10n/ with frozen features") / "cifar10n"
     arrays = read_arrays(place, FILES, "or leave cifar10n out")
     refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_train", "answers"), ("x_test", "y_test")))

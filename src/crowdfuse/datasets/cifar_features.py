@@ -1,4 +1,4 @@
-"""CIFAR-100 as frozen features of a network, with the distances that made-up annotators need: for a desk."""
+"""CIFAR-100 as frozen features of a network, with the distances that synthetic annotators need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("y_train", "y_tes
 
 @dataclass(frozen=True)
 class CifarFeatures:
-    """Features (N, D), classes (N,), and of the training rows the distance to each weakness image, in [0, 1] pixels."""
+    """Frozen features of CIFAR-100.
+
+    Parameters
+    ----------
+    X_train, X_test : ndarray of shape (n_images, n_features), float32
+        Features.
+    y_train, y_test : ndarray of shape (n_images,), int64
+        Class numbers.
+    distances : ndarray of shape (n_train_images, n_annotators), float32
+        Distance of each training image to the weakness image of each annotator, on pixels from 0 to 1.
+    """
 
     X_train: NDArray[np.float32]
     y_train: NDArray[np.int64]
@@ -26,9 +36,27 @@ class CifarFeatures:
 
 
 def load_cifar_features(folder: Path | None = None) -> CifarFeatures:
-    """Read `features.npz`, `labels.npz` and `distances.npz` below `folder`/cifar100, or below $CROWDFUSE_DATA's."""
+    """Load frozen features of CIFAR-100.
+
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        Its subfolder ``cifar100`` has ``features.npz``, ``labels.npz`` and ``distances.npz``.
+
+    Returns
+    -------
+    data : CifarFeatures
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+    """
     place = data_folder(folder, "cifar100", "cifar100/ with frozen features") / "cifar100"
-    arrays = read_arrays(place, FILES, "the desk version reads frozen features, --scale paper the images themselves")
+    arrays = read_arrays(place, FILES, "--scale desk reads frozen features, --scale paper the images")
     refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_test", "y_test"), ("distances", "y_train")))
     return CifarFeatures(
         arrays["x_train"].astype(np.float32),

@@ -1,4 +1,4 @@
-"""Items that real people labelled, as a classifier takes them."""
+"""Data that real people labelled, ready for a classifier."""
 
 from __future__ import annotations
 
@@ -13,10 +13,31 @@ from crowdfuse.labels.annotations import Annotations
 
 @dataclass(frozen=True)
 class CrowdDataset:
-    """Items to train on, N of them, with their labels row by row and gold, (N,); and items to be judged by.
+    """A training set with the labels of annotators and gold labels, and a test set.
 
-    `X` and `X_test` are what `fit` and `predict` take: arrays of features (N, D) or images (N, 3, H, W), or images
-    that stay in their files.
+    Parameters
+    ----------
+    X : ndarray or ImageFiles of shape (n_items, ...)
+        Training inputs: features, images, or images that stay in their files.
+    annotations : Annotations
+        The labels of the training items; row i belongs to row i of `X`.
+    y : ndarray of shape (n_items,), int64
+        Gold labels of the training items.
+    X_test : ndarray or ImageFiles of shape (n_test_items, ...)
+        Test inputs.
+    y_test : ndarray of shape (n_test_items,), int64
+        Gold labels of the test items.
+    external_test : tuple of ndarray, default=None
+        Inputs and gold labels of a second test set from another source.
+    class_names : tuple of str, default=None
+        The names of the classes 0, 1, 2, ...
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ann = Annotations.from_matrix([[0, 1], [1, -1]])
+    >>> CrowdDataset(np.eye(2), ann, np.array([0, 1]), np.eye(2), np.array([1, 2])).classes
+    [0, 1, 2]
     """
 
     X: Any
@@ -25,11 +46,9 @@ class CrowdDataset:
     X_test: Any
     y_test: NDArray[np.int64]
     external_test: tuple[NDArray[np.float32], NDArray[np.int64]] | None = None
-    """Items and gold of another collection, where there is one to judge by as well."""
     class_names: tuple[str, ...] | None = None
-    """What the classes 0, 1, 2, ... are called, where the files say."""
 
     @property
     def classes(self) -> list[int]:
-        """All classes that are said or true."""
+        """All classes in the labels and gold labels, sorted."""
         return sorted({*self.annotations.classes.tolist(), *self.y.tolist(), *self.y_test.tolist()})

@@ -1,4 +1,4 @@
-"""CSV files as others publish them, row by row, so that what is wrong is said with its file, line and value."""
+"""Read published CSV files row by row, with errors that name the file, the line and the value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rows = Iterator[tuple[int, list[str]]]
 
 
 def read_rows(lines: Iterable[str], where: str, needed: Sequence[str]) -> tuple[list[str], Rows]:
-    """The header, which must hold the columns `needed`, and every row with the number of its line.
+    """The header, which must have the columns `needed`, and the rows, each with its line number.
 
     >>> header, rows = read_rows(["id,class", "a,rock"], "songs.csv", ["class"])
     >>> header, list(rows)
@@ -25,19 +25,19 @@ def read_rows(lines: Iterable[str], where: str, needed: Sequence[str]) -> tuple[
     lacking = [name for name in needed if name not in header]
     if lacking:
         raise ValueError(
-            f"{where}, line 1: needs the columns {', '.join(needed)}; {', '.join(lacking)} not among "
-            f"{format_names(header)}. "
-            "Is it another data set's file?"
+            f"{where}, line 1: expected the columns {', '.join(needed)}; {', '.join(lacking)} missing in "
+            f"{format_names(header)}. Is it a file of another data set?"
         )
     return header, _rows(reader, where, len(header))
 
 
 def _rows(reader: Any, where: str, width: int) -> Rows:
+    """The rows that are not blank; an error for a row of another width."""
     is_empty = True
     try:
         for row in reader:
             if row and len(row) != width:
-                raise ValueError(f"{where}, line {reader.line_num}: {len(row)} values, and the header has {width}")
+                raise ValueError(f"{where}, line {reader.line_num}: {len(row)} values, but the header has {width}")
             if row:
                 is_empty = False
                 yield reader.line_num, row
@@ -47,14 +47,14 @@ def _rows(reader: Any, where: str, width: int) -> Rows:
         raise ValueError(f"{where}: has a header but no rows")
 
 
-def whole_number(text: str, below: int, where: str, line: int, column: str) -> int:
-    """What a text of digits says, if it is less than `below`.
+def parse_index(text: str, below: int, where: str, line: int, column: str) -> int:
+    """The integer that a text of digits means; an error unless it is less than `below`.
 
-    >>> whole_number("12", 10, "said.csv", 3, "label")
+    >>> parse_index("12", 10, "said.csv", 3, "label")
     Traceback (most recent call last):
-    ValueError: said.csv, line 3: label '12' is not a whole number from 0 to 9
+    ValueError: said.csv, line 3: label '12' is not an integer from 0 to 9
     """
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else below
     if number >= below:
-        raise ValueError(f"{where}, line {line}: {column} {text!r} is not a whole number from 0 to {below - 1}")
+        raise ValueError(f"{where}, line {line}: {column} {text!r} is not an integer from 0 to {below - 1}")
     return number

@@ -1,6 +1,6 @@
-"""dopanim (Herde et al., NeurIPS 2024): 15 animals that look alike, about 10,500 photographs labelled by 20 people.
+"""dopanim (Herde et al., NeurIPS 2024): about 10,500 photographs of 15 similar animals, labelled by 20 people.
 
-People said how likely each animal is; the likeliest one is the label. The images stay in their files.
+Annotators gave a likelihood per animal; the likeliest animal is the label. The images stay in their files.
 """
 
 from __future__ import annotations
@@ -43,14 +43,43 @@ ANIMALS = (
 
 
 def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> CrowdDataset:
-    """Read `task_data.json` and `annotation_data.json` below `folder`/dopanim, or below $CROWDFUSE_DATA's.
+    """Load dopanim.
 
-    The images lie beside them, as in the published archives, `train/Jaguar/123.jpeg`; they are decoded when they are
-    needed, (3, size, size) each, by `workers` processes. Items are known by the numbers of the observations. Where
-    several animals are the likeliest, one of them is drawn by `seed`; who calls none of them likely has said nothing;
-    who labelled an image again counts with the last label, as with the authors. The validation images are left
-    alone: nothing is chosen by gold.
+    Items are identified by the numbers of the observations. If an annotator labelled an image twice, the last label
+    counts, as in the authors' code. An annotator who finds no animal likely has no label. The validation images are
+    not used.
 
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        Its subfolder ``dopanim`` has ``task_data.json``, ``annotation_data.json`` and the images, such as
+        ``train/Jaguar/123.jpeg``.
+    size : int
+        Height and width of the images in pixels.
+    workers : int, default=0
+        Processes that decode images ahead; 0 decodes in the calling process.
+    seed : int, default=0
+        Seed for the choice between equally likely animals.
+
+    Returns
+    -------
+    data : CrowdDataset
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    M. Herde et al., "dopanim: A Dataset of Doppelganger Animals with Noisy Annotations from Multiple Humans",
+    NeurIPS 2024.
+
+    Examples
+    --------
     >>> load_dopanim(Path("nowhere"), size=224)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -71,7 +100,7 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
 
 
 def _read_tasks(path: Path) -> dict[str, dict[int, int]]:
-    """Of each part, the observations in the file's order, each with its animal."""
+    """The class of each observation, by part, in the order of the file."""
     found: dict[str, dict[int, int]] = {part: {} for part in SPLITS}
     for key, task in _read_records(path, ("split", "taxon_name")):
         where = f"{path}, {key!r}"
@@ -87,6 +116,7 @@ def _read_tasks(path: Path) -> dict[str, dict[int, int]]:
 
 
 def _read_labels(path: Path, observations: dict[int, int], seed: int) -> Annotations:
+    """The labels, aligned with the observations."""
     item, annotator, likelihoods = [], [], []
     for key, said in _read_records(path, ("observation_id", "annotator_id", "likelihoods")):
         where = f"{path}, {key!r}"
@@ -94,7 +124,7 @@ def _read_labels(path: Path, observations: dict[int, int], seed: int) -> Annotat
         if number not in observations:
             raise ValueError(f"{where}: observation_id {number} is not among the training images of {TASKS}")
         if not isinstance(said["annotator_id"], str) or not said["annotator_id"].strip():
-            raise ValueError(f"{where}: annotator_id {said['annotator_id']!r} is no name")
+            raise ValueError(f"{where}: annotator_id {said['annotator_id']!r} is not a name")
         item.append(number)
         annotator.append(said["annotator_id"])
         likelihoods.append(_likelihoods(said["likelihoods"], where))
@@ -109,25 +139,25 @@ def _read_labels(path: Path, observations: dict[int, int], seed: int) -> Annotat
 
 
 def _likeliest(likelihoods: NDArray[np.float64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The likeliest class of each row, ties drawn by the seed; and whether any is likely at all."""
+    """The likeliest class of each row, with ties broken by the seed, and whether any class is likely."""
     draws = np.random.default_rng(seed).random(likelihoods.shape)
     return argmax_breaking_ties(likelihoods, draws), likelihoods.max(1) > 0
 
 
 def _likelihoods(said: Any, where: str) -> list[float]:
-    """A number for each animal; who is not named is not likely."""
+    """The likelihood of each animal, 0 if it is not named."""
     if not isinstance(said, dict):
-        raise ValueError(f"{where}: likelihoods must hold a number for each animal, found {format_names([said])}")
+        raise ValueError(f"{where}: likelihoods must be a number per animal, found {format_names([said])}")
     for name, value in said.items():
         if name not in ANIMALS:
             raise ValueError(f"{where}: likelihoods name {name!r}, which is not one of {', '.join(ANIMALS)}")
         if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise ValueError(f"{where}: the likelihood {value!r} of {name} is no number from 0 on")
+            raise ValueError(f"{where}: the likelihood {value!r} of {name} is not a finite number of at least 0")
     return [float(said.get(name, 0)) for name in ANIMALS]
 
 
 def _observation(value: Any, where: str) -> int:
-    """An observation's number: the files have it as text where it is a key, and as a number elsewhere."""
+    """The number of an observation, which is text where it is a key and a number elsewhere."""
     text = value if isinstance(value, str) else str(value) if type(value) is int else ""
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise ValueError(f"{where}: {value!r} is not the number of an observation")
@@ -135,15 +165,15 @@ def _observation(value: Any, where: str) -> int:
 
 
 def _read_records(path: Path, needed: tuple[str, ...]) -> list[tuple[str, dict[str, Any]]]:
-    """What a JSON file of records by their ids holds."""
+    """The records of a JSON file, with their ids."""
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:  # JSON's own, which names the line, and UTF-8's
-        raise ValueError(f"{path} cannot be read: {error}; get it again. {PUBLISHED}") from error
+        raise ValueError(f"{path} cannot be read: {error}; download it again. {PUBLISHED}") from error
     if not isinstance(content, dict) or not content:
-        raise ValueError(f"{path}: must hold records by their ids, found {format_names([content])}")
+        raise ValueError(f"{path}: expected records by id, found {format_names([content])}")
     for key, record in content.items():
         lacking = [name for name in needed if not isinstance(record, dict) or name not in record]
         if lacking:
-            raise ValueError(f"{path}, {key!r}: has no {', '.join(lacking)}. Is it another data set's file?")
+            raise ValueError(f"{path}, {key!r}: has no {', '.join(lacking)}. Is it a file of another data set?")
     return list(content.items())

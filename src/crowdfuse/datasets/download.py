@@ -1,4 +1,4 @@
-"""Files from public mirrors: verified, and there whole or not at all."""
+"""Download files from public mirrors, with a checksum, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from urllib.request import urlopen
 
 from crowdfuse.io.files import atomic_file
 
-DOWNLOAD_TIMEOUT_SECONDS = 30  # seconds without a byte
+DOWNLOAD_TIMEOUT_SECONDS = 30  # without receiving a byte
 
 
 def checksum(content: bytes, like: str) -> str:
-    """The checksum of the content, by the algorithm that the checksum `like` names.
+    """The checksum of the content, with the algorithm of the checksum `like`.
 
     >>> checksum(b"", like="md5:f68b3c2dcbeaaa9fbdd348bbdeb94873")
     'md5:d41d8cd98f00b204e9800998ecf8427e'
@@ -35,12 +35,12 @@ def fetch(name: str, mirrors: Sequence[str], target: Path, expected: str) -> Non
                     shutil.copyfileobj(response, file)
                 found = checksum(temporary.read_bytes(), like=expected)
                 if found != expected:
-                    raise OSError(f"what came has checksum {found}, not the published {expected}")
+                    raise OSError(f"the downloaded file has checksum {found}, not the published {expected}")
         except (OSError, HTTPException) as error:
             reasons.append(f"{url}: {error}")
         else:
             return
     raise OSError(
-        f"{name} could not be downloaded ({'; '.join(reasons)}). Where there is no network, "
+        f"{name} could not be downloaded ({'; '.join(reasons)}). Without a network, "
         f"get the file elsewhere and put it at {target}"
     )

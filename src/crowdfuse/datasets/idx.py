@@ -19,17 +19,17 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTE or not content[3]:
         raise ValueError(
             f"{where}: begins with {content[:4].hex(' ') or 'nothing'}, but an idx file of bytes begins with "
-            "00 00 08 and its number of dimensions; is it another file, or still zipped?"
+            "00 00 08 and its number of dimensions; is it another file, or still compressed?"
         )
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise ValueError(f"{where}: ends after {len(content)} bytes, inside its header of {start}; get it again")
+        raise ValueError(f"{where}: ends after {len(content)} bytes, inside its header of {start}; download it again")
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", count=content[3], offset=4))
     expected, found = math.prod(shape), len(content) - start
     if found != expected:
         what = "is cut short" if found < expected else "has bytes left over"
         raise ValueError(
             f"{where}: {what}: its header says {' x '.join(map(str, shape))}, which is {expected:,} bytes, "
-            f"and {found:,} follow; get it again"
+            f"but {found:,} follow; download it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

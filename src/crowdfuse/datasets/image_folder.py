@@ -1,6 +1,6 @@
-"""Folders of images, one folder a class, such as ImageNet's: listed, split, and measured for the weakness rule.
+"""Folders of images with one folder per class, such as ImageNet: list them, split them, and measure distances.
 
-The images stay in their files; `ImageFiles` reads them when they are needed.
+The images stay in their files; `ImageFiles` decodes them when they are needed.
 """
 
 from __future__ import annotations
@@ -25,32 +25,61 @@ from crowdfuse.io.images import IMAGE_ENDINGS
 from crowdfuse.labels.ids import format_count, format_names
 
 SPLIT_FOLDERS = ("train", "val")
-SPLIT_RATIO = (25, 1, 1)  # training, validation, test: the paper's
+SPLIT_RATIO = (25, 1, 1)  # training, validation, test, as in the paper
 DISTANCE_SIDE_PIXELS = 224
-IMAGENET_STD = (0.229, 0.224, 0.225)  # of ImageNet, on pixels from 0 to 1
-IMAGES_PER_BLOCK = 64  # images measured in one go: 77 MB of float64
+IMAGENET_STD = (0.229, 0.224, 0.225)  # per channel, on pixels from 0 to 1
+IMAGES_PER_BLOCK = 64  # 77 MB as float64
 
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """Image files, and the class of each as its place in the sorted `class_names`."""
+    """Image files with their classes.
+
+    Parameters
+    ----------
+    paths : tuple of Path
+        The image files.
+    class_names : tuple of str
+        The names of the classes, sorted.
+    y : ndarray of shape (n_images,), int64
+        The class of each image, as a position in `class_names`.
+    unreadable : tuple of Path, default=()
+        Files that were skipped.
+    """
 
     paths: tuple[Path, ...]
     class_names: tuple[str, ...]
     y: NDArray[np.int64]
     unreadable: tuple[Path, ...] = ()
-    """What was left out."""
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def files(self, size: int, *, workers: int = 0) -> ImageFiles:
-        """The images as inputs of a classifier, (3, size, size) each, decoded when they are needed."""
+        """Return the images as inputs of a classifier.
+
+        Parameters
+        ----------
+        size : int
+            Height and width of the images in pixels.
+        workers : int, default=0
+            Processes that decode images ahead; 0 decodes in the calling process.
+
+        Returns
+        -------
+        files : ImageFiles
+        """
         return ImageFiles(self.paths, size, workers=workers)
 
 
 class ImageFolderSplit(NamedTuple):
-    """Rows of the three parts, each in ascending order."""
+    """The rows of the three parts of an image folder.
+
+    Parameters
+    ----------
+    train, validation, test : ndarray of int64
+        Row numbers, ascending.
+    """
 
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
@@ -58,31 +87,52 @@ class ImageFolderSplit(NamedTuple):
 
 
 def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: int = 0) -> ImageFolder:
-    """List the images in `folder/CLASS/`, or in `folder/train/CLASS/` and `folder/val/CLASS/` together.
+    """List the images in ``folder/CLASS/``, or in ``folder/train/CLASS/`` and ``folder/val/CLASS/`` together.
 
-    Nothing is decoded, so that a file which cannot be is named by an error when it is met. With
-    `on_unreadable="skip"` all files are tried first, in `workers` processes, and such are left out with a warning.
-    Images may lie deeper below their class; files that begin with a dot, or are no images by their ending, and
-    folders beside `train` and `val` are not looked at.
+    Subfolders of classes are searched too. Files that begin with a dot or have another ending than images, and folders
+    next to ``train`` and ``val``, are ignored.
 
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    on_unreadable : {'error', 'skip'}, default='error'
+        'error' decodes nothing here; an unreadable file raises an error when it is decoded. 'skip' checks all files
+        first and skips unreadable ones with a warning.
+    workers : int, default=0
+        Processes that check files; 0 checks in the calling process.
+
+    Returns
+    -------
+    images : ImageFolder
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    ValueError
+        If there are no images, fewer than two classes, or classes without images.
+
+    Examples
+    --------
     >>> read_image_folder(Path("nowhere"))
     Traceback (most recent call last):
     ...
-    FileNotFoundError: nowhere: no such folder; it should hold a folder of images for each class
+    FileNotFoundError: nowhere: no such folder; expected a folder with one folder of images per class
     """
     check_choice("on_unreadable", on_unreadable, ("error", "skip"))
     folder = Path(folder)
     if not folder.is_dir():
         what = "a file" if folder.exists() else "no such folder"
-        raise FileNotFoundError(f"{folder}: {what}; it should hold a folder of images for each class")
+        raise FileNotFoundError(f"{folder}: {what}; expected a folder with one folder of images per class")
     listed = [(path, name) for part in _parts(folder) for name, paths in _classes(part).items() for path in paths]
     if not listed:
-        raise ValueError(f"{folder} holds no images ({', '.join(sorted(IMAGE_ENDINGS))}) in folders of their classes")
+        raise ValueError(f"{folder} has no images ({', '.join(sorted(IMAGE_ENDINGS))}) in class folders")
     class_names = tuple(sorted({name for _, name in listed}))
     if len(class_names) < 2:
         raise ValueError(
-            f"{folder} holds the one class {class_names[0]!r}, and there is nothing to tell apart; "
-            "the folder above it may be the one that is meant"
+            f"{folder} has only the class {class_names[0]!r}, but at least two are needed; "
+            "did you mean its parent folder?"
         )
     position = {name: k for k, name in enumerate(class_names)}
     found = ImageFolder(
@@ -92,7 +142,7 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The folder itself, or `train` and `val` in it: unless these are classes, which hold images and no folders."""
+    """The folder, or its `train` and `val` folders, unless these are classes, which contain images directly."""
     parts = [
         folder / name for name in SPLIT_FOLDERS if _folders(folder / name) and not _images(folder / name, deep=False)
     ]
@@ -100,8 +150,8 @@ def _parts(folder: Path) -> list[Path]:
         train, val = ({path.name for path in _folders(part)} for part in parts)
         if val - train:
             raise ValueError(
-                f"{parts[1]} has class folders that {parts[0]} has not: {format_names(sorted(val - train))}; "
-                "both must have one for each class"
+                f"{parts[1]} has class folders that {parts[0]} does not have: {format_names(sorted(val - train))}; "
+                "both need one per class"
             )
     return parts or [folder]
 
@@ -119,12 +169,14 @@ def _classes(folder: Path) -> dict[str, list[Path]]:
 
 
 def _folders(folder: Path) -> list[Path]:
+    """The visible subfolders, sorted."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def _images(folder: Path, *, deep: bool = True) -> list[Path]:
+    """The images in a folder and, if `deep`, in its subfolders, sorted."""
     found = []
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if deep and not name.startswith(".")]
@@ -134,6 +186,7 @@ def _images(folder: Path, *, deep: bool = True) -> list[Path]:
 
 
 def _skip_unreadable(folder: Path, found: ImageFolder, workers: int) -> ImageFolder:
+    """The folder without unreadable images; an error if a class has no readable image."""
     bad = find_unreadable(found.paths, workers=workers)
     if not bad:
         return found
@@ -151,10 +204,26 @@ def _skip_unreadable(folder: Path, found: ImageFolder, workers: int) -> ImageFol
 
 
 def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
-    """Training, validation and test rows, 25:1:1 in each class, drawn by the seed.
+    """Split a folder at random into training, validation and test images, 25:1:1 in each class.
 
-    A class of few images has one in validation and one in test; of fewer than three it is refused.
+    Parameters
+    ----------
+    folder : ImageFolder
+        The images. Each class has at least one image in each part.
+    seed : int
+        Seed of the split.
 
+    Returns
+    -------
+    split : ImageFolderSplit
+
+    Raises
+    ------
+    ValueError
+        If a class has fewer than three images.
+
+    Examples
+    --------
     >>> names = [Path(f"{k}/{i}.jpg") for k in "ab" for i in range(54)]
     >>> [len(rows) for rows in split_image_folder(ImageFolder(tuple(names), ("a", "b"), np.repeat([0, 1], 54)), seed=0)]
     [100, 4, 4]
@@ -179,11 +248,30 @@ def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
 def weakness_distances(
     files: ImageFiles, rows: ArrayLike, weakness_rows: Sequence[int], cache: Path | None = None
 ) -> NDArray[np.float32]:
-    """How far each of these images is from each weakness image, (N, R), as `weakness_annotators(distances=)` takes it.
+    """Measure the distance of images to the weakness image of each annotator, for `weakness_annotators`.
 
-    Both are rows of `files`. The distance is Euclidean, in pixels at 224 x 224, whatever size the files are read at,
-    brought to ImageNet's mean 0 and spread 1. All images are decoded once; with `cache`, an `.npz` file, the result
-    is kept there, and taken from there as long as files and rows are the same. Others replace it.
+    The distance is Euclidean, on pixels at 224 x 224 that are standardized as for ImageNet, whatever the size of
+    `files`.
+
+    Parameters
+    ----------
+    files : ImageFiles
+        The images.
+    rows : array-like of shape (n_items,)
+        Rows of `files` to measure.
+    weakness_rows : sequence of int
+        The row of the weakness image of each annotator.
+    cache : Path, default=None
+        An ``.npz`` file for the result. It is used again for the same files and rows, and replaced for others.
+
+    Returns
+    -------
+    distances : ndarray of shape (n_items, n_annotators), float32
+
+    Raises
+    ------
+    ValueError
+        If rows are not row numbers of `files`, or if the cache is another file.
     """
     of, weak = _check_rows("rows", rows, len(files)), _check_rows("weakness_rows", weakness_rows, len(files))
     files = files.resized(DISTANCE_SIDE_PIXELS)
@@ -200,7 +288,8 @@ def weakness_distances(
 
 
 def _measure(files: ImageFiles, rows: NDArray[np.int64], weak: NDArray[np.int64]) -> NDArray[np.float32]:
-    scale = 255 * np.array(IMAGENET_STD)[:, None, None]  # of a difference, in which the means cancel
+    """The distances of rows to weakness rows."""
+    scale = 255 * np.array(IMAGENET_STD)[:, None, None]  # the means cancel in differences
     targets = files.rows(weak) / scale
     distances = np.empty((len(rows), len(weak)), np.float32)
     starts = range(0, len(rows), IMAGES_PER_BLOCK)
@@ -213,6 +302,7 @@ def _measure(files: ImageFiles, rows: NDArray[np.int64], weak: NDArray[np.int64]
 
 
 def _key(files: ImageFiles, rows: NDArray[np.int64], weak: NDArray[np.int64]) -> str:
+    """A hash of everything that determines the distances."""
     digest = hashlib.blake2b(digest_size=16)
     files.hash_into(digest)
     for part in (rows, weak):
@@ -221,7 +311,7 @@ def _key(files: ImageFiles, rows: NDArray[np.int64], weak: NDArray[np.int64]) ->
 
 
 def _read_cache(path: Path, key: str) -> NDArray[np.float32] | None:
-    """What is kept under this key; None where another is, or nothing."""
+    """The cached distances if they have this key, else None."""
     if not path.exists():
         return None
     try:
@@ -230,11 +320,12 @@ def _read_cache(path: Path, key: str) -> NDArray[np.float32] | None:
             return distances if str(kept["key"]) == key else None
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise ValueError(
-            f"{path} is there and holds no distances that were kept ({error}); remove it, or name another cache"
+            f"{path} exists but is not a cache of distances ({error}); remove it, or choose another cache"
         ) from error
 
 
 def _check_rows(name: str, rows: ArrayLike, n_files: int) -> NDArray[np.int64]:
+    """The row numbers as an array, checked."""
     given = np.asarray(rows)
     if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
         raise ValueError(

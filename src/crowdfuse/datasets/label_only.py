@@ -1,4 +1,4 @@
-"""Crowds whose inputs nobody kept: labels, and gold of most items."""
+"""Data sets of labels without inputs, with gold labels for most items."""
 
 from __future__ import annotations
 
@@ -15,30 +15,58 @@ LABEL_ONLY_DATASETS = ("bluebird", "dog", "rte", "web", "product", "zencrowd")
 
 @dataclass(frozen=True)
 class LabelOnly:
-    """Labels; the rows of the items that have labels and gold, and their true classes as positions in `classes`."""
+    """Labels without inputs, with gold labels.
+
+    Parameters
+    ----------
+    annotations : Annotations
+        The labels.
+    judged : ndarray of shape (n_gold,)
+        The rows of the items that have labels and a gold label.
+    truth : ndarray of shape (n_gold,)
+        Their true classes, as positions in ``annotations.classes``; -1 if no annotator ever uses the true class.
+    """
 
     annotations: Annotations
     judged: IntArray
     truth: IntArray
-    """-1 where nobody ever says the true class: no label can be right there."""
 
 
 def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
-    """Read `labels.csv` and `gold.csv` below `folder`/labels_only/`name`, or below $CROWDFUSE_DATA's.
+    """Load a data set of labels without inputs.
 
-    Who labelled an item twice (zencrowd has such) counts with the first label.
+    If an annotator labelled an item twice, as in zencrowd, the first label counts.
+
+    Parameters
+    ----------
+    name : str
+        The data set, such as 'bluebird', 'dog', 'rte', 'web', 'product' or 'zencrowd'.
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        Its subfolder ``labels_only/NAME`` has ``labels.csv`` and ``gold.csv``.
+
+    Returns
+    -------
+    data : LabelOnly
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
     """
     place = data_folder(folder, name, f"labels_only/{name}/ with labels.csv and gold.csv") / "labels_only" / name
     for file in ("labels.csv", "gold.csv"):
         if not (place / file).exists():
-            raise FileNotFoundError(f"{place / file} is not there: labels and gold are needed, or leave {name} out")
+            raise FileNotFoundError(f"{place / file} is missing; it is needed, or leave {name} out")
     ann = Annotations.read(place / "labels.csv", on_conflict="first")
     ids, names = read_gold(place / "gold.csv")
     rows = positions_of(ids, ann.items)
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"{place}: gold is of items such as {format_names(ids, 3)}, labels of {format_names(ann.items, 3)}: none "
-            "of both"
+            f"{place}: no item has both labels and a gold label; gold labels are for items such as "
+            f"{format_names(ids, 3)}, labels for {format_names(ann.items, 3)}"
         )
     return LabelOnly(ann, rows[known], positions_of(names[known], ann.classes))

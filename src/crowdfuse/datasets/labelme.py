@@ -1,6 +1,6 @@
-"""LabelMe, a crowd of 59 (Rodrigues and Pereira, 2018): 1,000 images with about 2.5 labels each.
+"""LabelMe (Rodrigues and Pereira, 2018): 1,000 images with about 2.5 labels each by 59 annotators.
 
-As VGG features, or as the images themselves, which stay in their files.
+Loaded as VGG features, or as images that stay in their files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import CrowdDataset
-from crowdfuse.datasets.csv_rows import whole_number
+from crowdfuse.datasets.csv_rows import parse_index
 from crowdfuse.datasets.data_folder import data_folder, refuse_missing, refuse_missing_images
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.labels.annotations import Annotations
@@ -28,9 +28,28 @@ MISSING = -1
 
 
 def load_labelme(folder: Path | None = None) -> CrowdDataset:
-    """Read the features and answers (N, R), -1 where missing, below `folder`/labelme, or below $CROWDFUSE_DATA's.
+    """Load LabelMe as VGG features. The validation images of the file are not used.
 
-    The file's validation images are left alone: nothing is chosen by gold.
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        Its subfolder ``labelme`` has ``labelme_vgg_avg.npz``.
+
+    Returns
+    -------
+    data : CrowdDataset
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    F. Rodrigues and F. Pereira, "Deep Learning from Crowds", AAAI 2018.
     """
     place = data_folder(folder, "labelme", f"labelme/{FILE}") / "labelme"
     arrays = read_arrays(place, {FILE: ("x_train", "answers", "y_train", "x_test", "y_test")}, "or leave labelme out")
@@ -45,14 +64,40 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
 
 
 def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> CrowdDataset:
-    """Read the authors' archive, unpacked to `folder`/LabelMe, or below $CROWDFUSE_DATA's.
+    """Load LabelMe as images that stay in their files.
 
-    `filenames_train.txt` lists the images, which lie in `train/coast/coast_n203030.jpg` and so on, `labels_train.txt`
-    has their classes and `answers.txt` a row an image and a column an annotator, -1 where missing; `_test` likewise.
-    Images are decoded when they are needed, (3, size, size) each, by `workers` processes. Items are known by their
-    names, annotators by their columns; those who labelled nothing, 18 of 77, are left out, as in the features'
-    file. The validation images are left alone.
+    Items are identified by their file names, annotators by their columns. The 18 of 77 annotators without labels are
+    left out, as in the features. The validation images are not used.
 
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        Its subfolder ``LabelMe`` is the authors' unpacked archive: ``filenames_train.txt`` lists the images (such as
+        ``train/coast/coast_n203030.jpg``), ``labels_train.txt`` has their classes, and ``answers.txt`` has one row per
+        image and one column per annotator, -1 if missing; the same for ``_test``.
+    size : int
+        Height and width of the images in pixels.
+    workers : int, default=0
+        Processes that decode images ahead; 0 decodes in the calling process.
+
+    Returns
+    -------
+    data : CrowdDataset
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    F. Rodrigues and F. Pereira, "Deep Learning from Crowds", AAAI 2018.
+
+    Examples
+    --------
     >>> load_labelme_images(Path("nowhere"), size=150)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -78,16 +123,18 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
 
 
 class _Part(NamedTuple):
+    """The images of one part."""
+
     names: list[str]
     paths: list[Path]
     y: NDArray[np.int64]
 
 
 def _read_part(place: Path, part: str) -> _Part:
-    """The images of one part; the class of each stands in its name, too."""
+    """The images of one part, whose classes are checked against their names."""
     listed, said = place / f"filenames_{part}.txt", place / f"labels_{part}.txt"
     names = _lines(listed)
-    y = [whole_number(text, len(SCENES), str(said), line, "class") for line, text in enumerate(_lines(said), 1)]
+    y = [parse_index(text, len(SCENES), str(said), line, "class") for line, text in enumerate(_lines(said), 1)]
     if len(y) != len(names):
         raise ValueError(f"{said} has {len(y):,} lines, {listed.name} has {len(names):,}")
     scenes = [name.partition("_")[0] for name in names]
@@ -102,23 +149,24 @@ def _read_part(place: Path, part: str) -> _Part:
 
 
 def _read_answers(path: Path, n_images: int) -> NDArray[np.int64]:
+    """The label of each image by each annotator."""
     rows = [text.split() for text in _lines(path)]
     if len(rows) != n_images:
         raise ValueError(f"{path} has {len(rows):,} lines, filenames_train.txt has {n_images:,}")
     for line, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
-            raise ValueError(f"{path}, line {line}: {len(row)} answers, and line 1 has {len(rows[0])}")
+            raise ValueError(f"{path}, line {line}: {len(row)} answers, but line 1 has {len(rows[0])}")
     codes = [
-        [MISSING if text == "-1" else whole_number(text, len(SCENES), str(path), line, "answer") for text in row]
+        [MISSING if text == "-1" else parse_index(text, len(SCENES), str(path), line, "answer") for text in row]
         for line, row in enumerate(rows, 1)
     ]
     return np.array(codes, np.int64)
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file that holds something on each."""
+    """The lines of a file, without a blank last line."""
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     found = [line.strip() for line in (lines[:-1] if not lines[-1].strip() else lines)]
     if not found:
-        raise ValueError(f"{path} is empty; get it again. {PUBLISHED}")
+        raise ValueError(f"{path} is empty; download it again. {PUBLISHED}")
     return found

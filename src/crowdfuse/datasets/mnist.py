@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: idx files in a folder, zipped or not, checked against the published sums; arrays out."""
+"""Load MNIST and Fashion-MNIST from idx files, compressed or not, checked against the published checksums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ SIDE = 28
 
 @dataclass(frozen=True)
 class ImageData:
-    """Images (N, 28, 28), float32, normalised; classes (N,), int64."""
+    """Images of MNIST or Fashion-MNIST, with their classes.
+
+    Parameters
+    ----------
+    X_train, X_test : ndarray of shape (n_images, 28, 28), float32
+        Standardized images.
+    y_train, y_test : ndarray of shape (n_images,), int64
+        Class numbers.
+    """
 
     X_train: NDArray[np.float32]
     y_train: NDArray[np.int64]
@@ -32,19 +40,19 @@ class ImageData:
 
 @dataclass(frozen=True)
 class Source:
-    """One data set in MNIST's format. Files are known by their stem; checksums by the algorithm and the digest."""
+    """One data set in the format of MNIST. Files are keyed by their stem; checksums are "algorithm:digest"."""
 
     folders: tuple[str, ...]
-    """Where people keep it below their data folder: our name first, then torchvision's."""
+    """Its subfolders of the data folder: our name, then that of torchvision."""
     mean: float
     std: float
     mirrors: tuple[str, ...]
     zipped: dict[str, str]
     """Checksums of the published .gz files."""
     unzipped: dict[str, str]
-    """Checksums of what is in them, as far as they are known."""
+    """Checksums of the decompressed files, as far as they are known."""
     other_dataset_checksums: frozenset[str] = frozenset()
-    """SHA-256 sums of files that have the same names and belong to another data set."""
+    """SHA-256 checksums of files of another data set with the same names."""
 
 
 _MNIST_UNZIPPED = {
@@ -75,7 +83,7 @@ SOURCES = {
         mean=0.2860,
         std=0.3530,
         mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
-        zipped={  # its authors publish MD5 sums of the zipped files, and nothing else
+        zipped={  # its authors only publish MD5 checksums of the compressed files
             "train-images-idx3-ubyte": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
             "train-labels-idx1-ubyte": "md5:25c81989df183df01b3e8a0aad5dffbe",
             "t10k-images-idx3-ubyte": "md5:bef4ecab320f06d8554ea6380940ec79",
@@ -88,13 +96,41 @@ SOURCES = {
 
 
 def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: bool = False) -> ImageData:
-    """MNIST, or Fashion-MNIST with `name="fashion-mnist"`, from its four idx files.
+    """Load MNIST or Fashion-MNIST.
 
-    `folder` is where the data lies, by default what the environment variable `CROWDFUSE_DATA` says. The files
-    may be in `folder/mnist`, in `folder/MNIST/raw` (as torchvision has them) or in `folder` itself, zipped or not;
-    those that are missing are downloaded into the first of these if `download`. Pixels are scaled to [0, 1]
-    and normalised by the data set's usual mean and standard deviation (MNIST: 0.1307 and 0.3081).
+    Pixels are scaled to [0, 1] and standardized with the usual mean and standard deviation of the data set (MNIST:
+    0.1307 and 0.3081).
 
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        The four idx files, compressed or not, are in its subfolder ``mnist`` or ``MNIST/raw`` (torchvision), or in the
+        folder itself.
+    name : {'mnist', 'fashion-mnist'}, default='mnist'
+        The data set.
+    download : bool, default=False
+        Whether to download missing files.
+
+    Returns
+    -------
+    data : ImageData
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", Proceedings of the IEEE, 1998.
+
+    H. Xiao et al., "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms", 2017.
+
+    Examples
+    --------
     >>> load_mnist(Path("nowhere"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -110,20 +146,20 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
         if int(y[part].max()) >= N_CLASSES:
             path = files[f"{part}-labels-idx1-ubyte"]
             raise ValueError(f"{path}: label {y[part].max()} is not one of the classes 0 to {N_CLASSES - 1}")
-    scaled = ((np.arange(256) / 255 - source.mean) / source.std).astype(np.float32)  # once a shade, not once a pixel
+    scaled = ((np.arange(256) / 255 - source.mean) / source.std).astype(np.float32)  # of each grey value
     return ImageData(scaled[X["train"]], y["train"].astype(np.int64), scaled[X["t10k"]], y["t10k"].astype(np.int64))
 
 
 def _find(base: Path, source: Source, name: str, *, download: bool) -> dict[str, Path]:
-    """Each file by its stem; what is missing is fetched or complained about, all of it at once."""
+    """The path of each file by stem; missing files are downloaded, or all reported in one error."""
     folders = [*(base / below for below in source.folders), base]
     files = {stem: _first_file(folders, stem) for stem in source.zipped}
     missing = [stem for stem, path in files.items() if path is None]
     if missing and not download:
         raise FileNotFoundError(
-            f"{name}: no {', '.join(missing)} (.gz or unzipped) in {', '.join(map(str, folders))}. Download them with "
-            f"--download (download=True), or put the files into one of these folders by hand; --data (folder=) or "
-            f"{DATA_FOLDER_VARIABLE} names the folder above"
+            f"{name}: no {', '.join(missing)} (compressed or not) in {', '.join(map(str, folders))}. Download them "
+            "with --download (download=True), or put the files into one of these folders; choose the data folder "
+            f"with --data (folder=) or {DATA_FOLDER_VARIABLE}"
         )
     target = base / source.folders[0]
     for stem in missing:
@@ -132,12 +168,13 @@ def _find(base: Path, source: Source, name: str, *, download: bool) -> dict[str,
 
 
 def _first_file(folders: Sequence[Path], stem: str) -> Path | None:
+    """The first file with this stem, compressed or not."""
     names = (folder / f"{stem}{ending}" for folder in folders for ending in (".gz", ""))
     return next((path for path in names if path.is_file()), None)
 
 
 def _read(path: Path, source: Source, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """The values of one file: first that it is the published one, then what is in it."""
+    """The values of one file, after a check that it is the published file."""
     content = path.read_bytes()
     is_zipped = path.suffix == ".gz"
     expected = source.zipped[path.stem] if is_zipped else source.unzipped.get(path.name)
@@ -146,14 +183,14 @@ def _read(path: Path, source: Source, shape: tuple[int, ...]) -> NDArray[np.uint
         if found != expected:
             raise ValueError(
                 f"{path}: checksum {found}, but the published file has {expected}; it is damaged or another file: "
-                "move it away and get it again (--download, or download=True)"
+                "remove it and download it again (--download, or download=True)"
             )
     elif checksum(content, like="sha256:") in source.other_dataset_checksums:
-        raise ValueError(f"{path}: this is MNIST's file of that name; put it into a folder mnist of its own")
+        raise ValueError(f"{path}: this is the file of MNIST with the same name; move it to a folder called mnist")
     values = read_idx(gzip.decompress(content) if is_zipped else content, str(path))
     if values.shape != shape:
         raise ValueError(
-            f"{path}: holds {' x '.join(map(str, values.shape))}, expected {' x '.join(map(str, shape))}; "
-            "is it another data set's file?"
+            f"{path}: has shape {' x '.join(map(str, values.shape))}, expected {' x '.join(map(str, shape))}; "
+            "is it a file of another data set?"
         )
     return values

@@ -1,6 +1,6 @@
-"""Music genres (Rodrigues et al., Pattern Recognition Letters 2013): 700 songs labelled by a crowd of 44, 300 to test.
+"""Music genres (Rodrigues et al., 2013): 700 songs labelled by 44 annotators, and 300 test songs.
 
-A song is 124 numbers that Marsyas measured; the genres are those of GTZAN.
+A song has 124 features computed by Marsyas; the genres are those of GTZAN.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ GENRES = ("blues", "classical", "country", "disco", "hiphop", "jazz", "metal", "
 
 
 class _Songs(NamedTuple):
+    """The names of the features, and the id, features and genre of each song."""
+
     features: list[str]
     ids: list[str]
     X: NDArray[np.float32]
@@ -35,11 +37,35 @@ class _Songs(NamedTuple):
 
 
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
-    """Read the three files below `folder`/music_genre_classification, or below $CROWDFUSE_DATA's.
+    """Load the music genres.
 
-    Songs are in the order of the gold file and known by their names; features are as they were measured. Who labels a
-    song twice counts with the first label.
+    Songs are in the order of the gold file and identified by their names; features are not scaled. If an annotator
+    labelled a song twice, the first label counts.
 
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        Its subfolder ``music_genre_classification`` has the three files of the authors' archive.
+
+    Returns
+    -------
+    data : CrowdDataset
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    F. Rodrigues, F. Pereira and B. Ribeiro, "Learning from multiple annotators: distinguishing good from random
+    labelers", Pattern Recognition Letters, 2013.
+
+    Examples
+    --------
     >>> load_music_genres(Path("nowhere"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -53,13 +79,14 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
         column, (own, other) = next((i, pair) for i, pair in enumerate(both, 1) if pair[0] != pair[1])
         raise ValueError(
             f"{place / TEST}, line 1: its {len(test.features)} features are not the {len(train.features)} of {GOLD}; "
-            f"feature {column} is {own!r}, and {other!r} there"
+            f"feature {column} is {own!r} here and {other!r} there"
         )
     ann = _read_labels(place / LABELS, train.ids).align(train.ids)
     return CrowdDataset(train.X, ann, train.y, test.X, test.y, class_names=GENRES)
 
 
 def _read_songs(path: Path) -> _Songs:
+    """The songs in a file."""
     lines: dict[str, int] = {}
     X, y = [], []
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
@@ -70,7 +97,7 @@ def _read_songs(path: Path) -> _Songs:
             raise ValueError(f"{path}, line 1: has no features, only id and class")
         for line, row in rows:
             if row[song] in lines:
-                raise ValueError(f"{path}, line {line}: song {row[song]!r} stands in line {lines[row[song]]} already")
+                raise ValueError(f"{path}, line {line}: song {row[song]!r} is already in line {lines[row[song]]}")
             lines[row[song]] = line
             X.append([_number(row[at], f"{path}, line {line}: {header[at]}") for at in measured])
             y.append(_genre(row[genre], path, line))
@@ -78,6 +105,7 @@ def _read_songs(path: Path) -> _Songs:
 
 
 def _read_labels(path: Path, songs: list[str]) -> Annotations:
+    """The labels of the songs."""
     known = set(songs)
     triples: list[tuple[str, str, int]] = []
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
@@ -89,18 +117,20 @@ def _read_labels(path: Path, songs: list[str]) -> Annotations:
             if not row[annotator].strip():
                 raise ValueError(f"{path}, line {line}: the annotator is empty")
             triples.append((row[song], row[annotator], _genre(row[genre], path, line)))
-    item, who, said = zip(*triples, strict=True)
-    table = {"item": list(item), "annotator": list(who), "label": list(said)}
+    item, name, label = zip(*triples, strict=True)
+    table = {"item": list(item), "annotator": list(name), "label": list(label)}
     return Annotations.from_table(table, classes=range(len(GENRES)), on_conflict="first")
 
 
 def _genre(text: str, path: Path, line: int) -> int:
+    """The class number of a genre."""
     if text not in GENRES:
         raise ValueError(f"{path}, line {line}: class {text!r} is not one of {', '.join(GENRES)}")
     return GENRES.index(text)
 
 
 def _number(text: str, where: str) -> float:
+    """A finite number from text."""
     try:
         number = float(text)
     except ValueError:

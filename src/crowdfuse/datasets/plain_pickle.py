@@ -1,9 +1,9 @@
-"""Pickles read as data: arrays, lists, tuples, dicts, numbers, texts and bytes. Nothing in them is ever called.
+"""Read pickles as plain data: arrays, lists, tuples, dicts, numbers, strings and bytes. Nothing in them is executed.
 
-CIFAR's files are pickles, and a pickle is a program that Python's own reader runs: names in it are imported and
-called. Here its instructions are gone through one by one, and only those that hold or arrange data are known.
-The few names with which NumPy's arrays are written are compared as texts and stand for what is done below; no name
-is looked up. A container is never taken a second time, so what comes out is a tree no larger than the file.
+The files of CIFAR are pickles, and a pickle is a program: Python's reader imports and calls the names in it. This
+reader steps through the instructions and supports only those that hold or arrange data. The few names that NumPy uses
+to write arrays are compared as text and never looked up. A container cannot be used twice, so the result is a tree no
+larger than the file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_STEPS = 2_000_000  # instructions; the largest of CIFAR's files has a tenth of that
-DEEPEST = 32  # lists in lists; CIFAR's have 2
-MOST_DIMENSIONS = 8
+MAX_INSTRUCTIONS = 2_000_000  # ten times as many as the largest file of CIFAR has
+MAX_NESTING_DEPTH = 32  # the files of CIFAR have depth 2
+MAX_DIMENSIONS = 8
 
 ALLOWED_GLOBALS = {
-    "_codecs.encode": "bytes",  # how Python 3 writes bytes for Python 2,
-    "__builtin__.bytes": "bytes",  # and where there are none
+    "_codecs.encode": "bytes",  # how Python 3 writes bytes for Python 2
+    "__builtin__.bytes": "bytes",  # the same for empty bytes
     "numpy.dtype": "dtype",
     "numpy.ndarray": "ndarray",
     "numpy.core.multiarray._reconstruct": "array",
@@ -37,10 +37,10 @@ PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 def read_plain_pickle(content: bytes, where: str) -> Any:
-    """What is pickled in `content`, if it is plain data; `where` names the file in error messages.
+    """Read a pickle that holds plain data, of any protocol; `where` names the file in error messages.
 
-    Any protocol. Texts of Python 2 come as bytes, keys of dicts always as str; arrays are read-only and hold
-    numbers, truth values or bytes. Anything else is refused with a ValueError that names it.
+    Strings of Python 2 become bytes, keys of dicts always str. Arrays are read-only and hold numbers, booleans or
+    bytes. Anything else raises a ValueError that names it.
 
     >>> import pickle
     >>> read_plain_pickle(pickle.dumps({b"labels": [3, 5]}), "batch")
@@ -48,39 +48,40 @@ def read_plain_pickle(content: bytes, where: str) -> Any:
     >>> read_plain_pickle(pickle.dumps(len), "batch")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: batch: refused, for it names 'builtins.len' at byte ...
+    ValueError: batch: refused, because it names 'builtins.len' at byte ...
     """
     position = 0
     machine = _Machine()
     try:
         for step, (opcode, argument, at) in enumerate(pickletools.genops(content)):
             position = at or 0
-            if step == MOST_STEPS:
-                _refuse(f"it has more than {MOST_STEPS:,} instructions")
+            if step == MAX_INSTRUCTIONS:
+                _refuse(f"it has more than {MAX_INSTRUCTIONS:,} instructions")
             machine.step(opcode.name, argument)
         return _finish(machine.stack.pop(), 0)
     except _RefusedError as reason:
         raise ValueError(
-            f"{where}: refused, for {reason} at byte {position:,}. Only arrays, lists, tuples, dicts, numbers, texts "
-            "and bytes are read; nothing was executed. Get the file again from its publisher"
+            f"{where}: refused, because {reason} at byte {position:,}. Only arrays, lists, tuples, dicts, numbers, "
+            "strings and bytes are read; nothing was executed. Download the file again from its publisher"
         ) from None
     except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"{where}: is no pickle, or damaged after byte {position:,} ({error!s:.200}); get the file again"
+            f"{where}: not a pickle, or damaged after byte {position:,} ({error!s:.200}); download the file again"
         ) from error
 
 
 class _RefusedError(Exception):
-    """Says what a pickle holds or wants that is not plain data."""
+    """Something in a pickle that is not plain data."""
 
 
 def _refuse(reason: str) -> NoReturn:
+    """Raise the error for something that is not plain data."""
     raise _RefusedError(reason)
 
 
 @dataclass(frozen=True)
 class _Name:
-    """A name that a pickle would have imported."""
+    """A name that Python would import."""
 
     stands_for: str
 
@@ -95,23 +96,24 @@ class _Dtype:
 
 @dataclass(eq=False)
 class _Array:
-    """An array, once its values are there."""
+    """An array, and its values once they are known."""
 
     values: NDArray[Any] | None = None
 
 
 class _Machine:
-    """Pickle's stack machine, without the instructions that could do anything but hold data.
+    """The stack machine of pickle, with only the instructions that hold data.
 
-    A list, dict or tuple is on the stack or inside one other, never in two places.
+    A list, dict or tuple is on the stack or inside one other container, never in two places.
     """
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
-        self.below: list[list[Any]] = []  # what lay on the stack before each open mark
+        self.below: list[list[Any]] = []  # the stack before each open mark
         self.memo: dict[int, Any] = {}
 
     def step(self, opcode: str, argument: Any) -> None:
+        """Execute one instruction."""
         stack = self.stack
         match opcode:
             case "BININT1" | "BININT2" | "BININT" | "INT" | "LONG" | "LONG1" | "FLOAT" | "BINFLOAT":
@@ -120,7 +122,7 @@ class _Machine:
                 stack.append(argument)
             case "SHORT_BINBYTES" | "BINBYTES" | "BINBYTES8" | "BYTEARRAY8":
                 stack.append(bytes(argument))
-            case "SHORT_BINSTRING" | "BINSTRING" | "STRING":  # Python 2's: texts or bytes, it does not say which
+            case "SHORT_BINSTRING" | "BINSTRING" | "STRING":  # of Python 2: strings or bytes, which are not told apart
                 stack.append(argument.encode("latin1"))
             case "BINPUT" | "LONG_BINPUT" | "PUT":
                 self.memo[argument] = stack[-1]
@@ -164,7 +166,7 @@ class _Machine:
                 _refuse(f"it has the instruction {opcode}" + (f" {argument!r:.80}" if argument is not None else ""))
 
     def _pop(self, count: int) -> list[Any]:
-        """The last so many from the stack."""
+        """Remove the last `count` values from the stack."""
         if len(self.stack) < count:
             raise IndexError("the stack is empty")
         items = self.stack[-count:]
@@ -172,40 +174,43 @@ class _Machine:
         return items
 
     def _since_mark(self) -> list[Any]:
+        """Remove the values since the last mark from the stack."""
         items, self.stack = self.stack, self.below.pop()
         return items
 
     def _top(self, kind: type) -> Any:
+        """The last value on the stack, which must have this type."""
         if type(self.stack[-1]) is not kind:
             raise TypeError(f"fills a {type(self.stack[-1]).__name__} as if it were a {kind.__name__}")
         return self.stack[-1]
 
     def _set(self, items: list[Any]) -> None:
-        """Keys and values in turn, into the dict on the stack."""
+        """Put alternating keys and values into the dict on the stack."""
         into = self._top(dict)
         for key, value in zip(items[::2], items[1::2], strict=True):
             name = key.decode("latin1") if type(key) is bytes else key
-            if type(name) is not str:  # numbers can be chosen so that looking them up takes forever
+            if type(name) is not str:  # numbers could be chosen to collide, so that lookups take forever
                 _refuse(f"a dict has a key of type {type(key).__name__.strip('_')}")
             if name in into:
                 _refuse(f"a dict has the key {name!r:.80} twice")
             into[name] = value
 
     def _name(self, name: str, opcode: str) -> None:
+        """Put an allowed name on the stack."""
         if name not in ALLOWED_GLOBALS or opcode == "INST":
             _refuse(f"it names {name!r:.80}")
         self.stack.append(_Name(ALLOWED_GLOBALS[name]))
 
 
 def _once(value: Any) -> Any:
-    """What is taken from the memo: not a container, else few bytes could unfold into a giant or a circle."""
+    """A value from the memo. Containers are refused: reuse could make a huge or circular result from few bytes."""
     if type(value) in (list, dict, tuple):
         _refuse(f"it takes a {type(value).__name__} a second time")
     return value
 
 
 def _make(name: Any, arguments: Any) -> bytes | _Dtype | _Array:
-    """What a call in the pickle amounts to, of the four that are known."""
+    """The result of one of the calls that NumPy's arrays are written with."""
     match name.stands_for if type(name) is _Name else None, arguments:
         case "bytes", (str(text), "latin1"):
             return text.encode("latin1")
@@ -222,10 +227,10 @@ def _make(name: Any, arguments: Any) -> bytes | _Dtype | _Array:
 
 
 def _fill(target: Any, state: Any) -> None:
-    """Give a dtype its byte order, or an array its values; each once."""
+    """Set the byte order of a dtype or the values of an array, once."""
     match target, state:
         case _Dtype(dtype=None), (2 | 3, ("<" | ">" | "|" | "=" | b"<" | b">" | b"|" | b"=") as order, *rest):
-            # no part of a type, no fields, no flags; the sizes between them are those of the code
+            # no subtype, fields or flags; the sizes in between are those of the code
             if rest[:3] != [None, None, None] or any(rest[5:]):
                 _refuse(f"it has an array of dtype {target.code!r} with parts")
             sign = order.decode() if isinstance(order, bytes) else order
@@ -237,21 +242,21 @@ def _fill(target: Any, state: Any) -> None:
 
 
 def _values(raw: bytes, dtype: _Dtype, shape: Iterable[Any], order: Literal["C", "F"]) -> NDArray[Any]:
-    """The array, if its bytes are as many as its shape says."""
+    """The array; an error unless the number of bytes fits its shape."""
     sizes = tuple(shape)
-    if dtype.dtype is None or len(sizes) > MOST_DIMENSIONS or any(type(n) is not int or n < 0 for n in sizes):
+    if dtype.dtype is None or len(sizes) > MAX_DIMENSIONS or any(type(n) is not int or n < 0 for n in sizes):
         _refuse(f"it has an array of dtype {dtype.code} without a proper shape or byte order")
     if math.prod(sizes) * dtype.dtype.itemsize != len(raw):
         _refuse(f"it has an array of shape {sizes!s:.80} and dtype {dtype.code} in {len(raw):,} bytes")
-    if dtype.dtype == np.bool_:  # NumPy relies on 0 and 1 here
+    if dtype.dtype == np.bool_:  # NumPy expects only 0 and 1
         return np.asarray(np.ndarray(sizes, np.uint8, raw, order=order) != 0)
     return np.ndarray(sizes, dtype.dtype, raw, order=order)
 
 
 def _finish(value: Any, depth: int) -> Any:
-    """The same without our own wrappers. Whatever comes out has been through here."""
-    if depth > DEEPEST:
-        _refuse(f"it is nested more than {DEEPEST} deep")
+    """The value without our wrapper classes; every result passes through here."""
+    if depth > MAX_NESTING_DEPTH:
+        _refuse(f"it is nested more than {MAX_NESTING_DEPTH} deep")
     if type(value) is dict:
         return {key: _finish(part, depth + 1) for key, part in value.items()}
     if type(value) in (list, tuple):

@@ -1,4 +1,4 @@
-"""Sentiment Polarity (Rodrigues et al., 2013): sentences of film reviews, good or bad, labelled by a crowd of 203."""
+"""Sentiment polarity (Rodrigues et al., 2013): positive and negative sentences labelled by 203 annotators."""
 
 from __future__ import annotations
 
@@ -15,12 +15,26 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count, format_names, positions_of
 
 LABELS, LABELLED, EXTERNAL_TEXT_FILE = "labels.csv", "train_text.csv", "test_text.csv"
-MAX_TFIDF_FEATURES = 5_000  # at most so many columns
+MAX_TFIDF_FEATURES = 5_000
 
 
 @dataclass(frozen=True)
 class Sentiment:
-    """Sentences with labels row by row, and gold; sentences of another collection, and their gold."""
+    """Sentences with labels and gold labels, and sentences from another source.
+
+    Parameters
+    ----------
+    texts : list of str
+        Sentences.
+    annotations : Annotations
+        Their labels, row by row.
+    y : ndarray of shape (n_texts,), int64
+        Their gold labels.
+    external_texts : list of str
+        Sentences from another source, without labels.
+    external_y : ndarray of shape (n_external_texts,), int64
+        Their gold labels.
+    """
 
     texts: list[str]
     annotations: Annotations
@@ -29,9 +43,21 @@ class Sentiment:
     external_y: NDArray[np.int64]
 
     def split(self, seed: int, share: float = 0.2, words: int = MAX_TFIDF_FEATURES) -> CrowdDataset:
-        """Hold a share of the labelled sentences out by the seed, and make vectors of all.
+        """Hold out some of the labelled sentences at random, and compute tf-idf features.
 
-        tf-idf of single words and of pairs, at most `words` of them, learned from the sentences to train on.
+        Parameters
+        ----------
+        seed : int
+            Seed of the split.
+        share : float, default=0.2
+            Fraction of sentences held out as the test set.
+        words : int, default=5000
+            Largest number of features: single words and pairs of words of the training sentences.
+
+        Returns
+        -------
+        data : CrowdDataset
+            `external_test` has the sentences from another source.
         """
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -54,33 +80,57 @@ class Sentiment:
 
 
 def load_sentiment(folder: Path | None = None) -> Sentiment:
-    """Read labels and sentences below `folder`/sentiment_polarity, or below $CROWDFUSE_DATA's."""
+    """Load the sentiment polarity sentences.
+
+    Parameters
+    ----------
+    folder : Path, default=None
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        Its subfolder ``sentiment_polarity`` has ``labels.csv``, ``train_text.csv`` and ``test_text.csv``.
+
+    Returns
+    -------
+    data : Sentiment
+
+    Raises
+    ------
+    FileNotFoundError
+        If files are missing; the message says where to get them.
+    ValueError
+        If a file is damaged; the message names the place and the value.
+
+    References
+    ----------
+    F. Rodrigues, F. Pereira and B. Ribeiro, "Learning from multiple annotators: distinguishing good from random
+    labelers", Pattern Recognition Letters, 2013.
+    """
     holds = f"sentiment_polarity/ with {LABELS}, {LABELLED} and {EXTERNAL_TEXT_FILE}"
     place = data_folder(folder, "sentiment", holds) / "sentiment_polarity"
     for name in (LABELS, LABELLED, EXTERNAL_TEXT_FILE):
         if not (place / name).exists():
-            raise FileNotFoundError(f"{place / name} is not there: {holds} is needed, or leave sentiment out")
+            raise FileNotFoundError(f"{place / name} is missing: {holds} is needed, or leave sentiment out")
     labelled = _read(place / LABELLED, ("task", "text", "gold"))
-    foreign = _read(place / EXTERNAL_TEXT_FILE, ("text", "gold"))
+    external = _read(place / EXTERNAL_TEXT_FILE, ("text", "gold"))
     tasks = _numbers(labelled["task"], "task", place / LABELLED)
     y = _numbers(labelled["gold"], "gold", place / LABELLED)
     ann = Annotations.read(place / LABELS)
-    textless = ann.items[positions_of(ann.items, tasks) < 0]
-    if len(textless):
+    without_text = ann.items[positions_of(ann.items, tasks) < 0]
+    if len(without_text):
         raise ValueError(
-            f"{place / LABELLED} has no text for {format_count(len(textless), 'labelled task')}: "
-            f"{format_names(textless)}"
+            f"{place / LABELLED} has no text for {format_count(len(without_text), 'labelled task')}: "
+            f"{format_names(without_text)}"
         )
-    foreign_y = _numbers(foreign["gold"], "gold", place / EXTERNAL_TEXT_FILE)
-    return Sentiment(labelled["text"], ann.align(tasks), y, foreign["text"], foreign_y)
+    external_y = _numbers(external["gold"], "gold", place / EXTERNAL_TEXT_FILE)
+    return Sentiment(labelled["text"], ann.align(tasks), y, external["text"], external_y)
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> dict[str, list[str]]:
+    """Columns of a CSV file."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         lacking = [name for name in columns if name not in (reader.fieldnames or ())]
         if lacking:
-            raise ValueError(f"{path} needs the columns {', '.join(columns)}; {', '.join(lacking)} is not there")
+            raise ValueError(f"{path} needs the columns {', '.join(columns)}; {', '.join(lacking)} is missing")
         rows = list(reader)
     if not rows:
         raise ValueError(f"{path} has a header but no rows")
@@ -88,7 +138,8 @@ def _read(path: Path, columns: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _numbers(values: list[str], column: str, path: Path) -> NDArray[np.int64]:
+    """Integers from text."""
     try:
         return np.array([int(value) for value in values], np.int64)
     except ValueError as error:
-        raise ValueError(f"{path}: {column} must hold whole numbers: {error}") from error
+        raise ValueError(f"{path}: {column} must hold integers: {error}") from error

@@ -1,4 +1,4 @@
-"""The paper's toy example: 20,000 points on two half moons, standardised, split into training and test."""
+"""The toy example of the paper: points on two half moons, standardized, split into training and test sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ Split = Literal["text", "code"]
 
 @dataclass(frozen=True)
 class TwoMoons:
-    """Class 0 is the upper moon, class 1 the lower one."""
+    """Points on two moons: class 0 is the upper moon, class 1 the lower one.
+
+    Parameters
+    ----------
+    X_train, X_test : ndarray of shape (n_points, 2)
+        Standardized points.
+    y_train, y_test : ndarray of shape (n_points,)
+        Class numbers.
+    """
 
     X_train: NDArray[np.float64]
     y_train: NDArray[np.int64]
@@ -22,10 +30,25 @@ class TwoMoons:
     y_test: NDArray[np.int64]
 
 
-def two_moons(seed: int, n_points: int = 20_000, split: Split = "text") -> TwoMoons:
-    """Two moons with noise 0.05. `split="text"` trains on four fifths, as the paper says; its code trains on one.
+def make_two_moons(seed: int, n_points: int = 20_000, split: Split = "text") -> TwoMoons:
+    """Generate two moons with noise 0.05.
 
-    >>> two_moons(0).X_train.shape, two_moons(0, split="code").X_train.shape
+    Parameters
+    ----------
+    seed : int
+        Seed of the points and of the split.
+    n_points : int, default=20000
+        Number of points.
+    split : {'text', 'code'}, default='text'
+        'text' trains on four fifths, as the paper says; 'code' trains on one fifth, as its code does.
+
+    Returns
+    -------
+    data : TwoMoons
+
+    Examples
+    --------
+    >>> make_two_moons(0).X_train.shape, make_two_moons(0, split="code").X_train.shape
     ((16000, 2), (4000, 2))
     """
     X, y = make_moons(n_points, noise=0.05, random_state=seed)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.datasets.two_moons import Split, TwoMoons, two_moons
+from crowdfuse.datasets.two_moons import Split, TwoMoons, make_two_moons
 from crowdfuse.estimators import FusionClassifier, SingleAnnotatorClassifier
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.annotations import Annotations
@@ -72,7 +72,7 @@ def region(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
 
 def run(variant: str, seed: int, split: Split = "text", epochs: int = 400, n_points: int = 20_000) -> TwoMoonsRun:
     """Train one variant and measure it on the test points."""
-    data = two_moons(seed, n_points, split)
+    data = make_two_moons(seed, n_points, split)
     recipe = RECIPE | {"epochs": epochs, "batch_size": len(data.X_train), "random_state": seed}
     classifier = VARIANTS[variant](**recipe).fit(data.X_train, two_moon_annotators(data.X_train))
     return TwoMoonsRun(variant, seed, _measure(classifier, data), classifier, data)
