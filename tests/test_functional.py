@@ -199,7 +199,7 @@ def test_what_is_said_is_a_mixture_written_out(n_rows: int, n_classes: int, n_sa
     logits = torch.randn(n_rows, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
     matrices = torch.randn(n_rows, n_classes, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
     labels = torch.randint(n_classes, (n_rows, n_said), generator=generator)
-    with patch.object(functional, "FEW_CLASSES", few):  # both ways to lay it out
+    with patch.object(functional, "MIN_CLASSES_FOR_ROWS_FIRST", few):  # both ways to lay it out
         found = rowwise_mixture_log_likelihood(logits, matrices, labels)
         assert torch.autograd.gradcheck(lambda c, m: rowwise_mixture_log_likelihood(c, m, labels), (logits, matrices))
     f, A = logits.softmax(1), matrices.softmax(2)
