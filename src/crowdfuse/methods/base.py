@@ -1,4 +1,7 @@
-"""What every method is: a trunk, a class head, a loss over a batch, and what it has to say about annotators."""
+"""The base class of all methods: a trunk, a class head, a loss over a batch, and optional hooks.
+
+`crowdfuse.methods._template` is a file to copy for a new method.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,27 @@ from crowdfuse.nets.standardize import Standardize
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What a method is built for: its trunk, and how many classes and annotators there are."""
+    """What every method is built from.
+
+    Parameters
+    ----------
+    trunk : Trunk
+        The backbone.
+    standardize : Standardize or None
+        Standardization of the inputs, if any.
+    augment : nn.Module or None
+        Augmentation of the training inputs, if any.
+    n_classes : int
+        Number of classes K.
+    n_annotators : int
+        Number of annotators R.
+    head_hidden : tuple of int
+        Widths of the hidden layers of the class head.
+    dropout : float
+        Dropout probability in the class head.
+    seed : int
+        Seed of everything random that the method draws.
+    """
 
     trunk: Trunk
     standardize: Standardize | None
@@ -37,64 +60,109 @@ class ModelSpec:
 
 
 class Loss(NamedTuple):
-    """A loss as a sum and the weight of the items in it, so that means are right over uneven batches and processes."""
+    """The loss of a batch as a sum and a total weight, so that means are right over uneven batches and processes.
+
+    Parameters
+    ----------
+    total : Tensor of shape ()
+        Weighted sum of the losses of the items.
+    weight : Tensor of shape ()
+        Sum of the weights of the items that count.
+    """
 
     total: Tensor
     weight: Tensor
 
 
 class Phase(NamedTuple):
-    """A stretch of the training, in which the loop trains one thing.
+    """A part of the training. The network continues from one phase to the next.
 
-    The learning-rate schedule runs over it, and validation chooses an epoch of it: the model is the best epoch of
-    the last phase, unless `chosen` says otherwise. The network is carried on between phases as it stands.
+    The learning-rate schedule runs over each phase separately. Without validation, the last epoch is kept.
+
+    Parameters
+    ----------
+    name : str
+        Shown to users; "" for a training with one phase.
+    epochs : int
+        Length of the phase.
+    trainable : tuple of str, optional
+        Attributes of the method that are trained; the others are frozen and in evaluation mode. By default all are
+        trained. If it differs from that of the previous phase, the optimizer starts anew, else it continues.
+    selection : {"epoch", "end", "any", "never"}, default="epoch"
+        Which epochs validation chooses among. "epoch": those of this phase only. "end": the end of this phase and the
+        candidates of earlier phases. "any": the epochs of this phase and the candidates of earlier phases. "never":
+        none of this phase.
     """
 
-    name: str  # "" for a training that has no phases to speak of
+    name: str
     epochs: int
     trainable: tuple[str, ...] | None = None
-    """Which attributes of the method learn; the others are frozen, in evaluation mode. None: all learn.
-
-    Where it differs from that of the phase before there is a new optimiser; else the old one goes on.
-    """
     selection: Literal["epoch", "end", "any", "never"] = "epoch"
-    """What validation chooses among: this phase's epochs and nothing before ("epoch"); the ends of this and earlier
-    phases ("end"); this phase's epochs and what earlier phases offered ("any"); "never": nothing of this phase."""
 
 
 class Predict(Protocol):
-    """The network as it stands, in evaluation mode, on the training data."""
+    """The current network, in evaluation mode, applied to the training data."""
 
     def __call__(
         self, feature_function: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
-        """Class logits (N, K) of all rows, or of some; instead of logits, what `ask` makes of features (B, D)."""
+        """Return outputs for rows of the training data.
+
+        Parameters
+        ----------
+        feature_function : callable, optional
+            Maps features (B, D) to outputs (B, ...). Default: the class logits (B, K).
+        rows : ndarray of shape (n_rows,), optional
+            Rows to predict. Default: all.
+
+        Returns
+        -------
+        outputs : ndarray of shape (n_rows, ...)
+        """
 
 
 LabelFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""From features (B, D) and labels as item, annotator and label, (L,) each, to a figure a label, (L,)."""
+"""From features (B, D) and labels as item, annotator and label, (L,) each, to one number per label, (L,)."""
 
 HeldOutScorer = Callable[[LabelFunction], ValidationScore]
-"""The answers on held-out labels, by the network as it stands: log-likelihoods of them."""
+"""From a function that returns log-likelihoods of labels to the score of the current network on held-out labels."""
 
 
 class Method(nn.Module, ABC):
-    """Base of all methods. A method defines `crowd_loss`, and, where it models annotators, the four questions below.
+    """Base class of all methods.
 
-    By itself a method believes all annotators alike.
+    A method must define `crowd_loss`. It may override the other hooks: those for training (`prepare`, `phases`,
+    `begin_phase`, ...) and those that describe annotators (`weight_logits`, `confusions`, `accuracies`, `fused`,
+    `label_log_probabilities`). By default all annotators count the same.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+
+    Attributes
+    ----------
+    confusion_given : {"said", "true"} or None
+        What the confusion matrices are conditioned on: P(true | said), P(said | true), or None if there are none.
+    resume_buffers : tuple of str
+        Non-persistent buffers that are not part of the model but are needed to resume a training.
+    phase_index : int
+        Index of the phase that is being trained. The training loop sets it.
+    loss_factor : float
+        Factor of the loss; 1 / K for methods that follow the paper in dividing the loss by K.
+    takes_new_annotators : bool
+        Whether annotators can be added to a fitted model and trained like the others.
+
+    See Also
+    --------
+    crowdfuse.methods.global_confusions.GlobalConfusions : Base class for one confusion matrix per annotator.
     """
 
     confusion_given: ClassVar[Literal["said", "true"] | None] = None
-    """What the confusion matrices are conditioned on: P(true | said), P(said | true), or there are none."""
-
     resume_buffers: ClassVar[tuple[str, ...]] = ()
-    """Buffers that are not part of the model, but that a training which goes on needs."""
-
     phase_index: int = 0
-    """Which of its phases is being trained. The loop keeps it, also over a stop and a resume."""
-
     loss_factor: float = 1.0
-    """What the loss is multiplied by, where a method follows the paper in dividing it by K."""
+    takes_new_annotators: bool = True
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -105,34 +173,73 @@ class Method(nn.Module, ABC):
         self.n_classes = spec.n_classes
         self.n_annotators = spec.n_annotators
 
-    def fit_standardization(self, inputs: Inputs, rows: NDArray[np.int64]) -> None:
-        """Set mean and scale of the input standardization, if there is one."""
-        if isinstance(self.standardize, Standardize):
-            self.standardize.measure(inputs, rows)
+    # ---- the network ---------------------------------------------------------------------------
 
     def features(self, x: Tensor) -> Tensor:
-        """Inputs (B, ...) to features (B, D)."""
+        """Return the trunk's features of inputs.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, ...)
+            Inputs.
+
+        Returns
+        -------
+        features : Tensor of shape (B, D)
+        """
         features: Tensor = self.trunk(self.standardize(self.augment(x)))
         return features
 
     def logits(self, x: Tensor) -> Tensor:
-        """Inputs (B, ...) to class logits (B, K)."""
+        """Return the class logits of inputs.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, ...)
+            Inputs.
+
+        Returns
+        -------
+        logits : Tensor of shape (B, K)
+        """
         return self.class_logits(self.features(x))
 
     def class_logits(self, h: Tensor) -> Tensor:
-        """Features (B, D) to class logits (B, K)."""
+        """Return the class logits of features.
+
+        Parameters
+        ----------
+        h : Tensor of shape (B, D)
+            Features.
+
+        Returns
+        -------
+        logits : Tensor of shape (B, K)
+        """
         logits: Tensor = self.classify(h)
         return logits
 
+    # ---- the loss ------------------------------------------------------------------------------
+
     def loss(self, batch: Batch) -> Loss:
-        """The loss of a batch: its sum, and the weight of the items in it."""
+        """Return the loss of a batch: `gold_losses` of the items with gold and `crowd_loss` of the others.
+
+        Parameters
+        ----------
+        batch : Batch
+            Items and their labels.
+
+        Returns
+        -------
+        loss : Loss
+        """
         h = self.features(batch.x)
         known = batch.gold >= 0
         if not known.any():
             return self.crowd_loss(h, batch)
-        certain = batch.select(known)
-        losses = self.gold_losses(h[known], certain)
-        total, weight = (certain.weight * losses).sum(), certain.weight.sum()
+        gold_batch = batch.select(known)
+        losses = self.gold_losses(h[known], gold_batch)
+        total, weight = (gold_batch.weight * losses).sum(), gold_batch.weight.sum()
         if not known.all():
             rest = self.crowd_loss(h[~known], batch.select(~known))
             total, weight = total + rest.total, weight + rest.weight
@@ -140,75 +247,251 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """The loss of items whose class only their labels tell of: features h (B, D), and the batch they come from."""
+        """Return the loss of items without gold.
+
+        Parameters
+        ----------
+        h : Tensor of shape (B, D)
+            Features of the items.
+        batch : Batch
+            The items and their labels.
+
+        Returns
+        -------
+        loss : Loss
+            Items without labels must have weight 0.
+        """
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """The losses (B,) of items whose class is known for certain: cross-entropy.
+        """Return the loss of each item with gold: cross-entropy.
 
-        A method that learns about annotators adds what their labels of these items tell of them.
+        A method with an annotator model adds a term for the labels of these items.
+
+        Parameters
+        ----------
+        h : Tensor of shape (B, D)
+            Features of the items.
+        batch : Batch
+            The items, their labels and their gold.
+
+        Returns
+        -------
+        losses : Tensor of shape (B,)
         """
         return self.loss_factor * cross_entropy(self.class_logits(h), batch.gold, reduction="none")
 
+    # ---- hooks of the training -----------------------------------------------------------------
+
+    def unsupported_reason(self, data: TrainingData) -> str | None:
+        """Return why the method cannot learn from this data, and which methods can; None if it can.
+
+        It is called before any work.
+
+        Parameters
+        ----------
+        data : TrainingData
+            The training data.
+
+        Returns
+        -------
+        reason : str or None
+        """
+        return None
+
     def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
-        """Which rows take part in training: those that have a label, or gold."""
+        """Return which rows are trained on: by default those with a label or gold.
+
+        Parameters
+        ----------
+        data : TrainingData
+            The training data.
+
+        Returns
+        -------
+        mask : ndarray of bool of shape (N,)
+        """
         mask: NDArray[np.bool_] = (np.diff(data.annotations.indptr) > 0) | (data.gold >= 0)
         return mask
 
-    def unsupported_reason(self, data: TrainingData) -> str | None:
-        """Why it cannot learn from this data, if so, and which methods can: asked before any work."""
-        return None
+    def fit_standardization(self, inputs: Inputs, rows: NDArray[np.int64]) -> None:
+        """Set mean and scale of the input standardization, if there is one.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            The training inputs.
+        rows : ndarray of shape (n_rows,)
+            Rows to measure.
+        """
+        if isinstance(self.standardize, Standardize):
+            self.standardize.measure(inputs, rows)
 
     def prepare(self, data: TrainingData) -> None:
-        """Look at the whole training data once, before the first step."""
+        """Initialize from the whole training data, before the first step of every training.
+
+        Parameters
+        ----------
+        data : TrainingData
+            The training data.
+        """
 
     def phases(self, epochs: int) -> list[Phase]:
-        """What is trained in turn, for a budget of `epochs`: all at once."""
+        """Return the phases of a training of this many epochs: by default a single one.
+
+        Parameters
+        ----------
+        epochs : int
+            Epochs of the whole training.
+
+        Returns
+        -------
+        phases : list of Phase
+        """
         return [Phase("", epochs)]
 
-    takes_new_annotators: bool = True
-    """Whether an annotator can be added who learns like the others."""
+    def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
+        """Update the method before the first step of each phase except the first.
+
+        Results must be stored in place in buffers or parameters, so that checkpoints contain them and all processes
+        share them. What belongs to rows of the training data is a non-persistent buffer named in `resume_buffers`.
+
+        Parameters
+        ----------
+        data : TrainingData
+            The training data.
+        predict : Predict
+            The current network, applied to the training data.
+        score_held_out : HeldOutScorer or None
+            Score on held-out labels; None if no labels were held out.
+        """
+
+    def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
+        """Return the sanity checks that the current network fails; an epoch that fails one ranks last.
+
+        Parameters
+        ----------
+        label_checks : tuple of str
+            The failed checks that need only held-out labels. By default they are returned.
+        predict : Predict
+            The current network, applied to the training data.
+
+        Returns
+        -------
+        failed_checks : tuple of str
+        """
+        return label_checks
 
     def add_annotators(self, count: int) -> None:
-        """Make room for `count` annotators more, who are taken to be like the average one."""
+        """Append annotators, each a copy of the average annotator.
+
+        A method with its own table per annotator extends it here, after calling this method.
+
+        Parameters
+        ----------
+        count : int
+            Number of annotators to add.
+        """
         for part in self.modules():
             if isinstance(part, PerAnnotator):
                 part.add_annotators(count)
         self.n_annotators += count
 
-    def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
-        """Draw conclusions from the training so far, before the first step of each phase but the first.
-
-        `score_held_out` is there where labels were held out.
-
-        What is learned here belongs in buffers or parameters, changed in place: so checkpoints hold it, and all
-        processes share it. What belongs to the rows of the training data, and not to the model, is a buffer that is
-        not persistent, and named in `kept`.
-        """
+    # ---- what the method says about annotators, for pairs (item, annotator) --------------------
 
     def label_log_probabilities(
         self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor
     ) -> Tensor | None:
-        """`log p(label | class)` of each label and class, (L, K), by a model that is to be believed; None for no such.
+        """Return `log p(label | class)` of each label and class, if the method has a trustworthy model of it.
 
-        Labels that were kept out are judged by it where there is one, else by one model for all methods: see `HeldOut`.
+        Held-out labels are scored by it. Methods that return None are scored by one model that is common to all; see
+        `crowdfuse.labels.held_out`.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+        item, annotator, label : Tensor of shape (L,)
+            Position of the item, annotator and class of each label.
+
+        Returns
+        -------
+        log_probabilities : Tensor of shape (L, K) or None
         """
         return None
 
-    def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
-        """What speaks against the network as it stands, where labels alone speak against it as `found`."""
-        return label_checks
-
-    # ---- what it has to say about annotators, for pairs (item, annotator) --------------------
-
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Scores (L,) whose softmax over an item's pairs are the annotators' weights."""
+        """Return scores whose softmax over an item's pairs are the annotators' weights: by default equal ones.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+        item, annotator : Tensor of shape (L,)
+            Position of the item and annotator of each pair.
+
+        Returns
+        -------
+        scores : Tensor of shape (L,)
+        """
         return features.new_zeros(len(item))
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Confusion matrices (L, K, K), axes (true, said)."""
+        """Return the confusion matrix of each pair.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+        item, annotator : Tensor of shape (L,)
+            Position of the item and annotator of each pair.
+
+        Returns
+        -------
+        matrices : Tensor of shape (L, K, K)
+            Axes (true, said); `confusion_given` names the axis that is conditioned on.
+
+        Raises
+        ------
+        TypeError
+            If the method has no confusion matrices.
+        """
         raise TypeError(f"{type(self).__name__} has no confusion matrices; GatedClassifier and others do")
 
+    def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Return the probability that the annotator is right, for each pair.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+        item, annotator : Tensor of shape (L,)
+            Position of the item and annotator of each pair.
+
+        Returns
+        -------
+        accuracies : Tensor of shape (L,)
+
+        Raises
+        ------
+        TypeError
+            If the method does not estimate it.
+        """
+        raise TypeError(f"{type(self).__name__} has no annotator accuracies per item; GatedClassifier has")
+
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """What the labels of each item amount to, (B, K); rows of items without labels are 0."""
+        """Return the fused label of each item: by default the labels averaged by the annotators' weights.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+        item, annotator, label : Tensor of shape (L,)
+            Position of the item, annotator and class of each label.
+
+        Returns
+        -------
+        fused : Tensor of shape (B, K)
+            Rows of items without labels are 0.
+        """
         weights = segment_softmax(self.weight_logits(features, item, annotator), item, len(features))
         return scatter_sum(weights[:, None] * nn.functional.one_hot(label, self.n_classes), item, len(features))

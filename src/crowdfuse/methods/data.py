@@ -1,4 +1,4 @@
-"""What training reads: inputs, labels, gold and weights of every row, and batches cut from them."""
+"""The training data (inputs, labels, gold and weights of every row) and batches of it."""
 
 from __future__ import annotations
 
@@ -18,50 +18,102 @@ from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.encoding import concatenate_ranges
 
-BATCHES_PER_LOOKUP = 16  # batches whose labels are looked up in one go
+BATCHES_PER_LOOKUP = 16  # batches whose labels are looked up together, since one lookup per small batch is slow
 
 
 class Batch(NamedTuple):
-    """B items and the L labels they have. `item` says which of the B items a label belongs to."""
+    """B items with their L labels.
 
-    x: Tensor  # (B, ...)
-    row: Tensor  # (B,) rows of the training data
-    weight: Tensor  # (B,) sample weights
-    gold: Tensor  # (B,) class, -1 where unknown
-    item: Tensor  # (L,)
-    annotator: Tensor  # (L,)
-    label: Tensor  # (L,)
+    Parameters
+    ----------
+    x : Tensor of shape (B, ...)
+        Inputs.
+    row : Tensor of shape (B,)
+        Row of each item in the training data.
+    weight : Tensor of shape (B,)
+        Sample weights.
+    gold : Tensor of shape (B,)
+        Gold class, -1 where unknown.
+    item : Tensor of shape (L,)
+        Position in the batch of each label's item.
+    annotator : Tensor of shape (L,)
+        Annotator of each label.
+    label : Tensor of shape (L,)
+        Class of each label.
+    """
+
+    x: Tensor
+    row: Tensor
+    weight: Tensor
+    gold: Tensor
+    item: Tensor
+    annotator: Tensor
+    label: Tensor
 
     @property
     def n_items(self) -> int:
+        """Number of items B."""
         return len(self.row)
 
     @property
     def labelled_weight(self) -> Tensor:
-        """Sample weights (B,), 0 where an item has no label."""
+        """Sample weights (B,), 0 for items without labels."""
         return self.weight * (torch.bincount(self.item, minlength=self.n_items) > 0)
 
     def select(self, chosen: Tensor) -> Batch:
-        """The items where `chosen` (B,) is true, with their labels."""
-        place = chosen.cumsum(0) - 1
-        kept = chosen[self.item]
+        """Return some of the items, with their labels.
+
+        Parameters
+        ----------
+        chosen : Tensor of bool of shape (B,)
+            Which items to keep.
+
+        Returns
+        -------
+        batch : Batch
+        """
+        new_position = chosen.cumsum(0) - 1
+        is_chosen = chosen[self.item]
         return Batch(
             x=self.x[chosen],
             row=self.row[chosen],
             weight=self.weight[chosen],
             gold=self.gold[chosen],
-            item=place[self.item[kept]],
-            annotator=self.annotator[kept],
-            label=self.label[kept],
+            item=new_position[self.item[is_chosen]],
+            annotator=self.annotator[is_chosen],
+            label=self.label[is_chosen],
         )
 
     def to(self, device: torch.device) -> Batch:
+        """Return the batch on another device.
+
+        Parameters
+        ----------
+        device : torch.device
+            Where to put all tensors.
+
+        Returns
+        -------
+        batch : Batch
+        """
         return Batch(*(tensor.to(device) for tensor in self))
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """All rows: row i of the inputs belongs with row i of the annotations, the gold and the weights."""
+    """All training rows. Row i of the inputs belongs to row i of the annotations, the gold and the weights.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        N inputs.
+    annotations : Annotations
+        The labels, with one item per row.
+    gold : ndarray of int of shape (N,)
+        Gold class, -1 where unknown.
+    weight : ndarray of shape (N,)
+        Sample weights.
+    """
 
     inputs: Inputs
     annotations: Annotations
@@ -69,27 +121,45 @@ class TrainingData:
     weight: NDArray[np.float32]
 
     def __len__(self) -> int:
+        """Return the number of rows N."""
         return len(self.inputs)
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
-        """The rows asked for, with all their labels."""
+        """Return some rows with all their labels.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (B,)
+            Row numbers.
+
+        Returns
+        -------
+        batch : Batch
+        """
         return next(self.stream([rows]))
 
     def stream(self, batches: Sequence[NDArray[np.int64]]) -> Generator[Batch, None, None]:
-        """The rows of each batch, in turn, with all their labels. Whoever stops before the last one closes it.
+        """Yield batches one after the other; a caller that stops early must close the generator.
 
-        Labels of some batches are looked up in one go: of small batches one by one, that would be work to speak of.
+        Parameters
+        ----------
+        batches : sequence of ndarray
+            Row numbers of each batch.
+
+        Yields
+        ------
+        batch : Batch
         """
-        runs = (
-            self._rest(batches[start : start + BATCHES_PER_LOOKUP])
+        groups = (
+            self._columns(batches[start : start + BATCHES_PER_LOOKUP])
             for start in range(0, len(batches), BATCHES_PER_LOOKUP)
         )
         with closing(self.inputs.stream(batches)) as inputs:
-            for x, rest in zip(inputs, chain.from_iterable(runs), strict=True):
-                yield Batch(torch.from_numpy(x), *rest)
+            for x, columns in zip(inputs, chain.from_iterable(groups), strict=True):
+                yield Batch(torch.from_numpy(x), *columns)
 
-    def _rest(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, ...]]:
-        """All of each batch but its inputs."""
+    def _columns(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, ...]]:
+        """Return the fields of each batch after its inputs."""
         ann, rows = self.annotations, np.concatenate(batches)
         counts = ann.indptr[rows + 1] - ann.indptr[rows]
         labels = concatenate_ranges(ann.indptr[rows], counts)
@@ -102,14 +172,33 @@ class TrainingData:
         return zip(*(torch.from_numpy(column).split(sizes) for column, sizes in columns), strict=True)
 
     def fingerprint(self) -> dict[str, str]:
-        """A hash of the inputs and one of everything said about them, to know the data again."""
+        """Return hashes that identify this data when a training is resumed.
+
+        Returns
+        -------
+        hashes : dict
+            Hashes of "inputs" and of "labels", the latter including gold and weights.
+        """
         return fingerprint(self.inputs, self.annotations, self.gold, self.weight)
 
 
-def fingerprint(inputs: Inputs, *said: Annotations | NDArray[Any]) -> dict[str, str]:
-    """Hashes of inputs, and of labels, gold and weights."""
+def fingerprint(inputs: Inputs, *annotations_gold_weights: Annotations | NDArray[Any]) -> dict[str, str]:
+    """Return hashes of inputs, and of labels, gold and weights together.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The inputs.
+    *annotations_gold_weights : Annotations or ndarray
+        What is hashed into "labels", in this order.
+
+    Returns
+    -------
+    hashes : dict
+        Hexadecimal hashes "inputs" and "labels".
+    """
     of_labels = hashlib.blake2b(digest_size=16)
-    for part in said:
+    for part in annotations_gold_weights:
         if isinstance(part, Annotations):
             of_labels.update(repr([part.annotators.tolist(), part.classes.tolist()]).encode())
         arrays = (part.indptr, part.annotator, part.label) if isinstance(part, Annotations) else (part,)
