@@ -1,4 +1,4 @@
-"""Methods with one confusion matrix an annotator, the same on every item: what an annotator says of each true class."""
+"""Base classes of methods with one confusion matrix per annotator, the same for every item."""
 
 from __future__ import annotations
 
@@ -15,38 +15,113 @@ from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets.annotator_tables import active_annotators, extend_tables
 
-PSEUDO_COUNT_PER_CELL = 0.01  # added to every count: what was never seen is unlikely, not impossible
+PSEUDO_COUNT_PER_CELL = 0.01  # added to every count, so that labels never seen are unlikely but not impossible
 
 
 class GlobalConfusions(Method):
-    """A method with matrices `A_r[k, y] = P(annotator r says y | the item is of class k)`, rows summing to 1."""
+    """A method with matrices `A_r[k, y] = P(annotator r gives label y | the class is k)`, rows summing to 1.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+
+    See Also
+    --------
+    CountedConfusions : Matrices that are counted and not learned by gradients.
+    """
 
     confusion_given: ClassVar[Literal["true"]] = "true"
 
     @abstractmethod
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """The logs of the matrices of some annotators (U,), (U, K, K), axes (true, said)."""
+        """Return the logarithms of some annotators' matrices.
+
+        Parameters
+        ----------
+        annotators : Tensor of shape (U,)
+            Annotator numbers.
+
+        Returns
+        -------
+        log_confusions : Tensor of shape (U, K, K)
+            Axes (annotator, true, said).
+        """
 
     @abstractmethod
     def log_prior(self, features: Tensor) -> Tensor:
-        """What is known of each item before its labels are: log class probabilities (B, K)."""
+        """Return the log class probabilities of each item before its labels are known.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+
+        Returns
+        -------
+        log_prior : Tensor of shape (B, K)
+        """
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        those, place = active_annotators(annotator, self.n_annotators)
-        return self.log_confusions(those).exp()[place]
+        """Return the matrix of each pair's annotator, (L, K, K)."""
+        active, position = active_annotators(annotator, self.n_annotators)
+        return self.log_confusions(active).exp()[position]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """The posterior of the class given the item's labels."""
+        """Return the posterior of the class given the item's labels, (B, K)."""
         return posterior(self.log_prior(features), self.class_log_likelihoods(annotator, label), item)
 
     def class_log_likelihoods(self, annotator: Tensor, label: Tensor) -> Tensor:
-        """`log A_r[k, y]` of each pair and class k, (L, K), from the matrices of those annotators alone."""
-        those, place = active_annotators(annotator, self.n_annotators)
-        return label_log_probabilities(self.log_confusions(those), place, label)
+        """Return `log A_r[k, y]` of each pair and class k; only matrices of the given annotators are computed.
+
+        Parameters
+        ----------
+        annotator : Tensor of shape (L,)
+            Annotator of each label.
+        label : Tensor of shape (L,)
+            Class of each label.
+
+        Returns
+        -------
+        log_likelihoods : Tensor of shape (L, K)
+        """
+        active, position = active_annotators(annotator, self.n_annotators)
+        return label_log_probabilities(self.log_confusions(active), position, label)
+
+    def gold_label_log_likelihood(self, annotator: Tensor, label: Tensor, gold: Tensor) -> Tensor:
+        """Return `log A_r[gold, y]` of each label of an item whose class is known.
+
+        Parameters
+        ----------
+        annotator : Tensor of shape (L,)
+            Annotator of each label.
+        label : Tensor of shape (L,)
+            Class of each label.
+        gold : Tensor of shape (L,)
+            True class of each label's item.
+
+        Returns
+        -------
+        log_likelihood : Tensor of shape (L,)
+        """
+        return self.class_log_likelihoods(annotator, label).gather(1, gold[:, None])[:, 0]
 
 
 class CountedConfusions(GlobalConfusions):
-    """Matrices and a class prior that are counted, not learned by gradients: R x K^2 numbers are kept."""
+    """Matrices and a class prior that are counted and not learned by gradients.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+
+    Attributes
+    ----------
+    prior : Tensor of shape (K,)
+        Share of each class.
+    matrices : Tensor of shape (R, K, K)
+        Axes (annotator, true, said); rows sum to 1.
+    """
 
     prior: Tensor
     matrices: Tensor
@@ -58,29 +133,38 @@ class CountedConfusions(GlobalConfusions):
         self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
+        """Return the logarithms of some annotators' matrices, (U, K, K)."""
         return self.matrices[annotators].log()
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean matrix."""
         super().add_annotators(count)
         extend_tables(self, ("matrices",), count)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """The share of each class, the same for every item."""
+        """Return the logarithm of the class shares, the same for every item, (B, K)."""
         return self.prior.log().expand(len(features), -1)
 
     def estimate_confusions(self, data: TrainingData, classes: sparse.csr_array) -> None:
-        """The M-step: prior and matrices, with `classes` (N, K) taken for the truth, but for gold, which is it.
+        """Set prior and matrices by counting, with given class probabilities as the truth (the M-step of EM).
 
-        Who has no labels in this data keeps the matrix that is there.
+        Annotators without labels in this data keep their matrix.
+
+        Parameters
+        ----------
+        data : TrainingData
+            The training data. Gold replaces `classes` where it is known.
+        classes : csr_array of shape (N, K)
+            Class probabilities of each row.
         """
         ann, known = data.annotations, data.gold >= 0
         gold = (np.ones(known.sum()), (np.flatnonzero(known), data.gold[known]))
         classes = sparse.diags_array(1.0 - known) @ classes + sparse.csr_array(gold, shape=classes.shape)
-        counted = data.weight * ((np.diff(ann.indptr) > 0) | known)
-        prior = PSEUDO_COUNT_PER_CELL + counted @ classes
-        # each label adds its item's row of classes to what is counted for its annotator and what was said
-        said = (ann.annotator.astype(np.int64) * self.n_classes + ann.label, ann.item)
-        pairs = sparse.csr_array((counted[ann.item], said), shape=(self.n_annotators * self.n_classes, len(data)))
+        row_weight = data.weight * ((np.diff(ann.indptr) > 0) | known)
+        prior = PSEUDO_COUNT_PER_CELL + row_weight @ classes
+        # each label adds its item's class probabilities to the counts of its annotator and label
+        cell = (ann.annotator.astype(np.int64) * self.n_classes + ann.label, ann.item)
+        pairs = sparse.csr_array((row_weight[ann.item], cell), shape=(self.n_annotators * self.n_classes, len(data)))
         counts = PSEUDO_COUNT_PER_CELL + (pairs @ classes).toarray()
         matrices = counts.reshape(self.n_annotators, self.n_classes, self.n_classes).transpose(0, 2, 1)
         seen = np.bincount(ann.annotator, minlength=self.n_annotators) > 0

@@ -1,4 +1,4 @@
-"""Majority vote: all annotators count the same. Soft trains on the vote shares, hard on the winner."""
+"""Majority vote: all annotators count the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,20 @@ from crowdfuse.methods.data import Batch, TrainingData
 
 
 class MajorityVote(Method):
-    """Soft: KL to the mean of the one-hot labels. Hard: cross-entropy on the vote, ties broken from the seed."""
+    """Training on the vote.
+
+    With f_n the class probabilities of the network, the loss is `mean_n KL(v_n || f_n)` for soft votes v_n (the shares
+    of the labels), and `mean_n -log f_n(w_n)` for the winners w_n of the vote.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    vote : {"soft", "hard"}
+        Train on the vote shares or on the winner. Ties are broken at random from the seed.
+    loss_scale : {"plain", "paper"}
+        "paper" divides the loss by K.
+    """
 
     winner: Tensor
 
@@ -29,12 +42,14 @@ class MajorityVote(Method):
         self.seed = spec.seed
 
     def prepare(self, data: TrainingData) -> None:
+        """Find the winners of hard votes."""
         if self.vote == "hard":
             shares = np.nan_to_num(data.annotations.vote_shares())
             draws = np.random.default_rng([self.seed, 1]).random(shares.shape)
             self.register_buffer("winner", torch.from_numpy(argmax_breaking_ties(shares, draws)), persistent=False)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the loss against the vote."""
         logits = self.class_logits(h)
         if self.vote == "soft":
             shares = self.fused(h, batch.item, batch.annotator, batch.label)

@@ -1,7 +1,7 @@
-"""Model-bootstrapped EM (Khetan et al., ICLR 2018): the network's own predictions say who is right how often.
+"""Model-bootstrapped EM: annotators are judged by the network's own predictions.
 
-In turn: train on what the labels are believed to amount to; take the network's predictions for the truth and count
-what each annotator says of each class; believe the labels accordingly. The first belief is the vote.
+Three steps repeat: train on the current soft labels, count each annotator's confusions with the network's predictions
+as the truth, and compute new soft labels from these confusions. The first soft labels are the vote shares.
 """
 
 from __future__ import annotations
@@ -19,16 +19,30 @@ from crowdfuse.methods.global_confusions import CountedConfusions
 
 
 class MBEM(CountedConfusions):
-    """`mean_n -sum_k q_n(k) log f_n(k)`: cross-entropy on a posterior q, which each round finds anew.
+    """Cross-entropy on a posterior q that is computed anew in each round: `mean_n -sum_k q_n(k) log f_n(k)`.
 
-    q starts as the vote shares. Before each later round, with c_n the network's hard prediction of item n, and every
-    item counting as much as its weight:
+    q starts as the vote shares. Before each later round, with c_n the network's hard prediction of item n and items
+    counted by their weights:
 
-    M-step: `prior(k) = share of items with c_n = k`, `A_r[k, y] = share of y among r's labels of items with c_n = k`.
-    E-step: `q_n(k)` proportional to `prior(k) prod_{r in S_n} A_r[k, y_nr]`.
+    - M-step: `prior(k)` is the share of items with c_n = k, and `A_r[k, y]` is the share of label y among annotator
+      r's labels of items with c_n = k.
+    - E-step: `q_n(k)` is proportional to `prior(k) prod_{r in S_n} A_r[k, y_nr]`.
 
-    Network and optimiser are carried on between rounds. q follows from prior, matrices and the item's labels, so it
-    is computed a batch at a time and nothing is kept an item.
+    Network and optimizer continue between rounds. q is computed per batch from prior, matrices and labels, so nothing
+    is stored per item.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    rounds : int
+        Number of rounds.
+    chosen : {"epoch", "round"}
+        Whether validation chooses among the epochs of the last round or among the ends of the rounds.
+
+    References
+    ----------
+    Khetan, Lipton and Anandkumar, "Learning from noisy singly-labeled data", ICLR 2018.
     """
 
     def __init__(self, spec: ModelSpec, *, rounds: int, chosen: Literal["epoch", "round"]) -> None:
@@ -37,28 +51,27 @@ class MBEM(CountedConfusions):
         self.chosen: Literal["epoch", "end"] = "epoch" if chosen == "epoch" else "end"
 
     def phases(self, epochs: int) -> list[Phase]:
-        """The epochs split evenly over the rounds, the first ones getting what is left over."""
-        least, more = divmod(epochs, self.rounds)
+        """Return one phase per round; the first rounds get the epochs left over by an even split."""
+        n_even, n_left_over = divmod(epochs, self.rounds)
         return [
-            Phase(f"round {i + 1} of {self.rounds}", least + (i < more), selection=self.chosen)
+            Phase(f"round {i + 1} of {self.rounds}", n_even + (i < n_left_over), selection=self.chosen)
             for i in range(self.rounds)
         ]
 
     def prepare(self, data: TrainingData) -> None:
-        """Matrices by the vote shares, so that there are some from the start."""
+        """Count matrices from the vote shares."""
         ann = data.annotations
-        shares = 1 / np.diff(ann.indptr)[ann.item]
-        self.estimate_confusions(
-            data, sparse.csr_array((shares, (ann.item, ann.label)), shape=(len(data), self.n_classes))
-        )
+        shares = (1 / np.diff(ann.indptr)[ann.item], (ann.item, ann.label))
+        self.estimate_confusions(data, sparse.csr_array(shares, shape=(len(data), self.n_classes)))
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
-        """Matrices by the network's hard predictions."""
+        """Count matrices from the network's hard predictions."""
         rows = np.arange(len(data))
         hard = (np.ones(len(data)), (rows, predict().argmax(1)))
         self.estimate_confusions(data, sparse.csr_array(hard, shape=(len(data), self.n_classes)))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the cross-entropy on the vote shares in the first round, on the posterior later."""
         log_f = self.class_logits(h).log_softmax(1)
         q = (
             vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)

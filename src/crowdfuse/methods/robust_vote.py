@@ -1,11 +1,9 @@
-"""The vote, learned with a loss that distrusts it: generalised cross-entropy (Zhang and Sabuncu, NeurIPS 2018).
+"""Majority vote with generalized cross-entropy, a loss that is robust to wrong labels.
 
-"Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels".
-
-Cross-entropy pulls hardest at the items whose label the network finds least likely. Where labels are wrong, these are
-the wrong ones, and a network that is trained for long learns them by heart. Generalised cross-entropy pulls at an item
-less, the less likely the network finds its label. It lies between cross-entropy, which learns fast, and the mean
-absolute error, which hardly minds wrong labels and learns slowly.
+Cross-entropy has its largest gradients on items whose label the network finds least likely. If labels are wrong, these
+are mostly the wrong ones, and a long training memorizes them. Generalized cross-entropy gives such items smaller
+gradients. It lies between cross-entropy, which learns fast, and the mean absolute error, which hardly reacts to wrong
+labels but learns slowly.
 """
 
 from __future__ import annotations
@@ -22,12 +20,25 @@ from crowdfuse.methods.majority_vote import MajorityVote
 
 
 class RobustVote(MajorityVote):
-    """Hard: `mean_n (1 - f_n(v_n)^q) / q`, v_n the winner of the vote on item n, ties broken from the seed. Soft:
-    `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) / q`.
+    """Training on the vote with generalized cross-entropy.
 
-    The votes are those of the majority vote, so that the loss is the only difference. The paper has one label an item,
-    so that it knows neither from the other. Its truncated variant, which leaves out items below a threshold in turns,
-    is not here. Gold is no vote: it has cross-entropy.
+    With f_n the class probabilities, the loss is `mean_n (1 - f_n(w_n)^q) / q` for the winner w_n of a hard vote, and
+    `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) / q` over the labels for a soft vote. Items with gold have cross-entropy.
+    The votes are those of `MajorityVote`. The paper's truncated variant is not implemented.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    q : float
+        0 < q <= 1; cross-entropy as q goes to 0, mean absolute error for q = 1.
+    vote : {"soft", "hard"}
+        Average the loss over the labels of an item, or train on the winner of the vote.
+
+    References
+    ----------
+    Zhang and Sabuncu, "Generalized cross entropy loss for training deep neural networks with noisy labels",
+    NeurIPS 2018.
     """
 
     def __init__(self, spec: ModelSpec, *, q: float, vote: Literal["soft", "hard"]) -> None:
@@ -35,11 +46,12 @@ class RobustVote(MajorityVote):
         self.q = q
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the generalized cross-entropy against the vote."""
         log_f = self.class_logits(h).log_softmax(1)
         counts = torch.bincount(batch.item, minlength=batch.n_items)
         if self.vote == "soft":
-            of_labels = generalized_cross_entropy(log_f.index_select(0, batch.item), batch.label, self.q)
-            losses = scatter_sum(of_labels, batch.item, batch.n_items) / counts.clamp(min=1)
+            label_losses = generalized_cross_entropy(log_f.index_select(0, batch.item), batch.label, self.q)
+            losses = scatter_sum(label_losses, batch.item, batch.n_items) / counts.clamp(min=1)
         else:
             losses = generalized_cross_entropy(log_f, self.winner.to(batch.row.device)[batch.row], self.q)
         weight = batch.weight * (counts > 0)

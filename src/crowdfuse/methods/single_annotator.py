@@ -1,4 +1,4 @@
-"""One annotator's labels and nobody else's: plain cross-entropy on them."""
+"""Training on the labels of one annotator only."""
 
 from __future__ import annotations
 
@@ -13,19 +13,29 @@ from crowdfuse.methods.data import Batch, TrainingData
 
 
 class SingleAnnotator(Method):
-    """Cross-entropy on the labels of one annotator, given by position."""
+    """Cross-entropy on the labels of one annotator.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    annotator : int
+        Index of the annotator.
+    """
 
     def __init__(self, spec: ModelSpec, *, annotator: int) -> None:
         super().__init__(spec)
         self.annotator = annotator
 
     def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
+        """Return which rows have a label of this annotator, or gold."""
         ann = data.annotations
         mask: NDArray[np.bool_] = data.gold >= 0
         mask[ann.item[ann.annotator == self.annotator]] = True
         return mask
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the cross-entropy on the annotator's labels."""
         own = batch.annotator == self.annotator
         item, label = batch.item[own], batch.label[own]
         losses = cross_entropy(self.class_logits(h)[item], label, reduction="none")
@@ -33,4 +43,5 @@ class SingleAnnotator(Method):
         return Loss((weight * losses).sum(), weight.sum())
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Return 0 for this annotator and minus infinity for all others."""
         return torch.where(annotator == self.annotator, 0.0, -torch.inf).to(features.dtype)

@@ -1,8 +1,8 @@
-"""Trace regularisation (Tanno et al., CVPR 2019): one global confusion matrix an annotator, learned with the network.
+"""Trace regularization: one confusion matrix per annotator, learned together with the network.
 
-The network says what an item is, the matrix what the annotator makes of it; together they must explain the labels.
-Many pairs of network and matrices explain them equally well. A small pull on the traces chooses among them the
-annotators who are wrong the most, and so the network that has to be right.
+The network predicts the class, the matrix turns it into the annotator's label, and together they must explain the
+labels. Many combinations of network and matrices explain them equally well. A small penalty on the traces of the
+matrices selects the combination with the noisiest annotators, and therefore the most confident network.
 """
 
 from __future__ import annotations
@@ -20,14 +20,29 @@ from crowdfuse.nets.annotator_tables import active_annotators, append_mean_rows,
 
 
 class TraceReg(GlobalConfusions):
-    """`mean_n sum_{r in S_n} [-log (f_n A_r)[y_nr] + trace_weight tr(A_r)]`, f_n the class probabilities.
+    """Likelihood of each label with a penalty on the traces of the confusion matrices.
 
-    Where everybody labels everything, that is the paper's: the traces count once a step. All matrices are R x K^2
-    numbers, of which a step computes and moves those of the annotators in its batch.
+    With f_n the class probabilities, the loss is
+    `mean_n sum_{r in S_n} [-log (f_n A_r)[y_nr] + trace_weight tr(A_r)]`. If everybody labels every item, this is the
+    paper's loss, which counts each trace once per step.
 
-    `A_r` is a softmax over each row of free logits. They start where annotators are right with probability `start`,
-    or at the identity matrix: there that probability is e / (e + K - 1), 23 % for ten classes, 3 % for a hundred. They
-    are parameters like all others: the optimiser's weight decay pulls at them too.
+    `A_r` is the softmax over each row of free logits. The logits are parameters like all others, so weight decay acts
+    on them too. A step computes only the matrices of the annotators in its batch.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    trace_weight : float
+        Weight of the traces.
+    start : float or None
+        Initial probability that an annotator is right. None starts with identity logits, where that probability is
+        e / (e + K - 1): 23 % for 10 classes, 3 % for 100.
+
+    References
+    ----------
+    Tanno, Saeedi, Sankaranarayanan, Alexander and Silberman, "Learning from noisy labels by regularized estimation of
+    annotator confusion", CVPR 2019.
     """
 
     def __init__(self, spec: ModelSpec, *, trace_weight: float, start: float | None) -> None:
@@ -38,30 +53,31 @@ class TraceReg(GlobalConfusions):
         self.trace_weight = trace_weight
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the negative log-likelihood of the labels, and the traces."""
         log_f = self.class_logits(h).log_softmax(1)
-        those, place = active_annotators(batch.annotator, self.n_annotators)
-        log_A = self.log_confusions(those)
-        losses = -mixture_log_likelihood(log_f, log_A, batch.item, place, batch.label)
-        traces = log_A.diagonal(dim1=1, dim2=2).exp().sum(1)[place]
+        active, position = active_annotators(batch.annotator, self.n_annotators)
+        log_A = self.log_confusions(active)
+        losses = -mixture_log_likelihood(log_f, log_A, batch.item, position, batch.label)
+        traces = log_A.diagonal(dim1=1, dim2=2).exp().sum(1)[position]
         weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * (losses + self.trace_weight * traces)).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """With the class known, a label is explained by its annotator's matrix alone."""
-        of_truth = self.class_log_likelihoods(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[
-            :, 0
-        ]
-        return super().gold_losses(h, batch) - scatter_sum(of_truth, batch.item, batch.n_items)
+        """Return cross-entropy plus the negative log-likelihood of the item's labels given its class, (B,)."""
+        log_likelihood = self.gold_label_log_likelihood(batch.annotator, batch.label, batch.gold[batch.item])
+        return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
+        """Return the logarithms of some annotators' matrices, (U, K, K)."""
         return take_rows(self.confusion_logits, annotators).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean matrix."""
         super().add_annotators(count)
         matrices = append_mean_rows(self.confusion_logits.detach().softmax(2), count)
         self.confusion_logits = nn.Parameter(matrices.log())
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """The network's prediction."""
+        """Return the network's log class probabilities, (B, K)."""
         log_f: Tensor = self.classify(features).log_softmax(1)
         return log_f

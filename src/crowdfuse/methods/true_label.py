@@ -1,4 +1,4 @@
-"""Gold labels: what the classifier could do if everybody were right. The upper bound, never a competitor."""
+"""Training on gold labels: an upper bound for the other methods."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ from crowdfuse.methods.data import Batch, TrainingData
 
 
 class TrueLabel(Method):
-    """Cross-entropy on gold."""
+    """Cross-entropy on gold: `mean_n -log f_n(gold_n)`, with f_n the class probabilities.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    """
 
     def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
+        """Return which rows have gold."""
         mask: NDArray[np.bool_] = data.gold >= 0
         return mask
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """What annotators say makes no difference."""
+        """Return 0: labels of annotators are not used."""
         return Loss(0 * h.sum(), batch.weight.new_zeros(()))

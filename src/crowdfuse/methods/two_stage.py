@@ -1,4 +1,4 @@
-"""First aggregate, then train: what most people do. The labels are made into one target an item before any learning."""
+"""Aggregate first, then train: the labels of each item become one target before training, as is most common."""
 
 from __future__ import annotations
 
@@ -18,9 +18,20 @@ from crowdfuse.methods.global_confusions import CountedConfusions
 
 
 class TwoStage(CountedConfusions):
-    """`mean_n KL(t_n || f_n)`, t_n the soft label that an aggregator made of the labels; or cross-entropy on its best.
+    """Training on the consensus of an aggregation method.
 
-    The matrices are counted with t_n for the truth; those of Dawid and Skene are so by definition.
+    The loss is `mean_n KL(t_n || f_n)`, with t_n the aggregator's class probabilities, or cross-entropy on the
+    consensus class. The confusion matrices are counted with t_n as the truth, which for Dawid-Skene is their
+    definition.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    aggregator : str
+        Name of the aggregation method, a key of `crowdfuse.aggregation.AGGREGATORS`.
+    target : {"soft", "hard"}
+        Train on the class probabilities or on the consensus class.
     """
 
     target: Tensor
@@ -32,20 +43,21 @@ class TwoStage(CountedConfusions):
         self.seed = spec.seed
 
     def prepare(self, data: TrainingData) -> None:
-        """Aggregate the labels of the rows that count; Dawid and Skene alone know what to do with gold."""
+        """Aggregate the labels of rows with positive weight; only Dawid-Skene makes use of gold."""
         rows = np.flatnonzero((data.weight > 0) & (np.diff(data.annotations.indptr) > 0))
-        soft, best = np.zeros((len(data), self.n_classes), np.float32), np.zeros(len(data), np.int64)
+        soft, consensus = np.zeros((len(data), self.n_classes), np.float32), np.zeros(len(data), np.int64)
         if len(rows):
             ann = data.annotations[rows]
-            given: dict[str, Any] = {"seed": self.seed}
+            options: dict[str, Any] = {"seed": self.seed}
             if self.aggregator == "dawid-skene":
-                given["gold"] = [ann.classes[code] if code >= 0 else None for code in data.gold[rows]]
-            result = AGGREGATORS[self.aggregator](ann, **given)
-            soft[rows], best[rows] = result.class_probabilities, result.consensus_codes
+                options["gold"] = [ann.classes[code] if code >= 0 else None for code in data.gold[rows]]
+            result = AGGREGATORS[self.aggregator](ann, **options)
+            soft[rows], consensus[rows] = result.class_probabilities, result.consensus_codes
         self.estimate_confusions(data, sparse.csr_array(soft))
-        self.register_buffer("target", torch.from_numpy(soft if self.is_soft else best), persistent=False)
+        self.register_buffer("target", torch.from_numpy(soft if self.is_soft else consensus), persistent=False)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the loss against the consensus."""
         logits = self.class_logits(h)
         target = self.target.to(batch.row.device)[batch.row]
         if self.is_soft:
