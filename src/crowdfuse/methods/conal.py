@@ -1,8 +1,8 @@
-"""CoNAL (Chu, Ma and Wang, "Learning from crowds by modeling common confusions", AAAI 2021): common and own noise.
+"""CoNAL: confusions that are common to all annotators, and confusions of each annotator.
 
-Annotators confuse some classes because everybody does, and others because they do. So there is one noise layer for
-all and one an annotator, like those of the crowd layer, and for each label a weight says which of the two it came from:
-it depends on the item, which may be one that everybody finds hard, and on the annotator.
+There is one noise layer for all annotators and one per annotator, like those of the crowd layer. For each label a
+weight tells which of the two it came from. The weight depends on the item, which may be hard for everybody, and on the
+annotator.
 """
 
 from __future__ import annotations
@@ -19,24 +19,38 @@ from crowdfuse.methods.crowd_layer import times_matrices
 from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_tables import active_annotators, extend_tables, take_rows
 
-INITIAL_DIAGONAL = 2.0  # on the diagonal of all matrices, as in the authors' code
+INITIAL_DIAGONAL = 2.0  # diagonal of all matrices at the start, as in the authors' code
 
 
 class CoNAL(Method):
-    """`mean_n sum_{r in S_n} [-log softmax(w_nr f_n G + (1 - w_nr) f_n W_r)[y_nr] - separation |G - W_r|]`.
+    """Cross-entropy of each label on a mixture of a common and an individual noise layer.
 
-    f_n are the class probabilities, G is the common matrix, W_r the annotator's, and `w_nr = sigmoid(u_r . v_n)` how
-    much of the label is common: u_r and v_n, of length 1, describe annotator and item, v_n by a linear layer on the
-    item's features (in the authors' code by layers of its own on the input). So w_nr lies between 0.27 and 0.73:
-    neither matrix is ever out of play. All matrices start at twice the identity.
+    The loss is `mean_n sum_{r in S_n} [-log softmax(w_nr f_n G + (1 - w_nr) f_n W_r)[y_nr] - separation |G - W_r|]`,
+    with f_n the class probabilities, G the common matrix and W_r the annotator's matrix. The share of common noise is
+    `w_nr = sigmoid(u_r . v_n)`, where u_r and v_n have length 1 and describe annotator and item; v_n is a linear layer
+    on the item's features (in the authors' code, separate layers on the input). So w_nr lies between 0.27 and 0.73, and
+    neither matrix is ever ignored. All matrices start at twice the identity.
 
-    Row k of a matrix is read as P(said | true = k) by its softmax. Since only `w G + (1 - w) W_r` is seen in a label,
-    the matrices are told apart by what annotators have in common, and by the pull on `|G - W_r|`, the length of all K^2
-    differences. Nothing bounds that pull from below but how small `separation` is.
+    The softmax of row k of a matrix is P(said | true = k). Labels depend only on `w G + (1 - w) W_r`, so the matrices
+    are told apart by what annotators have in common and by the separation term, where `|G - W_r|` is the Euclidean norm
+    of all K^2 differences. This term has no lower bound, so `separation` must be small.
 
-    The pull counts once a label, so that a step costs what its labels cost. Where everybody labels everything that is
-    the authors' code, which counts it once an annotator and step, and takes the mean over labels of the rest: its
-    lambda is ours over R. From gold the matrices learn by their likelihood alone, with f_n the class.
+    The separation term counts once per label, so that a step costs as much as its labels. The authors' code counts it
+    once per annotator and step, and averages the other term over labels: if everybody labels every item, its lambda is
+    ours divided by R. Gold trains the matrices by the likelihood alone, with f_n the one-hot class.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    separation : float
+        Weight of the separation term.
+    embedding : int
+        Length of u_r and v_n.
+
+    References
+    ----------
+    Chu, Ma and Wang, "Learning from crowds by modeling common confusions", AAAI 2021.
     """
 
     confusion_given: ClassVar[Literal["true"]] = "true"
@@ -51,49 +65,64 @@ class CoNAL(Method):
         self.separation = separation
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        those, place = active_annotators(batch.annotator, self.n_annotators)
-        W = take_rows(self.individual, those)
-        logits = self._said_logits(self.class_logits(h).softmax(1), h, W, place, batch)
-        apart = (self.common - W).flatten(1).norm(dim=1)[place]
-        losses = cross_entropy(logits, batch.label, reduction="none") - self.separation * apart
+        """Return the cross-entropy of the labels, minus the separation term."""
+        active, position = active_annotators(batch.annotator, self.n_annotators)
+        W = take_rows(self.individual, active)
+        logits = self._label_logits(self.class_logits(h).softmax(1), h, W, position, batch)
+        distance = (self.common - W).flatten(1).norm(dim=1)[position]
+        losses = cross_entropy(logits, batch.label, reduction="none") - self.separation * distance
         weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """With the class known, a label is explained by one row of the two matrices."""
-        those, place = active_annotators(batch.annotator, self.n_annotators)
+        """Return cross-entropy plus the cross-entropy of the item's labels given its class, (B,)."""
+        active, position = active_annotators(batch.annotator, self.n_annotators)
         f = one_hot(batch.gold, self.n_classes).to(h.dtype)
-        logits = self._said_logits(f, h, take_rows(self.individual, those), place, batch)
-        said = cross_entropy(logits, batch.label, reduction="none")
-        return super().gold_losses(h, batch) + scatter_sum(said, batch.item, batch.n_items)
+        logits = self._label_logits(f, h, take_rows(self.individual, active), position, batch)
+        label_losses = cross_entropy(logits, batch.label, reduction="none")
+        return super().gold_losses(h, batch) + scatter_sum(label_losses, batch.item, batch.n_items)
 
-    def _said_logits(self, f: Tensor, h: Tensor, W: Tensor, place: Tensor, batch: Batch) -> Tensor:
-        """What annotators with matrices W (U, K, K) make of class probabilities f (B, K): (L, K)."""
+    def _label_logits(self, f: Tensor, h: Tensor, W: Tensor, position: Tensor, batch: Batch) -> Tensor:
+        """Return the label logits (L, K) for class probabilities f (B, K) and individual matrices W (U, K, K)."""
         share = self.common_shares(h, batch.item, batch.annotator)[:, None]
         common = (f @ self.common).index_select(0, batch.item)
-        return share * common + (1 - share) * times_matrices(f, W, batch.item, place)
+        return share * common + (1 - share) * times_matrices(f, W, batch.item, position)
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean matrix and embedding."""
         super().add_annotators(count)
         extend_tables(self, ("individual", "of_annotator"), count)
 
-    # ---- what it has to say about annotators ---------------------------------------------------
+    # ---- what the method says about annotators -------------------------------------------------
 
     def common_shares(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """How much of what the annotator says of the item is common noise, w_nr, (L,)."""
+        """Return the share w_nr of common noise in the label of each pair.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+        item, annotator : Tensor of shape (L,)
+            Position of the item and annotator of each pair.
+
+        Returns
+        -------
+        shares : Tensor of shape (L,)
+        """
         v = normalize(self.of_item(features)).index_select(0, item)
         return (normalize(take_rows(self.of_annotator, annotator)) * v).sum(1).sigmoid()
 
     def log_confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """The logs of the matrices of pairs, common and individual put together, (L, K, K)."""
+        """Return the logarithms of the pairs' matrices, which combine the common and the individual one, (L, K, K)."""
         share = self.common_shares(features, item, annotator)[:, None, None]
         return (share * self.common + (1 - share) * take_rows(self.individual, annotator)).log_softmax(2)
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Return the confusion matrix of each pair, (L, K, K)."""
         return self.log_confusions(features, item, annotator).exp()
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """The posterior of the class given the item's labels, with the network's prediction as the prior."""
+        """Return the posterior of the class given the item's labels, with the network's prediction as the prior."""
         log_A = self.log_confusions(features, item, annotator)
-        evidence = log_A.gather(2, label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
-        return posterior(self.class_logits(features).log_softmax(1), evidence, item)
+        log_likelihoods = log_A.gather(2, label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
+        return posterior(self.class_logits(features).log_softmax(1), log_likelihoods, item)

@@ -1,7 +1,7 @@
-"""Crowd layer (Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018): a last layer an annotator, on top.
+"""Crowd layer: one output layer per annotator on top of the network.
 
-The network says what an item is, and each annotator's layer turns that into what the annotator says of it. All are
-trained at once on the labels as they come, by backpropagation alone. To predict, the layers are taken off again.
+The network predicts the class, and each annotator's layer turns the prediction into the annotator's labels. Everything
+is trained together by backpropagation on the labels. For prediction the layers are removed.
 """
 
 from __future__ import annotations
@@ -16,26 +16,36 @@ from crowdfuse.functional import scatter_sum
 from crowdfuse.methods.base import Loss, ModelSpec
 from crowdfuse.methods.data import Batch
 from crowdfuse.methods.global_confusions import GlobalConfusions
+from crowdfuse.nets.annotator_heads import MAX_DENSE_CELLS_PER_PAIR
 from crowdfuse.nets.annotator_tables import active_annotators, extend_tables, take_rows
-
-MAX_DENSE_CELLS_PER_PAIR = 16  # times the labels: so many products cost less in one than each with a copy of its matrix
 
 Layer = Literal["matrix", "vector", "bias", "vector+bias"]
 
 
 class CrowdLayer(GlobalConfusions):
-    """`mean_n sum_{r in S_n} -log softmax(g_r(f_n))[y_nr]`, f_n the class probabilities, g_r the annotator's layer:
+    """Cross-entropy of each label on the output of its annotator's layer.
 
-    "matrix": `g_r(f) = f W_r`, the paper's MW; "vector": `w_r * f`, VW; "bias": `f + b_r`, VB; "vector+bias":
-    `w_r * f + b_r`, VW+B. All start as the identity: W_r = I, w_r = 1, b_r = 0.
+    With f_n the class probabilities and g_r the annotator's layer, the loss is
+    `mean_n sum_{r in S_n} -log softmax(g_r(f_n))[y_nr]`. Each label counts the same, as in the authors' code.
 
-    The layer acts on probabilities, and a softmax follows, as in the authors' code: where the network is sure of class
-    k, the annotator says y with `A_r[k, y] = softmax(g_r(e_k))[y]`, and that is the confusion matrix that is shown.
-    Where it is not sure the model is no mixture of these, so the probabilities of the network are not to be believed
-    as such. At the start A_r is right with probability e / (e + K - 1): little where there are many classes.
+    The layer acts on probabilities and a softmax follows, as in the authors' code. If the network is certain of class
+    k, annotator r gives label y with probability `A_r[k, y] = softmax(g_r(e_k))[y]`; this is the reported confusion
+    matrix. If it is not certain, the model is not a mixture of these matrices, so the network's probabilities are not
+    calibrated. At the start an annotator is right with probability e / (e + K - 1), which is low for many classes.
 
-    Each label counts the same, as in the authors' code. With the class known from gold, a label is explained by A_r
-    alone.
+    For items with gold, the likelihood of a label is that of `A_r`.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    layer : {"matrix", "vector", "bias", "vector+bias"}
+        "matrix": `g_r(f) = f W_r` (the paper's MW); "vector": `w_r * f` (VW); "bias": `f + b_r` (VB); "vector+bias":
+        `w_r * f + b_r` (VW+B). All start as the identity: W_r = I, w_r = 1, b_r = 0.
+
+    References
+    ----------
+    Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018.
     """
 
     matrix: nn.Parameter
@@ -56,16 +66,29 @@ class CrowdLayer(GlobalConfusions):
             self.register_parameter(name, nn.Parameter(starts[name]))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        logits = self.said_logits(self.class_logits(h).softmax(1), batch.item, batch.annotator)
+        """Return the cross-entropy of each label on its annotator's layer."""
+        logits = self.label_logits(self.class_logits(h).softmax(1), batch.item, batch.annotator)
         losses = cross_entropy(logits, batch.label, reduction="none")
         weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
-    def said_logits(self, f: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """`g_r(f_n)`: what layers make of class probabilities f (B, K), for pairs (L,), (L,) to (L, K)."""
+    def label_logits(self, f: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Return the outputs `g_r(f_n)` of the annotators' layers.
+
+        Parameters
+        ----------
+        f : Tensor of shape (B, K)
+            Class probabilities of the items.
+        item, annotator : Tensor of shape (L,)
+            Position of the item and annotator of each pair.
+
+        Returns
+        -------
+        logits : Tensor of shape (L, K)
+        """
         if "matrix" in self.tables:
-            those, place = active_annotators(annotator, self.n_annotators)
-            return times_matrices(f, take_rows(self.matrix, those), item, place)
+            active, position = active_annotators(annotator, self.n_annotators)
+            return times_matrices(f, take_rows(self.matrix, active), item, position)
         logits = f.index_select(0, item)
         if "vector" in self.tables:
             logits = logits * take_rows(self.vector, annotator)
@@ -74,32 +97,47 @@ class CrowdLayer(GlobalConfusions):
         return logits
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """With the class known, a label is explained by its annotator's matrix alone."""
-        of_truth = self.class_log_likelihoods(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[
-            :, 0
-        ]
-        return super().gold_losses(h, batch) - scatter_sum(of_truth, batch.item, batch.n_items)
+        """Return cross-entropy plus the negative log-likelihood of the item's labels given its class, (B,)."""
+        log_likelihood = self.gold_label_log_likelihood(batch.annotator, batch.label, batch.gold[batch.item])
+        return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
+        """Return the logarithms of some annotators' matrices, (U, K, K)."""
         if "matrix" in self.tables:
             return take_rows(self.matrix, annotators).log_softmax(2)
         K = self.n_classes
         certain = torch.eye(K, device=annotators.device)
-        each = torch.arange(K, device=annotators.device).repeat(len(annotators))
-        return self.said_logits(certain, each, annotators.repeat_interleave(K)).view(-1, K, K).log_softmax(2)
+        true_class = torch.arange(K, device=annotators.device).repeat(len(annotators))
+        return self.label_logits(certain, true_class, annotators.repeat_interleave(K)).view(-1, K, K).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean layer."""
         super().add_annotators(count)
         extend_tables(self, self.tables, count)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """The network's prediction."""
+        """Return the network's log class probabilities, (B, K)."""
         return self.class_logits(features).log_softmax(1)
 
 
 def times_matrices(f: Tensor, matrices: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-    """`f_n W_r` of each pair (item, annotator), (L, K), for f (B, K) and matrices (U, K, K).
+    """Return `f_n W_r` of each pair (item, annotator).
 
+    Parameters
+    ----------
+    f : Tensor of shape (B, K)
+        One row per item.
+    matrices : Tensor of shape (U, K, K)
+        One matrix W_r per annotator.
+    item, annotator : Tensor of shape (L,)
+        Position of the item in `f` and of the annotator in `matrices`.
+
+    Returns
+    -------
+    products : Tensor of shape (L, K)
+
+    Examples
+    --------
     >>> W = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 2.0], [2.0, 0.0]]])
     >>> times_matrices(torch.tensor([[0.9, 0.1]]), W, torch.tensor([0, 0]), torch.tensor([0, 1]))
     tensor([[0.9000, 0.1000],
@@ -108,5 +146,5 @@ def times_matrices(f: Tensor, matrices: Tensor, item: Tensor, annotator: Tensor)
     n_items, n_matrices = len(f), len(matrices)
     if n_items * n_matrices > MAX_DENSE_CELLS_PER_PAIR * len(item):
         return torch.bmm(f.index_select(0, item)[:, None], matrices.index_select(0, annotator))[:, 0]
-    every = f @ matrices.permute(1, 0, 2).flatten(1)  # (B, U K)
-    return every.view(n_items * n_matrices, -1).index_select(0, item * n_matrices + annotator)
+    dense = f @ matrices.permute(1, 0, 2).flatten(1)  # (B, U K)
+    return dense.view(n_items * n_matrices, -1).index_select(0, item * n_matrices + annotator)

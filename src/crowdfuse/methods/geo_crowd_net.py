@@ -1,9 +1,8 @@
-"""GeoCrowdNet (Ibrahim, Nguyen and Fu, ICLR 2023): confusion matrices that a volume makes the only ones.
+"""GeoCrowdNet: confusion matrices made identifiable by a volume term.
 
-"Deep Learning From Crowdsourced Labels: Coupled Cross-Entropy Minimization, Identifiability, and Regularization".
-Network and matrices together explain the labels, and many pairs of them do so equally well: a network that is less
-sure with annotators who are less often wrong, or the other way round. Among all of these, take the one whose class
-probabilities spread the furthest, or the one whose matrices do.
+Network and matrices explain the labels together, and many combinations do so equally well: a less certain network with
+annotators who are less often wrong, or the reverse. The volume term selects the combination whose class probabilities,
+or whose matrices, spread the furthest.
 """
 
 from __future__ import annotations
@@ -24,22 +23,42 @@ JITTER = 1e-3  # added to the eigenvalues, which are 1 where the volume is large
 
 
 class GeoCrowdNet(GlobalConfusions):
-    """`mean_n sum_{r in S_n} -log (f_n A_r)[y_nr] - volume_weight log det G`, f_n the class probabilities.
+    """Likelihood of each label with a volume term.
 
-    For "f", `G = K mean_n f_n f_n^T`: right where some items are certainly of each class, however bad annotators are.
-    For "w", `G = mean_r A_r A_r^T`: right where each class has annotators who know it, however unsure the items are.
+    With f_n the class probabilities, the loss is
+    `mean_n sum_{r in S_n} -log (f_n A_r)[y_nr] - volume_weight log det G`, where
 
-    The paper has sums in place of the means, `F F^T` and `W^T W`: that shifts the logarithm by a constant, and with
-    means its value does not depend on the size of a batch, and is at most 0, but for a jitter that keeps it finite
-    where a batch has fewer items than classes. The paper's are of all data; a step has those of its batch: labelled
-    items by their weights, and annotators by their labels, so that a step costs what its labels do. Where everybody
-    labels everything that is every annotator once. With several processes each has a part of the batch, and its volume.
+    - "f": `G = K mean_n f_n f_n^T`, which identifies the model if some items certainly belong to each class, however
+      bad the annotators are;
+    - "w": `G = mean_r A_r A_r^T`, which identifies it if each class has annotators who know it, however ambiguous the
+      items are.
 
-    An item's labels are summed here, and in the authors' code the loss is a mean over labels: our `volume_weight` is
-    their lambda times the labels an item has. Theirs is 0.001 on MNIST, 0.1 or 0.2 on LabelMe (0.25 to 0.5 here).
+    The paper uses sums, `F F^T` and `W^T W`, over all data. Means shift the logarithm by a constant, do not depend on
+    the batch size and make it at most 0, apart from a jitter that keeps it finite if a batch has fewer items than
+    classes. Here G is computed from the batch: over labelled items by their weights, or over annotators by their
+    labels, so that a step costs as much as its labels. With several processes, each uses its part of the batch.
 
-    `A_r` is a softmax over each row of free logits. They start where annotators are right with probability `start`, or,
-    as in the authors' code, at the identity matrix: there that probability is e / (e + K - 1).
+    The labels of an item are summed here, while the authors' code averages over labels: our `volume_weight` is their
+    lambda times the number of labels per item. Theirs is 0.001 on MNIST, and 0.1 or 0.2 on LabelMe (0.25 to 0.5 here).
+
+    `A_r` is the softmax over each row of free logits.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    regularizer : {"f", "w"}
+        Volume of the class probabilities or of the matrices.
+    volume_weight : float
+        Weight of the volume term.
+    start : float or None
+        Initial probability that an annotator is right. None starts with identity logits, as in the authors' code, where
+        that probability is e / (e + K - 1).
+
+    References
+    ----------
+    Ibrahim, Nguyen and Fu, "Deep learning from crowdsourced labels: coupled cross-entropy minimization,
+    identifiability, and regularization", ICLR 2023.
     """
 
     def __init__(
@@ -52,51 +71,78 @@ class GeoCrowdNet(GlobalConfusions):
         self.volume_weight = volume_weight
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the negative log-likelihood of the labels, minus the volume."""
         log_f = self.class_logits(h).log_softmax(1)
-        those, place = active_annotators(batch.annotator, self.n_annotators)
-        log_A = self.log_confusions(those)
-        losses = self.item_losses(mixture_log_likelihood(log_f, log_A, batch.item, place, batch.label), batch)
+        active, position = active_annotators(batch.annotator, self.n_annotators)
+        log_A = self.log_confusions(active)
+        losses = self.item_losses(mixture_log_likelihood(log_f, log_A, batch.item, position, batch.label), batch)
         weight = batch.labelled_weight
         if self.regularizer == "f":
             volume = log_volume(log_f.exp(), weight)
         else:
-            labels = scatter_sum(batch.weight[batch.item], place, len(those))
-            said = log_A.exp().transpose(1, 2)  # (annotator, said, true)
-            volume = log_volume(said.flatten(0, 1), labels.repeat_interleave(self.n_classes))
+            label_weight = scatter_sum(batch.weight[batch.item], position, len(active))
+            columns = log_A.exp().transpose(1, 2)  # (annotator, said, true)
+            volume = log_volume(columns.flatten(0, 1), label_weight.repeat_interleave(self.n_classes))
         return Loss((batch.weight * losses).sum() - self.volume_weight * weight.sum() * volume, weight.sum())
 
     def item_losses(self, log_likelihood: Tensor, batch: Batch) -> Tensor:
-        """What the labels of each item cost, (B,), from their log-likelihoods (L,)."""
+        """Return the loss of each item's labels from their log-likelihoods: the negative sum.
+
+        Parameters
+        ----------
+        log_likelihood : Tensor of shape (L,)
+            Log-likelihood of each label.
+        batch : Batch
+            The items and their labels.
+
+        Returns
+        -------
+        losses : Tensor of shape (B,)
+        """
         return scatter_sum(-log_likelihood, batch.item, batch.n_items)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """With the class known, a label is explained by its annotator's matrix alone."""
-        of_truth = self.class_log_likelihoods(batch.annotator, batch.label).gather(1, batch.gold[batch.item][:, None])[
-            :, 0
-        ]
-        return super().gold_losses(h, batch) + self.item_losses(of_truth, batch)
+        """Return cross-entropy plus the loss of the item's labels given its class, (B,)."""
+        log_likelihood = self.gold_label_log_likelihood(batch.annotator, batch.label, batch.gold[batch.item])
+        return super().gold_losses(h, batch) + self.item_losses(log_likelihood, batch)
 
     def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+        """Return `log A_r[k, y]` of each label and class, (L, K)."""
         return self.class_log_likelihoods(annotator, label)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
+        """Return the logarithms of some annotators' matrices, (U, K, K)."""
         return take_rows(self.confusion_logits, annotators).log_softmax(2)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """The network's prediction."""
+        """Return the network's log class probabilities, (B, K)."""
         return self.class_logits(features).log_softmax(1)
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean matrix."""
         super().add_annotators(count)
         matrices = append_mean_rows(self.confusion_logits.detach().softmax(2), count)
         self.confusion_logits = nn.Parameter(matrices.log())
 
 
 def log_volume(rows: Tensor, weight: Tensor) -> Tensor:
-    """`log det(K sum_i w_i x_i x_i^T / sum_i w_i + JITTER I)` of rows x (n, K): for K rows that are the K classes, 0.
+    """Return `log det(K sum_i w_i x_i x_i^T / sum_i w_i + JITTER I)`, at least in single precision.
 
-    In single precision at least, whatever the rest of a training is computed in.
+    It is 0 if the rows are the K one-hot classes.
 
+    Parameters
+    ----------
+    rows : Tensor of shape (n, K)
+        Rows x_i.
+    weight : Tensor of shape (n,)
+        Weights w_i.
+
+    Returns
+    -------
+    log_volume : Tensor of shape ()
+
+    Examples
+    --------
     >>> log_volume(torch.eye(3), torch.ones(3)).round(decimals=2)
     tensor(0.)
     >>> log_volume(torch.tensor([[0.5, 0.5], [0.5, 0.5]]), torch.ones(2)).round(decimals=2)  # the jitter alone
