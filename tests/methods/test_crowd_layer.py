@@ -81,7 +81,7 @@ def test_the_loss_is_its_definition_written_out(layer: Any, shape: tuple[int, in
 def test_it_starts_as_the_identity(layer: Any) -> None:
     method = CrowdLayer(spec(), layer=layer)
     f = torch.rand(3, 3).softmax(1)
-    assert torch.equal(method.said_logits(f, torch.arange(3), torch.arange(3)), f)
+    assert torch.equal(method.label_logits(f, torch.arange(3), torch.arange(3)), f)
     right = np.e / (np.e + 2)
     expected = torch.full((3, 3, 3), (1 - right) / 2).masked_fill(torch.eye(3, dtype=torch.bool), right)
     torch.testing.assert_close(method.log_confusions(torch.arange(3)).exp(), expected)

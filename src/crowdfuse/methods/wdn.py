@@ -1,8 +1,8 @@
-"""Weighted doctor net (Guan et al., AAAI 2018): a classifier for each annotator, and how much each of them counts.
+"""Weighted doctor net (WDN): one classifier per annotator, and a weight for each.
 
-First the networks: the trunk and the hidden layers of the class head are shared, and each annotator has a last layer
-of its own, trained on its labels alone. Then the weights: with the networks frozen, how to average them so that the
-average comes close to the vote.
+Phase 1 trains the networks: the trunk and the hidden layers of the class head are shared, and each annotator has an
+output layer that is trained on the annotator's labels. Phase 2 freezes the networks and learns weights whose average of
+the networks comes close to the vote.
 """
 
 from __future__ import annotations
@@ -23,15 +23,33 @@ from crowdfuse.nets.mlp import dense_layers
 
 
 class WDN(Method):
-    """With p_nr the class probabilities of annotator r's network, and t_n the vote shares:
+    """One network per annotator, then a weighted average of them.
 
-    networks: `mean_n sum_{r in S_n} -log p_nr[y_nr]`; all annotators count the same in the average.
-    weights: `mean_n KL(t_n || sum_r softmax(w)_r p_nr)` for "softmax", as in Guan et al., from the plain average on;
-    `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))` for "released", w free and from a normal start, as in the fusion
-    paper's code.
+    With p_nr the class probabilities of annotator r's network and t_n the vote shares:
 
-    The average is over all annotators who have labels, whoever labelled the item: O(B R K) to predict a batch.
-    Both losses are least where the average is the vote, so the weights say who makes up the vote, not who is right.
+    - networks: `mean_n sum_{r in S_n} -log p_nr[y_nr]`; in the average all annotators count the same.
+    - weights "softmax", as in the WDN paper: `mean_n KL(t_n || sum_r softmax(w)_r p_nr)`, starting from equal weights.
+    - weights "released", as in the fusion paper's code: `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))`, with free w from
+      a normal distribution.
+
+    The average is over all annotators who have labels, whoever labelled the item, so predicting a batch costs
+    O(B R K). Both losses are smallest where the average is the vote, so the weights tell who determines the vote, not
+    who is right.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    weights : {"released", "softmax"}
+        Form of the weighted average.
+    weight_epochs : int
+        Epochs of the second phase.
+    loss_scale : {"plain", "paper"}
+        "paper" divides the loss of the second phase by K.
+
+    References
+    ----------
+    Guan, Gulshan, Dai and Hinton, "Who said what: modeling individual labelers improves classification", AAAI 2018.
     """
 
     labelled: Tensor
@@ -45,11 +63,11 @@ class WDN(Method):
         loss_scale: Literal["plain", "paper"],
     ) -> None:
         super().__init__(spec)
-        # the class head's hidden layers are shared; its last one is one an annotator
+        # hidden layers of the class head are shared; there is one output layer per annotator
         self.classify = nn.Sequential(*dense_layers(spec.trunk.n_features, spec.head_hidden, spec.dropout))
         width = spec.head_hidden[-1] if spec.head_hidden else spec.trunk.n_features
         self.last = AnnotatorHead(width, (), spec.n_annotators, spec.n_classes)
-        self.weights = nn.Parameter(torch.ones(spec.n_annotators))  # the plain average, either way
+        self.weights = nn.Parameter(torch.ones(spec.n_annotators))  # equal weights in both forms
         self.register_buffer("labelled", torch.zeros(spec.n_annotators, dtype=torch.bool))
         self.released = weights == "released"
         self.weight_epochs = weight_epochs
@@ -57,43 +75,48 @@ class WDN(Method):
         self.seed = spec.seed
 
     def phases(self, epochs: int) -> list[Phase]:
+        """Return the phase of the networks and that of the weights."""
         return [
             Phase("networks", epochs, trainable=("augment", "trunk", "classify", "last")),
             Phase("weights", self.weight_epochs, trainable=("weights",)),
         ]
 
     def prepare(self, data: TrainingData) -> None:
-        """An annotator without a label has a network that knows nothing: leave it out of the average."""
+        """Note who has labels: networks of annotators without labels are untrained and left out of the average."""
         ann = data.annotations
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
         self.labelled |= torch.from_numpy(counts > 0).to(self.labelled.device)
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
+        """Draw the initial "released" weights."""
         if self.released:
             start = np.random.default_rng([self.seed, 3]).standard_normal(self.n_annotators)
             with torch.no_grad():
                 self.weights.copy_(torch.from_numpy(start))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the loss of the networks in phase 0, of the weights in phase 1."""
         weight = batch.labelled_weight.sum()
         if self.phase_index == 0:
-            return Loss((batch.weight * self._of_networks(h, batch)).sum(), weight)
+            return Loss((batch.weight * self._network_losses(h, batch)).sum(), weight)
         shares = vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)
         kl = kl_divergence(shares, self.class_logits(h).log_softmax(1))  # 0 without labels
         return Loss(self.weights_scale * (batch.weight * kl).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """The networks still learn what their annotators say; the average, what is right."""
-        of_average = super().gold_losses(h, batch)
-        return of_average + self._of_networks(h, batch) if self.phase_index == 0 else self.weights_scale * of_average
+        """Return cross-entropy of the average; in phase 0 plus the loss of the networks on the item's labels."""
+        average_losses = super().gold_losses(h, batch)
+        if self.phase_index == 0:
+            return average_losses + self._network_losses(h, batch)
+        return self.weights_scale * average_losses
 
-    def _of_networks(self, h: Tensor, batch: Batch) -> Tensor:
-        """The cross-entropies of each item's labels, summed, (B,)."""
+    def _network_losses(self, h: Tensor, batch: Batch) -> Tensor:
+        """Return the summed cross-entropy of each item's labels, (B,)."""
         logits = self.last(self.classify(h), batch.item, batch.annotator)
         return scatter_sum(cross_entropy(logits, batch.label, reduction="none"), batch.item, batch.n_items)
 
     def class_logits(self, h: Tensor) -> Tensor:
-        """`sum_r w_r p_nr` for "released", `log sum_r softmax(w)_r p_nr` for "softmax"."""
+        """Return `sum_r w_r p_nr` for "released", `log sum_r softmax(w)_r p_nr` for "softmax", (B, K)."""
         h = self.classify(h)
         pair = torch.arange(len(h) * self.n_annotators, device=h.device)
         each = self.last(h, pair // self.n_annotators, pair % self.n_annotators)
@@ -106,26 +129,33 @@ class WDN(Method):
         return logits
 
     def average(self) -> Tensor:
-        """The weights in the average, (R,): for "released" of any size and sign, for "softmax" summing to 1."""
+        """Return the weights in the average.
+
+        Returns
+        -------
+        weights : Tensor of shape (R,)
+            Of any size and sign for "released", summing to 1 for "softmax".
+        """
         return self.weights * self.labelled if self.released else self._log_shares().exp()
 
     def _log_shares(self) -> Tensor:
-        """The logs of the "softmax" weights: the log of a weight of 0 would have no gradient."""
+        """Return the logarithms of the "softmax" weights, computed as such because log(0) has no gradient."""
         return self.weights.masked_fill(~self.labelled, -torch.inf).log_softmax(0)
 
     def add_annotators(self, count: int) -> None:
-        """They have no part in the average: nothing is known of what they would say."""
+        """Append `count` annotators; they are left out of the average, since their networks are untrained."""
         super().add_annotators(count)
         extend_tables(self, ("weights",), count)
         self.labelled = torch.cat([self.labelled, self.labelled.new_zeros(count)])
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """The logs of the weights. Who has a negative one counts for nothing; where all do, all count the same.
+        """Return the logarithms of the weights, (L,).
 
-        Who has no labels that were trained on counts as much as the others do on average.
+        Negative weights count as 0; if no weight is positive, all count the same. Annotators without training labels
+        have the mean weight of the others.
         """
         weights = self.average().clamp(min=0)
         if not weights.any():
             return weights.new_zeros(len(annotator))
-        usual = weights[self.labelled].mean()
-        return torch.where(self.labelled, weights, usual).log()[annotator]
+        mean_weight = weights[self.labelled].mean()
+        return torch.where(self.labelled, weights, mean_weight).log()[annotator]
