@@ -142,8 +142,8 @@ def test_weights_and_performance_look_on() -> None:
     data = crowd(6, 3, 3)
     method = make("isotropic", 3, 3)
     batch = data.batch(np.arange(6))
-    assert not method._weights(batch.annotator).detach().eq(1).all()
-    weights = method._weights(batch.annotator).sum()
+    assert not method._label_weights(batch.annotator).detach().eq(1).all()
+    weights = method._label_weights(batch.annotator).sum()
     of_table: Any = torch.autograd.grad(weights, [method.of_annotator.table], allow_unused=True)
     assert of_table == (None,)
     evidence = method.label_log_probabilities(method.features(batch.x), batch.item, batch.annotator, batch.label)
@@ -155,13 +155,13 @@ def test_copies_share_the_weight_of_one() -> None:
     method = make("isotropic", 3, 5)
     with torch.no_grad():
         method.of_annotator.table.copy_(torch.tensor([[0.0], [50], [90], [90], [90]]).expand(5, 3))
-    weights = method._weights(torch.arange(5))
+    weights = method._label_weights(torch.arange(5))
     torch.testing.assert_close(weights, torch.tensor([5, 5, 5 / 3, 5 / 3, 5 / 3]) / 3)
     everyone = torch.arange(5)
     scores = method.weight_logits(torch.zeros(1, 8), torch.zeros(5, dtype=torch.long), everyone)
     torch.testing.assert_close(5 * scores.softmax(0), weights)
     nn.init.zeros_(method.of_annotator.table)  # as at the start
-    torch.testing.assert_close(method._weights(everyone), torch.ones(5))
+    torch.testing.assert_close(method._label_weights(everyone), torch.ones(5))
 
 
 def test_of_many_annotators_a_step_compares_and_moves_those_of_its_batch() -> None:
@@ -179,7 +179,7 @@ def test_of_many_annotators_a_step_compares_and_moves_those_of_its_batch() -> No
     assert gradient.coalesce().indices()[0].tolist() == [7, 42, 900]
     e = method.of_annotator.table.detach()[[7, 42, 900]]
     rarity = 1 / mean_similarity(e, e, torch.tensor(0.6))
-    torch.testing.assert_close(method._weights(batch.annotator), (rarity / rarity.mean())[[0, 2, 0, 1]])
+    torch.testing.assert_close(method._label_weights(batch.annotator), (rarity / rarity.mean())[[0, 2, 0, 1]])
     assert method.weight_logits(batch.x, batch.item, batch.annotator).isfinite().all()
 
 

@@ -179,9 +179,9 @@ def test_copies_of_a_naive_annotator_outvote_the_others_and_do_not_fool_it(prior
 def test_one_annotator_is_refused_with_a_way_out_before_any_work() -> None:
     X = np.eye(4)
     for labels in ([0, 1, 0, 1], np.array([[0, -1], [1, -1], [0, -1], [1, -1]])):
-        with pytest.raises(ValueError, match=r"all by one annotator: .*majority-vote"):
+        with pytest.raises(ValueError, match=r"are by one annotator; .*majority-vote"):
             MaxMIGClassifier(epochs=1).fit(X, labels)
-    with pytest.raises(ValueError, match="all by one annotator"):  # the other's labels do not count
+    with pytest.raises(ValueError, match="are by one annotator"):  # the other's labels do not count
         MaxMIGClassifier(epochs=1).fit(X, [[0, -1], [1, -1], [0, -1], [-1, 1]], sample_weight=[1, 1, 1, 0])
     with pytest.raises(ValueError, match="batch_size=1 does not work"):
         MaxMIGClassifier(batch_size=1).fit(X, [[0, 0], [1, 1], [0, 0], [1, 1]])

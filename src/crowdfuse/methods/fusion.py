@@ -1,8 +1,8 @@
-"""Sample-wise label fusion (Gao et al., ECCV 2022): the paper's method.
+"""Sample-wise label fusion: the paper's method.
 
-Three heads read an item's features: class logits, a weight for each annotator, and for each annotator the
-coefficients of a confusion matrix over a fixed basis of permutations. The labels of an item, cleaned by the
-matrices and averaged by the weights, are the fused label on which the classifier is trained, all at once.
+Three heads read an item's features: class logits, a weight per annotator, and per annotator the coefficients of a
+confusion matrix over a fixed basis of permutations. The labels of an item, corrected by the matrices and averaged by
+the weights, are the fused label. The classifier is trained on it, and all heads are trained together.
 """
 
 from __future__ import annotations
@@ -29,15 +29,30 @@ from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead, SeparateHeads
 
 HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
-"""What makes a head, of the numbers of features, its hidden layers, and the numbers of annotators and outputs."""
+"""Makes a head from the number of features, the hidden widths, and the numbers of annotators and outputs."""
 
-MIN_GOLD_PROBABILITY = (
-    1e-6  # of a fused label's share of the known class: where no permutation leads there, nothing can be learned
-)
+MIN_GOLD_PROBABILITY = 1e-6
+"""Lower bound of a fused label's probability of gold; below it, no permutation leads to gold and there is no gradient."""
 
 
 class BasisConfusions(nn.Module):
-    """`P = sum_m c_m B_m`, c from a head and softmax: never built in training."""
+    """Confusion matrices `P = sum_m c_m B_m`, where c is the softmax of a head; not built in training.
+
+    With the identity alone (M = 1) there is no head: the weights-only ablation.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    heads : HeadFactory
+        Makes the head.
+    hidden : tuple of int
+        Hidden widths of the head.
+    n_bases : int
+        Largest number of permutations M.
+    kind : {"random", "latin"}
+        Kind of the basis; see `permutation_basis`.
+    """
 
     basis: Tensor
     form: Tensor
@@ -53,30 +68,42 @@ class BasisConfusions(nn.Module):
         super().__init__()
         self.register_buffer("basis", permutation_basis(spec.n_classes, n_bases, kind, spec.seed))
         self.register_buffer("form", penalty_form(self.basis))
-        # with the identity alone there is nothing to learn: the weights-only ablation
         self.head = (
             heads(spec.trunk.n_features, hidden, spec.n_annotators, len(self.basis)) if len(self.basis) > 1 else None
         )
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Coefficients (L, M)."""
+        """Return the coefficients of each pair, (L, M)."""
         if self.head is None:
             return features.new_ones(len(item), 1)
         coefficients: Tensor = self.head(features, item, annotator).softmax(1)
         return coefficients
 
     def fuse(self, coefficients: Tensor, weights: Tensor, label: Tensor, item: Tensor, n_items: int) -> Tensor:
+        """Return the fused labels (B, K) from coefficients (L, M) and weights (L,)."""
         return fuse_by_basis(weights, coefficients, label, item, self.basis, n_items)
 
     def penalty(self, coefficients: Tensor) -> Tensor:
+        """Return `sum_k (1 - P_kk)^2` of each pair, (L,)."""
         return basis_penalty(coefficients, self.form)
 
     def dense(self, coefficients: Tensor) -> Tensor:
+        """Return the matrices, (L, K, K)."""
         return dense_confusions(coefficients, self.basis)
 
 
 class FullConfusions(nn.Module):
-    """A free column-stochastic matrix a pair, for small K: what the basis does can be measured against it."""
+    """A free column-stochastic matrix per pair, for small K; shows what the basis costs or gains.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    heads : HeadFactory
+        Makes the head, with K^2 outputs.
+    hidden : tuple of int
+        Hidden widths of the head.
+    """
 
     def __init__(self, spec: ModelSpec, heads: HeadFactory, hidden: tuple[int, ...]) -> None:
         super().__init__()
@@ -84,24 +111,63 @@ class FullConfusions(nn.Module):
         self.head = heads(spec.trunk.n_features, hidden, spec.n_annotators, spec.n_classes**2)
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Matrices (L, K, K), axes (true, said)."""
+        """Return the matrix of each pair, (L, K, K), axes (true, said)."""
         logits = self.head(features, item, annotator).view(-1, self.n_classes, self.n_classes)
         matrices: Tensor = logits.softmax(1)
         return matrices
 
     def fuse(self, matrices: Tensor, weights: Tensor, label: Tensor, item: Tensor, n_items: int) -> Tensor:
+        """Return the fused labels (B, K) from matrices (L, K, K) and weights (L,)."""
         pair = torch.arange(len(label), device=label.device)
         return scatter_sum(weights[:, None] * matrices[pair, :, label], item, n_items)
 
     def penalty(self, matrices: Tensor) -> Tensor:
+        """Return `sum_k (1 - P_kk)^2` of each pair, (L,)."""
         return (1 - matrices.diagonal(dim1=1, dim2=2)).square().sum(1)
 
     def dense(self, matrices: Tensor) -> Tensor:
+        """Return the matrices, (L, K, K)."""
         return matrices
 
 
 class Fusion(Method):
-    """`mean_n [ KL(t_n || f_n) + (lambda / R_n) sum_r sum_k (1 - P_kk)^2 ]`, gradients into both sides of the KL."""
+    """KL divergence from the classifier to the fused label, with a penalty on the confusion matrices.
+
+    The loss is `mean_n [ KL(t_n || f_n) + (penalty / R_n) sum_{r in S_n} sum_k (1 - P_n,kk^r)^2 ]`, with fused labels
+    `t_n = sum_{r in S_n} w_n^r P_n^r e_{y_n^r}`. f_n are the class probabilities, S_n the R_n annotators who labelled
+    item n, w_n the softmax of the weight head over S_n, and column j of `P_n^r` is the distribution of the true class
+    given that annotator r gave label j. Gradients flow into both sides of the KL divergence. Items without labels
+    contribute nothing.
+
+    For items with gold, the loss is cross-entropy, `-log t_n[gold]` and the penalty.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    n_bases : int
+        Largest number of permutations M; 1 is the weights-only ablation.
+    basis : {"random", "latin"}
+        Kind of the basis; see `permutation_basis`.
+    penalty : float
+        Weight of the penalty (lambda in the paper).
+    confusions : {"basis", "full"}
+        Matrices over the basis, or a free matrix per pair.
+    weights : {"learned", "uniform"}
+        Learned weights, or equal ones: the confusions-only ablation.
+    annotator_heads : {"shared", "separate", "embedded"}
+        `AnnotatorHead`, `SeparateHeads` (for the matrices only; weights then use `AnnotatorHead`) or `EmbeddedHead`.
+    embedding : int
+        Length of an annotator's embedding, for "embedded".
+    annotator_hidden : tuple of int
+        Hidden widths of the annotators' heads.
+    loss_scale : {"plain", "paper"}
+        "paper" divides the loss by K, as the paper's code did.
+
+    References
+    ----------
+    Gao et al., "Learning from multiple annotator noisy labels via sample-wise label fusion", ECCV 2022.
+    """
 
     confusion_given = "said"
 
@@ -138,6 +204,7 @@ class Fusion(Method):
         self.loss_factor = 1 / spec.n_classes if loss_scale == "paper" else 1.0
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the KL divergence to the fused labels, and the penalty."""
         log_f = self.class_logits(h).log_softmax(1)
         t, c = self._fuse(h, batch.item, batch.annotator, batch.label)
         n_labels = torch.bincount(batch.item, minlength=batch.n_items)
@@ -146,32 +213,35 @@ class Fusion(Method):
         return Loss(self.loss_factor * (weight * losses).sum(), weight.sum())
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Weights and matrices learn to make the known class of the labels: `-log t_n[gold]`, and the penalty."""
+        """Return cross-entropy, `-log t_n[gold]` of the fused label, and the penalty, (B,)."""
         t, c = self._fuse(h, batch.item, batch.annotator, batch.label)
         n_labels = torch.bincount(batch.item, minlength=batch.n_items)
-        made = t.gather(1, batch.gold[:, None])[:, 0].clamp(min=MIN_GOLD_PROBABILITY)
-        fusing = torch.where(n_labels > 0, -made.log(), 0)
-        of_annotators = fusing + self.penalty * self._penalties(c, batch.item, n_labels)
-        return super().gold_losses(h, batch) + self.loss_factor * of_annotators
+        gold_probability = t.gather(1, batch.gold[:, None])[:, 0].clamp(min=MIN_GOLD_PROBABILITY)
+        fusion_losses = torch.where(n_labels > 0, -gold_probability.log(), 0)
+        annotator_losses = fusion_losses + self.penalty * self._penalties(c, batch.item, n_labels)
+        return super().gold_losses(h, batch) + self.loss_factor * annotator_losses
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Return the scores of the weight head, (L,), or 0 for uniform weights."""
         if self.weigh is None:
             return super().weight_logits(features, item, annotator)
         scores: Tensor = self.weigh(features, item, annotator)[:, 0]
         return scores
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Return the confusion matrix of each pair, P(true | said), (L, K, K)."""
         return self.confuse.dense(self.confuse(features, item, annotator))
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+        """Return the fused labels t_n, (B, K)."""
         return self._fuse(features, item, annotator, label)[0]
 
     def _penalties(self, c: Tensor, item: Tensor, n_labels: Tensor) -> Tensor:
-        """Of each item, (B,): the mean over its labels."""
+        """Return the mean penalty over the labels of each item, (B,)."""
         return scatter_sum(self.confuse.penalty(c), item, len(n_labels)) / n_labels.clamp(min=1)
 
     def _fuse(self, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """Fused labels t (B, K), and the pairs' coefficients or matrices c that made them."""
+        """Return the fused labels t (B, K), and the coefficients or matrices c of the pairs."""
         w = segment_softmax(self.weight_logits(h, item, annotator), item, len(h))
         c = self.confuse(h, item, annotator)
         return self.confuse.fuse(c, w, label, item, len(h)), c

@@ -1,7 +1,7 @@
-"""What gold makes of what annotators would say: a small classifier on top, if it is better than the labels alone.
+"""A small classifier fitted to a few gold items, used if it beats the labels alone.
 
-A network that knows what every annotator would say of an item knows a great deal about the item, whoever is right. So
-a few items with gold, too few to train a network on, go a long way here.
+Its inputs describe what every annotator would say about an item, which tells a lot about the item whoever is right.
+So a few gold items, too few to train a network, are enough.
 """
 
 from __future__ import annotations
@@ -15,68 +15,96 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-MIN_GOLD_ITEMS = 10  # gold items
-FOLDS = 5
-LOGISTIC_REGRESSION_C = 10.0  # of the evidence against the prior, where descriptions have a length of 1 on average
+MIN_GOLD_ITEMS = 10
+N_FOLDS = 5
+LOGISTIC_REGRESSION_C = 10.0  # inverse regularization strength, for descriptions of mean length 1
+UNSEEN_CLASS_BIAS = -1e6  # of classes without gold, which are never predicted
 
 
 class GoldClassifier(NamedTuple):
-    """A linear classifier of described items, and how it did on gold that it had not seen."""
+    """A linear classifier of described items.
 
-    weight: Tensor  # (K, D)
-    bias: Tensor  # (K,)
+    Parameters
+    ----------
+    weight : Tensor of shape (K, D)
+        Coefficients.
+    bias : Tensor of shape (K,)
+        Intercepts.
+    is_correct_out_of_fold : ndarray of bool of shape (G,)
+        Whether each gold item was classified correctly by the fit without it.
+    """
+
+    weight: Tensor
+    bias: Tensor
     is_correct_out_of_fold: NDArray[np.bool_]
-    """Whether each gold item was right when it was left out of the fit."""
 
-    def __call__(self, described: Tensor) -> Tensor:
-        """(B, D) to logits (B, K)."""
-        return described @ self.weight.to(described).T + self.bias.to(described)
+    def __call__(self, descriptions: Tensor) -> Tensor:
+        """Map descriptions (B, D) to logits (B, K)."""
+        return descriptions @ self.weight.to(descriptions).T + self.bias.to(descriptions)
 
 
 def fit_gold_classifier(
-    described: NDArray[np.float32], gold: NDArray[np.int64], by_labels: NDArray[np.int64], n_classes: int
+    descriptions: NDArray[np.float32], gold: NDArray[np.int64], label_classes: NDArray[np.int64], n_classes: int
 ) -> GoldClassifier | None:
-    """A classifier from gold items' descriptions (G, D), if it beats what labels make of these items, (G,).
+    """Fit a classifier to gold items, if it beats the classes inferred from labels.
 
-    Beats: in cross-validation, paired, by more than one standard error; None if it does not, or gold is too little.
+    It must be better in cross-validation by more than one standard error of the paired difference.
 
+    Parameters
+    ----------
+    descriptions : ndarray of shape (G, D)
+        Descriptions of the gold items.
+    gold : ndarray of shape (G,)
+        Their classes.
+    label_classes : ndarray of shape (G,)
+        Their classes as inferred from labels alone.
+    n_classes : int
+        Number of classes K.
+
+    Returns
+    -------
+    classifier : GoldClassifier or None
+        None if it is not better, there are fewer than 10 gold items, or gold has a single class.
+
+    Examples
+    --------
     >>> x = np.linspace(-1, 1, 40, dtype=np.float32)[:, None]
     >>> gold = (x[:, 0] > 0).astype(np.int64)
-    >>> found = fit_gold_classifier(x, gold, 1 - gold, 2)                    # the labels say the opposite
-    >>> found(torch.tensor([[-0.5], [0.5]])).argmax(1)
+    >>> classifier = fit_gold_classifier(x, gold, 1 - gold, 2)               # the labels say the opposite
+    >>> classifier(torch.tensor([[-0.5], [0.5]])).argmax(1)
     tensor([0, 1])
     >>> fit_gold_classifier(x, gold, gold, 2) is None
     True
     """
     if len(gold) < MIN_GOLD_ITEMS or len(np.unique(gold)) < 2:
         return None
-    fold = np.random.default_rng(0).permutation(len(gold)) % FOLDS
-    right = np.zeros(len(gold), bool)
-    for out in range(FOLDS):
-        weight, bias = _fit(described[fold != out], gold[fold != out], n_classes)
-        right[fold == out] = (described[fold == out] @ weight.T + bias).argmax(1) == gold[fold == out]
-    gain = right.astype(float) - (by_labels == gold)
+    fold = np.random.default_rng(0).permutation(len(gold)) % N_FOLDS
+    is_correct = np.zeros(len(gold), bool)
+    for i in range(N_FOLDS):
+        weight, bias = _fit_logistic(descriptions[fold != i], gold[fold != i], n_classes)
+        is_correct[fold == i] = (descriptions[fold == i] @ weight.T + bias).argmax(1) == gold[fold == i]
+    gain = is_correct.astype(float) - (label_classes == gold)
     if not gain.mean() > gain.std() / math.sqrt(len(gain)):
         return None
-    weight, bias = _fit(described, gold, n_classes)
-    return GoldClassifier(torch.from_numpy(weight), torch.from_numpy(bias), right)
+    weight, bias = _fit_logistic(descriptions, gold, n_classes)
+    return GoldClassifier(torch.from_numpy(weight), torch.from_numpy(bias), is_correct)
 
 
-def _fit(
-    described: NDArray[np.float32], gold: NDArray[np.int64], n_classes: int
+def _fit_logistic(
+    descriptions: NDArray[np.float32], gold: NDArray[np.int64], n_classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Logistic regression: weights (K, D) and biases (K,); a class that gold does not have is never chosen."""
-    weight, bias = np.zeros((n_classes, described.shape[1])), np.full(n_classes, -1e6)
+    """Return weights (K, D) and biases (K,) of a logistic regression; classes without gold are never predicted."""
+    weight, bias = np.zeros((n_classes, descriptions.shape[1])), np.full(n_classes, UNSEEN_CLASS_BIAS)
     seen = np.unique(gold)
     if len(seen) == 1:
         bias[seen] = 0.0
         return weight, bias
-    mean = described.mean(0)
-    scale = max(1e-6, math.sqrt(float(((described - mean) ** 2).sum(1).mean())))
-    model = LogisticRegression(C=LOGISTIC_REGRESSION_C, max_iter=500).fit((described - mean) / scale, gold)
+    mean = descriptions.mean(0)
+    scale = max(1e-6, math.sqrt(float(((descriptions - mean) ** 2).sum(1).mean())))
+    model = LogisticRegression(C=LOGISTIC_REGRESSION_C, max_iter=500).fit((descriptions - mean) / scale, gold)
     if len(seen) == 2:
         weight[seen[1]], bias[seen] = model.coef_[0], (0.0, model.intercept_[0])
     else:
         weight[seen], bias[seen] = model.coef_, model.intercept_
     weight /= scale
-    return weight, bias - np.where(bias > -1e6, weight @ mean, 0.0)
+    return weight, bias - np.where(bias > UNSEEN_CLASS_BIAS, weight @ mean, 0.0)

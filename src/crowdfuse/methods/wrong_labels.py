@@ -1,4 +1,4 @@
-"""What annotators say when they are wrong: tables with a zero diagonal, for the gated method."""
+"""Distributions of wrong labels for the gated method: tables with a zero diagonal."""
 
 from __future__ import annotations
 
@@ -11,51 +11,113 @@ from torch import Tensor, nn
 from crowdfuse.functional import derangements, label_log_probabilities
 from crowdfuse.nets.annotator_tables import PerAnnotator, active_annotators, extend_tables, take_rows
 
-LOG_ZERO = -1e9  # the log of a chance of 0, as softmax can take it
-MAX_COUNTED_CELLS = 10**7  # numbers in tables that are only looked at
-PSEUDO_LABELS_PER_ROW = 2.0  # labels, spread evenly, that are added to what was counted
-UNIFORM_MIXTURE_SHARE = 1e-6  # how often, with a basis, any wrong class is said
+LOG_ZERO = -1e9  # stands for log 0 in a softmax
+MAX_COUNTED_CELLS = 10**7  # with more numbers than this, one table is counted for all annotators
+PSEUDO_LABELS_PER_ROW = 2.0  # labels, spread uniformly over the wrong classes, that are added to the counts
+UNIFORM_MIXTURE_SHARE = 1e-6  # probability of a uniform wrong label, in mixtures of permutations
 
 
 class WrongLabels(PerAnnotator):
-    """`W_r[k, y]`: of an item of class k, annotator r says y instead. Rows sum to 1, the diagonal is 0."""
+    """Tables `W_r[k, y]`: the probability that annotator r gives label y to an item of class k, if r is wrong.
+
+    Rows sum to 1 and the diagonal is 0.
+    """
 
     n_classes: int
 
     def log_tables(self, annotators: Tensor) -> Tensor:
-        """The logs of some annotators' tables (U,), (U, K, K), or (1, K, K) where all have the same."""
+        """Return the logarithms of some annotators' tables.
+
+        Parameters
+        ----------
+        annotators : Tensor of shape (U,)
+            Annotator numbers.
+
+        Returns
+        -------
+        log_tables : Tensor of shape (U, K, K), or (1, K, K) if all annotators share a table
+        """
         raise NotImplementedError
 
     def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
-        """`log W_r[k, y]` of each pair and class k, (L, K); of the class that was said, what does not matter."""
-        log_W, place = self._tables(annotator)
-        return label_log_probabilities(log_W, place, label)
+        """Return `log W_r[k, y]` of each pair and class k.
+
+        Parameters
+        ----------
+        annotator, label : Tensor of shape (L,)
+            Annotator and label of each pair.
+
+        Returns
+        -------
+        log_probabilities : Tensor of shape (L, K)
+            The value for the class of the label itself is arbitrary.
+        """
+        log_W, position = self._active_tables(annotator)
+        return label_log_probabilities(log_W, position, label)
 
     def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
-        """`log W_r[k, y]` where k is known, (L,); 0 where the label is right."""
-        at = self(annotator, label).gather(1, truth[:, None])[:, 0]
-        return torch.where(truth == label, 0, at)
+        """Return `log W_r[k, y]` for known classes k; 0 if the label is right.
+
+        Parameters
+        ----------
+        annotator, truth, label : Tensor of shape (L,)
+            Annotator, true class and label of each pair.
+
+        Returns
+        -------
+        log_probabilities : Tensor of shape (L,)
+        """
+        log_probabilities = self(annotator, label).gather(1, truth[:, None])[:, 0]
+        return torch.where(truth == label, 0, log_probabilities)
 
     def matrices(self, annotator: Tensor) -> Tensor:
-        """The tables of some pairs, (L, K, K)."""
-        log_W, place = self._tables(annotator)
-        return log_W.exp()[place]
+        """Return the table of each pair's annotator.
+
+        Parameters
+        ----------
+        annotator : Tensor of shape (L,)
+            Annotator of each pair.
+
+        Returns
+        -------
+        tables : Tensor of shape (L, K, K)
+        """
+        log_W, position = self._active_tables(annotator)
+        return log_W.exp()[position]
 
     def add_annotators(self, count: int) -> None:
-        """Where all have the same table, newcomers have it too."""
+        """Append `count` annotators; a shared table needs no change."""
 
     def count_labels(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
-        """Update tables that are counted after training; learned tables need nothing."""
+        """Update tables that are counted after training; learned tables need no change.
 
-    def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        Parameters
+        ----------
+        annotator, label : Tensor of shape (L,)
+            Annotator and class of each label.
+        f : Tensor of shape (L, K)
+            Class probabilities of each label's item.
+        """
+
+    def _active_tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log-tables to compute, (U, K, K), and the position of each pair's table among them, (L,)."""
         return self.log_tables(annotator[:1]), torch.zeros_like(annotator)
 
 
 class UniformWrongLabels(WrongLabels):
-    """All wrong classes alike, as the paper's made-up annotators choose them.
+    """All wrong classes equally likely, as for the paper's synthetic annotators.
 
-    That is for training. To be looked at, there are tables of what was really said, counted at the end: R x K^2
-    numbers, where these are not too many.
+    Training uses uniform wrong labels. For inspection, tables of the actual labels are counted after training.
+
+    Parameters
+    ----------
+    n_classes, n_annotators : int
+        Numbers of classes and annotators.
+
+    Attributes
+    ----------
+    counted_tables : Tensor of shape (R, K, K), or (1, K, K) if R K^2 is over 10^7
+        Axes (annotator, true, said).
     """
 
     counted_tables: Tensor
@@ -64,35 +126,45 @@ class UniformWrongLabels(WrongLabels):
         super().__init__()
         self.n_classes = n_classes
         self.is_per_annotator = n_annotators * n_classes**2 <= MAX_COUNTED_CELLS
-        even = (1 - torch.eye(n_classes)) / (n_classes - 1)
-        self.register_buffer("counted_tables", even.repeat(n_annotators if self.is_per_annotator else 1, 1, 1))
+        uniform = (1 - torch.eye(n_classes)) / (n_classes - 1)
+        self.register_buffer("counted_tables", uniform.repeat(n_annotators if self.is_per_annotator else 1, 1, 1))
 
     def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
+        """Return the logarithm of 1 / (K - 1), a scalar that broadcasts to (L, K)."""
         return torch.full((), -math.log(self.n_classes - 1), device=label.device)
 
     def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
+        """Return the logarithm of 1 / (K - 1) for wrong labels, 0 for right ones, (L,)."""
         return torch.where(truth == label, 0.0, -math.log(self.n_classes - 1))
 
     def matrices(self, annotator: Tensor) -> Tensor:
+        """Return the counted table of each pair's annotator, (L, K, K)."""
         return self.counted_tables[annotator if self.is_per_annotator else torch.zeros_like(annotator)]
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean table."""
         if self.is_per_annotator:
             extend_tables(self, ("counted_tables",), count)
 
     def count_labels(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
-        """Tables from labels (L,), and how likely each class is for their items (L, K)."""
+        """Count the tables from labels (L,) and the class probabilities f (L, K) of their items."""
         K = self.n_classes
-        place = annotator if self.is_per_annotator else torch.zeros_like(annotator)
-        said = torch.zeros(len(self.counted_tables) * K, K, dtype=f.dtype).index_add(0, place * K + label, f)
-        counts = said.view(-1, K, K).transpose(1, 2) * (1 - torch.eye(K, dtype=f.dtype))  # axes (true, said)
-        even = (1 - torch.eye(K, dtype=f.dtype)) / (K - 1)
-        tables = counts + PSEUDO_LABELS_PER_ROW * even
+        table = annotator if self.is_per_annotator else torch.zeros_like(annotator)
+        sums = torch.zeros(len(self.counted_tables) * K, K, dtype=f.dtype).index_add(0, table * K + label, f)
+        counts = sums.view(-1, K, K).transpose(1, 2) * (1 - torch.eye(K, dtype=f.dtype))  # axes (true, said)
+        uniform = (1 - torch.eye(K, dtype=f.dtype)) / (K - 1)
+        tables = counts + PSEUDO_LABELS_PER_ROW * uniform
         self.counted_tables.copy_(tables / tables.sum(2, keepdim=True))
 
 
 class SharedWrongLabels(WrongLabels):
-    """One table for all, learned."""
+    """One learned table for all annotators.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes.
+    """
 
     def __init__(self, n_classes: int) -> None:
         super().__init__()
@@ -100,30 +172,52 @@ class SharedWrongLabels(WrongLabels):
         self.logits = nn.Parameter(torch.zeros(1, n_classes, n_classes))
 
     def log_tables(self, annotators: Tensor) -> Tensor:
+        """Return the logarithm of the table, (1, K, K)."""
         return _without_diagonal(self.logits).log_softmax(2)
 
 
 class PerAnnotatorWrongLabels(WrongLabels):
-    """A table an annotator, learned, even at the start: R x K^2 numbers, of which a step moves those in its batch."""
+    """One learned table per annotator, uniform at the start; a step changes those of the annotators in its batch.
+
+    Parameters
+    ----------
+    n_classes, n_annotators : int
+        Numbers of classes and annotators.
+    """
 
     def __init__(self, n_classes: int, n_annotators: int) -> None:
         super().__init__()
         self.n_classes = n_classes
         self.logits = nn.Parameter(torch.zeros(n_annotators, n_classes, n_classes))
 
-    def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
-        those, place = active_annotators(annotator, len(self.logits))
-        return self.log_tables(those), place
+    def _active_tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log-tables of the annotators in the batch, and the position of each pair's table."""
+        active, position = active_annotators(annotator, len(self.logits))
+        return self.log_tables(active), position
 
     def log_tables(self, annotators: Tensor) -> Tensor:
+        """Return the logarithms of some annotators' tables, (U, K, K)."""
         return _without_diagonal(take_rows(self.logits, annotators)).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean logits."""
         extend_tables(self, ("logits",), count)
 
 
 class BasisWrongLabels(WrongLabels):
-    """The paper's basis read forward: a mixture, an annotator, of permutations that leave no class in its place."""
+    """Per annotator, a learned mixture of permutations that leave no class in its place.
+
+    This is the basis of the fusion paper, applied from true class to label.
+
+    Parameters
+    ----------
+    n_classes, n_annotators : int
+        Numbers of classes and annotators.
+    n_bases : int
+        Largest number of permutations.
+    seed : int
+        Seed of their draw.
+    """
 
     basis: Tensor
 
@@ -133,21 +227,25 @@ class BasisWrongLabels(WrongLabels):
         self.register_buffer("basis", derangements(n_classes, n_bases, np.random.default_rng([seed, 4])))
         self.logits = nn.Parameter(torch.zeros(n_annotators, len(self.basis)))
 
-    def _tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
-        those, place = active_annotators(annotator, len(self.logits))
-        return self.log_tables(those), place
+    def _active_tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log-tables of the annotators in the batch, and the position of each pair's table."""
+        active, position = active_annotators(annotator, len(self.logits))
+        return self.log_tables(active), position
 
     def log_tables(self, annotators: Tensor) -> Tensor:
+        """Return the logarithms of some annotators' tables, (U, K, K)."""
         shares = take_rows(self.logits, annotators).softmax(1)
-        says = nn.functional.one_hot(self.basis, self.n_classes).to(shares.dtype)  # (M, K, K)
-        tables = torch.einsum("um,mky->uky", shares, says)
-        # no permutation may lead from a class to a label that is said all the same
-        possible = (1 - UNIFORM_MIXTURE_SHARE) * tables + UNIFORM_MIXTURE_SHARE / (self.n_classes - 1)
-        return _without_diagonal(possible.log())
+        permutations = nn.functional.one_hot(self.basis, self.n_classes).to(shares.dtype)  # (M, K, K)
+        tables = torch.einsum("um,mky->uky", shares, permutations)
+        # a label that no permutation reaches must not have probability 0
+        smoothed = (1 - UNIFORM_MIXTURE_SHARE) * tables + UNIFORM_MIXTURE_SHARE / (self.n_classes - 1)
+        return _without_diagonal(smoothed.log())
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators with the mean logits."""
         extend_tables(self, ("logits",), count)
 
 
 def _without_diagonal(tables: Tensor) -> Tensor:
+    """Return the tables with `LOG_ZERO` on the diagonal."""
     return tables.masked_fill(torch.eye(tables.shape[1], dtype=torch.bool, device=tables.device), LOG_ZERO)
