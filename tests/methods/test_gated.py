@@ -1,4 +1,4 @@
-"""The gated method's losses, tables and readings, each against its definition written out."""
+"""The gated method's losses, tables and class rules, each against its definition written out."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_gradients_of_every_phase(wrong: str, phase: int) -> None:
     assert torch.autograd.gradcheck(loss, tuple(v.detach().clone().requires_grad_() for v in values))
 
 
-def test_saying_is_cross_entropy_on_every_label() -> None:
+def test_phase_1_is_cross_entropy_on_every_label() -> None:
     method = make("uniform", 3, 2)
     data = crowd(3, 2, with_gold=False)
     total, _ = loss_of(method, data)
@@ -185,7 +185,7 @@ def test_saying_is_cross_entropy_on_every_label() -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_the_start_is_the_joint_likelihood_with_the_class_as_read(wrong: str) -> None:
+def test_the_start_is_the_joint_likelihood_with_the_initial_class(wrong: str) -> None:
     method = make(wrong, 4, 3)
     data = crowd(4, 3, with_gold=True)
     method.prepare(data)
@@ -280,7 +280,7 @@ def test_tables_of_many_annotators_are_those_of_few(wrong: str) -> None:
 @pytest.mark.parametrize("started", [True, False])
 @pytest.mark.parametrize(("n_classes", "n_annotators"), [(2, 1), (3, 2), (6, 5)])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_the_chances_of_all_labels_sum_to_1(wrong: str, n_classes: int, n_annotators: int, started: bool) -> None:
+def test_the_probabilities_of_all_labels_sum_to_1(wrong: str, n_classes: int, n_annotators: int, started: bool) -> None:
     method = make(wrong, n_classes, n_annotators)
     method.is_initialized.fill_(started)
     method.poll_weights.fill_(1 / n_annotators)
@@ -297,13 +297,13 @@ def test_the_chances_of_all_labels_sum_to_1(wrong: str, n_classes: int, n_annota
     torch.testing.assert_close(likely.flatten(), by_matrix)
 
 
-@pytest.mark.parametrize("reading", ["any", "above chance"])
-def test_the_chances_of_all_labels_as_read_sum_to_1(reading: Any) -> None:
+@pytest.mark.parametrize("rule", ["any", "above chance"])
+def test_the_probabilities_of_all_labels_of_a_class_rule_sum_to_1(rule: Any) -> None:
     method = make("uniform", 4, 2)
     method.poll_weights.fill_(0.5)
     h = method.features(torch.randn(3, 4))
     pairs = list(product(range(3), range(2), range(4)))
-    likely = method._as_read(reading, h, *(torch.tensor(part) for part in zip(*pairs, strict=True))).exp()
+    likely = method._rule_log_likelihood(rule, h, *(torch.tensor(part) for part in zip(*pairs, strict=True))).exp()
     torch.testing.assert_close(likely.view(6, 4).sum(1), torch.ones(6))
 
 
@@ -353,7 +353,7 @@ def predict_on(method: Gated, x: torch.Tensor) -> Any:
     return predict
 
 
-def test_who_is_asked_is_at_most_so_many_and_those_with_the_most_labels() -> None:
+def test_only_the_annotators_with_the_most_labels_are_polled() -> None:
     n = gated.MAX_POLLED_ANNOTATORS + 30
     Y = np.full((n + 2, n), -1)
     Y[np.arange(n), np.arange(n)] = 0  # one label each, and a second one of the last two
@@ -367,7 +367,7 @@ def test_who_is_asked_is_at_most_so_many_and_those_with_the_most_labels() -> Non
     assert asked[-2:].tolist() == pytest.approx([3 / (gated.MAX_POLLED_ANNOTATORS + 4)] * 2)
 
 
-def test_weights_of_items_count_for_who_is_asked() -> None:
+def test_item_weights_count_in_the_choice_of_polled_annotators() -> None:
     method = make("uniform", 2, 2)
     ann = Annotations.from_matrix([[0, -1], [-1, 1], [1, -1]])
     weight = np.array([1, 3, 0], np.float32)
@@ -376,7 +376,7 @@ def test_weights_of_items_count_for_who_is_asked() -> None:
 
 
 @pytest.mark.parametrize(("likelier", "expected"), [(True, 3), (False, 0)])
-def test_held_out_labels_choose_the_reading(likelier: bool, expected: int) -> None:
+def test_held_out_labels_choose_the_class_rule(likelier: bool, expected: int) -> None:
     """Class 3 is never said, the other classes alike but for a little: it is 3, or it is 0, by how labels are read."""
     method = make("uniform", 4, 1)
     data = of_labels(np.array([[0], [1]]))

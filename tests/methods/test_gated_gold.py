@@ -170,7 +170,7 @@ def test_a_training_that_goes_on_decides_anew() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_gold_reading_is_a_logistic_regression(n_classes: int) -> None:
+def test_gold_classifier_is_a_logistic_regression(n_classes: int) -> None:
     generator = np.random.default_rng(n_classes)
     described = generator.normal(size=(400, 6)).astype(np.float32)
     gold = (described @ generator.normal(size=(6, n_classes))).argmax(1)
@@ -183,7 +183,7 @@ def test_gold_reading_is_a_logistic_regression(n_classes: int) -> None:
     )  # cross-validation foresees that
 
 
-def test_gold_reading_never_names_a_class_it_has_not_seen() -> None:
+def test_gold_classifier_never_predicts_a_class_without_gold() -> None:
     described = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     gold = np.where(described[:, 0] > 0, 3, 1)
     told = fit_gold_classifier(described, gold, np.zeros(60, np.int64), 5)

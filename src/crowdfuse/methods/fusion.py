@@ -32,7 +32,7 @@ HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 """Makes a head from the number of features, the hidden widths, and the numbers of annotators and outputs."""
 
 MIN_GOLD_PROBABILITY = 1e-6
-"""Lower bound of a fused label's probability of gold; below it, no permutation leads to gold and there is no gradient."""
+"""Lower bound of a fused label's probability of gold; below it, no permutation leads to gold."""
 
 
 class BasisConfusions(nn.Module):

@@ -1,18 +1,20 @@
-"""The gated channel: how likely each annotator is right on each item, learned with the classifier.
+"""The gated method: the probability that each annotator is right on each item, learned with the classifier.
 
-A network says what an item is, and gates say whether an annotator can read it; together they must explain all labels
-of an item at once. That is the model of Yan et al. (2010) made deep, and, with one class given, of MaDL (Herde et al.,
-2023) with an isotropic matrix. Where an annotator is worse than chance its label says what the item is not, as
+The classifier predicts the class, gates predict whether an annotator is right, and together they must explain all
+labels of an item. This is the model of Yan et al. (2010) with neural networks, and MaDL (Herde et al., 2023) with an
+isotropic matrix for one given class. The label of an annotator who is worse than chance tells what the item is not, as
 complementary labels do (Ishida et al., 2017).
 
-Such a likelihood has more than one best answer, so where it starts decides where it ends. Training therefore has three
-phases. First a network for what each annotator would *say* of an item: that is plain classification, with one answer.
-Then, from what they would say, what the item most likely *is*, with no other assumption than that an annotator's wrong
-labels are even; classifier and gates start as that. Only then the likelihood.
+Such a likelihood has several optima, so the start decides the result. Training therefore has three phases:
 
-Gold can overrule that reading, and then part of it watches the likelihood. With two classes, annotators who contradict
-each other now on these items, now on those, leave nothing to tell who is right: then a fresh network is trained on the
-vote, and the diagnostics ask for gold.
+1. "annotator labels": a network learns which label each annotator would give, which is ordinary classification.
+2. "start": from these, each item gets its most likely class, assuming only that wrong labels are uniform; classifier
+   and gates are trained on these initial classes.
+3. "gates": the likelihood is maximized.
+
+Gold can overrule the initial classes; then part of the gold is held out to check phase 3. If annotators contradict each
+other, some on these items and some on those, nothing tells who is right. Then the classifier is trained on the vote
+(with two classes, from a fresh trunk), and the diagnostics ask for gold.
 """
 
 from __future__ import annotations
@@ -30,35 +32,71 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from crowdfuse.functional import expected_class_log_likelihood, posterior, scatter_sum
 from crowdfuse.methods.base import HeldOutScorer, Loss, Method, ModelSpec, Phase, Predict
 from crowdfuse.methods.data import Batch, TrainingData
-from crowdfuse.methods.gold_classifier import MIN_GOLD_ITEMS, fit_gold_classifier
+from crowdfuse.methods.gold_classifier import MIN_GOLD_ITEMS, GoldClassifier, fit_gold_classifier
 from crowdfuse.methods.wrong_labels import WrongLabels
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 
-PHASE_EPOCH_SHARES = (
-    0.25,
-    0.08,
-)  # of the epochs: on what annotators say, and on the start; the rest is for the likelihood
-MAX_POLLED_ANNOTATORS = (
-    64  # annotators at most, those with the most labels, who are asked what they would say of an item
-)
-MIN_CONFIDENT_PROBABILITY = 0.8  # what a sure answer is
-MAX_CONTESTED_SHARE, MAX_DISAGREEMENT_SHARE = (
-    0.14,
-    0.5,
-)  # the share of sure pairs that may be of two minds: of two classes, and of more
-MIN_COMMON_CLASS_SHARE = 0.01  # of the items: gold decides only if it has all classes that labels see so often
-MIN_PAIR_SHARE, MAX_CONFLICT_CHECK_ITEMS = (
-    0.05,
-    5_000,
-)  # the share of pairs that must be sure to speak of it; items that show it
+PHASE_EPOCH_SHARES = (0.25, 0.08)  # of the epochs, for phases 1 and 2; phase 3 has the rest
+MAX_POLLED_ANNOTATORS = 64  # those with the most labels, whose labels are predicted to find the initial classes
+MIN_CONFIDENT_PROBABILITY = 0.8  # of a label, for an annotator to count as confident
+MAX_CONTESTED_SHARE = 0.14  # of confident pairs of annotators, with two classes; above it, train on the vote
+MAX_DISAGREEMENT_SHARE = 0.5  # the same with more classes
+MIN_COMMON_CLASS_SHARE = 0.01  # of the items; gold must contain every class that is more common than this
+MIN_PAIR_SHARE = 0.05  # of pairs of annotators that must be confident for a conflict to be measured
+MAX_CONFLICT_CHECK_ITEMS = 5_000
 
 HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
-Reading = Literal["any", "above chance"]
+
+ClassRule = Literal["any", "above chance"]
+"""How initial classes are read from predicted labels: see `expected_class_log_likelihood`."""
+
+CLASS_RULES: tuple[ClassRule, ...] = ("above chance", "any")
 
 
 class Gated(Method):
-    """`mean_n -log sum_k f_n(k) prod_{r in S_n} p(y_nr | k)`, with `p(y | k) = g_nr` where y is k, and
-    `(1 - g_nr) W_r[k, y]` where it is not: g_nr the gate of the pair, W what is said instead.
+    """Joint likelihood of all labels of an item, with a gate per pair.
+
+    The loss is `mean_n -log sum_k f_n(k) prod_{r in S_n} p(y_nr | k)`, with `p(y | k) = g_nr` if y = k, else
+    `(1 - g_nr) W_r[k, y]`. f_n are the class probabilities, g_nr is the gate of the pair, and W_r the distribution of
+    wrong labels.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the method is built from.
+    heads : {"shared", "embedded"}
+        `AnnotatorHead` or `EmbeddedHead`, for predicted labels and gates.
+    embedding : int
+        Length of an annotator's embedding, for "embedded".
+    wrong : WrongLabels
+        Distribution of wrong labels.
+
+    Attributes
+    ----------
+    is_initialized : Tensor of bool of shape ()
+        Whether the initial classes have been chosen; before, class logits come from predicted labels.
+    starts_from_gold : Tensor of bool of shape ()
+        Whether a classifier fitted to gold chose the initial classes.
+    skips_likelihood : Tensor of bool of shape ()
+        Whether phase 3 continues with the initial classes, because gold chose them and no labels are held out.
+    trains_on_vote : Tensor of bool of shape ()
+        Whether phases 2 and 3 train on the vote, because nothing tells who is right.
+    start_held_out_accuracy : Tensor of shape ()
+        Accuracy of the gold classifier on held-out gold.
+    poll_weights : Tensor of shape (R,)
+        Weight of each annotator when predicted labels are combined.
+    target : Tensor of shape (N,)
+        Initial class of each row.
+    held_out_gold : Tensor of shape (N,)
+        Gold of rows that check phase 3 and are not trained on there, else -1.
+    initial_trunk : Tensor
+        The trunk's initial values, with two classes.
+
+    References
+    ----------
+    Yan et al., "Modeling annotator expertise: learning when everybody knows a bit of something", AISTATS 2010.
+    Ishida, Niu, Hu and Sugiyama, "Learning from complementary labels", NeurIPS 2017.
+    Herde, Huseljic and Sick, "Multi-annotator deep learning", TMLR 2023.
     """
 
     confusion_given = "true"
@@ -95,257 +133,304 @@ class Gated(Method):
         self.register_buffer(
             "skips_likelihood", torch.zeros((), dtype=torch.bool)
         )  # nothing could watch the likelihood
-        self.register_buffer("trains_on_vote", torch.zeros((), dtype=torch.bool))  # nothing tells who is right
+        self.register_buffer("trains_on_vote", torch.zeros((), dtype=torch.bool))
         self.register_buffer(
             "start_held_out_accuracy", torch.zeros(())
         )  # how much of the gold that watches is right at the start
-        self.register_buffer("poll_weights", torch.zeros(n_annotators))  # how much each counts when asked
+        self.register_buffer("poll_weights", torch.zeros(n_annotators))
 
     def phases(self, epochs: int) -> list[Phase]:
-        """What annotators say, the start, the likelihood; held-out labels choose among what comes after the start."""
-        says, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
+        """Return the three phases; validation chooses among the end of the second and the epochs of the third."""
+        labels, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
         return [
-            Phase("annotator labels", says, selection="never"),
+            Phase("annotator labels", labels, selection="never"),
             Phase("start", start, selection="end"),
-            Phase("gates", max(0, epochs - says - start), selection="any"),
+            Phase("gates", max(0, epochs - labels - start), selection="any"),
         ]
 
     def prepare(self, data: TrainingData) -> None:
+        """Reset the decisions of an earlier training and choose the annotators to poll."""
         for decision in (self.starts_from_gold, self.trains_on_vote, self.skips_likelihood):
-            decision.fill_(False)  # of an earlier training
+            decision.fill_(False)
         ann = data.annotations
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
         counts[np.argsort(-counts, kind="stable")[MAX_POLLED_ANNOTATORS:]] = 0
         self.poll_weights.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
         self.register_buffer("target", torch.zeros(len(data), dtype=torch.int64), persistent=False)
         self.register_buffer("held_out_gold", torch.full((len(data),), -1), persistent=False)
-        fresh = [tensor.detach().flatten() for tensor in self._trunk_tensors()] if self.n_classes == 2 else []
-        self.register_buffer("initial_trunk", torch.cat([torch.zeros(0), *fresh]), persistent=False)
+        initial = [tensor.detach().flatten() for tensor in self._trunk_tensors()] if self.n_classes == 2 else []
+        self.register_buffer("initial_trunk", torch.cat([torch.zeros(0), *initial]), persistent=False)
 
     def _trunk_tensors(self) -> list[Tensor]:
+        """Return the floating-point parameters and buffers of the trunk."""
         return [tensor for tensor in self.trunk.state_dict().values() if tensor.is_floating_point()]
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
-        """Before the start: read from what annotators would say what each item is."""
+        """Before phase 2, choose the initial class of each row."""
         if self.phase_index != 1:
             return
-        reading = self._best_reading(score_held_out)
-        classes = predict(partial(self._asked_scores, reading=reading)).argmax(1)
+        rule = self._best_class_rule(score_held_out)
+        classes = predict(partial(self._polled_scores, rule=rule)).argmax(1)
         known = np.flatnonzero(data.gold >= 0)
-        told = None
-        common = np.flatnonzero(np.bincount(classes, minlength=self.n_classes) > MIN_COMMON_CLASS_SHARE * len(classes))
-        if (
-            len(known) >= MIN_GOLD_ITEMS and np.isin(common, data.gold[known]).all()
-        ):  # a class that gold lacks would be lost
-            told = fit_gold_classifier(
-                predict(self._described, known), data.gold[known], classes[known], self.n_classes
-            )
-        if told is not None:
+        gold_classifier = self._fit_gold_classifier(data, predict, classes, known)
+        if gold_classifier is not None:
             self.starts_from_gold.fill_(True)
-            classes = predict(lambda h: told(self._described(h))).argmax(1)
+            classes = predict(lambda h: gold_classifier(self._descriptions(h))).argmax(1)
             self.skips_likelihood.fill_(score_held_out is None)
             if score_held_out is not None:
-                self.held_out_gold[known[::2]] = torch.from_numpy(data.gold[known[::2]]).to(self.held_out_gold)
-                self.start_held_out_accuracy.fill_(float(told.is_correct_out_of_fold[::2].mean()))
+                held_out = known[::2]
+                self.held_out_gold[held_out] = torch.from_numpy(data.gold[held_out]).to(self.held_out_gold)
+                self.start_held_out_accuracy.fill_(float(gold_classifier.is_correct_out_of_fold[::2].mean()))
         elif self._is_undecided(data, predict):
             self.trains_on_vote.fill_(True)
             if self.n_classes == 2:
-                self._forget()
+                self._reset_trunk()
         self.target.copy_(torch.from_numpy(classes))
         self.is_initialized.fill_(True)
 
-    def _best_reading(self, score_held_out: HeldOutScorer | None) -> Reading:
-        """Labels below chance are read as saying what an item is not, where held-out labels bear that out.
+    def _fit_gold_classifier(
+        self, data: TrainingData, predict: Predict, classes: NDArray[np.int64], known: NDArray[np.int64]
+    ) -> GoldClassifier | None:
+        """Return a classifier fitted to gold if it beats `classes` (N,) and gold contains all common classes."""
+        common = np.flatnonzero(np.bincount(classes, minlength=self.n_classes) > MIN_COMMON_CLASS_SHARE * len(classes))
+        # a class without gold would be lost
+        if len(known) < MIN_GOLD_ITEMS or not np.isin(common, data.gold[known]).all():
+            return None
+        descriptions = predict(self._descriptions, known)
+        return fit_gold_classifier(descriptions, data.gold[known], classes[known], self.n_classes)
 
-        With two classes nothing could: there the mirror image explains them equally well.
+    def _best_class_rule(self, score_held_out: HeldOutScorer | None) -> ClassRule:
+        """Return "any" if held-out labels confirm that labels below chance tell what an item is not.
+
+        With two classes they could not: the mirror image explains the labels equally well.
         """
         if self.n_classes == 2 or score_held_out is None:
             return "above chance"
-        above, any_ = (score_held_out(partial(self._as_read, reading)) for reading in ("above chance", "any"))
-        return "any" if any_.beats(above) else "above chance"
+        above_score, any_score = (score_held_out(partial(self._rule_log_likelihood, rule)) for rule in CLASS_RULES)
+        return "any" if any_score.beats(above_score) else "above chance"
 
     def _is_undecided(self, data: TrainingData, predict: Predict) -> bool:
-        """Whether annotators contradict each other so surely that nothing tells who is right where."""
+        """Return whether confident annotators contradict each other so often that nothing tells who is right."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_CONFLICT_CHECK_ITEMS])
         weight = self.poll_weights[self.poll_weights > 0].cpu().numpy()
         if self.n_classes == 2:
-            return contested_share(predict(lambda h: self._asked_shares(h)[..., 1], rows), weight) > MAX_CONTESTED_SHARE
-        said = predict(lambda h: torch.cat([part.to(h) for part in self._asked_shares(h).max(2)], 1), rows)
-        share, named = np.split(said, 2, axis=1)
-        return (
-            disagreement_share(np.where(share > MIN_CONFIDENT_PROBABILITY, named, -1).astype(np.int64), weight)
-            > MAX_DISAGREEMENT_SHARE
+            second_class = predict(lambda h: self._polled_label_probabilities(h)[..., 1], rows)
+            return contested_share(second_class, weight) > MAX_CONTESTED_SHARE
+        best = predict(
+            lambda h: torch.cat([part.to(h) for part in self._polled_label_probabilities(h).max(2)], 1), rows
         )
+        probability, label = np.split(best, 2, axis=1)
+        confident_label = np.where(probability > MIN_CONFIDENT_PROBABILITY, label, -1).astype(np.int64)
+        return disagreement_share(confident_label, weight) > MAX_DISAGREEMENT_SHARE
 
-    def _forget(self) -> None:
-        """The trunk as it was: one that knows who is wrong where votes along with them more than the vote does."""
+    def _reset_trunk(self) -> None:
+        """Restore the initial trunk: one that has learned who gives which label follows wrong labels more closely."""
         tensors = self._trunk_tensors()
         with torch.no_grad():
-            for tensor, fresh in zip(tensors, self.initial_trunk.split([t.numel() for t in tensors]), strict=True):
-                tensor.copy_(fresh.view_as(tensor))
+            for tensor, initial in zip(tensors, self.initial_trunk.split([t.numel() for t in tensors]), strict=True):
+                tensor.copy_(initial.view_as(tensor))
 
     def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
-        """Gold that overruled the labels also overrules what they object to, and objects to what is worse by it."""
+        """Return the failed checks; if gold chose the start, whether accuracy on held-out gold has fallen since.
+
+        Then checks by labels are ignored, since gold has overruled the labels.
+        """
         if not self.starts_from_gold:
             return label_checks
-        rows = self.held_out_gold.cpu().numpy()
-        watching = np.flatnonzero(rows >= 0)
-        share = float((predict(rows=watching).argmax(1) == rows[watching]).mean())
-        if self.phase_index < 2 or share >= float(self.start_held_out_accuracy):
+        gold = self.held_out_gold.cpu().numpy()
+        rows = np.flatnonzero(gold >= 0)
+        accuracy = float((predict(rows=rows).argmax(1) == gold[rows]).mean())
+        if self.phase_index < 2 or accuracy >= float(self.start_held_out_accuracy):
             return ()
         at_start = 100 * self.start_held_out_accuracy
-        return (f"accuracy on held-out gold: {100 * share:.0f} %, at the start {at_start:.0f} %",)
+        return (f"accuracy on held-out gold: {100 * accuracy:.0f} %, at the start {at_start:.0f} %",)
 
-    def _as_read(self, reading: Reading, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """How likely each label is if the items are what this reading takes them for, in logs, (L,)."""
-        truth = self._asked_scores(h, reading).argmax(1)[item]
+    def _rule_log_likelihood(
+        self, rule: ClassRule, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor
+    ) -> Tensor:
+        """Return the log-likelihood of each label if the items have the classes of this rule, (L,)."""
+        truth = self._polled_scores(h, rule).argmax(1)[item]
         q = self.label_head(h, item, annotator).softmax(1).gather(1, truth[:, None])[:, 0].clamp(1e-6, 1 - 1e-6)
-        if reading == "above chance":
+        if rule == "above chance":
             q = q.clamp(min=1 / self.n_classes)
         return torch.where(label == truth, q.log(), ((1 - q) / (self.n_classes - 1)).log())
 
     def class_logits(self, h: Tensor) -> Tensor:
-        """Features (B, D) to class logits (B, K): before the start, what annotators would say amounts to."""
-        return super().class_logits(h) if self.is_initialized else self._asked_scores(h, "above chance")
+        """Return the class logits of features; before phase 2, scores from the predicted labels, (B, K)."""
+        return super().class_logits(h) if self.is_initialized else self._polled_scores(h, "above chance")
 
-    def _asked_shares(self, h: Tensor) -> Tensor:
-        """What those who are asked would say of each item, (B, A, K)."""
+    def _polled_label_probabilities(self, h: Tensor) -> Tensor:
+        """Return the predicted label probabilities of the polled annotators for each item, (B, A, K)."""
         annotators = self.poll_weights.nonzero()[:, 0]
         pair = torch.arange(len(h) * len(annotators), device=h.device)
-        said = self.label_head(h, pair // len(annotators), annotators[pair % len(annotators)])
-        shares: Tensor = said.softmax(1).view(len(h), len(annotators), self.n_classes)
-        return shares
+        logits = self.label_head(h, pair // len(annotators), annotators[pair % len(annotators)])
+        probabilities: Tensor = logits.softmax(1).view(len(h), len(annotators), self.n_classes)
+        return probabilities
 
-    def _asked_scores(self, h: Tensor, reading: Reading) -> Tensor:
-        q, weight = self._asked_shares(h), self.poll_weights[self.poll_weights > 0]
-        return (weight[:, None] * expected_class_log_likelihood(q, above_chance=reading == "above chance")).sum(1)
+    def _polled_scores(self, h: Tensor, rule: ClassRule) -> Tensor:
+        """Return the score of each class from the predicted labels, (B, K)."""
+        q, weight = self._polled_label_probabilities(h), self.poll_weights[self.poll_weights > 0]
+        return (weight[:, None] * expected_class_log_likelihood(q, above_chance=rule == "above chance")).sum(1)
 
-    def _described(self, h: Tensor) -> Tensor:
-        """Items by features, and by what annotators would say of them, of length 1 each, (B, D')."""
-        said = self._asked_shares(h)
-        return torch.cat([normalize(h), (said / said.shape[1]).sqrt().flatten(1)], 1)
+    def _descriptions(self, h: Tensor) -> Tensor:
+        """Return features and predicted label probabilities of each item, of length 1 each, (B, D')."""
+        probabilities = self._polled_label_probabilities(h)
+        return torch.cat([normalize(h), (probabilities / probabilities.shape[1]).sqrt().flatten(1)], 1)
 
     def loss(self, batch: Batch) -> Loss:
-        """Gold that watches does not teach as well."""
+        """Return the loss of the phase; held-out gold is not trained on in phase 3."""
         if self.phase_index == 2 and self.starts_from_gold:
-            watches = self.held_out_gold.to(batch.row.device)[batch.row] >= 0
-            batch = batch._replace(gold=batch.gold.masked_fill(watches, -1))
+            is_held_out = self.held_out_gold.to(batch.row.device)[batch.row] >= 0
+            batch = batch._replace(gold=batch.gold.masked_fill(is_held_out, -1))
         return super().loss(batch)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
+        """Return the loss of the phase for items without gold."""
         weight = batch.labelled_weight
         if self.phase_index == 0:
-            losses = self._saying(h, batch)
+            losses = self._label_losses(h, batch)
         elif self.trains_on_vote:
-            losses = self._voting(h, batch)
+            losses = self._vote_losses(h, batch)
         elif self.phase_index == 1 or self.skips_likelihood:
-            losses = self._starting(h, batch, self.target.to(batch.row.device)[batch.row])
+            losses = self._known_class_losses(h, batch, self.target.to(batch.row.device)[batch.row])
         else:
             log_f = super().class_logits(h).log_softmax(1)
-            evidence = self.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
-            losses = -(log_f + scatter_sum(evidence, batch.item, batch.n_items)).logsumexp(1)
+            log_likelihoods = self.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
+            losses = -(log_f + scatter_sum(log_likelihoods, batch.item, batch.n_items)).logsumexp(1)
         return Loss((weight * losses).sum(), weight.sum())
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """The class is certain, and whether each annotator was right is seen."""
+        """Return the loss of items with gold: of predicted labels in phase 1, of class and gates later, (B,)."""
         if self.phase_index == 0:
-            return self._saying(h, batch)
-        return self._starting(h, batch, batch.gold)
+            return self._label_losses(h, batch)
+        return self._known_class_losses(h, batch, batch.gold)
 
-    def _saying(self, h: Tensor, batch: Batch) -> Tensor:
-        said = cross_entropy(self.label_head(h, batch.item, batch.annotator), batch.label, reduction="none")
-        return scatter_sum(said, batch.item, batch.n_items)
+    def _label_losses(self, h: Tensor, batch: Batch) -> Tensor:
+        """Return the summed cross-entropy of predicted labels of each item, (B,)."""
+        losses = cross_entropy(self.label_head(h, batch.item, batch.annotator), batch.label, reduction="none")
+        return scatter_sum(losses, batch.item, batch.n_items)
 
-    def _starting(self, h: Tensor, batch: Batch, truth: Tensor) -> Tensor:
-        """Classifier, gates and wrong labels as if this were the truth, (B,)."""
-        of_class = cross_entropy(super().class_logits(h), truth, reduction="none")
+    def _known_class_losses(self, h: Tensor, batch: Batch, truth: Tensor) -> Tensor:
+        """Return the losses of classifier, gates and wrong labels if `truth` (B,) are the classes, (B,)."""
+        class_losses = cross_entropy(super().class_logits(h), truth, reduction="none")
         logits = self.gate(h, batch.item, batch.annotator)[:, 0]
         is_right = (batch.label == truth[batch.item]).to(logits.dtype)
-        of_gates = binary_cross_entropy_with_logits(logits, is_right, reduction="none")
-        of_wrong = (1 - is_right) * self.wrong.given(batch.annotator, truth[batch.item], batch.label)
-        return of_class + scatter_sum(of_gates - of_wrong, batch.item, batch.n_items)
+        gate_losses = binary_cross_entropy_with_logits(logits, is_right, reduction="none")
+        wrong_log_likelihood = (1 - is_right) * self.wrong.given(batch.annotator, truth[batch.item], batch.label)
+        return class_losses + scatter_sum(gate_losses - wrong_log_likelihood, batch.item, batch.n_items)
 
-    def _voting(self, h: Tensor, batch: Batch) -> Tensor:
-        """The classifier by the share of labels a class got, and gates by what the classifier makes of them, (B,)."""
+    def _vote_losses(self, h: Tensor, batch: Batch) -> Tensor:
+        """Return cross-entropy on the vote shares, and of gates on the classifier's probability of each label, (B,)."""
         log_f = super().class_logits(h).log_softmax(1)
         count = torch.bincount(batch.item, minlength=batch.n_items).clamp(min=1)
-        said = log_f[batch.item, batch.label]
+        log_probability = log_f[batch.item, batch.label]
         logits = self.gate(h, batch.item, batch.annotator)[:, 0]
-        of_gates = binary_cross_entropy_with_logits(logits, said.detach().exp(), reduction="none")
-        return scatter_sum(of_gates - said / count[batch.item], batch.item, batch.n_items)
+        gate_losses = binary_cross_entropy_with_logits(logits, log_probability.detach().exp(), reduction="none")
+        return scatter_sum(gate_losses - log_probability / count[batch.item], batch.item, batch.n_items)
 
     def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+        """Return `log p(y | k)` of each label and class, (L, K)."""
         logits = self.gate(features, item, annotator)
-        is_said = one_hot(label, self.n_classes).bool()
-        return torch.where(is_said, logsigmoid(logits), logsigmoid(-logits) + self.wrong(annotator, label))
+        is_label = one_hot(label, self.n_classes).bool()
+        return torch.where(is_label, logsigmoid(logits), logsigmoid(-logits) + self.wrong(annotator, label))
 
-    # ---- what it has to say about annotators ---------------------------------------------------
+    # ---- what the method says about annotators -------------------------------------------------
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """The gates: how likely the annotator is right, (L,)."""
+        """Return the gates: the probability that the annotator is right, (L,)."""
         gates: Tensor = self.gate(features, item, annotator)[:, 0].sigmoid()
         return gates
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Weights in proportion to the gates."""
+        """Return the logarithms of the gates, (L,)."""
         return self.accuracies(features, item, annotator).clamp(min=1e-6).log()
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Return the confusion matrix of each pair, P(said | true), (L, K, K)."""
         g = self.accuracies(features, item, annotator)[:, None, None]
         right = torch.eye(self.n_classes, device=features.device)
         return g * right + (1 - g) * self.wrong.matrices(annotator)
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """The posterior of the class, given the item and all its labels."""
+        """Return the posterior of the class given the item and its labels, (B, K)."""
         log_f = self.class_logits(features).log_softmax(1)
         return posterior(log_f, self.label_log_probabilities(features, item, annotator, label), item)
 
     def add_annotators(self, count: int) -> None:
+        """Append `count` annotators; they are not polled."""
         super().add_annotators(count)
         self.poll_weights = torch.cat([self.poll_weights, self.poll_weights.new_zeros(count)])
 
 
-def contested_share(said: NDArray[Any], weight: NDArray[Any]) -> float:
-    """Of pairs of annotators who are both sure of an item, the share that is of two minds, and elsewhere of one.
+def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:
+    """Return the share of confident pairs of annotators that contradict each other on some items and agree on others.
 
-    `said` (N, A) is how likely each says the second of two classes. Those who disagree throughout do not count: one is
-    the other's mirror image, and most annotators tell which. Where hardly anybody is ever sure there is no saying: 0.
+    It is for two classes. For each pair of annotators, the smaller of agreements and contradictions counts, so a pair
+    that always disagrees does not: one is the mirror image of the other, and most annotators tell which.
 
+    Parameters
+    ----------
+    second_class : ndarray of shape (N, A)
+        Probability that each annotator gives the second class.
+    weight : ndarray of shape (A,)
+        Annotator weights.
+
+    Returns
+    -------
+    share : float
+        0 if hardly any pair is ever confident.
+
+    Examples
+    --------
     >>> contested_share(np.array([[0.9, 0.9], [0.1, 0.1], [0.9, 0.1], [0.5, 0.1]]), np.array([1.0, 1.0]))
     0.3333333333333333
     >>> contested_share(np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([1.0, 1.0]))
     0.0
     """
-    up, down = (said > MIN_CONFIDENT_PROBABILITY).astype(float), (said < 1 - MIN_CONFIDENT_PROBABILITY).astype(float)
-    of_one, of_two = up.T @ up + down.T @ down, up.T @ down + down.T @ up
+    second = (second_class > MIN_CONFIDENT_PROBABILITY).astype(float)
+    first = (second_class < 1 - MIN_CONFIDENT_PROBABILITY).astype(float)
+    agree, contradict = second.T @ second + first.T @ first, second.T @ first + first.T @ second
     pairs = weight[:, None] * weight * (1 - np.eye(len(weight)))
-    sure = float((pairs * (of_one + of_two)).sum())
-    if not sure > MIN_PAIR_SHARE * len(said) * pairs.sum():
+    confident = float((pairs * (agree + contradict)).sum())
+    if not confident > MIN_PAIR_SHARE * len(second_class) * pairs.sum():
         return 0.0
-    return float((pairs * np.minimum(of_one, of_two)).sum()) / sure
+    return float((pairs * np.minimum(agree, contradict)).sum()) / confident
 
 
-def disagreement_share(named: NDArray[np.int64], weight: NDArray[Any]) -> float:
-    """Of pairs of annotators who are both sure of an item, the share that is of two minds.
+def disagreement_share(label: NDArray[np.int64], weight: NDArray[Any]) -> float:
+    """Return the share of confident pairs of annotators that disagree.
 
-    `named` (N, A) is the class that each is sure of, or -1. Pairs that hardly ever agree do not count: one of the two
-    has names of its own, and the others tell which. Where hardly anybody is ever sure there is no saying: 0. Wrong
-    labels that are even are nothing that an annotator could be sure to say: they divide nobody.
+    Pairs that hardly ever agree do not count: one of the two uses the class names in its own way, and the others tell
+    which. Uniform wrong labels do not count either, since nobody gives them confidently.
 
+    Parameters
+    ----------
+    label : ndarray of shape (N, A)
+        Label that each annotator gives confidently, else -1.
+    weight : ndarray of shape (A,)
+        Annotator weights.
+
+    Returns
+    -------
+    share : float
+        0 if hardly any pair is ever confident.
+
+    Examples
+    --------
     >>> disagreement_share(np.array([[0, 0], [1, 2], [2, -1], [0, 1]]), np.array([1.0, 1.0]))
     0.6666666666666666
     >>> disagreement_share(np.array([[0, 1], [1, 2], [2, 0]]), np.array([1.0, 1.0]))
     0.0
     """
-    sure = (named >= 0).astype(float)
-    together = sure.T @ sure
-    of_one = np.zeros_like(together)
-    for k in np.unique(named[named >= 0]):
-        says = (named == k).astype(float)
-        of_one += says.T @ says
+    is_confident = (label >= 0).astype(float)
+    both_confident = is_confident.T @ is_confident
+    agree = np.zeros_like(both_confident)
+    for k in np.unique(label[label >= 0]):
+        gives_k = (label == k).astype(float)
+        agree += gives_k.T @ gives_k
     pairs = weight[:, None] * weight * (1 - np.eye(len(weight)))
-    if not (pairs * together).sum() > MIN_PAIR_SHARE * len(named) * pairs.sum():
+    if not (pairs * both_confident).sum() > MIN_PAIR_SHARE * len(label) * pairs.sum():
         return 0.0
-    pairs = pairs * (of_one > MIN_PAIR_SHARE * together)
-    return float((pairs * (together - of_one)).sum() / max((pairs * together).sum(), 1e-300))
+    pairs = pairs * (agree > MIN_PAIR_SHARE * both_confident)
+    return float((pairs * (both_confident - agree)).sum() / max((pairs * both_confident).sum(), 1e-300))

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 MIN_GOLD_ITEMS = 10
-N_FOLDS = 5
+N_GOLD_FOLDS = 5
 LOGISTIC_REGRESSION_C = 10.0  # inverse regularization strength, for descriptions of mean length 1
 UNSEEN_CLASS_BIAS = -1e6  # of classes without gold, which are never predicted
 
@@ -78,9 +78,9 @@ def fit_gold_classifier(
     """
     if len(gold) < MIN_GOLD_ITEMS or len(np.unique(gold)) < 2:
         return None
-    fold = np.random.default_rng(0).permutation(len(gold)) % N_FOLDS
+    fold = np.random.default_rng(0).permutation(len(gold)) % N_GOLD_FOLDS
     is_correct = np.zeros(len(gold), bool)
-    for i in range(N_FOLDS):
+    for i in range(N_GOLD_FOLDS):
         weight, bias = _fit_logistic(descriptions[fold != i], gold[fold != i], n_classes)
         is_correct[fold == i] = (descriptions[fold == i] @ weight.T + bias).argmax(1) == gold[fold == i]
     gain = is_correct.astype(float) - (label_classes == gold)
