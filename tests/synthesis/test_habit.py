@@ -12,7 +12,7 @@ X, Y = load_digits(return_X_y=True)
 
 
 def looped(made: SyntheticCrowd, pairs: list[list[tuple[int, int]]], share: list[float]) -> None:
-    """Every label against the rule said item by item."""
+    """Check every label against the rule, item by item."""
     means = [X[k == Y].mean(0) for k in range(10)]
     said = made.annotations.to_matrix()
     for r, mine in enumerate(pairs):
@@ -29,7 +29,7 @@ def looped(made: SyntheticCrowd, pairs: list[list[tuple[int, int]]], share: list
             assert said[n, r] == (min(seen, key=lambda b: seen[b]) if seen else Y[n])
 
 
-def test_a_class_is_called_another_where_it_looks_like_it() -> None:
+def test_items_that_look_like_another_class_are_labelled_as_it() -> None:
     pairs = [[(5, 6), (3, 8)], [(1, 2)], [(9, 4), (9, 3)]]
     share = [0.3, 0.5, 0.7]
     made = habit_annotators(X, Y, habits=pairs, share=share)
@@ -44,20 +44,20 @@ def test_a_class_is_called_another_where_it_looks_like_it() -> None:
     assert both == {3, 4, 9}  # two habits of one class divide what looks like either
 
 
-def test_where_two_habits_meet_the_nearer_class_wins_whichever_comes_first() -> None:
+def test_the_nearer_class_wins_if_two_habits_apply() -> None:
     line = np.array([-1.0, 1.0, 2.0, -9.0, 9.0])[:, None]  # three items of a between b and c
     for mine in ([("a", "b"), ("a", "c")], [("a", "c"), ("a", "b")]):
         made = habit_annotators(line, ["a", "a", "a", "b", "c"], habits=[mine], share=1)
         assert made.annotations.to_matrix().ravel().tolist() == ["b", "c", "c", "b", "c"]
 
 
-def test_who_share_a_habit_leave_items_on_which_nobody_is_right() -> None:
+def test_a_shared_habit_leaves_items_with_only_wrong_labels() -> None:
     made = habit_annotators(X, Y, habits=[[(5, 6)], [(5, 6)], [(5, 9)]], share=[0.2, 0.4, 1.0])
     assert made.all_wrong_share == round(0.2 * (Y == 5).sum()) / len(Y)
     assert (made.annotations.to_matrix()[Y == 5, 2] == 9).all()
 
 
-def test_drawn_habits_are_one_a_class_and_the_seeds() -> None:
+def test_drawn_habits_are_one_per_class_and_depend_on_the_seed() -> None:
     made = habit_annotators(X, Y, n_annotators=4, share=0.25, seed=1)
     assert made.habit is not None
     assert (made.habit.sum(2) == 1).all()
@@ -73,7 +73,7 @@ def test_drawn_habits_are_one_a_class_and_the_seeds() -> None:
     assert few.habit.any((0, 2)).sum() > 2  # not the same two classes for all
 
 
-def test_drawn_habits_take_every_class_for_every_other_alike() -> None:
+def test_drawn_habits_are_uniform_over_the_other_classes() -> None:
     made = habit_annotators(np.arange(4.0)[:, None], np.arange(4), n_annotators=3000, n_habits=2)
     assert made.habit is not None
     np.testing.assert_allclose(made.habit.mean(0), (1 - np.eye(4)) / 6, atol=0.03)
@@ -111,11 +111,11 @@ def test_two_classes_and_missing_labels() -> None:
         ({"share": float("nan")}, "share must be from 0 to 1"),
         ({"share": [0.1, 0.2]}, r"one for each of the 3 annotators, got \[0.1, 0.2\]"),
         ({"missing": 1}, "missing must be a share"),
-        ({"y": Y[:5]}, "X and y must have one row an item"),
+        ({"y": Y[:5]}, "X and y must have one row per item"),
         ({"y": np.zeros(len(Y), int)}, "at least two classes"),
         ({"X": np.where(np.arange(len(Y)) == 7, np.nan, 0.0)}, "X, row 7: inputs must not hold NaN"),
     ],
 )
-def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         habit_annotators(**({"X": X, "y": Y} | change))

@@ -16,7 +16,7 @@ def hammers(made: SyntheticCrowd) -> Any:
 
 
 @pytest.mark.parametrize("rule", [{"n_correct": 3}, {"p": 0.3}])
-def test_by_class_a_hammer_is_always_right_and_a_spammer_always_and_evenly_wrong(rule: dict[str, Any]) -> None:
+def test_by_class_a_hammer_is_always_right_and_a_spammer_always_and_uniformly_wrong(rule: dict[str, Any]) -> None:
     made = hammer_spammer_annotators(Y, **rule)
     hammer = hammers(made)
     assert hammer.shape == (5, 10)
@@ -28,13 +28,13 @@ def test_by_class_a_hammer_is_always_right_and_a_spammer_always_and_evenly_wrong
     np.testing.assert_array_equal(made.annotations.to_matrix() == Y[:, None], made.is_correct)
 
 
-def test_n_correct_is_exact_and_draws_all_classes_alike() -> None:
+def test_n_correct_is_exact_and_uniform_over_classes() -> None:
     hammer = hammers(hammer_spammer_annotators(np.arange(10), n_annotators=3000, n_correct=3))
     assert (hammer.sum(1) == 3).all()
     np.testing.assert_allclose(hammer.mean(0), 0.3, atol=0.04)
 
 
-def test_p_is_the_chance_of_each_class_by_itself() -> None:
+def test_p_is_the_probability_to_be_a_hammer_per_class() -> None:
     hammer = hammers(hammer_spammer_annotators(np.arange(10), n_annotators=3000, p=0.3))
     np.testing.assert_allclose(hammer.mean(0), 0.3, atol=0.04)
     assert hammer.sum(1).min() == 0
@@ -60,7 +60,7 @@ def test_whole_annotators_are_hammers_with_probability_p() -> None:
     assert hammer.all(1).mean() == pytest.approx(0.6, abs=0.04)
 
 
-def test_the_seed_decides_all_and_missing_only_leaves_out() -> None:
+def test_the_seed_decides_and_missing_only_removes_labels() -> None:
     full = hammer_spammer_annotators(Y, n_correct=3, seed=4)
     assert hammer_spammer_annotators(Y, n_correct=3, seed=4).annotations == full.annotations
     assert hammer_spammer_annotators(Y, n_correct=3, seed=5).annotations != full.annotations
@@ -91,6 +91,6 @@ def test_the_seed_decides_all_and_missing_only_leaves_out() -> None:
         ({"p": 0.5, "y": [1, 1]}, "at least two classes"),
     ],
 )
-def test_what_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         hammer_spammer_annotators(**({"y": Y} | settings))

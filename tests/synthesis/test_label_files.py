@@ -21,7 +21,7 @@ from crowdfuse.synthesis.wrong_label_kinds import WRONG_LABEL_KINDS
 X, Y = load_digits(return_X_y=True)
 
 
-def test_the_files_hold_what_the_rule_made(tmp_path: Path) -> None:
+def test_files_hold_the_labels_of_the_rule(tmp_path: Path) -> None:
     out, gold = tmp_path / "labels.csv", tmp_path / "new" / "gold.csv"
     result = write_labels("digits", epsilon=46, missing=0.2, seed=3, out=out, gold=gold)
     names = ["annotator-1", "annotator-2", "annotator-3"]
@@ -45,7 +45,7 @@ def test_the_files_hold_what_the_rule_made(tmp_path: Path) -> None:
     assert sum(one["labels"] for one in result["annotators"]) == result["labels"]
 
 
-def test_hammer_spammer_is_the_papers_unless_told(tmp_path: Path) -> None:
+def test_hammer_spammer_has_the_defaults_of_the_paper(tmp_path: Path) -> None:
     result = write_labels("digits", rule="hammer-spammer", out=tmp_path / "a.csv", seed=2)
     made = hammer_spammer_annotators(Y, n_annotators=5, n_correct=3, seed=2)
     assert [len(one["hammer"]) for one in result["annotators"]] == [3] * 5
@@ -58,7 +58,7 @@ def test_hammer_spammer_is_the_papers_unless_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
-def test_every_kind_of_wrong_label_is_written_and_says_where_nobody_is_right(tmp_path: Path, wrong: Any) -> None:
+def test_every_kind_of_wrong_label_is_written_with_its_share_of_all_wrong_items(tmp_path: Path, wrong: Any) -> None:
     out = tmp_path / "labels.csv"
     result = write_labels("digits", wrong=wrong, missing=0.3, seed=5, out=out)
     made = weakness_annotators(X, Y, weakness=[4, 2, 3], epsilon=48, wrong=wrong, missing=0.3, seed=5)
@@ -83,7 +83,7 @@ def synthesize(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["synthesize", "digits", *arguments])
 
 
-def test_the_command_says_how_good_each_is_and_where_nobody_is_right(tmp_path: Path) -> None:
+def test_the_command_prints_accuracies_and_the_share_of_all_wrong_items(tmp_path: Path) -> None:
     out, figures = tmp_path / "labels.csv", tmp_path / "figures.json"
     result = synthesize("--wrong", "copy", "--out", str(out), "--json", str(figures))
     assert result.exit_code == 0, result.output
@@ -118,7 +118,9 @@ def test_the_command_takes_habits(tmp_path: Path) -> None:
         (["--rule", "habit", "--habits", "5:6", "--n-habits", "2"], "leave out n_annotators and n_habits"),
     ],
 )
-def test_the_command_refuses_kindly(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_the_command_refuses_invalid_options_without_a_traceback(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     result = synthesize(*arguments, "--out", str(tmp_path / "labels.csv"))
     assert result.exit_code == 2
     assert message in result.output
@@ -176,16 +178,14 @@ def test_images_come_from_the_data_folder(
         ({"rule": "hammer-spammer", "by": "annotator"}, "give either n_hammers or p"),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     good: dict[str, Any] = {"dataset": "digits", "out": tmp_path / "labels.csv"}
     with pytest.raises(ValueError, match=message):
         write_labels(**(good | change))
     assert not list(tmp_path.iterdir())
 
 
-def test_existing_files_are_kept_and_nothing_is_loaded_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_existing_files_are_kept_and_refused_before_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mnist, "load_mnist", lambda *_args, **_kwargs: pytest.fail("read before it was refused"))
     out, old = tmp_path / "labels.csv", tmp_path / "old.csv"
     old.write_text("mine")

@@ -14,7 +14,7 @@ X, DIGITS = load_digits(return_X_y=True)
 Y = np.array([f"digit {k}" for k in range(10)])[DIGITS]
 
 
-def test_fitted_classifiers_say_what_they_predict() -> None:
+def test_labels_are_the_predictions_of_fitted_classifiers() -> None:
     models = {
         "bayes": GaussianNB().fit(X[:300], Y[:300]),
         "stump": DecisionTreeClassifier(max_depth=2, random_state=0).fit(X[:300], Y[:300]),
@@ -57,13 +57,13 @@ def test_classes_may_be_more_than_those_in_y() -> None:
         (
             {"m": lambda X: np.zeros((2, 3))},
             ValueError,
-            r"model 'm' must give one class name .* \(2, 3\); take the arg",
+            r"model 'm' must give one class name .* \(2, 3\); use the class names of the arg",
         ),
         ({"m": lambda X: [0]}, ValueError, r"one class name for each of the 2 items, got shape \(1,\)"),
         ({"m": lambda X: [0.5, 1]}, ValueError, r"labels of model 'm'\[0\]"),
         ({"m": lambda X: ["a", "b"]}, ValueError, "model 'm', item 0: label 'a' is not one of the 2 classes"),
     ],
 )
-def test_what_makes_no_sense_is_refused(models: Any, error: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_refused(models: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         network_annotators(models, np.zeros((2, 1)), [0, 1])

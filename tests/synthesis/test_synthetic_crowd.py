@@ -8,7 +8,7 @@ from crowdfuse import Annotations
 from crowdfuse.synthesis import SyntheticCrowd, hammer_spammer_annotators
 
 
-def test_confusion_matrices_count_what_was_said_given_the_truth() -> None:
+def test_confusion_matrices_count_labels_per_true_class() -> None:
     y = np.array(["x", "y", "z"])[np.random.default_rng(0).integers(0, 3, 400)]
     made = hammer_spammer_annotators(y, n_annotators=3, p=0.5, missing=0.4, seed=2)
     said = made.annotations.to_matrix()
@@ -18,7 +18,7 @@ def test_confusion_matrices_count_what_was_said_given_the_truth() -> None:
         np.testing.assert_allclose(made.confusion_matrices[r], expected)
 
 
-def test_an_annotator_without_labels_has_no_numbers_and_makes_no_noise() -> None:
+def test_an_annotator_without_labels_has_nan_and_causes_no_warning() -> None:
     ann = Annotations.from_matrix([[0, -1], [1, -1]])
     made = SyntheticCrowd(ann, is_correct=np.ones((2, 2), bool), truth=np.array([0, 1]))
     np.testing.assert_array_equal(made.accuracy, [1, np.nan])
@@ -26,7 +26,7 @@ def test_an_annotator_without_labels_has_no_numbers_and_makes_no_noise() -> None
 
 
 @pytest.mark.parametrize("missing", [0, 0.6])
-def test_nobody_right_is_the_share_of_items_whose_labels_are_all_wrong(missing: float) -> None:
+def test_all_wrong_share_counts_items_with_only_wrong_labels(missing: float) -> None:
     made = hammer_spammer_annotators(np.arange(300) % 5, n_annotators=3, p=0.4, missing=missing, seed=2)
     said = made.annotations.to_matrix()
     count = sum(all(label != n % 5 for label in row if label != -1) for n, row in enumerate(said))
@@ -34,7 +34,7 @@ def test_nobody_right_is_the_share_of_items_whose_labels_are_all_wrong(missing: 
     assert made.all_wrong_share == count / 300
 
 
-def test_items_without_labels_do_not_count_among_those_on_which_nobody_is_right() -> None:
+def test_all_wrong_share_ignores_items_without_labels() -> None:
     ann = Annotations.from_matrix([[0, -1], [-1, -1], [1, 0]], classes=[0, 1])
     right = np.array([[False, True], [True, True], [False, True]])  # who gave no label helps nobody
     assert SyntheticCrowd(ann, is_correct=right, truth=np.array([1, 0, 0])).all_wrong_share == 0.5

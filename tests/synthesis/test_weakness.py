@@ -32,8 +32,8 @@ def test_annotators_are_wrong_inside_their_ball_and_nowhere_else() -> None:
     np.testing.assert_array_equal(made.annotations.classes[made.truth], y)
 
 
-def test_the_same_seed_gives_the_labels_it_always_gave() -> None:
-    """The numbers of the demo rest on them: they were taken before distances were worked out in blocks."""
+def test_the_labels_of_a_seed_stay_the_same() -> None:
+    """The results of the demo depend on these labels, recorded before distances were computed in blocks."""
     X = np.arange(60.0).reshape(30, 2) % 11
     made = weakness_annotators(X, np.arange(30) % 4, weakness=[0, 5], epsilon=5, missing=0.3, seed=7)
     codes = np.asarray(made.annotations)
@@ -114,7 +114,7 @@ def test_accuracies_with_an_epsilon_each_and_as_many_annotators_as_rows() -> Non
     np.testing.assert_allclose(made.is_correct.mean(0), [0.25, 0.5, 0.75, 0.75])
 
 
-def test_always_right_or_wrong_is_warned_of_with_the_shares() -> None:
+def test_annotators_who_are_always_right_or_wrong_cause_a_warning() -> None:
     X, y = np.arange(8.0)[:, None], np.arange(8) % 2
     distance = np.abs(X - [0, 0, 20])
     message = r"always right: 'c'; always wrong: 'b' \(shares of right labels: 62\.5, 0\.0, 100\.0 %\)"
@@ -140,13 +140,13 @@ FAR = {"X": None, "weakness": None}
         ({"epsilon": -1}, "epsilon must be a distance, 0 or more, got -1"),
         ({"epsilon": float("nan")}, "epsilon must be a distance, 0 or more, got nan"),
         ({"epsilon": [1, 2, 3]}, r"one for each of the 2 annotators, got \[1, 2, 3\]"),
-        ({"y": [0, 1]}, r"X and y must have one row an item, got shape \(6, 1\) and 2 true classes"),
+        ({"y": [0, 1]}, r"X and y must have one row per item, got shape \(6, 1\) and 2 true classes"),
         ({"y": [1] * 6}, "y must hold at least two classes for a label to be wrong, got 6 items of 1"),
         ({"y": []}, "at least two classes .* got 0 items of no class"),
         ({"y": [0.5, 1, 0, 1, 0, 1]}, r"y\[0\]: y must be all strings or whole numbers"),
         ({"X": [["a"]] * 6}, "X must be numbers"),
         ({"X": [[0], [0], [np.nan], [0], [0], [0]]}, "row 2: its distance to the weakness of annotator 0 is nan"),
-        ({"missing": 1.0}, "missing must be a share from 0 to below 1, got 1.0"),
+        ({"missing": 1.0}, "missing must be a share of at least 0 and below 1, got 1.0"),
         ({"missing": -0.1}, "missing must be a share"),
         ({"missing": float("nan")}, "missing must be a share"),
         ({"annotators": ["a"]}, "annotators= has 1 ids"),
@@ -157,19 +157,19 @@ FAR = {"X": None, "weakness": None}
             {"weakness": None, "accuracies": [0.5] * 7},
             "accuracies asks for 7 annotators with a row each, but X has 6 rows",
         ),
-        ({"distances": np.ones((6, 2))}, "leave out X and accuracies"),
-        ({"X": None}, "needs inputs X with weakness= or accuracies=, or ready distances="),
-        (FAR | {"distances": np.ones((5, 2))}, r"distances must have one row an item .* got shape \(5, 2\) and 6"),
-        (FAR | {"distances": np.ones(6)}, r"distances must have one row an item .* got shape \(6,\)"),
+        ({"distances": np.ones((6, 2))}, "X and accuracies: leave these out"),
+        ({"X": None}, "needs inputs X with weakness= or accuracies=, or distances="),
+        (FAR | {"distances": np.ones((5, 2))}, r"distances must have one row per item .* got shape \(5, 2\) and 6"),
+        (FAR | {"distances": np.ones(6)}, r"distances must have one row per item .* got shape \(6,\)"),
         (FAR | {"distances": -np.ones((6, 2))}, "row 0: its distance to the weakness of annotator 0 is -1.0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         weakness_annotators(**(GOOD | change))
 
 
-def test_y_is_needed() -> None:
+def test_y_is_required() -> None:
     with pytest.raises(TypeError, match="needs y="):
         weakness_annotators(np.zeros((3, 1)), weakness=[0], epsilon=1)
 

@@ -1,4 +1,4 @@
-"""What is said inside the ball, kind by kind, against a loop over the labels."""
+"""Every kind of wrong labels, against plain loops."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def said(made: SyntheticCrowd) -> NDArray[np.int64]:
         ),
     ],
 )
-def test_uniform_gives_the_labels_from_before_there_were_kinds(given: Any, expected: list[list[int]]) -> None:
+def test_uniform_gives_fixed_labels_for_a_seed(given: Any, expected: list[list[int]]) -> None:
     X, y = np.arange(24.0).reshape(12, 2) % 7, np.arange(12) % 4
     for settings in (given, given | {"wrong": "uniform"}):
         made = weakness_annotators(X, y, epsilon=4, seed=7, **settings)
@@ -60,7 +60,7 @@ def test_uniform_gives_the_labels_from_before_there_were_kinds(given: Any, expec
 
 @pytest.mark.parametrize("n_classes", [2, K])
 @pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
-def test_all_is_right_outside_and_the_truth_is_told_of_each(wrong: str, n_classes: int) -> None:
+def test_labels_are_right_outside_the_ball_and_is_correct_matches_them(wrong: str, n_classes: int) -> None:
     X, y = crowd(n_classes)
     made = make(X, y, wrong)
     labels, ball = said(made), inside(X)
@@ -79,13 +79,11 @@ def test_any_is_uniform_over_all_classes() -> None:
     made = weakness_annotators(np.zeros((10_000, 1)), y, weakness=[0, 1], epsilon=1, wrong="any")
     np.testing.assert_allclose(made.confusion_matrices, 1 / K, atol=0.05)
     np.testing.assert_allclose(made.accuracy, 1 / K, atol=0.02)
-    assert made.all_wrong_share == pytest.approx(
-        (1 - 1 / K) ** 2, abs=0.02
-    )  # two draws that know nothing of each other
+    assert made.all_wrong_share == pytest.approx((1 - 1 / K) ** 2, abs=0.02)  # two independent draws
 
 
 @pytest.mark.parametrize("n_classes", [2, K])
-def test_looks_says_the_class_of_the_weakness_image(n_classes: int) -> None:
+def test_looks_gives_the_class_of_the_weakness_image(n_classes: int) -> None:
     X, y = crowd(n_classes)
     labels, ball = said(make(X, y, "looks")), inside(X)
     for r, row in enumerate(WEAKNESS):
@@ -99,15 +97,15 @@ def test_looks_says_the_class_of_the_weakness_image(n_classes: int) -> None:
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, K])
-def test_shift_is_one_number_an_annotator(n_classes: int) -> None:
+def test_shift_is_one_number_per_annotator(n_classes: int) -> None:
     X, y = crowd(n_classes)
     labels, ball = said(make(X, y, "shift", seed=2)), inside(X)
     found = [{int(labels[n, r] - y[n]) % n_classes for n in np.flatnonzero(ball[:, r])} for r in range(3)]
     assert all(len(mine) == 1 and mine != {0} for mine in found)
-    assert len(set.union(*found)) == min(3, n_classes - 1)  # no two alike while that is possible
+    assert len(set.union(*found)) == min(3, n_classes - 1)  # distinct as long as possible
 
 
-def test_shifts_are_drawn_evenly_and_taken_up_before_they_come_again() -> None:
+def test_shifts_are_uniform_and_do_not_repeat_until_all_were_used() -> None:
     for n_classes in (2, 3, 7):
         counts = np.bincount(shifts(20, n_classes, np.random.default_rng(1)), minlength=n_classes)
         assert counts[0] == 0
@@ -117,7 +115,7 @@ def test_shifts_are_drawn_evenly_and_taken_up_before_they_come_again() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [2, K])
-def test_neighbour_says_the_class_with_the_nearest_mean(n_classes: int) -> None:
+def test_neighbour_gives_the_class_with_the_nearest_mean(n_classes: int) -> None:
     X, y = crowd(n_classes)
     labels, ball = said(make(X, y, "neighbour")), inside(X)
     means = [X[y == k].mean(0) for k in range(n_classes)]
@@ -134,7 +132,7 @@ def test_neighbour_says_the_class_with_the_nearest_mean(n_classes: int) -> None:
         np.testing.assert_array_equal(said(ready), labels)
 
 
-def test_neighbours_may_be_looked_for_in_other_inputs_or_be_named() -> None:
+def test_neighbours_can_come_from_other_inputs_or_a_table() -> None:
     X, y = crowd(3)
     line = np.array([0.0, 1.0, 5.0])[y][:, None]  # 0 and 1 are close, and 2 is nearer to 1
     expected = np.where(inside(X), np.array([1, 0, 1])[y][:, None], y[:, None])
@@ -145,7 +143,7 @@ def test_neighbours_may_be_looked_for_in_other_inputs_or_be_named() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [2, K])
-def test_copy_is_one_wrong_label_an_item(n_classes: int) -> None:
+def test_copy_is_one_wrong_label_per_item(n_classes: int) -> None:
     X, y = crowd(n_classes, 3000)
     labels, ball = said(make(X, y, "copy")), inside(X)
     drawn = []
@@ -165,7 +163,7 @@ def test_with_two_classes_there_is_one_wrong_label() -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
-def test_the_seed_decides_and_kinds_differ_in_nothing_but_mistakes(wrong: str) -> None:
+def test_the_seed_decides_and_all_kinds_leave_out_the_same_labels(wrong: str) -> None:
     X, y = crowd()
     full, part = said(make(X, y, wrong, seed=4)), make(X, y, wrong, seed=4, missing=0.5)
     given = said(part) != -1
@@ -175,11 +173,11 @@ def test_the_seed_decides_and_kinds_differ_in_nothing_but_mistakes(wrong: str) -
     assert given.any(1).all()
     assert make(X, y, wrong, seed=4, missing=0.5).annotations == part.annotations
     other = said(make(X, y, wrong, seed=5))
-    assert (other == full).all() == (wrong in ("looks", "neighbour"))  # these draw nothing
+    assert (other == full).all() == (wrong in ("looks", "neighbour"))  # these kinds are not random
 
 
 @pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
-def test_chosen_rows_given_again_make_the_same_labels(wrong: Any) -> None:
+def test_chosen_rows_passed_as_weakness_give_the_same_labels(wrong: Any) -> None:
     X, y = crowd()
     made = weakness_annotators(X, y, accuracies=[0.7, 0.5], epsilon=2, wrong=wrong, seed=3)
     assert made.weakness is not None
@@ -199,25 +197,28 @@ NEXT = {0: 1, 1: 2, 2: 0}
         ({"wrong": "look"}, "got 'look'; did you mean 'looks'?"),
         ({"wrong": "xyz"}, "wrong must be one of uniform, any, looks, shift, neighbour, copy, got 'xyz'$"),
         ({"wrong": None}, "wrong must be one of .* got None"),
-        (FAR | {"wrong": "looks"}, r"which distances do not tell: name its row for each annotator, weakness=\[...\]"),
+        (
+            FAR | {"wrong": "looks"},
+            r"which distances do not contain: name its row for each annotator, weakness=\[...\]",
+        ),
         (FAR | {"wrong": "looks", "weakness": [0]}, "weakness names 1 rows, but distances has 2 columns"),
         (FAR | {"wrong": "looks", "weakness": [0, 6]}, "weakness 6 is not a row"),
         (FAR | {"wrong": "neighbour"}, r"give inputs= .* or a table confusable=\{class: class\}"),
         ({"wrong": "copy", "inputs": np.ones((6, 1))}, "inputs= goes with wrong='neighbour' only, got wrong='copy'"),
         ({"confusable": NEXT}, "confusable= goes with wrong='neighbour' only, got wrong='uniform'"),
         ({"wrong": "neighbour", "confusable": NEXT, "inputs": np.ones((6, 1))}, "leave out inputs"),
-        ({"wrong": "neighbour", "confusable": {0: 1, 1: 2}}, "confusable says nothing of class 2"),
-        ({"wrong": "neighbour", "confusable": NEXT | {2: 2}}, "confusable takes class 2 for itself"),
+        ({"wrong": "neighbour", "confusable": {0: 1, 1: 2}}, "confusable lacks class 2"),
+        ({"wrong": "neighbour", "confusable": NEXT | {2: 2}}, "confusable confuses class 2 with itself"),
         ({"wrong": "neighbour", "confusable": NEXT | {2: 3}}, r"confusable: 3 is not one of the 3 classes in y \(0, 1"),
         ({"wrong": "neighbour", "confusable": NEXT | {9: 0}}, "confusable: 9 is not one of the 3 classes"),
         (
             {"wrong": "neighbour", "inputs": np.ones((5, 1))},
-            r"inputs and y must have one row an item, got shape \(5, 1\)",
+            r"inputs and y must have one row per item, got shape \(5, 1\)",
         ),
         ({"wrong": "neighbour", "inputs": [["a"]] * 6}, "inputs must be numbers"),
         ({"wrong": "neighbour", "inputs": [[0], [0], [np.nan]] * 2}, "inputs, row 2: inputs must not hold NaN"),
     ],
 )
-def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         weakness_annotators(**(GOOD | change))

@@ -1,4 +1,4 @@
-"""What looks like what: Euclidean distances of inputs, to each other and to the mean of a class."""
+"""Euclidean distances of inputs to points and to class means, in blocks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.labels.ids import IntArray
 
-VALUES_PER_BLOCK = 1 << 18  # values of X worked on at a time: 2 MB of float64, which the cache holds
+VALUES_PER_BLOCK = 1 << 18  # values of X that are processed at a time: 2 MB of float64, which fit the cache
 
 
 def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
-    """Inputs of any shape (N, ...) as one flat row an item.
+    """Return inputs of any shape (n_items, ...) with one flat row per item.
 
+    Parameters
+    ----------
+    X : array-like of shape (n_items, ...)
+        Numeric inputs.
+    n_items : int
+        Expected number of items.
+    name : str, default="X"
+        Name of the argument, for error messages.
+
+    Returns
+    -------
+    ndarray of shape (n_items, n_features)
+
+    Raises
+    ------
+    ValueError
+        If the inputs are not numeric or have another number of rows.
+
+    Examples
+    --------
     >>> as_rows(np.zeros((3, 2, 2)), 3).shape
     (3, 4)
     """
@@ -24,20 +44,22 @@ def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
         raise ValueError(f"{name} must be numbers, got dtype {inputs.dtype}")
     if not inputs.ndim or len(inputs) != n_items:
         raise ValueError(
-            f"{name} and y must have one row an item, got shape {inputs.shape} and {n_items:,} true classes"
+            f"{name} and y must have one row per item, got shape {inputs.shape} and {n_items:,} true classes"
         )
     return inputs.reshape(n_items, -1)
 
 
 def blocks(inputs: NDArray[Any]) -> Iterator[slice]:
-    """Slices of rows, few enough at a time to be worked on in float64."""
+    """Return slices of rows, each of at most `VALUES_PER_BLOCK` values."""
     size = max(1, VALUES_PER_BLOCK // max(1, inputs.shape[1]))
     return (slice(start, start + size) for start in range(0, len(inputs), size))
 
 
 def distances_to(inputs: NDArray[Any], points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Euclidean distance of every row (N, D) to these points (P, D), as (N, P).
+    """Return the Euclidean distance of every row (N, D) to every point (P, D), as an array (N, P).
 
+    Examples
+    --------
     >>> distances_to(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[0.0, 0.0]])).tolist()
     [[0.0], [5.0]]
     """
@@ -50,21 +72,27 @@ def distances_to(inputs: NDArray[Any], points: NDArray[np.float64]) -> NDArray[n
 
 
 def class_means(inputs: NDArray[Any], truth: IntArray, n_classes: int, name: str = "X") -> NDArray[np.float64]:
-    """The mean row of each class, (K, D).
+    """Return the mean row of each class, (K, D); an error names the first row with NaN or infinity.
 
+    Examples
+    --------
     >>> class_means(np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1]), 2).tolist()
     [[1.0], [5.0]]
     """
     means = np.stack([inputs[truth == k].mean(0, dtype=np.float64) for k in range(n_classes)])
     if not np.isfinite(means).all():
         row = next(row for row, values in enumerate(inputs) if not np.isfinite(values).all())
-        raise ValueError(f"{name}, row {row}: inputs must not hold NaN or infinity where class means are taken")
+        raise ValueError(
+            f"{name}, row {row}: inputs must not hold NaN or infinity, because class means are computed from them"
+        )
     return means
 
 
 def nearest_classes(inputs: NDArray[Any], truth: IntArray, n_classes: int, name: str = "X") -> IntArray:
-    """For each class the other one whose mean is nearest to its own: with which it is most easily confused, (K,).
+    """Return for each class the other class with the nearest mean, (K,).
 
+    Examples
+    --------
     >>> nearest_classes(np.array([[0.0], [1.0], [5.0]]), np.array([0, 1, 2]), 3).tolist()
     [1, 0, 1]
     """

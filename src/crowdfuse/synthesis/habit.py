@@ -1,4 +1,4 @@
-"""The paper's Figure 1: habits, by which an annotator takes one class for another where an item looks like it."""
+"""Habits (the paper's Figure 1): annotators who mistake one class for another on items that look like it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,51 @@ def habit_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Each annotator calls class a b on the items of a that look like b, and is right on all others.
+    """Let each annotator label class a as b on the items of a that look like b, and be right on all others.
 
-    That is the paper's Figure 1, where one annotator takes some 5 for a 6 and another some 1 for a 2. `habits` are
-    each annotator's pairs (a, b). Of the items of class a, the `share` (one for all, or one each) nearest to the mean
-    of class b in X are called b, rounded to whole items; where two habits of an annotator meet in an item, the class
-    whose mean is nearer wins. Nothing else is random here: who is wrong where follows from X.
+    In the paper's Figure 1 one annotator labels some 5s as 6, and another some 1s as 2. Except for drawn habits and
+    missing labels nothing is random: the inputs decide who is wrong on which item.
 
-    Without `habits` they are drawn by the seed: `n_annotators` (3), each with a habit for `n_habits` of the classes
-    (all of them), b drawn uniformly from the other classes. A share `missing` of the labels is left out at random,
-    never an item's last one. The habits are in `habit` of the result.
+    Parameters
+    ----------
+    X : array-like of shape (n_items, ...)
+        Numeric inputs.
+    y : array-like of shape (n_items,)
+        True classes.
+    habits : sequence of sequences of pairs, default=None
+        Pairs (a, b) of each annotator. Of the items of class a, those nearest to the mean of class b are labelled b. If
+        two habits of an annotator apply to an item, the nearer mean wins. By default habits are drawn at random.
+    n_annotators : int, default=None
+        Number of annotators if habits are drawn; None means 3.
+    n_habits : int, default=None
+        Number of classes for which each annotator has a drawn habit; None means all classes. b is drawn uniformly from
+        the other classes.
+    share : float or sequence of float, default=0.5
+        Share of the items of class a that are labelled b, rounded to whole items; one for all annotators, or one each.
+    missing : float, default=0.0
+        Share of the labels to leave out at random; every item keeps at least one label.
+    annotators : sequence, default=None
+        Annotator ids; by default 0, 1, 2, ...
+    seed : int, default=0
+        Seed of all random draws.
 
+    Returns
+    -------
+    SyntheticCrowd
+        With `habit`.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range, or a habit names an unknown class.
+
+    Examples
+    --------
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0], [8.0], [9.0]]), ["a", "a", "a", "a", "b", "b"]
-    >>> made = habit_annotators(X, y, habits=[[("a", "b")], [("b", "a")]])
-    >>> made.annotations.to_matrix().T.tolist()
+    >>> crowd = habit_annotators(X, y, habits=[[("a", "b")], [("b", "a")]])
+    >>> crowd.annotations.to_matrix().T.tolist()
     [['a', 'a', 'b', 'b', 'b', 'b'], ['a', 'a', 'a', 'a', 'a', 'b']]
-    >>> made.accuracy.round(2).tolist(), made.all_wrong_share
+    >>> crowd.accuracy.round(2).tolist(), crowd.all_wrong_share
     ([0.67, 0.83], 0.0)
     """
     check_missing(missing)
@@ -48,33 +77,35 @@ def habit_annotators(
     inputs = as_rows(X, len(truth))
     generator = np.random.default_rng(seed)
     if habits is None:
-        pairs = _drawn(3 if n_annotators is None else n_annotators, n_habits, len(classes), generator.spawn(1)[0])
+        pairs = _draw_habits(3 if n_annotators is None else n_annotators, n_habits, len(classes), generator.spawn(1)[0])
     elif n_annotators is None and n_habits is None:
-        pairs = _named(habits, classes)
+        pairs = _check_habits(habits, classes)
     else:
-        raise ValueError("habits already say who has which: leave out n_annotators and n_habits")
+        raise ValueError("habits already define the annotators: leave out n_annotators and n_habits")
     shares = _check_share(share, len(pairs))
 
     means = class_means(inputs, truth, len(classes))
-    said = np.repeat(truth[:, None], len(pairs), axis=1)
+    labels = np.repeat(truth[:, None], len(pairs), axis=1)
     habit = np.zeros((len(pairs), len(classes), len(classes)), bool)
-    for r, mine in enumerate(pairs):
+    for r, own in enumerate(pairs):
         nearest = np.full(len(truth), np.inf)
-        for a, b in mine:
+        for a, b in own:
             habit[r, a, b] = True
             items = np.flatnonzero(truth == a)
             distance = distances_to(inputs[items], means[b : b + 1])[:, 0]
             alike = np.argsort(distance, kind="stable")[: round(shares[r] * len(items))]
             alike = alike[distance[alike] < nearest[items[alike]]]
             nearest[items[alike]] = distance[alike]
-            said[items[alike], r] = b
+            labels[items[alike], r] = b
     return SyntheticCrowd(
-        annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, habit=habit
+        annotate(labels, classes, missing, annotators, generator), labels == truth[:, None], truth, habit=habit
     )
 
 
-def _drawn(n_annotators: int, n_habits: int | None, n_classes: int, generator: np.random.Generator) -> list[IntArray]:
-    """Pairs of class positions (H, 2) for each annotator; no class twice with one of them."""
+def _draw_habits(
+    n_annotators: int, n_habits: int | None, n_classes: int, generator: np.random.Generator
+) -> list[IntArray]:
+    """Random pairs (true, label) of class positions (H, 2) per annotator; each class at most once as true."""
     if n_annotators < 1:
         raise ValueError(f"n_annotators must be at least 1, got {n_annotators}")
     count = n_classes if n_habits is None else n_habits
@@ -87,16 +118,16 @@ def _drawn(n_annotators: int, n_habits: int | None, n_classes: int, generator: n
     return pairs
 
 
-def _named(habits: Sequence[Sequence[tuple[Any, Any]]], classes: NDArray[Any]) -> list[IntArray]:
-    """Pairs of class positions (H, 2) for each annotator; one with no habit is always right."""
+def _check_habits(habits: Sequence[Sequence[tuple[Any, Any]]], classes: NDArray[Any]) -> list[IntArray]:
+    """The given pairs as class positions (H, 2) per annotator; an annotator without habits is always right."""
     if not len(habits):
         raise ValueError("habits is empty; give each annotator a list of pairs (class, class it is taken for)")
     pairs: list[IntArray] = []
-    for r, mine in enumerate(habits):
+    for r, own in enumerate(habits):
         what = f"habits[{r}]"
-        if not _is_list(mine) or not all(_is_list(pair) and len(pair) == 2 for pair in mine):
-            raise ValueError(f"{what} must be a list of pairs (class, class it is taken for), got {mine!r}")
-        found = class_positions([name for pair in mine for name in pair], classes, what).reshape(-1, 2)
+        if not _is_list(own) or not all(_is_list(pair) and len(pair) == 2 for pair in own):
+            raise ValueError(f"{what} must be a list of pairs (class, class it is taken for), got {own!r}")
+        found = class_positions([name for pair in own for name in pair], classes, what).reshape(-1, 2)
         if (found[:, 0] == found[:, 1]).any():
             raise ValueError(
                 f"{what} takes class {format_names(classes[found[found[:, 0] == found[:, 1], 0]])} for itself"
@@ -106,10 +137,12 @@ def _named(habits: Sequence[Sequence[tuple[Any, Any]]], classes: NDArray[Any]) -
 
 
 def _is_list(value: Any) -> bool:
+    """Whether a value is a list, tuple or array, but not a string."""
     return hasattr(value, "__len__") and not isinstance(value, str)
 
 
 def _check_share(share: float | Sequence[float], n_annotators: int) -> NDArray[np.float64]:
+    """The share of each annotator, broadcast to (R,)."""
     given = np.asarray(share, np.float64)
     if given.ndim > 1 or (given.ndim == 1 and len(given) != n_annotators):
         raise ValueError(f"share must be one number, or one for each of the {n_annotators} annotators, got {share}")

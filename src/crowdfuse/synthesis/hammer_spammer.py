@@ -1,4 +1,4 @@
-"""Hammers, who are right, and spammers, who are not: by class, or whole annotators."""
+"""Hammers, who are always right, and spammers, who are not: per class or per annotator."""
 
 from __future__ import annotations
 
@@ -26,25 +26,56 @@ def hammer_spammer_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Each annotator is a hammer, always right, or a spammer; one of three rules, told apart by what is given.
+    """Make each annotator a hammer, who is always right, or a spammer, per class or altogether.
 
-    - `n_correct`: by class, the paper's own (supplement: 5 annotators, `n_correct=3` of 10 classes). Each annotator
-      is a hammer on that many classes drawn at random, and a spammer on the others: always wrong there, with a class
-      drawn uniformly from the wrong ones.
-    - `p`: by class, as MBEM and TraceReg have it. The same, but each annotator is a hammer on each class with
-      probability p, so that one may be wrong everywhere.
-    - `by="annotator"` with `p` or `n_hammers`: whole annotators, as the paper's text describes the rule. A hammer is
-      right on every item; a spammer draws from all K classes uniformly, and so is right on 1 of K by chance. Each
-      annotator is a hammer with probability p, or `n_hammers` of them are, drawn at random.
+    The given settings choose one of three rules:
 
-    A share `missing` of the labels is left out at random, never an item's last one. Who is a hammer on what is in
-    `hammer` of the result; `right` says whether the label is the true class, be it by skill or by chance.
+    - `n_correct`: the paper's rule (supplement: 5 annotators, `n_correct=3` of 10 classes). Each annotator is a hammer
+      on this many classes drawn at random. On the others they are always wrong, with a class drawn uniformly from the
+      wrong ones.
+    - `p`: the rule of MBEM and TraceReg. The same, but each annotator is a hammer on each class with probability p, so
+      that an annotator may be wrong everywhere.
+    - `by="annotator"` with `p` or `n_hammers`: the rule as the paper's text describes it. A hammer is right on every
+      item; a spammer draws uniformly from all K classes, and so is right on 1 of K items by chance.
 
-    >>> made = hammer_spammer_annotators(np.arange(20) % 4, n_annotators=2, n_correct=1)
-    >>> made.accuracy.tolist(), made.hammer.sum(1).tolist()
+    Parameters
+    ----------
+    y : array-like of shape (n_items,)
+        True classes.
+    n_annotators : int, default=5
+        Number of annotators.
+    by : {"class", "annotator"}, default="class"
+        Whether annotators are hammers on some classes, or altogether.
+    n_correct : int, default=None
+        Number of classes on which each annotator is a hammer; only with `by="class"`.
+    n_hammers : int, default=None
+        Number of annotators who are hammers; only with `by="annotator"`.
+    p : float, default=None
+        Probability to be a hammer, instead of `n_correct` or `n_hammers`.
+    missing : float, default=0.0
+        Share of the labels to leave out at random; every item keeps at least one label.
+    annotators : sequence, default=None
+        Annotator ids; by default 0, 1, 2, ...
+    seed : int, default=0
+        Seed of all random draws.
+
+    Returns
+    -------
+    SyntheticCrowd
+        With `hammer`. `is_correct` is true for every label that is the true class, including lucky guesses.
+
+    Raises
+    ------
+    ValueError
+        If not exactly one of the settings is given, or one is out of range.
+
+    Examples
+    --------
+    >>> crowd = hammer_spammer_annotators(np.arange(20) % 4, n_annotators=2, n_correct=1)
+    >>> crowd.accuracy.tolist(), crowd.hammer.sum(1).tolist()
     ([0.25, 0.25], [1, 1])
-    >>> made = hammer_spammer_annotators(np.arange(20) % 4, n_annotators=3, by="annotator", n_hammers=2)
-    >>> sorted(made.hammer.all(1).tolist())
+    >>> crowd = hammer_spammer_annotators(np.arange(20) % 4, n_annotators=3, by="annotator", n_hammers=2)
+    >>> sorted(crowd.hammer.all(1).tolist())
     [False, True, True]
     """
     check_missing(missing)
@@ -58,26 +89,26 @@ def hammer_spammer_annotators(
     generator = np.random.default_rng(seed)
     if by == "class":
         hammer = _hammers(generator.random((n_annotators, K)), n_correct, p)
-        said = draw_wrong_labels(truth, n_annotators, K, generator)
+        label = draw_wrong_labels(truth, n_annotators, K, generator)
     else:
         hammer = np.repeat(_hammers(generator.random(n_annotators), n_hammers, p)[:, None], K, axis=1)
-        said = generator.integers(0, K, (len(truth), n_annotators))
-    said = np.where(hammer.T[truth], truth[:, None], said)
+        label = generator.integers(0, K, (len(truth), n_annotators))
+    label = np.where(hammer.T[truth], truth[:, None], label)
     return SyntheticCrowd(
-        annotate(said, classes, missing, annotators, generator), said == truth[:, None], truth, hammer=hammer
+        annotate(label, classes, missing, annotators, generator), label == truth[:, None], truth, hammer=hammer
     )
 
 
-def _hammers(luck: NDArray[np.float64], number: int | None, p: float | None) -> NDArray[np.bool_]:
-    """The luckiest `number` along the last axis, or everyone with probability p."""
-    hammers: NDArray[np.bool_] = luck < (p or 0.0) if number is None else luck.argsort(-1).argsort(-1) < number
+def _hammers(draws: NDArray[np.float64], number: int | None, p: float | None) -> NDArray[np.bool_]:
+    """Which draws are hammers: the `number` lowest along the last axis, or those below p."""
+    hammers: NDArray[np.bool_] = draws < (p or 0.0) if number is None else draws.argsort(-1).argsort(-1) < number
     return hammers
 
 
 def _check_rule(
     by: By, n_correct: int | None, n_hammers: int | None, p: float | None, n_classes: int, n_annotators: int
 ) -> None:
-    """Exactly one of the numbers that make sense with `by`, and within its bounds."""
+    """Raise an error unless exactly one of the settings that go with `by` is given, and is in range."""
     name, number, most = (
         ("n_correct", n_correct, n_classes) if by == "class" else ("n_hammers", n_hammers, n_annotators)
     )

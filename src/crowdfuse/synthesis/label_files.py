@@ -1,4 +1,4 @@
-"""Made-up labels of a known data set as files, for any other tool."""
+"""Writing of synthetic labels of a known data set to CSV files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ from crowdfuse.synthesis.wrong_label_kinds import WRONG_LABEL_KINDS
 
 @dataclass(frozen=True)
 class Defaults:
-    """What is taken where nothing else is said; without rows, those whose shares come closest to DEFAULT_ACCURACIES."""
+    """Default settings of the weakness rule for a data set.
+
+    Attributes
+    ----------
+    items : int
+        Number of items.
+    epsilon : float
+        Distance within which annotators are wrong.
+    weakness : tuple of int or None
+        Weakness rows; None chooses rows by `DEFAULT_ACCURACIES`.
+    """
 
     items: int
     epsilon: float
@@ -35,7 +45,7 @@ DATASETS = {
     "digits": Defaults(1_797, 48.0, (4, 2, 3)),
 }
 DEFAULT_ACCURACIES = (0.7, 0.6, 0.45)
-N_CORRECT = 3  # as in the paper's supplement
+N_CORRECT = 3  # classes per annotator, as in the paper's supplement
 RULES = {
     "weakness": ("epsilon", "weakness", "accuracies", "wrong"),
     "hammer-spammer": ("by", "n_correct", "n_hammers", "p", "n_annotators"),
@@ -68,19 +78,57 @@ def write_labels(
     seed: int = 0,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Make up annotators for a data set and write what they say to `out`: a CSV of item, annotator, label.
+    """Create synthetic annotators for a data set and write their labels to a CSV file.
 
-    `dataset` is "mnist" or "fashion-mnist" (the first 55,000 training images, or `items` of them; `data` and
-    `download` as in `load_mnist`), or scikit-learn's bundled "digits". Items are known by their row number.
-    `rule` is "weakness" (with `epsilon`, `weakness` or `accuracies`, and `wrong`), "hammer-spammer" (with `by`,
-    `n_correct`, `n_hammers`, `p` and `n_annotators`) or "habit" (with `share`, and `habits`, or `n_habits` and
-    `n_annotators`); what is not given is the paper's on MNIST. `gold` is a second CSV to write, item and true label.
-    Existing files are replaced only with `force`.
+    Settings that are not given have the values of the paper's MNIST experiments.
 
-    Returns counts, the share of items on which nobody is right (`nobody_right`), and for each annotator the labels
-    it gave, the share of them that is right, and what it is weak at (`weakness`, a row), good at (`hammer`, a list of
-    classes) or used to (`habits`, pairs of classes).
+    Parameters
+    ----------
+    dataset : {"mnist", "fashion-mnist", "digits"}
+        MNIST or Fashion-MNIST (the first 55,000 training images), or scikit-learn's digits. Item ids are row numbers.
+    rule : {"weakness", "hammer-spammer", "habit"}, default="weakness"
+        The rule; see `weakness_annotators`, `hammer_spammer_annotators` and `habit_annotators`.
+    out : Path
+        CSV file to write, with columns item, annotator and label.
+    gold : Path, default=None
+        CSV file to write with the true classes, with columns item and label.
+    data : Path, default=None
+        Folder of the data set, as in `load_mnist`.
+    download : bool, default=False
+        Whether to download the data set, as in `load_mnist`.
+    items : int, default=None
+        Number of items; by default 55,000, or 1,797 for digits.
+    epsilon, weakness, accuracies, wrong : default=None
+        Settings of the weakness rule.
+    by, n_correct, n_hammers, p : default=None
+        Settings of the hammer-spammer rule.
+    habits, n_habits, share : default=None
+        Settings of the habit rule.
+    n_annotators : int, default=None
+        Number of annotators for the hammer-spammer and habit rules.
+    missing : float, default=0.0
+        Share of the labels to leave out at random; every item keeps at least one label.
+    seed : int, default=0
+        Seed of all random draws.
+    force : bool, default=False
+        Whether to replace existing files.
 
+    Returns
+    -------
+    dict
+        Counts; `nobody_right`, the share of items on which every label is wrong; and `annotators`, one dictionary per
+        annotator with its number of labels, the share that is right (`right`), and `weakness` (a row), `hammer` (a list
+        of classes) or `habits` (pairs of classes).
+
+    Raises
+    ------
+    ValueError
+        If a setting does not belong to the rule or is out of range.
+    FileExistsError
+        If a file exists and `force` is false.
+
+    Examples
+    --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     result = write_labels("digits", out=Path(folder) / "labels.csv", missing=0.5)
@@ -143,6 +191,7 @@ def write_labels(
 def _weakness(
     dataset: str, X: NDArray[Any], y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int
 ) -> SyntheticCrowd:
+    """Annotators by the weakness rule, with the defaults of the data set."""
     default = DATASETS[dataset]
     settings = {"epsilon": default.epsilon} | settings
     if "weakness" not in settings and "accuracies" not in settings:
@@ -154,6 +203,7 @@ def _weakness(
 
 
 def _hammer_spammer(y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int) -> SyntheticCrowd:
+    """Annotators by the hammer-spammer rule, with the paper's defaults."""
     settings = {"n_annotators": 5} | settings
     by = cast("By", settings.pop("by", "class"))
     if by == "class" and not {"n_correct", "n_hammers", "p"} & set(settings):
@@ -163,16 +213,19 @@ def _hammer_spammer(y: NDArray[Any], settings: dict[str, Any], missing: float, s
 
 
 def _habit(X: NDArray[Any], y: NDArray[Any], settings: dict[str, Any], missing: float, seed: int) -> SyntheticCrowd:
+    """Annotators by the habit rule; 3 by default."""
     settings = settings if "habits" in settings else {"n_annotators": 3} | settings
     names = _names(len(settings["habits"]) if "habits" in settings else settings["n_annotators"])
     return habit_annotators(X, y, **settings, missing=missing, annotators=names, seed=seed)
 
 
 def _names(count: int) -> list[str]:
+    """Annotator ids: annotator-1, annotator-2, ..."""
     return [f"annotator-{r + 1}" for r in range(count)]
 
 
 def _load(dataset: str, data: Path | None, *, download: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Inputs and true classes of a data set."""
     if dataset == "digits":
         from sklearn.datasets import load_digits
 
@@ -185,6 +238,7 @@ def _load(dataset: str, data: Path | None, *, download: bool) -> tuple[NDArray[A
 
 
 def _write(made: SyntheticCrowd, out: Path, gold: Path | None) -> None:
+    """Write the labels, and the true classes if asked for."""
     ann = made.annotations
     columns = ann.items[ann.item], ann.annotators[ann.annotator], ann.classes[ann.label]
     write_csv(out, ["item", "annotator", "label"], zip(*(column.tolist() for column in columns), strict=True))
@@ -193,6 +247,7 @@ def _write(made: SyntheticCrowd, out: Path, gold: Path | None) -> None:
 
 
 def _annotators(made: SyntheticCrowd) -> list[dict[str, Any]]:
+    """Number of labels, share of right labels and rule-specific properties of each annotator."""
     ann = made.annotations
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
     right = made.accuracy
@@ -209,10 +264,11 @@ def _annotators(made: SyntheticCrowd) -> list[dict[str, Any]]:
     return about
 
 
-# ---- what goes in --------------------------------------------------------------------------
+# ---- checks of the arguments --------------------------------------------------------------------------
 
 
 def _check_items(dataset: str, items: int | None, *, default_rows: bool) -> int:
+    """The number of items, if it is valid."""
     default = DATASETS[dataset]
     if items is None:
         return default.items
@@ -228,11 +284,11 @@ def _check_items(dataset: str, items: int | None, *, default_rows: bool) -> int:
 
 
 def _check_outputs(out: Path, gold: Path | None, *, force: bool) -> None:
-    """What could not be written in the end is refused before any work."""
+    """Raise an error, before any work, if a file could not be written."""
     for path in (out, gold):
         if path is not None:
             if path.is_dir():
                 raise IsADirectoryError(f"{path} is a folder; name a file to write")
             refuse_existing(path, force=force)
     if gold is not None and gold.resolve() == out.resolve():
-        raise ValueError(f"labels and gold would both be written to {out}; give them two names")
+        raise ValueError(f"labels and gold would both be written to {out}; give them different names")

@@ -1,4 +1,4 @@
-"""Weaker models as annotators: what they predict is what they say."""
+"""Models as annotators: their predictions are the labels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from crowdfuse.synthesis.synthetic_crowd import SyntheticCrowd, annotate, check_
 
 
 class Predictor(Protocol):
-    """Anything fitted, ours or scikit-learn's."""
+    """A fitted model with a `predict` method."""
 
-    def predict(self, X: Any) -> Any: ...
+    def predict(self, X: Any) -> Any:
+        """Return one class name per item."""
 
 
 Model = Predictor | Callable[[Any], Any]
@@ -31,16 +32,40 @@ def network_annotators(
     missing: float = 0.0,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Each model labels the items: an annotator that errs as models do, on what is hard.
+    """Let each model label the items: annotators with realistic errors on difficult items.
 
-    A model has `predict(X)`, or is itself called with X; either gives a class name an item. A dict names the
-    annotators by its keys. What the models were trained on is up to you: less data, a smaller network, other
-    items. `classes` lists all classes where models know some that are not in `y`. A share `missing` of the labels is
-    left out at random, never an item's last one.
+    Parameters
+    ----------
+    models : mapping or sequence of models
+        Each model has a `predict(X)` method or is called with X, and returns one class name per item. The keys of a
+        mapping are the annotator ids. Weaker models come from less training data, smaller networks or other items.
+    X : any
+        Inputs, passed to the models.
+    y : array-like of shape (n_items,)
+        True classes.
+    classes : sequence, default=None
+        All class names, if models predict classes that are not in `y`.
+    missing : float, default=0.0
+        Share of the labels to leave out at random; every item keeps at least one label.
+    seed : int, default=0
+        Seed of all random draws.
 
+    Returns
+    -------
+    SyntheticCrowd
+
+    Raises
+    ------
+    ValueError
+        If there are no models, or a model predicts the wrong number of labels or an unknown class.
+    TypeError
+        If a model neither has `predict` nor can be called.
+
+    Examples
+    --------
     >>> X, y = np.array([[1.0], [2.0], [3.0]]), ["low", "low", "high"]
-    >>> made = network_annotators({"bold": lambda X: np.where(X[:, 0] > 1, "high", "low")}, X, y)
-    >>> made.annotations.to_matrix().ravel().tolist(), made.is_correct.ravel().tolist()
+    >>> crowd = network_annotators({"threshold": lambda X: np.where(X[:, 0] > 1, "high", "low")}, X, y)
+    >>> crowd.annotations.to_matrix().ravel().tolist(), crowd.is_correct.ravel().tolist()
     (['low', 'high', 'high'], [True, False, True])
     """
     check_missing(missing)
@@ -58,21 +83,23 @@ def network_annotators(
     for name, model in named.items():
         if not callable(model) and not hasattr(model, "predict"):
             raise TypeError(f"model {name!r} has no predict(X) and cannot be called, got {type(model).__name__}")
-    said = np.stack([_say(model, X, f"model {name!r}", names, len(truth)) for name, model in named.items()], axis=1)
+    codes = np.stack(
+        [_predicted_codes(model, X, f"model {name!r}", names, len(truth)) for name, model in named.items()], axis=1
+    )
     generator = np.random.default_rng(seed)
-    return SyntheticCrowd(annotate(said, names, missing, list(named), generator), said == truth[:, None], truth)
+    return SyntheticCrowd(annotate(codes, names, missing, list(named), generator), codes == truth[:, None], truth)
 
 
-def _say(model: Model, X: Any, who: str, classes: NDArray[Any], n_items: int) -> IntArray:
-    """What a model predicts, as positions among the classes."""
+def _predicted_codes(model: Model, X: Any, name: str, classes: NDArray[Any], n_items: int) -> IntArray:
+    """The predictions of a model, as positions in `classes`."""
     predicted = np.asarray(model.predict(X) if hasattr(model, "predict") else model(X))
     if predicted.shape != (n_items,):
-        hint = "; take the argmax, and give class names" if predicted.ndim == 2 else ""
+        hint = "; use the class names of the argmax" if predicted.ndim == 2 else ""
         raise ValueError(
-            f"{who} must give one class name for each of the {n_items:,} items, got shape {predicted.shape}{hint}"
+            f"{name} must give one class name for each of the {n_items:,} items, got shape {predicted.shape}{hint}"
         )
-    code = positions_of(normalize_ids(predicted, f"labels of {who}"), classes)
+    code = positions_of(normalize_ids(predicted, f"labels of {name}"), classes)
     if (code < 0).any():
         item = int(np.argmax(code < 0))
-        raise ValueError(f"{who}, item {item}: {unknown_class_message(format_names([predicted[item]]), classes)}")
+        raise ValueError(f"{name}, item {item}: {unknown_class_message(format_names([predicted[item]]), classes)}")
     return code

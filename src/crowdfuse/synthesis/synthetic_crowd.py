@@ -1,4 +1,4 @@
-"""What every rule gives back: annotations, and the truth about each annotator."""
+"""`SyntheticCrowd`: the result of every rule, and helpers that the rules share."""
 
 from __future__ import annotations
 
@@ -15,31 +15,47 @@ from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, position
 
 @dataclass(frozen=True)
 class SyntheticCrowd:
-    """Annotations, and the truth about them.
+    """Synthetic annotations, with the true classes and the properties of each annotator.
 
+    Attributes
+    ----------
+    annotations : Annotations
+        The labels.
+    is_correct : ndarray of bool, shape (n_items, n_annotators)
+        Whether the annotator's label is the true class, including labels that were left out.
+    truth : ndarray of int, shape (n_items,)
+        True class of each item, as a position in `annotations.classes`.
+    weakness : ndarray of int, shape (n_annotators,), or None
+        For the weakness rule, the row of X that is each annotator's weakness.
+    hammer : ndarray of bool, shape (n_annotators, n_classes), or None
+        For the hammer-spammer rule, the classes on which each annotator is a hammer.
+    habit : ndarray of bool, shape (n_annotators, n_classes, n_classes), or None
+        For the habit rule, the confusions of each annotator, axes (annotator, true, label).
+
+    See Also
+    --------
+    weakness_annotators, hammer_spammer_annotators, habit_annotators, network_annotators : Create it.
+
+    Examples
+    --------
     >>> ann = Annotations.from_matrix([["cat", "dog"], ["dog", "dog"]])
-    >>> made = SyntheticCrowd(ann, is_correct=np.array([[True, False], [True, True]]), truth=np.array([0, 1]))
-    >>> made.accuracy.tolist(), made.confusion_matrices[1].tolist()
+    >>> crowd = SyntheticCrowd(ann, is_correct=np.array([[True, False], [True, True]]), truth=np.array([0, 1]))
+    >>> crowd.accuracy.tolist(), crowd.confusion_matrices[1].tolist()
     ([1.0, 0.5], [[0.0, 1.0], [0.0, 1.0]])
-    >>> made.all_wrong_share
+    >>> crowd.all_wrong_share
     0.0
     """
 
     annotations: Annotations
     is_correct: NDArray[np.bool_]
-    """(N, R): whether the annotator is right on the item, labelled or not."""
     truth: IntArray
-    """(N,): the true class of each item, as a position in `annotations.classes`."""
     weakness: IntArray | None = None
-    """(R,): the row that each annotator cannot read, where the rule is weakness and the rows are known."""
     hammer: NDArray[np.bool_] | None = None
-    """(R, K): on which classes each annotator is a hammer, where the rule is hammer-spammer."""
     habit: NDArray[np.bool_] | None = None
-    """(R, K, K): which class each annotator takes for which at times, where the rule is habit; (..., true, said)."""
 
     @property
     def accuracy(self) -> NDArray[np.float64]:
-        """Each annotator's share of right labels among those given, (R,); NaN where there are none."""
+        """Share of each annotator's labels that are right: ndarray of shape (n_annotators,); NaN without labels."""
         ann = self.annotations
         correct = np.bincount(
             ann.annotator, weights=self.is_correct[ann.item, ann.annotator], minlength=ann.n_annotators
@@ -50,21 +66,21 @@ class SyntheticCrowd:
 
     @property
     def all_wrong_share(self) -> float:
-        """The share of the labelled items of which every label given is wrong; NaN where there are none.
+        """Share of the labelled items on which every label is wrong; NaN if no item has labels.
 
-        No method can choose the right label there: at best it learns the class from other items.
+        On these items no method can select a right label; it can only learn the class from other items.
         """
         ann = self.annotations
-        told = np.zeros(ann.n_items, bool)
-        told[ann.item[self.is_correct[ann.item, ann.annotator]]] = True
+        has_right_label = np.zeros(ann.n_items, bool)
+        has_right_label[ann.item[self.is_correct[ann.item, ann.annotator]]] = True
         labelled = np.diff(ann.indptr) > 0
-        return float((~told[labelled]).mean()) if labelled.any() else float("nan")
+        return float((~has_right_label[labelled]).mean()) if labelled.any() else float("nan")
 
     @property
     def confusion_matrices(self) -> NDArray[np.float64]:
-        """P(said | true) of each annotator, counted over the labels given, (R, K, K); axes (annotator, true, said).
+        """P(label | true class) of each annotator, from counts: ndarray of shape (n_annotators, n_classes, n_classes).
 
-        Rows sum to 1, and are NaN for a class of which the annotator labelled no item.
+        The axes are (annotator, true, label). Rows sum to 1; NaN for classes of which the annotator labelled no item.
         """
         ann = self.annotations
         R, K = ann.n_annotators, ann.n_classes
@@ -76,7 +92,7 @@ class SyntheticCrowd:
 
 
 def true_classes(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
-    """The class names in order, and each item's position among them; annotators need two classes to be wrong."""
+    """Return the sorted class names and the position of each item's class; an error for fewer than two classes."""
     classes, truth = unique_sorted(normalize_ids(y, "y"))
     if len(classes) < 2:
         raise ValueError(
@@ -87,8 +103,28 @@ def true_classes(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
 
 
 def class_positions(names: Sequence[Any], classes: NDArray[Any], what: str) -> IntArray:
-    """Where these classes stand among those in y; `what` is the argument that names them.
+    """Return the positions of these classes among the classes in y.
 
+    Parameters
+    ----------
+    names : sequence
+        Class names.
+    classes : ndarray of shape (n_classes,)
+        The classes in y.
+    what : str
+        Name of the argument, for the error message.
+
+    Returns
+    -------
+    ndarray of int64
+
+    Raises
+    ------
+    ValueError
+        If a class is not in y.
+
+    Examples
+    --------
     >>> class_positions(["dog"], np.array(["cat", "dog"], object), "habits").tolist()
     [1]
     """
@@ -102,28 +138,28 @@ def class_positions(names: Sequence[Any], classes: NDArray[Any], what: str) -> I
 
 
 def annotate(
-    said: IntArray,
+    codes: IntArray,
     classes: NDArray[Any],
     missing: float,
     annotators: Sequence[Any] | None,
     generator: np.random.Generator,
 ) -> Annotations:
-    """Annotations from class positions (N, R), a share of the labels left out at random, never an item's last."""
-    given = np.where(_left_out(said.shape, missing, generator), -1, said)
+    """Return annotations from class codes (N, R), with a share of the labels left out at random."""
+    given = np.where(_left_out(codes.shape, missing, generator), -1, codes)
     annotations = Annotations.from_matrix(given, classes=range(len(classes)), annotators=annotators)
-    annotations.classes = classes  # codes above: names would make an array of objects, and -1 may be a name
+    annotations.classes = classes  # set last: as names, -1 could be a class
     return annotations
 
 
 def check_missing(share: float) -> None:
-    """Refuse a share of missing labels that makes no sense; rules ask before any work."""
+    """Raise an error if the share of missing labels is not at least 0 and below 1."""
     if not 0 <= share < 1:
-        raise ValueError(f"missing must be a share from 0 to below 1, got {share}")
+        raise ValueError(f"missing must be a share of at least 0 and below 1, got {share}")
 
 
 def _left_out(shape: tuple[int, ...], share: float, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Which labels are missing: about this share, but every item keeps the one it would lose last."""
-    luck = generator.random(shape)
-    gone: NDArray[np.bool_] = luck < share
-    gone[np.arange(shape[0]), luck.argmax(1)] = False
-    return gone
+    """Which labels are missing: about this share, but every item keeps the label with the highest draw."""
+    draws = generator.random(shape)
+    is_missing: NDArray[np.bool_] = draws < share
+    is_missing[np.arange(shape[0]), draws.argmax(1)] = False
+    return is_missing

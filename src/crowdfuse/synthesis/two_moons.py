@@ -1,4 +1,4 @@
-"""The two annotators of the paper's toy example."""
+"""The two annotators of the paper's two-moons example."""
 
 from __future__ import annotations
 
@@ -9,8 +9,20 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def two_moon_annotators(X: NDArray[np.float64]) -> Annotations:
-    """The paper's two: one sees only whether x >= 0, the other only whether y <= 0.
+    """Return the labels of the paper's two annotators: one thresholds x >= 0, the other y <= 0.
 
+    Parameters
+    ----------
+    X : ndarray of float64, shape (n_items, 2)
+        Points of the two-moons data set.
+
+    Returns
+    -------
+    Annotations
+        Of two annotators, with classes 0 and 1.
+
+    Examples
+    --------
     >>> two_moon_annotators(np.array([[1.0, 1.0], [-1.0, -1.0]])).to_matrix().tolist()
     [[1, 0], [0, 1]]
     """

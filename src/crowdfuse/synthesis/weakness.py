@@ -1,4 +1,4 @@
-"""The paper's rule: an annotator cannot read what looks like one image, its weakness."""
+"""The paper's rule: each annotator is wrong on all items that look like one image, the weakness."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crowdfuse.synthesis.wrong_label_kinds import (
     shifts,
 )
 
-N_CANDIDATES = 512
+N_CANDIDATES = 512  # rows of X among which weaknesses are chosen
 
 
 def weakness_annotators(
@@ -39,34 +39,72 @@ def weakness_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """The paper's rule: annotator r cannot read what looks like image `weakness[r]`.
+    """Make each annotator wrong on all items within distance `epsilon` of one row of X, the weakness.
 
-    Items within Euclidean distance `epsilon` (one for all, or one each) of that row of X get a wrong label, all
-    others the right one. X is pixels or any other features, (N, ...); instead of X there may be ready `distances`,
-    (N, R). A share `missing` of the labels is left out at random, never an item's last one.
+    This is the paper's rule. Outside that distance annotators are right.
 
-    `wrong` says what is said inside that distance:
+    Parameters
+    ----------
+    X : array-like of shape (n_items, ...), default=None
+        Pixels or other numeric features.
+    y : array-like of shape (n_items,)
+        True classes.
+    weakness : sequence of int, default=None
+        Row of X that is the weakness of each annotator.
+    epsilon : float or sequence of float
+        Euclidean distance; one for all annotators, or one each.
+    distances : array-like of shape (n_items, n_annotators), default=None
+        Distances of the items to the weaknesses, instead of X.
+    accuracies : sequence of float, default=None
+        Target share of right labels of each annotator, instead of `weakness`. Among 512 random rows each annotator in
+        turn gets the one whose share is closest, assuming that all labels within `epsilon` are wrong. The rows are in
+        `weakness` of the result; passing them as `weakness` gives the same labels.
+    wrong : str, default="uniform"
+        The labels within `epsilon`:
 
-    - "uniform": a class drawn uniformly from the K - 1 wrong ones, the paper's.
-    - "any": a class drawn uniformly from all K, and so on 1 of K items the right one by chance.
-    - "looks": the class of the weakness image. Items of that very class are then right, inside as outside. Ready
-      `distances` need `weakness` beside them, to say which row's class it is.
-    - "shift": annotator r says the class `s_r` further on, always, in the order of the classes and round again;
-      s_r is drawn once from 1 to K - 1, and no two annotators have the same before all are taken.
-    - "neighbour": the most confusable class, the same for everybody: the one whose mean is nearest to the mean of
-      the true class, in `inputs`, or in X where none are given; or what a table `confusable` (class: class) says.
-    - "copy": one wrong class an item, drawn uniformly, that all who are wrong there say.
+        - "uniform": a class drawn uniformly from the K - 1 wrong ones, as in the paper.
+        - "any": a class drawn uniformly from all K, so that 1 of K is right by chance.
+        - "looks": the class of the weakness image; items of that class are right. With `distances`, `weakness` is
+          needed too.
+        - "shift": the class `s_r` positions further on, cyclically. s_r is drawn once per annotator from 1 to K - 1,
+          without repeats until all were used.
+        - "neighbour": the most similar class, the same for all annotators: the class with the nearest mean in `inputs`
+          or X, or as given by `confusable`.
+        - "copy": one wrong class per item, drawn uniformly, that all wrong annotators give.
+    inputs : array-like of shape (n_items, ...), default=None
+        Inputs for the class means of "neighbour"; by default X.
+    confusable : mapping of class to class, default=None
+        The class that "neighbour" gives instead of each class.
+    missing : float, default=0.0
+        Share of the labels to leave out at random; every item keeps at least one label. The same labels are left out
+        for every value of `wrong`.
+    annotators : sequence, default=None
+        Annotator ids; by default 0, 1, 2, ...
+    seed : int, default=0
+        Seed of all random draws.
 
-    At one seed all kinds leave out the same labels.
+    Returns
+    -------
+    SyntheticCrowd
+        With `weakness`, if the rows are known.
 
-    Instead of `weakness` there may be `accuracies`, the share of right labels that each annotator should have: then,
-    among 512 rows drawn by the seed, each annotator in turn gets the one whose share comes closest, if all is wrong
-    inside (with "any" and "looks" more is right). The rows are in `weakness` of the result. Giving them as
-    `weakness` makes the same labels again.
+    Raises
+    ------
+    TypeError
+        If `y` is missing.
+    ValueError
+        If arguments contradict each other or are out of range.
 
+    Warns
+    -----
+    UserWarning
+        If an annotator is always right or always wrong.
+
+    Examples
+    --------
     >>> X, y = np.arange(6.0)[:, None], [0, 1, 0, 1, 0, 1]
-    >>> made = weakness_annotators(X, y, weakness=[0, 5], epsilon=1)
-    >>> made.is_correct.T.astype(int).tolist(), made.all_wrong_share
+    >>> crowd = weakness_annotators(X, y, weakness=[0, 5], epsilon=1)
+    >>> crowd.is_correct.T.astype(int).tolist(), crowd.all_wrong_share
     ([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]], 0.0)
     >>> weakness_annotators(X, y, accuracies=[1/2, 2/3], epsilon=1).accuracy.round(2).tolist()
     [0.5, 0.67]
@@ -81,12 +119,12 @@ def weakness_annotators(
     classes, truth = true_classes(y)
     K = len(classes)
     generator = np.random.default_rng(seed)
-    # streams of their own: labels do not depend on how rows were chosen, nor what is missing on the kind of mistake
+    # separate streams: labels do not depend on how rows were chosen, nor missing labels on the kind of mistake
     for_rows, for_mistakes = generator.spawn(2)
     rows: IntArray | None = None
     if distances is not None:
         if X is not None or accuracies is not None:
-            raise ValueError("distances already say how far each item is: leave out X and accuracies")
+            raise ValueError("distances replace X and accuracies: leave these out")
         distance = _check_distances(np.asarray(distances, np.float64), len(truth))
         reach = _check_epsilon(epsilon, distance.shape[1])
         if weakness is not None:
@@ -95,12 +133,12 @@ def weakness_annotators(
                 raise ValueError(f"weakness names {len(rows):,} rows, but distances has {len(reach):,} columns")
         elif wrong == "looks":
             raise ValueError(
-                "wrong='looks' says the class of the weakness image, which distances do not tell: name its row for "
+                "wrong='looks' uses the class of the weakness image, which distances do not contain: name its row for "
                 "each annotator, weakness=[...]"
             )
     else:
         if X is None:
-            raise ValueError("weakness_annotators needs inputs X with weakness= or accuracies=, or ready distances=")
+            raise ValueError("weakness_annotators needs inputs X with weakness= or accuracies=, or distances=")
         images = as_rows(X, len(truth))
         if weakness is not None and accuracies is None:
             rows = _check_weakness(weakness, len(images))
@@ -108,7 +146,7 @@ def weakness_annotators(
         elif accuracies is not None and weakness is None:
             wanted = _check_accuracies(accuracies, len(images))
             reach = _check_epsilon(epsilon, len(wanted))
-            rows = _choose(images, wanted, reach, for_rows)
+            rows = _choose_rows(images, wanted, reach, for_rows)
         else:
             raise ValueError("give either weakness= (rows of X) or accuracies= (shares of right labels), and not both")
         distance = _check_distances(distances_to(images, images[rows].astype(np.float64)), len(images))
@@ -133,12 +171,12 @@ def weakness_annotators(
     return made
 
 
-def _choose(
+def _choose_rows(
     inputs: NDArray[Any], accuracies: NDArray[np.float64], reach: NDArray[np.float64], generator: np.random.Generator
 ) -> IntArray:
-    """For each annotator the row, among some drawn at random, with the share of right labels closest to its skill."""
+    """The row for each annotator, among random candidates, whose share of right labels is closest to the target."""
     drawn = generator.choice(len(inputs), min(len(inputs), max(N_CANDIDATES, len(accuracies))), replace=False)
-    # |a - b|^2 = |a|^2 - 2ab + |b|^2, from the middle of the candidates: far from it the terms would cancel
+    # |a - b|^2 = |a|^2 - 2ab + |b|^2, centred on the candidates, to avoid cancellation
     candidates = inputs[drawn].astype(np.float64)
     middle = candidates.mean(0)
     candidates -= middle
@@ -158,6 +196,7 @@ def _choose(
 
 
 def _warn_of_extremes(made: SyntheticCrowd) -> None:
+    """Warn about annotators who are always right or always wrong."""
     share = made.is_correct.mean(0)
     names = made.annotations.annotators
     found = [
@@ -174,32 +213,33 @@ def _warn_of_extremes(made: SyntheticCrowd) -> None:
         )
 
 
-# ---- what goes in --------------------------------------------------------------------------
+# ---- checks of the arguments --------------------------------------------------------------------------
 
 
 def _check_confusable(
     wrong: WrongLabelKind, X: ArrayLike | None, inputs: ArrayLike | None, confusable: Mapping[Any, Any] | None
 ) -> None:
-    """What says which class is most confusable is there where it is needed, once, and nowhere else."""
+    """Raise an error unless exactly one source of confusable classes is given when it is needed, and none otherwise."""
     for name, value in (("inputs", inputs), ("confusable", confusable)):
         if value is not None and wrong != "neighbour":
             raise ValueError(f"{name}= goes with wrong='neighbour' only, got wrong={wrong!r}; leave it out")
     if inputs is not None and confusable is not None:
-        raise ValueError("confusable already says which class is taken for which: leave out inputs")
+        raise ValueError("confusable already defines the confused classes: leave out inputs")
     if wrong == "neighbour" and X is None and inputs is None and confusable is None:
         raise ValueError(
-            "wrong='neighbour' says the most confusable class, which distances do not tell: give inputs= for the means "
+            "wrong='neighbour' uses the most similar class, which distances do not contain: give inputs= for the means "
             "of the classes, or a table confusable={class: class}"
         )
 
 
 def _check_distances(distance: NDArray[np.float64], n_items: int) -> NDArray[np.float64]:
+    """The distances (N, R), if they are complete and not negative."""
     if distance.ndim != 2 or len(distance) != n_items or not distance.shape[1]:
         raise ValueError(
-            f"distances must have one row an item and one column an annotator, got shape {distance.shape} "
+            f"distances must have one row per item and one column per annotator, got shape {distance.shape} "
             f"and {n_items:,} true classes"
         )
-    usable = distance >= 0  # NaN is not
+    usable = distance >= 0  # false for NaN
     if not usable.all():
         item, annotator = np.argwhere(~usable)[0]
         raise ValueError(
@@ -210,6 +250,7 @@ def _check_distances(distance: NDArray[np.float64], n_items: int) -> NDArray[np.
 
 
 def _check_epsilon(epsilon: float | Sequence[float], n_annotators: int) -> NDArray[np.float64]:
+    """The radius of each annotator, broadcast to (R,)."""
     given = np.asarray(epsilon, np.float64)
     if given.ndim > 1 or (given.ndim == 1 and len(given) != n_annotators):
         raise ValueError(f"epsilon must be one number, or one for each of the {n_annotators} annotators, got {epsilon}")
@@ -219,6 +260,7 @@ def _check_epsilon(epsilon: float | Sequence[float], n_annotators: int) -> NDArr
 
 
 def _check_weakness(weakness: Sequence[int], n_items: int) -> IntArray:
+    """The rows of X, if they exist."""
     rows = np.asarray(weakness)
     if rows.ndim != 1 or not len(rows) or rows.dtype.kind not in "iu":
         raise ValueError(f"weakness must name one row of X for each annotator, got {weakness!r}")

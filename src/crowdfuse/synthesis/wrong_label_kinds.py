@@ -1,4 +1,4 @@
-"""What is said where an annotator is wrong: six kinds, from the paper's even draw to one mistake shared by all."""
+"""Six kinds of wrong labels, from the paper's uniform draw to one mistake that all annotators share."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ WRONG_LABEL_KINDS: tuple[WrongLabelKind, ...] = ("uniform", "any", "looks", "shi
 
 
 def draw_wrong_labels(truth: IntArray, n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
-    """A class drawn uniformly from the wrong ones, for each item and annotator, (N, R)."""
-    shift = generator.integers(1, n_classes, (len(truth), n_annotators))  # never 0, which would be the right one
+    """Return a class drawn uniformly from the wrong ones for each item and annotator, (N, R)."""
+    shift = generator.integers(1, n_classes, (len(truth), n_annotators))  # a shift of 0 would be the true class
     wrong: IntArray = (truth[:, None] + shift) % n_classes
     return wrong
 
 
 def shifts(n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
-    """A shift from 1 to K - 1 for each annotator, (R,): no two alike before all are taken.
+    """Return a random shift from 1 to K - 1 per annotator, (R,), without repeats until all were used.
 
+    Examples
+    --------
     >>> sorted(shifts(4, 5, np.random.default_rng(0)).tolist()), shifts(3, 2, np.random.default_rng(0)).tolist()
     ([1, 2, 3, 4], [1, 1, 1])
     """
@@ -37,21 +39,19 @@ def shifts(n_annotators: int, n_classes: int, generator: np.random.Generator) ->
 def confusable_classes(
     confusable: Mapping[Any, Any] | None, inputs: ArrayLike | None, truth: IntArray, classes: NDArray[Any], name: str
 ) -> IntArray:
-    """For each class the one that it is taken for, (K,): from a ready table, or else from the inputs."""
+    """Return for each class the class it is confused with, (K,): from a given table, or the nearest class mean."""
     if confusable is None:
         assert inputs is not None
         return nearest_classes(as_rows(inputs, len(truth), name), truth, len(classes), name)
-    asked = class_positions(list(confusable), classes, "confusable")
-    said = class_positions(list(confusable.values()), classes, "confusable")
-    if (asked == said).any():
+    true = class_positions(list(confusable), classes, "confusable")
+    confused = class_positions(list(confusable.values()), classes, "confusable")
+    if (true == confused).any():
         raise ValueError(
-            f"confusable takes class {format_names(classes[asked[asked == said]])} for itself; name another class "
+            f"confusable confuses class {format_names(classes[true[true == confused]])} with itself; name another class "
             "for it"
         )
     table = np.full(len(classes), -1)
-    table[asked] = said
+    table[true] = confused
     if (table < 0).any():
-        raise ValueError(
-            f"confusable says nothing of class {format_names(classes[table < 0])}; it must name every class in y"
-        )
+        raise ValueError(f"confusable lacks class {format_names(classes[table < 0])}; it must name every class in y")
     return table
