@@ -47,8 +47,8 @@ def confusable_classes(
     confused = class_positions(list(confusable.values()), classes, "confusable")
     if (true == confused).any():
         raise ValueError(
-            f"confusable confuses class {format_names(classes[true[true == confused]])} with itself; name another class "
-            "for it"
+            f"confusable confuses class {format_names(classes[true[true == confused]])} with itself; name another "
+            "class for it"
         )
     table = np.full(len(classes), -1)
     table[true] = confused
