@@ -58,7 +58,7 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
         notes.append(f"{len(lost):,} labelled items have no inputs and were left out")
     _refuse_two_names(ann.items, rows, Path(job.labels))
     held = {
-        name: _read_gold(job, path, loaded, ann.classes, notes)
+        name: _match_gold_to_rows(job, path, loaded, ann.classes, notes)
         for name, path in job.files().items()
         if name != "labels"
     }
@@ -107,7 +107,9 @@ def read_job_inputs(job: Job) -> LoadedInputs:
     return read_features(path, item=column_beside(path, job.reading.item), image_size=job.image_size)
 
 
-def _read_gold(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]) -> GoldRows:
+def _match_gold_to_rows(
+    job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]
+) -> GoldRows:
     """Rows and true classes of the items in a gold file, by the names that the labels use."""
     ids, truth = read_gold_beside_labels(path, job.reading)
     rows = loaded.rows_of(ids)

@@ -254,7 +254,7 @@ def _sets_of_files(job: Job, ann: Annotations, loaded: LoadedInputs | None, stor
     sets = []
     for name, path in job.files().items():
         if name in TRAINING_USE_OF_GOLD:
-            rows, codes = _read_gold(path, job, ann, loaded, story)
+            rows, codes = _match_gold_to_rows(path, job, ann, loaded, story)
             if len(rows):
                 sets.append(GoldSet(name, rows, codes, *TRAINING_USE_OF_GOLD[name]))
     return sets
@@ -270,7 +270,7 @@ def _sets_given(
     story: _Story,
 ) -> list[GoldSet]:
     """Gold given for the report, apart by what training saw of its items; then what else the run had."""
-    rows, codes = _read_gold(path, job, ann, loaded, story)
+    rows, codes = _match_gold_to_rows(path, job, ann, loaded, story)
     if not len(rows):
         raise ValueError(
             f"no item of {path} is in this run, whose items are called {format_names(ann.items, 3)}; see that the "
@@ -296,7 +296,7 @@ def _sets_given(
     ]
 
 
-def _read_gold(
+def _match_gold_to_rows(
     path: Path, job: Job, ann: Annotations, loaded: LoadedInputs | None, story: _Story
 ) -> tuple[IntArray, IntArray]:
     """Rows and true classes of a gold file's items."""
