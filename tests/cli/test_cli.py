@@ -158,7 +158,7 @@ def test_a_format_that_is_none(crowd: Crowd) -> None:
 
 def test_without_a_method_it_says_which_it_takes_and_why(crowd: Crowd) -> None:
     output = ok(*crowd.fit())
-    assert f"method: {DEFAULT_METHOD}, as none was given: of " in output
+    assert f"method: {DEFAULT_METHOD} (the default): of " in output
     assert "best mean rank" in output
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
     assert "as none was given" not in ok(*crowd.fit(*FUSION, "--force"))
@@ -173,7 +173,7 @@ def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> 
     done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"run: {crowd.out}"
-    assert done.stderr.splitlines()[-1] == f"look at it with: crowdfuse report {crowd.out}"
+    assert done.stderr.splitlines()[-1] == f"next: crowdfuse report {crowd.out}"
     assert "epoch 2/2" in done.stderr
     assert "Warning" not in done.stderr
     reviews = ["review_items.csv", "review_labels.csv"]
@@ -431,7 +431,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         ("bad.npz: X has 9 rows, but there are 30 items",),
     ),
     "one-dimensional inputs": (lambda c: with_inputs(c, X=c.X[:, 0]), ("bad.npz", "shape (30,)")),
-    "no X": (lambda c: with_inputs(c, features=c.X), ("bad.npz", "no array 'X' but 'features'", "np.savez")),
+    "no X": (lambda c: with_inputs(c, features=c.X), ("bad.npz", "no array 'X', only 'features'", "np.savez")),
     "an item twice": (
         lambda c: with_inputs(c, X=c.X, items=np.array([*c.items[:-1], "i0"])),
         ("bad.npz", "more than once: 'i0'"),
@@ -489,7 +489,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "figures over the labels": (
         lambda c: [*c.fit(), "--json", c.labels, "--force"],
-        ("would be overwritten, and it is also read",),
+        ("is an input and would be overwritten",),
     ),
     "--epochs 0": (lambda c: c.fit("--epochs", 0), ("--epochs",)),
     "learning_rate=-1": (
@@ -533,7 +533,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "resume of nothing": (lambda c: ["fit", "--resume", c.folder], ("settings.json", "nothing to resume")),
     "resume and more": (
         lambda c: ["fit", c.labels, "--resume", c.out, "--epochs", 5, "--set", "penalty=1"],
-        ("--resume takes everything", "labels", "--epochs", "--set"),
+        ("--resume takes all options", "labels", "--epochs", "--set"),
     ),
     "predict without a run": (lambda c: ["predict", c.out, c.inputs], ("run: no such run folder",)),
     "predict of no run": (lambda c: ["predict", c.folder, c.inputs, "--out", c.out], ("model.json is missing",)),
@@ -623,7 +623,7 @@ def test_a_finished_run_says_so_when_it_is_resumed(crowd: Crowd) -> None:
     ok(*crowd.fit())
     before = tree(crowd.folder)
     text = ok("fit", "--resume", crowd.out)
-    assert f"{crowd.out} is finished already" in text
+    assert f"{crowd.out} is already finished" in text
     assert tree(crowd.folder) == before
 
 
@@ -658,7 +658,7 @@ def test_a_run_without_a_model_is_to_be_finished_first(crowd: Crowd) -> None:
 def test_demo_prints_both_tables_and_ends_with_the_report(tmp_path: Path) -> None:
     text = ok("demo", "--out", tmp_path / "report", "--epochs", 1, "--quiet", "--json", tmp_path / "d.json")
     assert text.endswith(f"report: {tmp_path / 'report' / 'report.md'}")
-    for word in ("majority vote", "fusion", "true labels", "Ada", "estimated reliability"):
+    for word in ("majority vote", "fusion", "true labels", "Ada", "agreement with predictions"):
         assert word in text
     assert (tmp_path / "report" / "report.md").exists()
     assert set(json.loads((tmp_path / "d.json").read_text())) >= {"held-out accuracy", "annotators"}

@@ -68,7 +68,7 @@ def test_ray_interrupted_and_continued_gives_what_the_pool_gives(tmp_path: Path,
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
     _, said = process.communicate()
     assert process.returncode == 130, said
-    assert "interrupted; the same command goes on where this one stopped" in said
+    assert "interrupted; run the same command again to continue" in said
     wait_until(lambda: not of_session(process.pid))  # nobody is left behind
     stored = store.read_bytes()
     process = start(tmp_path, arguments)
@@ -255,8 +255,8 @@ def test_a_worker_of_another_version_makes_no_runs(command: dict[str, Any], tmp_
 @pytest.mark.parametrize(
     ("address", "absent", "said"),
     [
-        ("here", None, "'here' is neither ray://host:port nor local nor auto"),
-        ("ray://head", None, "'ray://head' is neither"),
+        ("here", None, "'here' is not ray://host:port, local or auto"),
+        ("ray://head", None, "'ray://head' is not"),
         ("local", "ray", "pip install 'crowdfuse[cluster]'"),
         ("ray://head:10001", "grpc", "pip install 'crowdfuse[cluster]'"),
     ],

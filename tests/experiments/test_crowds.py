@@ -133,7 +133,7 @@ def test_labels_alone_and_networks_in_one_table(data: Path) -> None:
         "table.json",
         "table.md",
     ]
-    assert ", 0 to make" in reproduce(data, *asked, "--plan").output
+    assert ", 0 missing" in reproduce(data, *asked, "--plan").output
     shutil.rmtree(data / "cifar10n")
     assert reproduce(data, *asked, "--show").output == result.output  # of the store alone
 
@@ -143,13 +143,13 @@ def test_a_plan_names_method_set_and_seed(data: Path) -> None:
         data, "--values", "labelme,dog", "--methods", "majority-vote,true-label", "--seeds", "5", "--plan"
     )
     assert result.output.splitlines() == [
-        "Real crowds: 0 runs are finished, 3 to make",
+        "Real crowds: 0 runs finished, 3 missing",
         "  majority-vote, labelme, seed 5",
         "  true-label, labelme, seed 5",
         "  majority-vote, dog, seed 5",
     ]
     assert not (data / "out").exists()
-    assert "holds no finished run" in reproduce(data, "--show").output
+    assert "contains no finished run" in reproduce(data, "--show").output
 
 
 def test_a_method_that_is_compared_elsewhere_is_said(data: Path) -> None:

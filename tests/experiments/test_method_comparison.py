@@ -281,7 +281,7 @@ def test_a_plan_of_thousands_of_runs_names_the_first(tmp_path: Path) -> None:
     )
     assert shown.exit_code == 0, shown.output
     first, *named, last = shown.output.splitlines()
-    assert "7480 to make" in first
+    assert "7480 missing" in first
     assert len(named) == 100
     assert named[0] == "  fusion, uniform, seed 0, defaults"
     assert last == "  and 7380 more"
@@ -290,7 +290,7 @@ def test_a_plan_of_thousands_of_runs_names_the_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["crowds", "--tune", "2", "--epochs", "3"], "--epochs is not for --tune"),
+        (["crowds", "--tune", "2", "--epochs", "3"], "--epochs cannot be used with --tune"),
         (["mnist-kinds", "--values", "unifrom"], "uniform"),
         (["mnist-kinds", "--methods", "fusoin"], "fusion"),
     ],

@@ -101,7 +101,7 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
         (["table1", "--methods", "fusion,,mbem"], "names separated by commas"),
         (["table1", "--values", "thirty"], "epsilon must be a number, got 'thirty'"),
         (["table1", "--values", "-1"], "epsilon must be at least 0"),
-        (["table1", "--seeds", "0,0"], "names a number twice"),
+        (["table1", "--seeds", "0,0"], "contains a number twice"),
         (["table1", "--methods", "fusion-shared-head"], "did you mean 'fusion-shared-heads'?"),
         (["table1", "--methods", "mbem", "--epochs", "1"], "rounds=2 needs at least as many epochs"),
         (["supp1", "--values", "3.5"], "n_correct must be a whole number from 0 to 10, got 3.5"),
@@ -126,7 +126,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_the_plan_says_what_would_be_run_and_runs_nothing(tmp_path: Path) -> None:
     result = reproduce("table1", "--plan", "--methods", "fusion", "--values", "30,31", "--out", str(tmp_path / "new"))
     assert result.exit_code == 0
-    assert "0 runs are finished, 2 to make" in result.output
+    assert "0 runs finished, 2 missing" in result.output
     assert not (tmp_path / "new").exists()
 
 

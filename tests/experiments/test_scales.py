@@ -86,7 +86,7 @@ def test_without_a_gpu_the_papers_size_wants_a_yes(archive: Path) -> None:
     asked = ["--scale", "paper", "--values", "20", "--methods", "majority-vote", "--items", "40"]
     result = reproduce("table2", archive, *asked)
     assert result.exit_code == 2
-    assert "there is no GPU here, and 1 run at the paper's size would take about" in result.output
+    assert "there is no GPU, and 1 run at the paper's scale would take about" in result.output
     assert "--yes" in result.output
     assert not (archive / "out").exists()
     result = reproduce("table2", archive, *asked, "--epochs", "1", "--yes")
@@ -145,7 +145,7 @@ def test_saved_models_and_callables_can_be_annotators(tmp_path: Path, monkeypatc
     assert table["share of right labels"]["given"][1] == 0.25
     crowdfuse.TrueLabelClassifier(epochs=3).fit(X[:40], y[:40]).save(tmp_path / "model", overwrite=True)
     result = reproduce("supp3", tmp_path, *asked, *named, "--plan")
-    assert "0 runs are finished, 2 to make" in result.output  # another model is another run
+    assert "0 runs finished, 2 missing" in result.output  # another model is another run
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_saved_models_and_callables_can_be_annotators(tmp_path: Path, monkeypatc
         ("supp3", ["--annotator", "a=no.such:thing"], "annotator 'a', 'no.such:thing': there is no module 'no'"),
         ("supp3", ["--annotator", "a=math:sqart"], "math has no 'sqart'; did you mean 'sqrt'?"),
         ("supp3", ["--annotator", "a=nowhere"], "nowhere"),
-        ("table2", ["--annotator", "a=math:sqrt"], "--annotator is for supp3"),
-        ("table2", ["--skip-unreadable"], "--skip-unreadable is for folders of images"),
+        ("table2", ["--annotator", "a=math:sqrt"], "--annotator applies to supp3 only"),
+        ("table2", ["--skip-unreadable"], "--skip-unreadable applies to folders of images"),
     ],
 )
 def test_bad_requests_are_refused(tmp_path: Path, name: str, arguments: list[str], said: str) -> None:

@@ -150,7 +150,7 @@ def test_what_cannot_be_is_refused_before_any_work(crowd: Crowd, tmp_path: Path)
     other = crowd.write("other.csv", ("item", "label"), [("nobody", "cat")])
     (tmp_path / "run").mkdir()
     for arguments, complaint in (
-        ((tmp_path / "none.csv",), "no such run folder, and no such file of labels"),
+        ((tmp_path / "none.csv",), "there is no such run folder or file of labels"),
         ((labels, "--method", "dawid"), "--method must be one of majority-vote"),
         ((labels, "--format", "x"), "--format must be one of"),
         ((labels, "--on-conflict", "x"), "--on-conflict must be one of"),
@@ -160,8 +160,8 @@ def test_what_cannot_be_is_refused_before_any_work(crowd: Crowd, tmp_path: Path)
         ((labels, "--positive", "cat"), "goes with two classes"),
         ((labels, "--out", tmp_path / "page.pdf"), "an .html file"),
         ((labels, "--json", labels, "--force"), "also read"),
-        ((tmp_path / "run", "--method", "mace"), "--method goes with a file of labels"),
-        ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict goes with a file of labels"),
+        ((tmp_path / "run", "--method", "mace"), "--method applies to a file of labels"),
+        ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict applies to a file of labels"),
         ((tmp_path / "run",), "it is no run folder"),
     ):
         result = command("report", *arguments)

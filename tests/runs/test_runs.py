@@ -440,7 +440,7 @@ def test_ctrl_c_leaves_a_model_that_works_and_a_run_that_goes_on(
     process = begin(arguments(long_job, run))
     said = stop_when(process, (run / CHECKPOINT_FILE).exists, signal.SIGINT)
     assert process.returncode == 130, said
-    assert f"go on with: crowdfuse fit --resume {run}" in said
+    assert f"continue with: crowdfuse fit --resume {run}" in said
     assert "Traceback" not in said
     assert "Warning" not in said
     model = load(run / "model")

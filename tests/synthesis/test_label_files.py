@@ -88,7 +88,7 @@ def test_the_command_prints_accuracies_and_the_share_of_all_wrong_items(tmp_path
     result = synthesize("--wrong", "copy", "--out", str(out), "--json", str(figures))
     assert result.exit_code == 0, result.output
     made = weakness_annotators(X, Y, weakness=[4, 2, 3], epsilon=48, wrong="copy")
-    assert f"nobody is right on {100 * made.all_wrong_share:.1f} % of the items" in result.output
+    assert f"no annotator is correct on {100 * made.all_wrong_share:.1f} % of the items" in result.output
     assert json.loads(figures.read_text())["nobody_right"] == made.all_wrong_share
     np.testing.assert_array_equal(
         Annotations.read(out).align(np.arange(len(X))).to_matrix(), made.annotations.to_matrix()
@@ -100,8 +100,8 @@ def test_the_command_takes_habits(tmp_path: Path) -> None:
     result = synthesize("--rule", "habit", "--habits", "5:6+3:8,1:2", "--share", "0.3,0.6", "--out", str(out))
     assert result.exit_code == 0, result.output
     made = habit_annotators(X, Y, habits=[[(5, 6), (3, 8)], [(1, 2)]], share=[0.3, 0.6])
-    assert f"annotator-2: 1,797 labels, {100 * made.accuracy[1]:.1f} % right" in result.output
-    assert "nobody is right on 0.0 % of the items" in result.output
+    assert f"annotator-2: 1,797 labels, {100 * made.accuracy[1]:.1f} % correct" in result.output
+    assert "no annotator is correct on 0.0 % of the items" in result.output
     np.testing.assert_array_equal(
         Annotations.read(out).align(np.arange(len(X))).to_matrix(), made.annotations.to_matrix()
     )

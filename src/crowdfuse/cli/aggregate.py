@@ -1,4 +1,4 @@
-"""`crowdfuse aggregate`: one label an item from labels alone, and how good each annotator is."""
+"""`crowdfuse aggregate`: one consensus label per item from labels alone, and the accuracy of each annotator."""
 
 from __future__ import annotations
 
@@ -32,38 +32,40 @@ if TYPE_CHECKING:
 @with_reading_options
 def aggregate(
     labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
-    out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, label, confidence, n_labels.")],
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write: item, label, confidence, n_labels.")],
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(AGGREGATORS)}.")] = "dawid-skene",
-    proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
     annotators: Annotated[
-        Path | None, typer.Option(help="Also write this CSV: annotator, labels, skill (the share that is right).")
+        Path | None, typer.Option(help="Also write this CSV file: annotator, labels, accuracy (estimated).")
     ] = None,
     gold: Annotated[
-        Path | None, typer.Option(help="Trusted labels (item, label) that score the result, and nothing else.")
+        Path | None, typer.Option(help="Gold labels (item, label) for scoring the result; not used otherwise.")
     ] = None,
-    iterations: Annotated[int | None, typer.Option(help="At most so many; 100 if not given.", min=1)] = None,
+    iterations: Annotated[int | None, typer.Option(help="Maximum number of iterations. Default: 100.", min=1)] = None,
     seed: Seed = 0,
     reading: Reading = DEFAULT_READING,
     json_file: Json = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find one label an item from the labels alone, without inputs, and the skill of each annotator."""
+    """Estimate the consensus label of each item and the accuracy of each annotator from labels alone."""
     from crowdfuse.io.files import write_csv, write_json
     from crowdfuse.io.labels import read_labels
 
     check_choice("--method", method, AGGREGATORS)
     if iterations is not None and method not in ITERATIVE:
-        raise ValueError(f"--iterations does not go with {method}, which has none; leave it out")
+        raise ValueError(f"--iterations: {method} is not iterative; leave the option out")
     _refuse_outputs([out, annotators, json_file], [labels, gold], force)
     refuse_json(json_file, force)
-    ann = read_labels(labels, reading)  # unlike Annotations.read it does not warn: notes are printed below
+    ann = read_labels(labels, reading)  # without the warnings of Annotations.read: notes are printed below
     truth = None if gold is None else read_truth(gold, ann, reading)
     result = _run(method, ann, iterations, seed, quiet)
 
     notes = [line for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
     if not result.converged:
-        notes.append(f"note: stopped after {format_count(result.n_iter, 'iteration')}, still rising; see --iterations")
+        notes.append(
+            f"note: stopped after {format_count(result.n_iter, 'iteration')} before convergence; raise --iterations"
+        )
     figures: dict[str, Any] = {
         "method": result.method,
         "items": ann.n_items,
@@ -72,7 +74,7 @@ def aggregate(
         "classes": ann.classes.tolist(),
         "iterations": result.n_iter,
         "converged": result.converged,
-        "log likelihood": list(result.log_likelihood),
+        "log_likelihood": list(result.log_likelihood),
         "notes": [note.removeprefix("note: ") for note in notes],
     }
     for note in notes:
@@ -86,38 +88,39 @@ def aggregate(
         judged = with_labels[result.consensus_codes[with_labels[:, 0]] >= 0]
         right = result.consensus_codes[judged[:, 0]] == judged[:, 1]
         figures |= {
-            "gold items": len(judged),
-            "gold items without labels": len(truth) - len(judged),
+            "gold_items": len(judged),
+            "gold_items_without_labels": len(truth) - len(judged),
             "accuracy": float(right.mean()) if len(judged) else None,
         }
-        share = f"{100 * right.mean():.2f} %" if len(judged) else "not known"
+        share = f"{100 * right.mean():.2f} %" if len(judged) else "unknown"
         more = f"; {len(truth) - len(judged):,} without labels" if len(judged) < len(truth) else ""
         typer.echo(f"accuracy: {share} of {format_count(len(judged), 'item')} with gold{more}")
     write_csv(out, _header(result, proba), _rows(result, proba))
     if annotators is not None:
-        write_csv(annotators, ("annotator", "labels", "skill"), _skills(result))
+        write_csv(annotators, ("annotator", "labels", "accuracy"), _annotator_rows(result))
     if json_file is not None:
         write_json(json_file, figures)
     typer.echo(f"{format_count(ann.n_items, 'item')}: {out}")
 
 
 def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force: bool) -> None:
+    """Raise if an output exists, is an input, or is named twice."""
     from crowdfuse.io.files import refuse_existing
 
     for output in outputs:
         if output is not None:
             if output.is_dir():
-                raise IsADirectoryError(f"{output} is a folder; name a file to write")
+                raise IsADirectoryError(f"{output} is a folder; give the name of a file to write")
             refuse_existing(output, force=force)
             for given in inputs:
                 refuse_same(output, given)
     for one, other in combinations([path for path in outputs if path is not None], 2):
         if one.resolve() == other.resolve():
-            raise ValueError(f"{one} is to be written twice; choose another name for one of the outputs")
+            raise ValueError(f"{one} is named for two outputs; choose another name for one of them")
 
 
 def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:
-    """Positions of the items that have gold, -1 where they have no labels, and of their true classes, (n, 2)."""
+    """Return positions of items with gold labels (-1: item without labels) and of their classes, shape (n, 2)."""
     import numpy as np
 
     from crowdfuse.io.labels import read_gold_beside_labels
@@ -127,40 +130,42 @@ def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"no item of {path} has labels: it names items such as {format_names(ids, 3)}, they "
+            f"no item of {path} has labels: its items are {format_names(ids, 3)}, those of the labels "
             f"{format_names(ann.items, 3)}"
         )
     outside = known & (codes < 0)
     if outside.any():
         raise ValueError(
             f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(names[outside][:1])}, which is "
-            "not one of the "
-            f"{ann.n_classes:,} classes ({format_names(ann.classes)}); mend it, or name all classes with --classes"
+            f"not one of the {ann.n_classes:,} classes ({format_names(ann.classes)}); correct it, or list all classes "
+            "with --classes"
         )
     return np.column_stack([rows, codes])
 
 
 def _run(method: str, ann: Annotations, iterations: int | None, seed: int, quiet: bool) -> Aggregate:
+    """Return the result of an aggregation method, with progress if it is iterative."""
     from crowdfuse.training.progress import make_progress_bar
 
     if method not in ITERATIVE:
         return AGGREGATORS[method](ann, seed=seed)
-    most = iterations or 100
+    max_iter = iterations or 100
     with make_progress_bar(0 if quiet else 1) as progress:
-        task = progress.add_task(method, total=most)
+        task = progress.add_task(method, total=max_iter)
         return AGGREGATORS[method](
-            ann, max_iter=most, seed=seed, on_iteration=lambda number, _: progress.update(task, completed=number)
+            ann, max_iter=max_iter, seed=seed, on_iteration=lambda number, _: progress.update(task, completed=number)
         )
 
 
 def _header(result: Aggregate, proba: bool) -> list[str]:
+    """Return the column names of the CSV file."""
     header = ["item", "label", "confidence", "n_labels"]
     return header + [f"p_{name}" for name in result.classes] if proba else header
 
 
 def _rows(result: Aggregate, proba: bool) -> Any:
-    """A line an item; of an item without labels nothing is said but that there are none."""
-    sure = result.confidence
+    """Yield one row per item; label and confidence are empty for items without labels."""
+    confidence = result.confidence
     for n, (name, k, count) in enumerate(
         zip(result.items, result.consensus_codes, result.labels_per_item, strict=True)
     ):
@@ -168,11 +173,11 @@ def _rows(result: Aggregate, proba: bool) -> Any:
         if k < 0:
             yield (name, "", "", count, *("" for _ in classes))
         else:
-            yield (name, result.classes[k], f"{sure[n]:.6f}", count, *(f"{p:.6f}" for p in classes))
+            yield (name, result.classes[k], f"{confidence[n]:.6f}", count, *(f"{p:.6f}" for p in classes))
 
 
-def _skills(result: Aggregate) -> Any:
-    """A line an annotator who gave labels, the best first."""
+def _annotator_rows(result: Aggregate) -> Any:
+    """Yield one row per annotator with labels, the most accurate first."""
     for r in (-result.annotator_accuracy).argsort(kind="stable"):
         if result.labels_per_annotator[r]:
             yield result.annotators[r], result.labels_per_annotator[r], f"{result.annotator_accuracy[r]:.4f}"

@@ -1,4 +1,4 @@
-"""`crowdfuse compare`: several methods on a user's own data, by the machinery of the experiments."""
+"""`crowdfuse compare`: several methods on a user's own data, run as a grid of experiments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crowdfuse.cli.options import (
     Json,
     OnMissing,
     Quiet,
-    integers,
+    parse_integers,
     parse_names,
     print_errors,
     refuse_json,
@@ -43,27 +43,29 @@ from crowdfuse.labels.reading import Reading
 @with_reading_options
 def compare(
     labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
-    inputs: Annotated[Path, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")],
-    gold: Annotated[Path | None, typer.Option(help="Trusted labels (item, label) that judge the methods.")] = None,
+    inputs: Annotated[Path, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet), or a folder of images.")],
+    gold: Annotated[Path | None, typer.Option(help="Gold labels (item, label) for scoring the methods.")] = None,
     methods: Methods = None,
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
     test_share: Annotated[
         float,
-        typer.Option(help="Share of the items that judges, unless gold items without labels do.", min=0.01, max=0.99),
+        typer.Option(
+            help="Share of the items used for testing, if no gold items without labels can be used.", min=0.01, max=0.99
+        ),
     ] = 0.3,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data; 40 if not given.", min=1)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Items a step; 64 if not given.", min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of passes over the data. Default: 40.", min=1)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Number of items per step. Default: 64.", min=1)] = None,
     backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet or identity.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A setting that all the methods have, as name=value; may be repeated."),
+        typer.Option("--set", help="A parameter that all these methods have, as name=value; may be repeated."),
     ] = None,
     reading: Reading = DEFAULT_READING,
     on_missing: OnMissing = "error",
     image_size: ImageSize = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
-    folder: Annotated[Path, typer.Option("--out", help="The folder of the finished runs and the table.")] = Path(
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the finished runs and the table.")] = Path(
         "comparison"
     ),
     plan: Plan = False,
@@ -72,7 +74,7 @@ def compare(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods on your own labels and inputs. Gold only judges (and trains true-label, the upper bound)."""
+    """Compare methods on labels and inputs. Gold labels only score (and train true-label, the upper bound)."""
     from crowdfuse.experiments.comparison_tables import render_markdown, write_comparison
     from crowdfuse.experiments.result_table import make_table
     from crowdfuse.io.files import write_json
@@ -101,7 +103,7 @@ def compare(
     fitting, remarks = fitting_methods(comparison)
     if methods:
         fitting, remarks = parse_names(methods, "--methods"), []
-    cells = comparison.cells(fitting, integers(seeds, "--seeds"))
+    cells = comparison.cells(fitting, parse_integers(seeds, "--seeds"))
     if plan:
         print_plan("comparison", store, cells)
         return
@@ -120,5 +122,5 @@ def compare(
             write_json(json_file, figures)
         typer.echo(f"table: {folder / 'table.md'}")
     elif show:
-        typer.echo(f"{folder} holds no finished run of this comparison")
+        typer.echo(f"{folder} contains no finished run of this comparison")
     exit_with_status(finished)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfuse.aggregation import AGGREGATORS as AGGREGATORS
+from crowdfuse.aggregation import AGGREGATORS
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -23,30 +23,34 @@ from crowdfuse.cli.grids import (
     run_cells,
 )
 from crowdfuse.cli.method_comparison import SEEDS, run_method_comparison
-from crowdfuse.cli.options import Data, Force, Json, Quiet, integers, parse_names, print_errors, refuse_json
+from crowdfuse.cli.options import Data, Force, Json, Quiet, parse_integers, parse_names, print_errors, refuse_json
 
 
 @print_errors
 def crowds(
-    values: Annotated[str | None, typer.Option(help="Data sets, separated by commas; not given, all.")] = None,
+    values: Annotated[str | None, typer.Option(help="Data sets, separated by commas. Default: all.")] = None,
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Methods, separated by commas; not given, all that are for a set; --plan shows them. With inputs: "
-            "those of the paper, gated and two-stage, and with --tune all others too; of labels alone: "
+            help="Methods, separated by commas. Default: all that apply to a data set (--plan lists "
+            "them). With inputs: "
+            "those of the paper, gated and two-stage; with --tune all methods. Without inputs: "
             f"{', '.join(AGGREGATORS)}."
         ),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="Seeds, separated by commas; not given, 0 to 9, and 0 to 2 on cifar10n, which is large."),
+        typer.Option(help="Seeds, separated by commas. Default: 0 to 9; 0 to 2 on cifar10n, which is large."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data, for a trial.", min=1)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of passes over the data, for a short trial.", min=1)
+    ] = None,
     tune: Annotated[
         int | None,
         typer.Option(
-            help="Instead, the three sets with inputs by the same rules as mnist-kinds, seeds 0 to 4: so many settings "
-            "of each method, its defaults the first, chosen by crowd labels, and by gold.",
+            help="Run the three data sets with inputs by the rules of mnist-kinds instead, seeds 0 to "
+            "4, with this many "
+            "settings per method: the defaults first. Settings are chosen by crowd labels, and by gold.",
             min=1,
         ),
     ] = None,
@@ -57,7 +61,8 @@ def crowds(
         Path | None,
         typer.Option(
             "--out",
-            help="The folder of the store, the table and the figure; not given, crowds, and crowds-tuned with --tune.",
+            help="Folder for the finished runs, the table and the figure. Default: crowds, or "
+            "crowds-tuned with --tune.",
         ),
     ] = None,
     plan: Plan = False,
@@ -66,14 +71,16 @@ def crowds(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Beyond the paper: real crowds. LabelMe, Sentiment Polarity and CIFAR-10N by the paper's methods, gated and
-    two-stage on the same small network, with --tune by every method; and six crowds of labels alone (bluebird, dog,
-    rte, web, product, zencrowd) by every aggregation. Gold judges, and chooses nothing. Finished runs are kept, and not
-    made again."""
+    """Beyond the paper: real crowds.
+
+    LabelMe, Sentiment Polarity and CIFAR-10N with the paper's methods, gated and two-stage on the same small network
+    (every method with --tune), and six crowds without inputs (bluebird, dog, rte, web, product, zencrowd) with every
+    aggregation method. Gold labels only score. Finished runs are kept and not repeated.
+    """
     folder = given_folder or Path("crowds" if tune is None else "crowds-tuned")
     if tune is not None:
         if epochs is not None:
-            raise ValueError("--epochs is not for --tune: all methods have the same budget there")
+            raise ValueError("--epochs cannot be used with --tune: all methods have the same budget there")
         run_method_comparison(
             "crowds", tune, values, methods, seeds or SEEDS, jobs, cluster, data, folder, plan, show, json_file, force,
             quiet,
@@ -86,7 +93,7 @@ def crowds(
     asked = crowd_cells(
         parse_names(values, "--values") if values else (),
         parse_names(methods, "--methods") if methods else (),
-        integers(seeds, "--seeds") if seeds else (),
+        parse_integers(seeds, "--seeds") if seeds else (),
         epochs,
     )
     refuse_json(json_file, force)
@@ -112,5 +119,5 @@ def crowds(
             write_json(json_file, figures)
         typer.echo(f"table and figure: {folder}")
     elif show:
-        typer.echo(f"{folder} holds no finished run of this grid")
+        typer.echo(f"{folder} contains no finished run of this grid")
     exit_with_status(finished)

@@ -1,4 +1,4 @@
-"""`crowdfuse demo`: everything on built-in data."""
+"""`crowdfuse demo`: the main job on built-in data."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from crowdfuse.cli.options import Force, Json, Quiet, Seed, Threads, print_error
 
 @print_errors
 def demo(
-    folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-report"),
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("demo-report"),
     seed: Seed = 0,
-    epochs: Annotated[int, typer.Option(help="Passes over the data, for each method.", min=1)] = 40,
+    epochs: Annotated[int, typer.Option(help="Number of passes over the data, per method.", min=1)] = 40,
     threads: Threads = 1,
     json_file: Json = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Everything on built-in data: scikit-learn's digits, five made-up annotators, a third of the labels missing."""
+    """Train on built-in data: scikit-learn's digits, five synthetic annotators, a third of the labels missing."""
     from crowdfuse.experiments.demo import run_demo
     from crowdfuse.experiments.demo_report import write_demo_report
     from crowdfuse.io.files import write_json
@@ -35,7 +35,7 @@ def demo(
     for method, accuracy in result.accuracy.items():
         table.add_row(method, f"{100 * accuracy:.1f} %")
     console.print(table)
-    table = Table("annotator", "labels", "estimated reliability", "true", title="Whom to believe")
+    table = Table("annotator", "labels", "agreement with predictions", "true accuracy", title="Whom to believe")
     for row in result.annotators:
         table.add_row(row["annotator"], str(row["labels"]), f"{row['estimated']:.3f}", f"{row['true']:.3f}")
     console.print(table)

@@ -1,4 +1,4 @@
-"""`crowdfuse embed`: frozen features of a folder of images, so that training on them takes seconds."""
+"""`crowdfuse embed`: features of a folder of images from a frozen network, so that training takes seconds."""
 
 from __future__ import annotations
 
@@ -9,52 +9,59 @@ from typing import Annotated
 import typer
 
 from crowdfuse.cli.fit import parse_pairs
-from crowdfuse.cli.options import Force, Quiet, Threads, numbers, print_errors, use_threads
+from crowdfuse.cli.options import Force, Quiet, Threads, parse_numbers, print_errors, use_threads
 from crowdfuse.labels.ids import format_count_with_verb, format_names
 
 
 @print_errors
 def embed(
-    images: Annotated[Path, typer.Argument(help="A folder of images; they may lie in folders below it.")],
+    images: Annotated[Path, typer.Argument(help="Folder of images; subfolders are included.")],
     backbone: Annotated[
         str,
         typer.Option(
-            help="module:callable. The module is imported, which runs its code; the current folder is looked in "
-            "first. The callable returns a torch.nn.Module that gives features, so one without a classifier's head; "
-            "of features with height and width the mean is taken. Or a .pt2 file, with --trust-model."
+            help="module:callable. The module is imported, which runs its code; the current folder is searched first. "
+            "The callable returns a torch.nn.Module that outputs features (no classification head); features with "
+            "height and width are averaged over both. Or a .pt2 file, with --trust-model."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The .npz to write, for fit --inputs.")] = Path("features.npz"),
+    out: Annotated[Path, typer.Option("--out", help=".npz file to write, for fit --inputs.")] = Path("features.npz"),
     arguments: Annotated[
         list[str] | None,
         typer.Option("--with", help="An argument of the callable, as name=value; may be repeated."),
     ] = None,
     trust_model: Annotated[
         bool,
-        typer.Option("--trust-model", help="Load a .pt2 file. Loading one can run code that is hidden in it."),
+        typer.Option("--trust-model", help="Load a .pt2 file. Loading a file can run code hidden in it."),
     ] = False,
     image_size: Annotated[
-        int, typer.Option(help="Of each image the square in the middle, at this many pixels a side.", min=1)
+        int,
+        typer.Option(help="Crop the central square of each image and resize it to this many pixels per side.", min=1),
     ] = 224,
     mean: Annotated[
-        str, typer.Option(help="Taken from red, green, blue, which go from 0 to 1; ImageNet's if not given.")
+        str,
+        typer.Option(help="Subtracted from red, green and blue, which range from 0 to 1. Default: ImageNet's mean."),
     ] = "0.485,0.456,0.406",
     std: Annotated[
-        str, typer.Option(help="What they are then divided by. --mean 0 --std 1 leaves them from 0 to 1.")
+        str,
+        typer.Option(
+            help="Divides red, green and blue after the mean is subtracted. --mean 0 --std 1 keeps the range 0 to 1."
+        ),
     ] = "0.229,0.224,0.225",
-    batch_size: Annotated[int, typer.Option(help="Images in one go.", min=1)] = 64,
+    batch_size: Annotated[int, typer.Option(help="Number of images per batch.", min=1)] = 64,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    workers: Annotated[int, typer.Option(help="Processes that decode images; 0 decodes in turn.", min=0)] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Number of processes that decode images; 0 decodes in the main process.", min=0)
+    ] = 0,
     on_unreadable: Annotated[
-        str, typer.Option(help="Files that cannot be read: error, or skip (go on without them).")
+        str, typer.Option(help="What to do with files that cannot be read: error, or skip.")
     ] = "error",
     threads: Threads = 1,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Turn images into features, by any network you can import, frozen; fit then trains on these in seconds."""
+    """Compute features of images with any frozen network that can be imported, for a fast fit."""
     given = parse_pairs(arguments or [], "--with")
-    settings = {"mean": numbers(mean, "--mean"), "std": numbers(std, "--std")}
+    settings = {"mean": parse_numbers(mean, "--mean"), "std": parse_numbers(std, "--std")}
 
     from crowdfuse.nets.external_backbones import load_backbone
     from crowdfuse.runs import embedding

@@ -1,4 +1,4 @@
-"""`crowdfuse fit` and `crowdfuse predict`: the main job on a user's own files."""
+"""`crowdfuse fit` and `crowdfuse predict`: train on a user's own files, and apply the model to new ones."""
 
 from __future__ import annotations
 
@@ -37,28 +37,30 @@ def fit(
     context: typer.Context,
     labels: Annotated[Path | None, typer.Argument(help=LABELS_HELP)] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.")
+        Path | None, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet), or a folder of images.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option("--out", help="The run folder to make.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; nothing else is needed.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Run folder to create.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this run folder; no other option is needed.")] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"Not given, {DEFAULT_METHOD}, the best all-rounder: crowdfuse methods says why. "
+            help=f"Default: {DEFAULT_METHOD}, which has the best overall rank (see crowdfuse methods). "
             f"One of: {', '.join(ESTIMATORS)}."
         ),
     ] = None,
-    validation: Annotated[Path | None, typer.Option(help="Gold (item, label) that chooses the epoch.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Gold (item, label) that the trained model is scored on.")] = None,
-    gold: Annotated[Path | None, typer.Option(help="Gold to train on; true-label needs it.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data; 40 if not given.", min=1)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Items a step; 64 if not given.", min=1)] = None,
+    validation: Annotated[Path | None, typer.Option(help="Gold labels (item, label) for choosing the epoch.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Gold labels (item, label) for scoring the trained model.")] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="Gold labels (item, label) to train on; required by true-label.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of passes over the data. Default: 40.", min=1)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Number of items per step. Default: 64.", min=1)] = None,
     backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet, resnet18 or identity.")] = None,
     seed: Seed = 0,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other setting of the classifier, as name=value; may be repeated."),
+        typer.Option("--set", help="Any other parameter of the classifier, as name=value; may be repeated."),
     ] = None,
     reading: Reading = DEFAULT_READING,
     on_missing: OnMissing = "error",
@@ -68,7 +70,7 @@ def fit(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train on your own labels and inputs; writes a run folder with model, fused labels and annotators."""
+    """Train a classifier on labels and inputs; writes a run folder with model, fused labels and annotators."""
     from crowdfuse import runs
 
     verbose = 0 if quiet or not is_rank_zero() else 1
@@ -78,8 +80,8 @@ def fit(
             refuse_json(json_file, force)
             finished = runs.is_finished(resume)
         if finished and is_rank_zero():
-            typer.echo(f"{resume} is finished already; there is nothing to go on with")
-        _report(runs.resume(resume, verbose=verbose), resume, json_file)
+            typer.echo(f"{resume} is already finished; nothing to resume")
+        _print_summary(runs.resume(resume, verbose=verbose), resume, json_file)
         return
     with raise_in_all_processes():
         absent = [
@@ -113,20 +115,20 @@ def fit(
             threads=threads,
         )
     if method is None and is_rank_zero():
-        _say_default()
-    _report(runs.start(job, folder, force=force, verbose=verbose), folder, json_file)
+        _print_default_method()
+    _print_summary(runs.start(job, folder, force=force, verbose=verbose), folder, json_file)
 
 
-def _say_default() -> None:
-    """Which method is used where none was asked for, and why."""
+def _print_default_method() -> None:
+    """Print which method is used by default, and why."""
     from crowdfuse.experiments.comparison_results import describe_rank, load_comparison_results
 
     reason = describe_rank(load_comparison_results(), DEFAULT_METHOD)
-    typer.echo(f"method: {DEFAULT_METHOD}, as none was given: {reason} (crowdfuse methods)", err=True)
+    typer.echo(f"method: {DEFAULT_METHOD} (the default): {reason}; see crowdfuse methods", err=True)
 
 
-def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
-    """Say how a run went; one that Ctrl-C ended leaves with the exit code of that. One process speaks for all."""
+def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
+    """Print the summary of a run, in the process of rank 0 only; exit code 130 if Ctrl-C ended the run."""
     from crowdfuse.io.files import write_json
 
     if not is_rank_zero():
@@ -143,15 +145,15 @@ def _report(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
     if json_file is not None:
         write_json(json_file, summary)
     if summary["interrupted"]:
-        typer.echo(f"interrupted after {summary['epochs']} epochs; go on with: crowdfuse fit --resume {run}")
+        typer.echo(f"interrupted after {summary['epochs']} epochs; continue with: crowdfuse fit --resume {run}")
     typer.echo(f"run: {run}")
     if summary["interrupted"]:
         raise typer.Exit(130)
-    typer.echo(f"look at it with: crowdfuse report {shlex.quote(str(run))}", err=True)
+    typer.echo(f"next: crowdfuse report {shlex.quote(str(run))}", err=True)
 
 
 def _refuse_beside_resume(context: typer.Context) -> None:
-    """A resumed run goes on as it was started; an option that would change nothing is not taken in silence."""
+    """Raise if options are given beside --resume: a resumed run keeps the options it was started with."""
     options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     allowed = ("resume", "json_file", "force", "quiet")
     given = [
@@ -160,23 +162,24 @@ def _refuse_beside_resume(context: typer.Context) -> None:
         if name not in allowed and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     ]
     if given:
-        raise ValueError(f"--resume takes everything from the run folder; leave out {', '.join(given)}")
+        raise ValueError(f"--resume takes all options from the run folder; leave out {', '.join(given)}")
 
 
 @print_errors
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run folder, or the model folder in it.")],
-    inputs: Annotated[Path, typer.Argument(help="Features or a folder of images, as for fit.")],
-    file: Annotated[Path, typer.Option("--out", help="The CSV to write.")] = Path("predictions.csv"),
-    proba: Annotated[bool, typer.Option("--proba", help="A column of probability for every class as well.")] = False,
+    run: Annotated[Path, typer.Argument(help="Run folder, or the model folder in it.")],
+    inputs: Annotated[Path, typer.Argument(help="Features, or a folder of images, as for fit.")],
+    file: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
+    proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
     item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
     image_size: Annotated[
-        int | None, typer.Option(help="As in fit; by itself what the model was trained on.", min=16)
+        int | None,
+        typer.Option(help="Resize images to this many pixels per side. Default: the size used in training.", min=16),
     ] = None,
     threads: Threads = 1,
     force: Force = False,
 ) -> None:
-    """Predict the class of new items: item, label, confidence."""
+    """Predict the class of new items; writes a CSV file with item, label, confidence."""
     from crowdfuse.runs import predict_file
 
     use_threads(threads)
@@ -185,17 +188,17 @@ def predict(
 
 
 def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
-    """Settings from options of their own and from `--set`, each given once."""
+    """Return the settings from their own options and from `--set`; raises if one is given twice."""
     settings = parse_pairs(pairs, "--set")
     twice = [name for name in settings if name in options and not (name == "random_state" and options[name] == 0)]
     if twice:
         option = "--seed" if twice[0] == "random_state" else f"--{twice[0].replace('_', '-')}"
-        raise ValueError(f"{option} and --set {twice[0]} say the same thing twice; keep one")
+        raise ValueError(f"{option} and --set {twice[0]} set the same parameter; keep one")
     return options | settings
 
 
 def parse_pairs(pairs: list[str], option: str) -> dict[str, Any]:
-    """`name=value` with the value as JSON where it is JSON, else as text; `option` is what messages call it."""
+    """Return settings from `name=value` pairs; a value is parsed as JSON if possible, else taken as text."""
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

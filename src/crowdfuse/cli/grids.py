@@ -1,4 +1,4 @@
-"""What commands that run a grid share: its options, its store, its plan, its end."""
+"""Options and steps that commands which run a grid share: storage, plan, running, exit status."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ STORE_FILE = "runs.jsonl"
 
 
 def _cluster(address: str | None) -> str | None:
-    """An address that Ray could have, and Ray to call it by."""
+    """Return the address of a Ray cluster if it is valid and Ray is installed."""
     if address is None:
         return None
     if address not in ("local", "auto") and not re.fullmatch(r"ray://[^/\s]+:\d+", address):
-        raise typer.BadParameter(f"{address!r} is neither ray://host:port nor local nor auto")
+        raise typer.BadParameter(f"{address!r} is not ray://host:port, local or auto")
     needed = ("ray",) if address in ("local", "auto") else ("ray", "grpc")
     if any(find_spec(name) is None for name in needed):
         raise typer.BadParameter(f"{address} needs Ray: pip install 'crowdfuse[cluster]'")
@@ -35,30 +35,31 @@ def _cluster(address: str | None) -> str | None:
 
 Methods = Annotated[
     str | None,
-    typer.Option(help=f"Methods, separated by commas; not given, a good choice. All: {', '.join(ESTIMATORS)}."),
+    typer.Option(help=f"Methods, separated by commas. Default: a suitable selection. All: {', '.join(ESTIMATORS)}."),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
-        help="Runs at a time, each in a process of one thread; not given, 1, or as many as a running cluster has CPUs.",
+        help="Number of runs in parallel, each a process with one thread. Default: 1, or the number of CPUs of a "
+        "running cluster.",
         min=1,
     ),
 ]
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Make the runs on Ray: at ray://host:port, on the Ray that runs here already (auto), or on one of --jobs "
-        "CPUs started for this (local).",
+        help="Run on Ray: at ray://host:port, on a Ray that already runs here (auto), or on a new one with --jobs CPUs "
+        "(local).",
         callback=_cluster,
     ),
 ]
-Plan = Annotated[bool, typer.Option("--plan", help="Only say which runs would be made.")]
-Show = Annotated[bool, typer.Option("--show", help="Make no runs: the table of what is finished.")]
-MAX_LISTED_RUNS = 100  # runs of a plan
+Plan = Annotated[bool, typer.Option("--plan", help="List the runs that are missing, and run nothing.")]
+Show = Annotated[bool, typer.Option("--show", help="Show the table of the finished runs, and run nothing.")]
+MAX_LISTED_RUNS = 100
 
 
 def open_store(folder: Path) -> Store:
-    """The store in a folder of ours, or in a new one; what it holds of other versions is said."""
+    """Return the storage of runs in a folder; notes about runs of other versions are printed."""
     from crowdfuse.experiments.store import Store
     from crowdfuse.io.files import refuse_foreign
 
@@ -70,13 +71,13 @@ def open_store(folder: Path) -> Store:
 
 
 def refuse_own(json_file: Path | None, folder: Path) -> None:
-    """The figures may go anywhere but over the store and its table."""
+    """Raise if --json names a file that the command itself writes into the folder."""
     for name in (STORE_FILE, "table.json", "table.md"):
         refuse_same(json_file, folder / name)
 
 
 def missing_cells(store: Store, cells: Sequence[Cell]) -> list[Cell]:
-    """Cells without a finished run, each run once."""
+    """Return the cells without a finished run, each run once."""
     from crowdfuse.experiments.store import run_key
 
     found, _ = store.read()
@@ -87,7 +88,7 @@ def missing_cells(store: Store, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def finished_before(store: Store, cells: Sequence[Cell]) -> GridResult:
-    """What is in the store already, as if it had been run."""
+    """Return the finished runs in the storage as a grid result."""
     from crowdfuse.experiments.runner import GridResult
     from crowdfuse.experiments.store import run_key
 
@@ -97,12 +98,12 @@ def finished_before(store: Store, cells: Sequence[Cell]) -> GridResult:
 
 
 def print_plan(title: str, store: Store, cells: Sequence[Cell]) -> None:
-    """Which runs would be made."""
+    """Print how many runs are finished and which are missing."""
     from crowdfuse.experiments.store import run_key
 
     left = missing_cells(store, cells)
     done = len({run_key(cell.run) for cell in cells}) - len(left)
-    typer.echo(f"{title}: {done} runs are finished, {len(left)} to make")
+    typer.echo(f"{title}: {done} runs finished, {len(left)} missing")
     for cell in left[:MAX_LISTED_RUNS]:
         typer.echo(f"  {cell.name}")
     if len(left) > MAX_LISTED_RUNS:
@@ -119,7 +120,7 @@ def run_cells(
     title: str,
     quiet: bool,
 ) -> GridResult:
-    """Make the runs that the store lacks, here or on a cluster, with progress."""
+    """Run the missing cells, here or on a cluster, with progress."""
     from crowdfuse.experiments.runner import run_grid, run_locally
     from crowdfuse.experiments.store import run_key
 
@@ -142,11 +143,11 @@ def run_cells(
 
 
 def exit_with_status(finished: GridResult) -> None:
-    """Say what failed; the exit code tells scripts."""
+    """Print failures and exit: 0 if all runs finished, 1 if some failed, 130 after Ctrl-C."""
     for failure in finished.failed:
         typer.echo(f"failed: {failure}", err=True)
     if finished.interrupted:
-        typer.echo("interrupted; the same command goes on where this one stopped", err=True)
+        typer.echo("interrupted; run the same command again to continue", err=True)
         raise typer.Exit(130)
     if finished.failed:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`crowdfuse reproduce mnist-kinds`, and `crowds --tune`: every method by the same rules, as it comes and tuned."""
+"""`crowdfuse reproduce mnist-kinds` and `crowds --tune`: every method by the same rules, default and tuned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crowdfuse.cli.grids import (
     refuse_own,
     run_cells,
 )
-from crowdfuse.cli.options import Data, Force, Json, Quiet, integers, parse_names, print_errors, refuse_json
+from crowdfuse.cli.options import Data, Force, Json, Quiet, parse_integers, parse_names, print_errors, refuse_json
 
 SEEDS = "0,1,2,3,4"
 
@@ -29,33 +29,36 @@ SEEDS = "0,1,2,3,4"
 @print_errors
 def mnist_kinds(
     tune: Annotated[
-        int, typer.Option(help="Settings to try of each method, its defaults the first: 1 tunes nothing.", min=1)
+        int, typer.Option(help="Number of settings per method, the defaults first; 1 means no tuning.", min=1)
     ] = 1,
     values: Annotated[
         str | None,
         typer.Option(
-            help="Arenas, separated by commas; not given, all: uniform, any, looks, shift, neighbour, copy, "
-            "hammer-spammer, two classes."
+            help="Data sets, separated by commas. Default: all (uniform, any, looks, shift, neighbour, copy, "
+            "hammer-spammer, two classes)."
         ),
     ] = None,
-    methods: Annotated[str | None, typer.Option(help="Methods, separated by commas; not given, all.")] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas: annotators, split, draws, training.")] = SEEDS,
+    methods: Annotated[str | None, typer.Option(help="Methods, separated by commas. Default: all.")] = None,
+    seeds: Annotated[
+        str, typer.Option(help="Seeds of annotators, split, settings and training, separated by commas.")
+    ] = SEEDS,
     jobs: Jobs = None,
     cluster: Cluster = None,
     data: Data = None,
-    folder: Annotated[Path, typer.Option("--out", help="The folder of the store, the table and the figures.")] = Path(
-        "mnist-kinds"
-    ),
+    folder: Annotated[
+        Path, typer.Option("--out", help="Folder for the finished runs, the table and the figures.")
+    ] = Path("mnist-kinds"),
     plan: Plan = False,
     show: Show = False,
     json_file: Json = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Beyond the paper: every method on kinds of wrong labels, by the same rules. 10,000 images of MNIST, a small
-    network, five seeds; also with the epoch chosen by held-out labels, and with --tune tuned by crowd labels alone, and
-    by gold. Finished runs are
-    kept, and not made again."""
+    """Beyond the paper: every method on several kinds of wrong labels, by the same rules.
+
+    10,000 MNIST images, a small network, five seeds; also with the epoch chosen by held-out labels and, with --tune,
+    with settings chosen by crowd labels and by gold. Finished runs are kept and not repeated.
+    """
     run_method_comparison(
         "mnist-kinds", tune, values, methods, seeds, jobs, cluster, data, folder, plan, show, json_file, force, quiet
     )
@@ -77,7 +80,7 @@ def run_method_comparison(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Run what is missing of a group of arenas, and show the tables as far as they are there."""
+    """Run the missing cells of a group of data sets, and print the tables of the finished ones."""
     from crowdfuse.experiments.method_comparison import DATASET_GROUPS, MethodComparisonExecutor, comparison_cells
     from crowdfuse.experiments.method_comparison_tables import render_markdown, write_fair_report
     from crowdfuse.experiments.protocols import select_runs
@@ -89,7 +92,7 @@ def run_method_comparison(
         draws,
         parse_names(values, "--values") if values else (),
         parse_names(methods, "--methods") if methods else (),
-        integers(seeds, "--seeds"),
+        parse_integers(seeds, "--seeds"),
     )
     refuse_json(json_file, force)
     refuse_own(json_file, folder)
@@ -113,5 +116,5 @@ def run_method_comparison(
             write_json(json_file, figures)
         typer.echo(f"tables and figures: {folder}")
     elif show:
-        typer.echo(f"{folder} holds no finished run of this grid")
+        typer.echo(f"{folder} contains no finished run of this grid")
     exit_with_status(finished)

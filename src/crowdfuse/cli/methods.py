@@ -1,4 +1,4 @@
-"""`crowdfuse methods`: what each method assumes and costs, and where it won."""
+"""`crowdfuse methods`: what each method assumes and costs, and where it performed best."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from crowdfuse.estimators.registry import ESTIMATORS
 def methods(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Methods to say all of; not given, a little of each: {', '.join(ESTIMATORS)}."),
+        typer.Argument(help=f"Methods to describe in detail. Default: an overview of all ({', '.join(ESTIMATORS)})."),
     ] = None,
     page: Annotated[
-        bool, typer.Option("--page", help="Print the page of the docs, as Markdown, on all methods.")
+        bool, typer.Option("--page", help="Print the documentation page about all methods as Markdown.")
     ] = False,
     json_file: Json = None,
     force: Force = False,
 ) -> None:
-    """Which method? What each assumes, needs and costs, and where it won, from stored results."""
+    """Help to choose a method: what each assumes, needs and costs, and where it performed best in stored results."""
     from crowdfuse.estimators.registry import estimator_class
     from crowdfuse.experiments import methods_page as report
     from crowdfuse.experiments.comparison_results import load_comparison_results
@@ -30,14 +30,14 @@ def methods(
 
     refuse_json(json_file, force)
     if page and names:
-        raise ValueError(f"--page is about all methods; leave out {', '.join(names)}")
+        raise ValueError(f"--page covers all methods; leave out {', '.join(names)}")
     for name in names or ():
         estimator_class(name)
-    evidence = load_comparison_results()
-    facts = report.method_facts(evidence, list(dict.fromkeys(names or ())))
+    results = load_comparison_results()
+    facts = report.method_facts(results, list(dict.fromkeys(names or ())))
     if page:
-        typer.echo(report.page(evidence))
+        typer.echo(report.page(results))
     else:
-        typer.echo((report.details if names else report.overview)(facts, evidence))
+        typer.echo((report.details if names else report.overview)(facts, results))
     if json_file is not None:
         write_json(json_file, facts)

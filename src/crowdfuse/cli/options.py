@@ -1,4 +1,4 @@
-"""What all commands share: options, errors in one message, refusals before any work."""
+"""Options that commands share, parsing of their values, error messages, and checks of output paths."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ from crowdfuse.training.distributed import is_reported_by_rank_zero
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Threads = Annotated[int, typer.Option(help="CPU threads. More than one pays only on an idle machine.", min=1)]
-Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
-Data = Annotated[Path | None, typer.Option(help="Where the data is; not given, the folder in CROWDFUSE_DATA.")]
-Download = Annotated[bool, typer.Option("--download", help="Fetch the data if it is not there.")]
-Seed = Annotated[int, typer.Option(help="The one seed of everything random.", min=0)]
+Threads = Annotated[
+    int, typer.Option(help="Number of CPU threads. More than one helps only on an idle machine.", min=1)
+]
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the results to this JSON file.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not show progress.")]
+Data = Annotated[
+    Path | None, typer.Option(help="Folder of the data sets. Default: the environment variable CROWDFUSE_DATA.")
+]
+Download = Annotated[bool, typer.Option("--download", help="Download the data set if it is missing.")]
+Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
 
 LABELS_HELP = (
-    "CSV, TSV or Parquet: item, annotator, label; or an export of Label Studio, Argilla or Prodigy (JSON, JSONL)."
+    "CSV, TSV or Parquet with columns item, annotator, label; or an export of Label Studio, Argilla or Prodigy "
+    "(JSON, JSONL)."
 )
 OnMissing = Annotated[
-    str, typer.Option(help="Items without labels or without inputs: error, or drop (go on without them).")
+    str, typer.Option(help="What to do with items without labels or without inputs: error, or drop (leave them out).")
 ]
-ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels a side.", min=16)]
+ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels per side.", min=16)]
 
 
 def print_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """What is wrong with the input is said in one message, not in a traceback."""
+    """Return the command with input errors printed as one message instead of a traceback; exit code 2."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -40,7 +45,7 @@ def print_errors(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except (ValueError, OSError) as error:
             if not is_reported_by_rank_zero(error):
-                # echo, not rich: names of people's files and classes may hold what rich takes for markup
+                # echo, not rich: file and class names may contain what rich would read as markup
                 typer.echo(f"{typer.style('error:', fg='red')} {error}", err=True)
             raise typer.Exit(2) from error
 
@@ -48,14 +53,14 @@ def print_errors(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def use_threads(count: int) -> None:
-    """How many CPU threads torch may use."""
+    """Set the number of CPU threads that torch uses."""
     import torch
 
     torch.set_num_threads(count)
 
 
 def refuse_outputs(folder: Path, marker: str, json_file: Path | None, force: bool) -> None:
-    """What could not be written in the end is refused before any work."""
+    """Raise before any work if the outputs could not be written."""
     from crowdfuse.io.files import refuse_existing, refuse_foreign
 
     refuse_existing(folder, force=force)
@@ -64,36 +69,36 @@ def refuse_outputs(folder: Path, marker: str, json_file: Path | None, force: boo
 
 
 def refuse_same(output: Path | None, given: Path | None) -> None:
-    """What a command reads is never what it writes, not even with --force."""
+    """Raise if a command would overwrite a file that it reads, even with --force."""
     if output is not None and given is not None and output.resolve() == given.resolve():
-        raise ValueError(f"{output} would be overwritten, and it is also read; choose another name for the output")
+        raise ValueError(f"{output} is an input and would be overwritten; choose another name for the output")
 
 
 def refuse_json(path: Path | None, force: bool) -> None:
-    """A file of figures that exists is not overwritten, unless the user says so."""
+    """Raise if the JSON file exists, unless `force` is set."""
     from crowdfuse.io.files import refuse_existing
 
     if path is not None:
         if path.is_dir():
-            raise IsADirectoryError(f"--json {path} is a folder; name a file to write")
+            raise IsADirectoryError(f"--json {path} is a folder; give the name of a file to write")
         refuse_existing(path, force=force)
 
 
-def integers(text: str, name: str) -> list[int]:
-    """Whole numbers separated by commas, none of them twice."""
+def parse_integers(text: str, name: str) -> list[int]:
+    """Return distinct integers from text such as "0,1,2"."""
     try:
         values = [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise ValueError(f"{name} must be whole numbers separated by commas, got {text!r}") from error
+        raise ValueError(f"{name} must be integers separated by commas, got {text!r}") from error
     if any(not 0 <= value < 2**31 for value in values):
         raise ValueError(f"{name} must be from 0 to {2**31 - 1:,}, got {text!r}")
     if len(set(values)) < len(values):
-        raise ValueError(f"{name} names a number twice: {text!r}")
+        raise ValueError(f"{name} contains a number twice: {text!r}")
     return values
 
 
-def numbers(text: str, name: str) -> list[float]:
-    """Numbers separated by commas."""
+def parse_numbers(text: str, name: str) -> list[float]:
+    """Return numbers from text such as "0.1,0.5"."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
@@ -101,7 +106,7 @@ def numbers(text: str, name: str) -> list[float]:
 
 
 def parse_names(text: str, name: str) -> list[str]:
-    """Names separated by commas, none of them twice."""
+    """Return distinct names from text such as "a,b"."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(set(parts)) < len(parts):
         raise ValueError(f"{name} must be names separated by commas, each once, got {text!r}")

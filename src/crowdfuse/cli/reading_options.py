@@ -42,12 +42,12 @@ def with_reading_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def option_name(name: str) -> str:
-    """How a field is called on the command line: ``on_bad`` is ``--on-bad``."""
+    """Return the option of a field: ``--on-bad`` for ``on_bad``."""
     return f"--{name.replace('_', '-')}"
 
 
 def _parameter(option: Field[Any]) -> inspect.Parameter:
-    """The parameter of a command that holds the text of an option."""
+    """Return the command parameter for a field of `Reading`."""
     hint = option_type(option)
     if allowed_values(option):
         hint = str  # checked by `_parse`, whose message lists the allowed values and suggests one
@@ -62,7 +62,7 @@ def _parameter(option: Field[Any]) -> inspect.Parameter:
 
 
 def _parse(option: Field[Any], value: Any) -> Any:
-    """The value of an option from what was typed."""
+    """Return the value of an option from the typed text."""
     if choices := allowed_values(option):
         return check_choice(option_name(option.name), value, choices)
     if value is not None and _is_sequence(option_type(option)):
@@ -71,13 +71,13 @@ def _parse(option: Field[Any], value: Any) -> Any:
 
 
 def _is_sequence(hint: Any) -> bool:
-    """Whether a type is a sequence, or a sequence or None."""
+    """Return whether a type is a sequence, or a sequence or None."""
     parts = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return any(get_origin(part) is Sequence for part in parts)
 
 
 def _parse_sequence(text: str, name: str) -> list[Any]:
-    """Distinct names separated by commas; integers if all of them are, as in a table."""
+    """Return distinct names from text such as "a,b"; integers if all of them are integers."""
     import numpy as np
 
     from crowdfuse.labels.ids import parse_integer_ids, refuse_repeats

@@ -1,4 +1,4 @@
-"""`crowdfuse report`: a run folder, or labels alone, as a page to look at."""
+"""`crowdfuse report`: an HTML report of a run folder, or of labels alone."""
 
 from __future__ import annotations
 
@@ -31,41 +31,44 @@ if TYPE_CHECKING:
 @print_errors
 @with_reading_options
 def report(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder, as crowdfuse fit makes it; or a file of labels, without inputs.")
-    ],
+    run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit, or a file of labels.")],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="The .html file to write; .md and .json go beside it. If not given: report.html in the run folder, "
+            help=".html file to write, with .md and .json beside it. Default: report.html in the run folder, or "
             "labels-report.html beside labels.csv.",
         ),
     ] = None,
-    gold: Annotated[Path | None, typer.Option(help="Gold (item, label) to judge by; trains nothing.")] = None,
-    items: Annotated[int, typer.Option(help="Disputed items to show, at most 200.", min=1, max=200)] = 30,
+    gold: Annotated[
+        Path | None, typer.Option(help="Gold labels (item, label) for scoring; not used in training.")
+    ] = None,
+    items: Annotated[int, typer.Option(help="Number of disputed items to show, at most 200.", min=1, max=200)] = 30,
     sensitivity: Annotated[
-        float, typer.Option(help="Of two classes: the share of the positive one to be found.", min=0, max=1)
+        float,
+        typer.Option(help="Two classes only: the share of the positive class that should be found.", min=0, max=1),
     ] = 0.95,
-    positive: Annotated[str | None, typer.Option(help="Of two classes: the one to be found; else the second.")] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Two classes only: the positive class. Default: the second.")
+    ] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"Of labels alone: {', '.join(AGGREGATORS)}; if not given, dawid-skene.")
+        str | None, typer.Option(help=f"For a file of labels: {', '.join(AGGREGATORS)}. Default: dawid-skene.")
     ] = None,
     reading: Reading = DEFAULT_READING,
     threads: Threads = 1,
     json_file: Json = None,
     force: Force = False,
 ) -> None:
-    """Show a run: is the model good, who are the annotators, where do they fail, what to look at again.
+    """Write a report: how good the model is, how good each annotator is, and which items to check.
 
-    Of a file of labels it shows the same, as far as it can be told without inputs and a model. How labels are read,
-    --method and what follows it, goes with such a file; a run knows how it read its own.
+    A report of a file of labels contains what can be computed without inputs and a model. --method and the options for
+    reading labels apply to such a file only; a run folder stores how its labels were read.
     """
     from crowdfuse.io.files import write_text
     from crowdfuse.report.run_report import refuse_overwriting, report_files
 
     if not run.exists():
-        raise FileNotFoundError(f"{run}: no such run folder, and no such file of labels")
+        raise FileNotFoundError(f"{run}: there is no such run folder or file of labels")
     if method is not None:
         check_choice("--method", method, AGGREGATORS)
     if run.is_dir():
@@ -75,7 +78,7 @@ def report(
     for place in report_files(page):
         refuse_overwriting(place, force=force)
         for given in [gold, *own]:
-            refuse_same(place, given)  # with --force neither
+            refuse_same(place, given)  # not even with --force
         refuse_same(json_file, place)
     refuse_json(json_file, force)
     for given in [gold, *([] if run.is_dir() else own)]:
@@ -95,25 +98,27 @@ def report(
         typer.echo(f"note: {line}")
     typer.echo(f"report: {page}")
     if run.is_dir() and made.facts["disputed"]["total"]:
-        typer.echo(f"settle what is disputed with: crowdfuse review {shlex.quote(str(run))}", err=True)
+        typer.echo(f"next: settle the disputed items with crowdfuse review {shlex.quote(str(run))}", err=True)
 
 
 def _refuse_reading(run: Path, options: list[str]) -> None:
     """Refuse options for reading labels with a run folder: reading its labels differently would be another run."""
     if options:
         raise ValueError(
-            f"{option_name(options[0])} goes with a file of labels, and {run} is a folder: a run knows how it "
-            "read its own; leave it out"
+            f"{option_name(options[0])} applies to a file of labels, and {run} is a run folder, which "
+            "stores how its labels "
+            "were read; leave the option out"
         )
 
 
 def _report_labels(labels: Path, reading: Reading, gold: Path | None, *, method: str, **shown: Any) -> Report:
+    """Return the report of a file of labels."""
     import numpy as np
 
     from crowdfuse.io.labels import read_labels
     from crowdfuse.report.labels_report import report_labels
 
-    ann = read_labels(labels, reading)  # unlike Annotations.read it does not warn: the report has the notes
+    ann = read_labels(labels, reading)  # without the warnings of Annotations.read: the report contains the notes
     lines = str(ann.summary()).splitlines()
     notes = [f"{line[6:7].upper()}{line[7:]}." for line in lines if line.startswith("note: ")]
     truth = None
@@ -123,5 +128,5 @@ def _report_labels(labels: Path, reading: Reading, gold: Path | None, *, method:
         truth = np.full(len(ann), None, object)
         truth[rows[known]] = ann.classes[codes[known]]
         if not known.all():
-            notes.append(f"{format_count(int((~known).sum()), 'item')} of {gold} without labels, left out.")
+            notes.append(f"{format_count(int((~known).sum()), 'item')} of {gold} left out: no labels.")
     return report_labels(ann, method=method, gold=truth, notes=notes, title=f"{labels.name}: {method}", **shown)

@@ -1,4 +1,4 @@
-"""`crowdfuse reproduce`: the paper's experiments, its numbers beside ours."""
+"""`crowdfuse reproduce`: the paper's experiments, with its numbers beside ours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from crowdfuse.cli.options import (
     Json,
     Quiet,
     Threads,
-    integers,
+    parse_integers,
     parse_names,
     print_errors,
     refuse_json,
@@ -43,59 +43,69 @@ if TYPE_CHECKING:
     from crowdfuse.datasets.two_moons import Split
     from crowdfuse.experiments.grid import Experiment
 
-Seeds = Annotated[str, typer.Option(help="Seeds, separated by commas; they drive the annotators and the training.")]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the data; not given, the paper's.", min=1)]
-Out = Annotated[Path | None, typer.Option("--out", help="The folder of the store, the table and the figures.")]
-Items = Annotated[int | None, typer.Option(help="Train on this many items only: a trial.", min=1)]
+Seeds = Annotated[str, typer.Option(help="Seeds of annotators and training, separated by commas.")]
+Epochs = Annotated[int | None, typer.Option(help="Number of passes over the data. Default: as in the paper.", min=1)]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for the finished runs, the table and the figures.")]
+Items = Annotated[int | None, typer.Option(help="Train on this many items only, for a short trial.", min=1)]
 Scale = Annotated[
     str | None,
     typer.Option(
-        help="paper: its networks on images, for GPUs; desk: frozen features. Not given, desk where there is no GPU. "
-        "MNIST's experiments have one size."
+        help="paper: the paper's networks on images, for GPUs; desk: frozen features. Default: desk without a GPU. "
+        "Experiments on MNIST have only one scale."
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Run the paper's size without a GPU, however long it takes.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Run at the paper's scale without a GPU, however long it takes.")]
 Annotator = Annotated[
     list[str] | None,
     typer.Option(
-        help="supp3 only, once for each: a network that annotates, as NAME=FOLDER (of a saved model) or "
+        help="supp3 only; may be repeated: a network as annotator, as NAME=FOLDER (of a saved model) or "
         "NAME=MODULE:CALLABLE (your own code, which is imported and run)."
     ),
 ]
 Skip = Annotated[bool, typer.Option("--skip-unreadable", help="table3 only: leave out images that cannot be decoded.")]
 Bf16 = Annotated[
     bool,
-    typer.Option("--bf16", help="Compute in bfloat16, channels last: faster on GPUs and new CPUs, other rounding."),
+    typer.Option(
+        "--bf16",
+        help="Compute in bfloat16 with channels last: faster on GPUs and recent CPUs, with different rounding.",
+    ),
 ]
-Values = Annotated[str | None, typer.Option(help="Values, separated by commas; not given, the experiment's.")]
+Values = Annotated[
+    str | None, typer.Option(help="Values of the varied parameter, separated by commas. Default: as in the experiment.")
+]
 
 GRIDS = {
-    "table1": "Table 1: MNIST, three annotators with a weakness, over epsilon. More rows that --methods can name: "
-    "fusion-shared-heads, mbem-any-epoch.",
-    "supp1": "Supplement A: MNIST, five annotators, each right on 3 classes and wrong on the others (hammer-spammer).",
+    "table1": "Table 1: MNIST, three annotators with a weakness, over epsilon. --methods also accepts "
+    "fusion-shared-heads and mbem-any-epoch.",
+    "supp1": "Supplement A: MNIST, five annotators, each correct on 3 classes and wrong on the others "
+    "(hammer-spammer).",
     "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
     "missing": "Beyond the paper: MNIST at epsilon 30 with a share of the labels missing at random.",
-    "uniform": "Beyond the paper: as Table 1, one recipe for all methods, no gold that chooses; gated beside them.",
-    "kinds": "Beyond the paper: six kinds of wrong labels at epsilon 28, 30, 32, as 'looks 30'. More rows: "
+    "uniform": "Beyond the paper: as Table 1, with one recipe for all methods and no gold for "
+    "choosing the epoch; includes gated.",
+    "kinds": "Beyond the paper: six kinds of wrong labels at epsilon 28, 30, 32, such as 'looks 30'. "
+    "--methods also accepts "
     "'gated 50 gold' and 'majority-vote 50 gold' (10, 50, 200).",
-    "hammer": "Beyond the paper: hammers and spammers, one recipe for all methods, no gold that chooses.",
+    "hammer": "Beyond the paper: hammers and spammers, with one recipe for all methods and no gold "
+    "for choosing the epoch.",
     "triples": "Beyond the paper: other triples of weakness images.",
     "half-missing": "Beyond the paper: half of the labels missing at epsilon 32.",
-    "features": "Beyond the paper: CIFAR-100 on frozen features as table2, with no gold that chooses.",
-    "odd-even": "Beyond the paper: two classes. --methods can also name 'gated 50 gold' and the like.",
-    "rare": "Beyond the paper: two classes, one of 5 %. --methods can also name 'gated 50 gold' and the like.",
-    "table2": "Table 2: CIFAR-100, three annotators with a weakness, over epsilon. One more row that --methods can "
-    "name: fusion-latin.",
+    "features": "Beyond the paper: CIFAR-100 on frozen features as in table2, without gold for choosing the epoch.",
+    "odd-even": "Beyond the paper: two classes. --methods also accepts 'gated 50 gold' and similar names.",
+    "rare": "Beyond the paper: two classes, one with 5 % of the items. --methods also accepts 'gated "
+    "50 gold' and similar names.",
+    "table2": "Table 2: CIFAR-100, three annotators with a weakness, over epsilon. --methods also accepts "
+    "fusion-latin.",
     "table3": "Table 3: ImageNet-100, three annotators with a weakness, over epsilon.",
-    "supp2": "Supplement B: fusion with weights alone, with confusions alone, with both.",
-    "supp3": "Supplement B: networks as annotators, of their own training items and of unseen ones.",
-    "ablation-lambda": "Supplement B: the penalty over lambda.",
-    "ablation-bases": "Supplement B: the number M of permutations.",
+    "supp2": "Supplement B: fusion with weights only, with confusion matrices only, and with both.",
+    "supp3": "Supplement B: networks as annotators, on their own training items and on unseen items.",
+    "ablation-lambda": "Supplement B: different values of the penalty lambda.",
+    "ablation-bases": "Supplement B: different numbers M of basis permutations.",
 }
 
 
 def grid_command(name: str) -> Callable[..., None]:
-    """The command that runs what is missing of a grid, and shows the table as far as it is there."""
+    """Return the command that runs the missing cells of a grid and prints the table of the finished ones."""
 
     @print_errors
     def command(
@@ -130,7 +140,7 @@ def grid_command(name: str) -> Callable[..., None]:
         if annotator:
             experiment = _with_models(experiment, annotator)
         if skip_unreadable and "unreadable" not in experiment.scale.data:
-            raise ValueError(f"--skip-unreadable is for folders of images; {name} reads none")
+            raise ValueError(f"--skip-unreadable applies to folders of images; {name} does not read any")
         changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
         if bf16:
             changes |= {"precision": "bf16-mixed", "channels_last": True}
@@ -138,7 +148,7 @@ def grid_command(name: str) -> Callable[..., None]:
         cells = experiment.cells(
             values=parse_names(values, "--values") if values else (),
             methods=parse_names(methods, "--methods") if methods else (),
-            seeds=integers(seeds, "--seeds"),
+            seeds=parse_integers(seeds, "--seeds"),
             data=of_data | ({"unreadable": "skip"} if skip_unreadable else {}),
             **changes,
         )
@@ -167,18 +177,19 @@ def grid_command(name: str) -> Callable[..., None]:
                 write_json(json_file, figures)
             typer.echo(f"table and figures: {folder}")
         elif show:
-            typer.echo(f"{folder} holds no finished run of this grid")
+            typer.echo(f"{folder} contains no finished run of this grid")
         exit_with_status(finished)
 
-    command.__doc__ = f"{GRIDS[name]} Finished runs are kept, and not made again."
+    command.__doc__ = f"{GRIDS[name]} Finished runs are kept and not repeated."
     return command
 
 
 def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
+    """Return the experiment with the user's networks as annotators."""
     from crowdfuse.experiments.networks import with_models
 
     if experiment.name != "supp3":
-        raise ValueError(f"--annotator is for supp3; the annotators of {experiment.name} are made up")
+        raise ValueError(f"--annotator applies to supp3 only; the annotators of {experiment.name} are synthetic")
     named = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     if len(named) < len(pairs) or not all(name and source for name, source in named.items()):
         raise ValueError(
@@ -188,13 +199,13 @@ def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
 
 
 def _too_long(seconds: float, n_runs: int, jobs: int) -> str:
+    """Return the message that runs at the paper's scale take long without a GPU."""
     from crowdfuse.experiments.grid_progress import format_duration
 
     return (
-        f"there is no GPU here, and {format_count(n_runs, 'run')} at the paper's size would take about "
-        f"{format_duration(seconds)} (--jobs {jobs}, by a few steps). Say --yes to do so, ask for less (--values, "
-        "--methods, "
-        "--epochs, --items), or take --scale desk"
+        f"there is no GPU, and {format_count(n_runs, 'run')} at the paper's scale would take about "
+        f"{format_duration(seconds)} (--jobs {jobs}, estimated from a few steps). Add --yes to run anyway, reduce the "
+        "work (--values, --methods, --epochs, --items), or use --scale desk"
     )
 
 
@@ -210,7 +221,7 @@ def _as_typed(
     annotator: list[str] | None,
     skip_unreadable: bool,
 ) -> str:
-    """What makes this table, as people would type it."""
+    """Return the command that produces this table."""
     options = {"--scale": size, "--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
     given = [f"{option} {value}" for option, value in (options | {"--items": items}).items() if value is not None]
     given += ["--bf16"] * bf16
@@ -221,15 +232,17 @@ def _as_typed(
 @print_errors
 def twomoon(
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2,3,4",
-    folder: Annotated[Path, typer.Option("--out", help="Where figures and table go.")] = Path("twomoon"),
-    split: Annotated[str, typer.Option(help="text: train on 4 of 5, as the paper says; code: on 1 of 5.")] = "text",
-    epochs: Annotated[int, typer.Option(help="Steps of full-batch SGD.", min=1)] = 400,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the figures and the table.")] = Path("twomoon"),
+    split: Annotated[
+        str, typer.Option(help="text: train on four fifths, as the paper says; code: on one fifth, as its code does.")
+    ] = "text",
+    epochs: Annotated[int, typer.Option(help="Number of steps of full-batch SGD.", min=1)] = 400,
     threads: Threads = 1,
     json_file: Json = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Two moons: both annotators alone, their fusion, and what the penalty and the basis do."""
+    """Two moons: each annotator alone, their fusion, and the effect of the penalty and the basis."""
     from crowdfuse.experiments.two_moons import run_all
     from crowdfuse.experiments.two_moons_tables import render_markdown, write_twomoon_report
     from crowdfuse.io.files import write_json
@@ -237,7 +250,7 @@ def twomoon(
     chosen = cast("Split", check_choice("--split", split, ("text", "code")))
     use_threads(threads)
     refuse_outputs(folder, "twomoon.json", json_file, force)
-    runs = run_all(integers(seeds, "--seeds"), chosen, epochs, verbose=0 if quiet else 1)
+    runs = run_all(parse_integers(seeds, "--seeds"), chosen, epochs, verbose=0 if quiet else 1)
     figures = write_twomoon_report(runs, folder, split=chosen, epochs=epochs, force=force)
     typer.echo(render_markdown(runs, chosen, epochs))
     if json_file is not None:

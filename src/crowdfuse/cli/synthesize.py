@@ -1,4 +1,4 @@
-"""`crowdfuse synthesize`: made-up annotators for a known data set, as a file for any tool."""
+"""`crowdfuse synthesize`: write labels of synthetic annotators for a known data set."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from crowdfuse.cli.options import (
     Force,
     Json,
     Seed,
-    integers,
-    numbers,
+    parse_integers,
+    parse_numbers,
     print_errors,
     refuse_json,
     refuse_same,
@@ -24,57 +24,63 @@ from crowdfuse.cli.options import (
 
 @print_errors
 def synthesize(
-    dataset: Annotated[str, typer.Argument(help="mnist, fashion-mnist, or digits (which is built in).")],
-    out: Annotated[Path, typer.Option("--out", help="The CSV to write: item, annotator, label.")],
+    dataset: Annotated[str, typer.Argument(help="mnist, fashion-mnist, or digits (built in).")],
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write: item, annotator, label.")],
     rule: Annotated[str, typer.Option(help="weakness, hammer-spammer, or habit.")] = "weakness",
     epsilon: Annotated[
-        str | None, typer.Option(help="weakness: distance up to which an annotator errs; one, or one each.")
+        str | None,
+        typer.Option(help="weakness: distance within which an annotator errs; one number, or one per annotator."),
     ] = None,
-    weakness: Annotated[str | None, typer.Option(help="weakness: the row that each annotator cannot read.")] = None,
-    skills: Annotated[
-        str | None, typer.Option(help="weakness: instead of rows, shares of right labels to come close to.")
+    weakness: Annotated[
+        str | None, typer.Option(help="weakness: row number of each annotator's weakness image, separated by commas.")
+    ] = None,
+    accuracies: Annotated[
+        str | None, typer.Option(help="weakness: target accuracy of each annotator, instead of row numbers.")
     ] = None,
     wrong: Annotated[
         str | None,
         typer.Option(
-            help="weakness: what is said there: uniform (one of the wrong classes, the paper's), any (one of all), "
-            "looks (the row's class), shift (always so many classes on), neighbour (the most confusable), copy (the "
-            "same by all)."
+            help="weakness: the wrong labels: uniform (any wrong class, as in the paper), any (any class), looks (the "
+            "class of the weakness image), shift (a fixed number of classes further), neighbour (the most similar "
+            "class), copy (the same for all annotators)."
         ),
     ] = None,
-    by: Annotated[str | None, typer.Option(help="hammer-spammer: class, or annotator (whole annotators).")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="hammer-spammer: class (per class), or annotator (whole annotators).")
+    ] = None,
     n_correct: Annotated[
-        int | None, typer.Option(help="hammer-spammer by class: how many classes each is right on.", min=0)
+        int | None,
+        typer.Option(help="hammer-spammer by class: number of classes on which each annotator is correct.", min=0),
     ] = None,
     n_hammers: Annotated[
-        int | None, typer.Option(help="hammer-spammer by annotator: how many are right.", min=0)
+        int | None, typer.Option(help="hammer-spammer by annotator: number of correct annotators.", min=0)
     ] = None,
-    p: Annotated[float | None, typer.Option(help="hammer-spammer: chance of being a hammer instead.")] = None,
+    p: Annotated[
+        float | None, typer.Option(help="hammer-spammer: probability of being a hammer, instead of a number.")
+    ] = None,
     habits: Annotated[
         str | None,
-        typer.Option(
-            help="habit: whose class is taken for which: 5:6+3:8,1:2 are two annotators, of two habits and one."
-        ),
+        typer.Option(help="habit: confused classes: 5:6+3:8,1:2 means two annotators, with two habits and one."),
     ] = None,
     n_habits: Annotated[
-        int | None, typer.Option(help="habit: instead of naming them, how many each has, drawn at random.", min=1)
+        int | None, typer.Option(help="habit: number of random habits per annotator, instead of --habits.", min=1)
     ] = None,
     share: Annotated[
-        str | None, typer.Option(help="habit: which part of a class looks enough like the other; one, or one each.")
+        str | None, typer.Option(help="habit: share of a class that is confused; one number, or one per annotator.")
     ] = None,
     n_annotators: Annotated[
-        int | None, typer.Option(help="hammer-spammer and habit: how many annotators.", min=1)
+        int | None, typer.Option(help="hammer-spammer and habit: number of annotators.", min=1)
     ] = None,
-    missing: Annotated[float, typer.Option(help="Share of the labels to leave out.")] = 0.0,
-    items: Annotated[int | None, typer.Option(help="Only the first so many items.", min=2)] = None,
-    gold: Annotated[Path | None, typer.Option(help="Also write the truth: item, label.")] = None,
+    missing: Annotated[float, typer.Option(help="Share of the labels that are missing.")] = 0.0,
+    items: Annotated[int | None, typer.Option(help="Use only this many items, from the first.", min=2)] = None,
+    gold: Annotated[Path | None, typer.Option(help="Also write the true classes: item, label.")] = None,
     seed: Seed = 0,
     data: Data = None,
     download: Download = False,
     json_file: Json = None,
     force: Force = False,
 ) -> None:
-    """Make up annotators for a known data set, by the paper's rules and others, and write who said what."""
+    """Simulate annotators on a known data set, by the paper's rules and others, and write their labels."""
     from crowdfuse.io.files import write_json
     from crowdfuse.synthesis.label_files import write_labels
 
@@ -91,9 +97,9 @@ def synthesize(
             data=data,
             download=download,
             items=items,
-            epsilon=None if epsilon is None else _one_or_each(numbers(epsilon, "--epsilon")),
-            weakness=None if weakness is None else integers(weakness, "--weakness"),
-            accuracies=None if skills is None else numbers(skills, "--skills"),
+            epsilon=None if epsilon is None else _one_or_each(parse_numbers(epsilon, "--epsilon")),
+            weakness=None if weakness is None else parse_integers(weakness, "--weakness"),
+            accuracies=None if accuracies is None else parse_numbers(accuracies, "--accuracies"),
             wrong=wrong,
             by=by,
             n_correct=n_correct,
@@ -101,7 +107,7 @@ def synthesize(
             p=p,
             habits=None if habits is None else _pairs(habits),
             n_habits=n_habits,
-            share=None if share is None else _one_or_each(numbers(share, "--share")),
+            share=None if share is None else _one_or_each(parse_numbers(share, "--share")),
             n_annotators=n_annotators,
             missing=missing,
             seed=seed,
@@ -110,28 +116,30 @@ def synthesize(
     for warning in caught:
         typer.echo(f"note: {warning.message}", err=True)
     for row in made["annotators"]:
-        typer.echo(f"{row['annotator']}: {row['labels']:,} labels, {100 * row['right']:.1f} % right")
-    typer.echo(f"nobody is right on {100 * made['nobody_right']:.1f} % of the items")
+        typer.echo(f"{row['annotator']}: {row['labels']:,} labels, {100 * row['right']:.1f} % correct")
+    typer.echo(f"no annotator is correct on {100 * made['nobody_right']:.1f} % of the items")
     if json_file is not None:
         write_json(json_file, made)
     typer.echo(f"{made['labels']:,} labels of {made['items']:,} items: {out}")
 
 
 def _pairs(text: str) -> list[list[tuple[int, int]]]:
-    """Annotators separated by commas, the habits of one by plus signs."""
+    """Return the habits of each annotator from text such as 5:6+3:8,1:2."""
     try:
         return [[_pair(habit) for habit in one.split("+")] for one in text.split(",")]
     except ValueError as error:
         raise ValueError(
-            f"--habits must be pairs of classes such as 5:6, an annotator's joined by +, annotators separated by "
-            f"commas, got {text!r}"
+            f"--habits must be pairs of classes such as 5:6, joined by + for one annotator, with annotators separated "
+            f"by commas, got {text!r}"
         ) from error
 
 
 def _pair(text: str) -> tuple[int, int]:
+    """Return two classes from text such as 5:6."""
     a, b = text.split(":")
     return int(a), int(b)
 
 
 def _one_or_each(values: list[float]) -> float | list[float]:
+    """Return a single number as such, several as a list."""
     return values[0] if len(values) == 1 else values
