@@ -161,7 +161,7 @@ def test_without_a_method_it_says_which_it_takes_and_why(crowd: Crowd) -> None:
     assert f"method: {DEFAULT_METHOD} (the default): of " in output
     assert "best mean rank" in output
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
-    assert "as none was given" not in ok(*crowd.fit(*FUSION, "--force"))
+    assert "(the default)" not in ok(*crowd.fit(*FUSION, "--force"))
 
 
 # ---- fit and predict -------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "an unreadable image": (
         lambda c: with_images(c, [("b", "x", 0), ("c", "x", 1)], "c.png"),
-        ("c.png: not a readable image", "take it out"),
+        ("c.png: not a readable image", "remove"),
     ),
     "two images that answer to one id": (
         lambda c: with_images(c, [("a", "x", 0), ("b", "x", 1)]),
