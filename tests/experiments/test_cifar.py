@@ -83,7 +83,7 @@ def test_missing_files_are_named(data: Path) -> None:
     (data / "cifar100" / "distances.npz").unlink()
     result = reproduce("table2", data)
     assert result.exit_code == 2
-    assert "distances.npz is not there" in result.output
+    assert "distances.npz is missing" in result.output
 
 
 def test_rows_that_do_not_fit_are_refused(data: Path) -> None:

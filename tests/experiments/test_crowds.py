@@ -162,7 +162,7 @@ def test_a_set_that_is_not_there_is_said_before_any_work(data: Path) -> None:
     (data / "cifar10n" / "labels.npz").unlink()
     result = reproduce(data, "--values", "dog,cifar10n")
     assert result.exit_code == 2
-    assert "labels.npz is not there" in result.output
+    assert "labels.npz is missing" in result.output
     assert "leave cifar10n out" in result.output
     assert not (data / "out").exists()
 

@@ -214,7 +214,7 @@ def test_names_that_two_images_answer_to_are_refused_as_in_the_folder(tmp_path: 
     for loaded in (read_features(folder), read_features(out)):
         assert loaded.rows_of(np.array(["a.png", "7"], object)).tolist() == [2, 0]
         assert loaded.rows_of(np.array([7])).tolist() == [0]
-        with pytest.raises(ValueError, match="two images answer to the id 'a'"):
+        with pytest.raises(ValueError, match="the id 'a' fits two images"):
             loaded.rows_of(np.array(["a"], object))
 
 
@@ -313,7 +313,7 @@ def test_unreadable_images_are_named_before_the_work_or_left_out(images: Path, o
 
 def test_a_folder_where_nothing_can_be_read_is_refused(tmp_path: Path, out: Path) -> None:
     (tmp_path / "images").mkdir()
-    with pytest.raises(ValueError, match=r"images holds no images \(\.bmp"):
+    with pytest.raises(ValueError, match=r"images has no images \(\.bmp"):
         embed(tmp_path / "images", out, nn.Identity())
     (tmp_path / "images" / "a.png").write_text("no image")
     with pytest.raises(ValueError, match="1 image is not readable") as refusal:
