@@ -121,7 +121,7 @@ class Annotations:
     @classmethod
     @accepts_options_of(Reading)
     def read(cls, path: str | PathLike[str] | Any, reading: Reading) -> Annotations:
-        """Read labels from a CSV, TSV or Parquet file, or from an export of Label Studio, Argilla or Prodigy.
+        r"""Read labels from a CSV, TSV or Parquet file, or from an export of Label Studio, Argilla or Prodigy.
 
         A label that is empty counts as missing. The format is detected from the contents unless `format` is given: a
         table is wide if it has no column with a usual name for annotators or labels, and if any two columns besides
@@ -152,7 +152,7 @@ class Annotations:
         --------
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "labels.csv"
-        >>> _ = path.write_text("page,rater,label\\n1,ada,cat\\n1,bob,dog\\n")
+        >>> _ = path.write_text("page,rater,label\n1,ada,cat\n1,bob,dog\n")
         >>> Annotations.read(path, item="page")
         Annotations(1 items, 2 annotators, 2 classes, 2 labels)
         """
