@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from crowdfuse.estimators import *  # noqa: F403 (every estimator, without a second list to maintain)
     from crowdfuse.estimators.base import CrowdClassifier
     from crowdfuse.estimators.persistence import load
-    from crowdfuse.report.labels_report import report_labels
+    from crowdfuse.report import report_labels
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
 
         return load
     if name == "report_labels":
-        from crowdfuse.report.labels_report import report_labels
+        from crowdfuse.report import report_labels
 
         return report_labels
     raise AttributeError(f"module 'crowdfuse' has no attribute {name!r}")

@@ -16,7 +16,7 @@ from crowdfuse import Annotations, GatedClassifier, SingleAnnotatorClassifier, T
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels import held_out
 from crowdfuse.labels.held_out import HeldOutLabels, ValidationScore, failed_sanity_checks, hold_out_labels
-from crowdfuse.report.html import _training
+from crowdfuse.report.html_page import training_charts
 from tests.estimators.estimator_list import ALL, quick
 
 
@@ -322,9 +322,9 @@ def test_the_likelihood_of_held_out_labels_is_not_shown_as_an_accuracy(capsys: p
     shown = capsys.readouterr().err
     assert "held-out log-likelihood -" in shown
     assert "validation" not in shown
-    drawn = dict(_training(clf.history_))
+    drawn = dict(training_charts(clf.history_))
     assert "Held-out labels" in drawn
     assert "Validation accuracy" not in drawn
     by_gold = quick(GatedClassifier, epochs=3).fit(X, Y, validation=(X, truth))
-    assert "Validation accuracy" in dict(_training(by_gold.history_))
+    assert "Validation accuracy" in dict(training_charts(by_gold.history_))
     assert by_gold.gold_used_for_ == "choosing the epoch"

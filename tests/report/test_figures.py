@@ -1,4 +1,4 @@
-"""A report's figures against obvious versions of them, and on crowds whose answer is known."""
+"""The figures of a report, compared with plain loops and on crowds whose answer is known."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from scipy.stats import binomtest
 from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier, TraceRegClassifier, WDNClassifier
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.intervals import wilson_interval
-from crowdfuse.report.annotator_details import detail_facts, method_confusion, own_labels
-from crowdfuse.report.annotator_facts import annotator_facts, class_shares
+from crowdfuse.report.annotator_details import detail_facts, method_confusion, sample_labels
+from crowdfuse.report.annotator_facts import annotator_facts, recall_counts
 from crowdfuse.report.gold_facts import GoldSet, abstention_facts, accuracy_facts, evaluation_rows, operating_point
-from crowdfuse.report.item_facts import ambiguous_rows, disputed_rows, mislabelled_rows, mixed_facts, suspicious_facts
-from crowdfuse.report.item_map import COLUMNS, map_facts, map_items
+from crowdfuse.report.item_facts import ambiguous_rows, disputed_rows, mislabelled_rows, class_confusion_facts, suspicious_facts
+from crowdfuse.report.item_map import MAP_COLUMNS, map_facts, map_items
 from crowdfuse.report.report_data import ReportData, compute_report_data, report_data_from_labels
 
 N, K = 240, 3
 
 
 def crowd(seed: int = 0) -> tuple[Any, Any, Any]:
-    """Inputs, truth, labels: annotator 0 is good, 1 fails where the first feature is high, 2 calls class 2 class 0."""
+    """Return inputs, truth and labels: annotator 0 is good, 1 fails where the first feature is high, 2 calls class 2 class 0."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(N, 4)).astype(np.float32)
-    X[:, 0] *= 4  # the main direction of the map
+    X[:, 0] *= 4  # the first principal component of the map
     truth = generator.integers(0, K, N)
     X[np.arange(N), 1 + truth] += 3
     Y = np.stack([truth, truth, truth, truth], 1)
@@ -43,7 +43,7 @@ def fitted(request: pytest.FixtureRequest) -> tuple[CrowdClassifier, Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def look(fitted: tuple[CrowdClassifier, Any, Any]) -> ReportData:
+def data(fitted: tuple[CrowdClassifier, Any, Any]) -> ReportData:
     return compute_report_data(*fitted)
 
 
@@ -56,70 +56,70 @@ def of_labels() -> ReportData:
 
 
 @pytest.mark.parametrize(("right", "total"), [(0, 7), (3, 7), (7, 7), (950, 1000)])
-def test_wilson_is_scipys(right: int, total: int) -> None:
+def test_wilson_interval_equals_scipy(right: int, total: int) -> None:
     expected = binomtest(right, total).proportion_ci(method="wilson")
     np.testing.assert_allclose(wilson_interval(right, total), [expected.low, expected.high], atol=1e-12)
     assert [float(end) for end in wilson_interval(0, 0)] == pytest.approx([0, 1])
 
 
-def test_one_pass_gives_what_the_classifier_says(fitted: tuple[CrowdClassifier, Any, Any], look: ReportData) -> None:
+def test_report_data_equal_the_results_of_the_classifier(fitted: tuple[CrowdClassifier, Any, Any], data: ReportData) -> None:
     classifier, X, Y = fitted
     probabilities, fused = classifier.predict_proba(X), classifier.fused_labels(X, Y)
-    np.testing.assert_array_equal(look.predicted, probabilities.argmax(1))
-    np.testing.assert_allclose(look.predicted_confidence, probabilities.max(1), rtol=1e-6)
+    np.testing.assert_array_equal(data.predicted, probabilities.argmax(1))
+    np.testing.assert_allclose(data.predicted_confidence, probabilities.max(1), rtol=1e-6)
     known = ~np.isnan(fused).any(1)
-    np.testing.assert_array_equal(look.fused[known], fused[known].argmax(1))
-    np.testing.assert_allclose(look.fused_confidence[known], fused[known].max(1), rtol=1e-6)
-    assert (look.fused[~known] == -1).all()
-    assert look.weights is not None
-    np.testing.assert_allclose(look.weights, classifier.annotator_weights(X, Y, sparse=True).data, rtol=1e-6)
+    np.testing.assert_array_equal(data.fused[known], fused[known].argmax(1))
+    np.testing.assert_allclose(data.fused_confidence[known], fused[known].max(1), rtol=1e-6)
+    assert (data.fused[~known] == -1).all()
+    assert data.weights is not None
+    np.testing.assert_allclose(data.weights, classifier.annotator_weights(X, Y, sparse=True).data, rtol=1e-6)
 
 
 # ---- annotators --------------------------------------------------------------------------------
 
 
-def test_the_table_counts_what_there_is_to_count(look: ReportData) -> None:
+def test_annotator_table_equals_plain_counts(data: ReportData) -> None:
     _, truth, Y = crowd()
     gold = np.where(np.arange(N) < 100, truth, -1)
-    facts = annotator_facts(look, gold)
-    assert facts["total"] == 4
+    facts = annotator_facts(data, gold)
+    assert facts["n_annotators"] == 4
     assert [row["accuracy"]["value"] for row in facts["rows"]] == sorted(
         (row["accuracy"]["value"] for row in facts["rows"]), reverse=True
     )
     for row in facts["rows"]:
         said = Y[:, row["position"]]
         there = said >= 0
-        assert row["labels"] == there.sum()
-        assert row["agreement"] == pytest.approx((said == look.fused)[there].mean())
-        assert row["gold"]["value"] == pytest.approx((said == truth)[:100][there[:100]].mean())
-        mine = [label for label, r in enumerate(look.ann.annotator) if r == row["position"]]
-        assert row["accuracy"]["value"] == pytest.approx(look.quality.label_confidence[mine].mean(), rel=1e-5)
+        assert row["n_labels"] == there.sum()
+        assert row["agreement_with_fused"] == pytest.approx((said == data.fused)[there].mean())
+        assert row["accuracy_on_gold"]["value"] == pytest.approx((said == truth)[:100][there[:100]].mean())
+        mine = [label for label, r in enumerate(data.ann.annotator) if r == row["position"]]
+        assert row["accuracy"]["value"] == pytest.approx(data.quality.label_confidence[mine].mean(), rel=1e-5)
 
 
-def test_class_shares_are_those_of_a_loop(of_labels: ReportData) -> None:
+def test_recall_counts_equal_a_loop(of_labels: ReportData) -> None:
     ann, soft = of_labels.ann, of_labels.quality.class_probabilities
     seen, said = np.zeros((4, K)), np.zeros((4, K))
     for n, r, y in zip(ann.item, ann.annotator, ann.label, strict=True):
         seen[r] += soft[n]
         said[r, y] += soft[n, y]
-    for expected, found in zip((seen, said), class_shares(of_labels, np.arange(4)), strict=True):
+    for expected, found in zip((seen, said), recall_counts(of_labels, np.arange(4)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
-    np.testing.assert_allclose(class_shares(of_labels, np.array([2]))[1], said[2:3], rtol=1e-5)
+    np.testing.assert_allclose(recall_counts(of_labels, np.array([2]))[1], said[2:3], rtol=1e-5)
 
 
-def test_the_weakest_class_is_found(look: ReportData) -> None:
-    row = next(row for row in annotator_facts(look, np.full(N, -1))["rows"] if row["position"] == 2)
+def test_weakest_class_is_found(data: ReportData) -> None:
+    row = next(row for row in annotator_facts(data, np.full(N, -1))["rows"] if row["position"] == 2)
     assert row["weakest"]["class"] == "2"
     assert row["weakest"]["share"] < 0.3
     assert row["strongest"]["share"] > 0.8
 
 
-def test_the_methods_matrices_become_what_is_said_given_the_truth(
-    fitted: tuple[CrowdClassifier, Any, Any], look: ReportData
+def test_method_confusion_is_converted_to_said_given_true(
+    fitted: tuple[CrowdClassifier, Any, Any], data: ReportData
 ) -> None:
     classifier, X, Y = fitted
-    own = own_labels(look, np.array([2]))[2]
-    found = method_confusion(look, 2, own)
+    own = sample_labels(data, np.array([2]))[2]
+    found = method_confusion(data, 2, own)
     if classifier.confusion_given_ is None:
         assert found is None
         return
@@ -135,29 +135,29 @@ def test_the_methods_matrices_become_what_is_said_given_the_truth(
 
 
 @pytest.mark.parametrize("measure", ["agreement", "weight"])
-def test_the_map_shows_where_an_annotator_is_weak(measure: str) -> None:
+def test_map_shows_where_an_annotator_is_weak(measure: str) -> None:
     """Annotator 1 fails where the first feature, which is the map's main direction, is high."""
     X, _, Y = crowd()
     clf = MajorityVoteClassifier(backbone="identity", standardize=False, epochs=30, batch_size=32).fit(X, Y)
-    look = compute_report_data(clf, X, Y)
+    data = compute_report_data(clf, X, Y)
     if measure == "weight":
-        trusted = np.where((look.ann.annotator == 1) & (X[look.ann.item, 0] > 0), 0.1, 0.9)
-        total = np.bincount(look.ann.item, trusted)[look.ann.item]
-        look = replace(look, weights=(trusted / total).astype(np.float32), weights_vary=True)
-    where = map_items(look, np.unique(look.ann.item))
+        trusted = np.where((data.ann.annotator == 1) & (X[data.ann.item, 0] > 0), 0.1, 0.9)
+        total = np.bincount(data.ann.item, trusted)[data.ann.item]
+        data = replace(data, weights=(trusted / total).astype(np.float32), weights_vary=True)
+    where = map_items(data, np.unique(data.ann.item))
     assert where is not None
-    facts = map_facts(look, where)
+    facts = map_facts(data, where)
     assert facts is not None
-    assert sum(facts["counts"]) == len(where.rows) == (look.labels_per_item > 0).sum()
-    detail = detail_facts(look, own_labels(look, np.arange(4)), where)[1]
+    assert sum(facts["counts"]) == len(where.rows) == (data.labels_per_item > 0).sum()
+    detail = detail_facts(data, sample_labels(data, np.arange(4)), where)[1]
     assert (detail["annotator"], detail["map"]["measure"]) == ("1", measure)
-    column = where.cells(where.rows) % COLUMNS
+    column = where.cells(where.rows) % MAP_COLUMNS
     side = np.sign(np.corrcoef(column, X[where.rows, 0])[0, 1])
     value: dict[bool, list[float]] = {True: [], False: []}
     for cell in detail["map"]["cells"]:
-        middle = (cell["x"] + 0.5) / COLUMNS - 0.5
+        middle = (cell["x"] + 0.5) / MAP_COLUMNS - 0.5
         if abs(middle) > 0.1:
-            value[bool(middle * side > 0)] += [cell["value"]] * cell["items"]
+            value[bool(middle * side > 0)] += [cell["value"]] * cell["n_items"]
     assert np.mean(value[True]) < -0.3
     assert np.mean(value[False]) >= (0.3 if measure == "agreement" else 0)
 
@@ -167,7 +167,7 @@ def test_without_inputs_there_is_no_map(of_labels: ReportData) -> None:
     assert of_labels.relative_weights() is None
 
 
-def test_who_is_always_right_has_no_weakest_class() -> None:
+def test_annotator_who_is_always_right_has_no_weakest_class() -> None:
     generator = np.random.default_rng(0)
     truth = generator.integers(0, K, N)
     Y = np.stack([truth, truth, truth, np.where(truth == 1, 0, truth)], 1)
@@ -180,7 +180,7 @@ def test_who_is_always_right_has_no_weakest_class() -> None:
 # ---- items and labels --------------------------------------------------------------------------
 
 
-def test_ambiguous_is_not_mislabelled() -> None:
+def test_ambiguous_and_mislabelled_items_are_told_apart() -> None:
     """Four good annotators, two bad ones. The good split on item 0; on item 1 the bad are as many as the good."""
     generator = np.random.default_rng(0)
     truth = generator.integers(0, 2, 400)
@@ -188,83 +188,83 @@ def test_ambiguous_is_not_mislabelled() -> None:
     Y = np.where(right, truth[:, None], 1 - truth[:, None])
     Y[0] = [0, 0, 1, 1, -1, -1]
     Y[1] = [1, 1, -1, -1, 0, 0]
-    look = report_data_from_labels(Annotations.from_matrix(Y))
-    assert 0 in ambiguous_rows(look)
-    assert 1 in mislabelled_rows(look)
-    assert not set(ambiguous_rows(look)) & set(mislabelled_rows(look))
+    data = report_data_from_labels(Annotations.from_matrix(Y))
+    assert 0 in ambiguous_rows(data)
+    assert 1 in mislabelled_rows(data)
+    assert not set(ambiguous_rows(data)) & set(mislabelled_rows(data))
     split = [n for n in range(400) if len(set(Y[n][Y[n] >= 0])) > 1]
-    assert sorted(disputed_rows(look)) == split
-    sure = look.quality.confidence[disputed_rows(look)]
+    assert sorted(disputed_rows(data)) == split
+    sure = data.quality.confidence[disputed_rows(data)]
     assert (np.diff(sure) >= 0).all()
 
 
-def test_suspicious_labels_are_those_of_the_review_list(look: ReportData) -> None:
-    expected = look.quality.review_labels().slice(0, 10).to_pylist()
-    facts = suspicious_facts(look, 10)
+def test_suspicious_labels_equal_the_review_list(data: ReportData) -> None:
+    expected = data.quality.review_labels().slice(0, 10).to_pylist()
+    facts = suspicious_facts(data, 10)
     assert [(row["row"], row["annotator"]) for row in facts["rows"]] == [
         (row["item"], str(row["annotator"])) for row in expected if row["suspicion"] >= 0.5
     ]
-    assert facts["total"] == (look.quality.suspicion > 0.5).sum()
+    assert facts["total"] == (data.quality.suspicion > 0.5).sum()
 
 
-def test_mixed_classes_are_those_of_a_loop(of_labels: ReportData) -> None:
+def test_class_confusion_equals_a_loop(of_labels: ReportData) -> None:
     ann, soft = of_labels.ann, of_labels.quality.class_probabilities
     counts = np.zeros((K, K))
     for n, y in zip(ann.item, ann.label, strict=True):
         counts[:, y] += soft[n]
-    facts = mixed_facts(of_labels)
+    facts = class_confusion_facts(of_labels)
     np.testing.assert_allclose(facts["matrix"], counts / counts.sum(1, keepdims=True), atol=1e-4)
-    assert facts["wrong"] == pytest.approx(counts.sum() - np.trace(counts), rel=1e-5)
+    assert facts["expected_wrong_labels"] == pytest.approx(counts.sum() - np.trace(counts), rel=1e-5)
     assert (facts["pairs"][0]["true"], facts["pairs"][0]["said"]) == ("2", "0")
 
 
 # ---- gold --------------------------------------------------------------------------------------
 
 
-def look_with(predicted: Any, sure: Any) -> ReportData:
+def data_with(predicted: Any, sure: Any) -> ReportData:
     said = np.array(predicted)
-    look = report_data_from_labels(Annotations.from_matrix(said[:, None]), predicted=said, sure=np.array(sure, float))
-    assert look.ann.n_classes == 2
-    return look
+    data = report_data_from_labels(Annotations.from_matrix(said[:, None]), predicted=said, predicted_confidence=np.array(sure, float))
+    assert data.ann.n_classes == 2
+    return data
 
 
-def test_accuracy_is_apart_by_what_training_saw() -> None:
-    look = look_with([0, 1, 1, 0, 1, 0], [0.9] * 6)
+def test_accuracy_is_separate_for_gold_used_in_training() -> None:
+    data = data_with([0, 1, 1, 0, 1, 0], [0.9] * 6)
     seen = GoldSet("gold", np.array([0, 1]), np.array([0, 1]), "trained on", is_unbiased=False)
     fresh = GoldSet("test", np.array([2, 3, 4]), np.array([1, 1, 1]), "kept out", is_unbiased=True)
-    facts = accuracy_facts(look, [seen, fresh])
+    facts = accuracy_facts(data, [seen, fresh])
     assert [known["predicted"]["value"] for known in facts] == [1.0, pytest.approx(2 / 3)]
-    rows, codes, on = evaluation_rows(look, [seen, fresh])
+    rows, codes, on = evaluation_rows(data, [seen, fresh])
     assert (rows.tolist(), codes.tolist(), on) == ([2, 3, 4], [1, 1, 1], "test: kept out")
-    assert evaluation_rows(look, [seen])[0].tolist() == [0, 1]
-    assert evaluation_rows(look, [])[2] == ""
+    assert evaluation_rows(data, [seen])[0].tolist() == [0, 1]
+    assert evaluation_rows(data, [])[2] == ""
 
 
-def test_the_operating_point_is_the_highest_threshold_that_finds_enough() -> None:
+def test_operating_point_is_the_highest_threshold_with_enough_sensitivity() -> None:
     generator = np.random.default_rng(3)
     truth = generator.integers(0, 2, 200)
     score = np.clip(0.5 + 0.2 * (2 * truth - 1) + generator.normal(0, 0.25, 200), 0.01, 0.99)
-    look = look_with((score > 0.5).astype(int), np.where(score > 0.5, score, 1 - score))
+    data = data_with((score > 0.5).astype(int), np.where(score > 0.5, score, 1 - score))
     for wanted in (0.8, 0.95, 1.0):
-        point = operating_point(look, np.arange(200), truth, "all", positive=1, sensitivity=wanted)
+        point = operating_point(data, np.arange(200), truth, "all", positive=1, sensitivity=wanted)
         assert point is not None
         good = [t for t in score if (score[truth == 1] >= t - 1e-12).mean() >= wanted - 1e-12]
         assert point["threshold"] == pytest.approx(max(good))
         assert point["sensitivity"]["value"] == pytest.approx((score[truth == 1] >= max(good) - 1e-12).mean())
         assert point["specificity"]["value"] == pytest.approx((score[truth == 0] < max(good) - 1e-12).mean())
         assert point["sensitivity"]["low"] < point["sensitivity"]["value"]
-    assert operating_point(look, np.flatnonzero(truth), truth[truth == 1], "", positive=1, sensitivity=0.9) is None
+    assert operating_point(data, np.flatnonzero(truth), truth[truth == 1], "", positive=1, sensitivity=0.9) is None
 
 
-def test_abstaining_leaves_the_surest() -> None:
+def test_abstention_keeps_the_most_confident_items() -> None:
     generator = np.random.default_rng(5)
     truth, sure = generator.integers(0, 2, 100), generator.uniform(0.5, 1, 100)
     predicted = np.where(generator.random(100) < sure, truth, 1 - truth)
-    facts = abstention_facts(look_with(predicted, sure), np.arange(100), truth, "all")
+    facts = abstention_facts(data_with(predicted, sure), np.arange(100), truth, "all")
     assert facts is not None
     for point in facts["points"]:
         kept = np.argsort(-sure)[: round(100 * (1 - point["abstained"]))]
         assert point["value"] == pytest.approx((predicted == truth)[kept].mean())
-        assert point["of"] == len(kept)
+        assert point["n"] == len(kept)
     assert facts["points"][0]["abstained"] == 0
-    assert abstention_facts(look_with(predicted, sure), np.arange(10), truth[:10], "few") is None
+    assert abstention_facts(data_with(predicted, sure), np.arange(10), truth[:10], "few") is None

@@ -1,4 +1,4 @@
-"""A report on labels alone: what is shown is what the aggregation found, and what cannot be shown is said."""
+"""The report on labels alone: it equals the aggregation's result, and says what it cannot show."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def facts_of(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("method", AGGREGATORS)
-def test_it_shows_what_the_aggregation_found(crowd: Crowd, method: str) -> None:
+def test_report_equals_the_result_of_the_aggregation(crowd: Crowd, method: str) -> None:
     result = command("report", crowd.labels, *([] if method == "dawid-skene" else ["--method", method]))
     assert result.exit_code == 0, result.output
     facts = facts_of(crowd.folder)
@@ -57,38 +57,38 @@ def test_it_shows_what_the_aggregation_found(crowd: Crowd, method: str) -> None:
         assert (wrong["item"], wrong["annotator"], wrong["label"]) in crowd.triples
     for row in facts["annotators"]["rows"]:
         own = [fused[item][0] == label for item, who, label in crowd.triples if who == row["annotator"]]
-        assert row["labels"] == len(own)
-        assert row["agreement"] == pytest.approx(np.mean(own))
+        assert row["n_labels"] == len(own)
+        assert row["agreement_with_fused"] == pytest.approx(np.mean(own))
 
 
-def test_the_annotators_matrices_are_those_of_the_method(crowd: Crowd) -> None:
+def test_confusion_matrices_equal_those_of_the_aggregation(crowd: Crowd) -> None:
     command("report", crowd.labels)
     found = dawid_skene(Annotations.read(crowd.labels))
     assert found.confusion_matrices is not None
-    for detail in facts_of(crowd.folder)["details"]:
+    for detail in facts_of(crowd.folder)["annotator_details"]:
         r = found.annotators.tolist().index(detail["annotator"])
         np.testing.assert_allclose(detail["confusion"]["matrix"], found.confusion_matrices[r], atol=1e-4)
 
 
-def test_three_faces_beside_the_labels_say_what_is_missing(crowd: Crowd) -> None:
+def test_three_files_next_to_the_labels_say_what_is_missing(crowd: Crowd) -> None:
     result = command("report", crowd.labels, "--json", crowd.folder / "figures.json")
     assert result.exit_code == 0, result.output
     assert result.stdout.endswith(f"report: {crowd.folder / 'labels-report.html'}\n")
-    assert "note: There are labels and no inputs: no map" in result.stdout
+    assert "note: There are no inputs. The report has no map" in result.stdout
     assert "crowdfuse review" not in result.output  # it takes a run
     facts = facts_of(crowd.folder)
     assert facts == json.loads((crowd.folder / "figures.json").read_text(encoding="utf-8"))
     assert (facts["training"], facts["map"], facts["accuracy"]) == (None, None, [])
     page = (crowd.folder / "labels-report.html").read_text(encoding="utf-8")
     text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
-    for face in (html.unescape(page), text):
-        assert "What this report cannot show" in face
-        assert "no weight of an annotator on an item" in face
-        assert "There is no model: no training to look at, no prediction, and no confidence" in face
-        for title in ("The data at a glance", "The annotators", "mixed up", "most in dispute", "most likely wrong"):
-            assert title in face
-        for name in ("How training went", "model alone", "Model alone", "labels and model", "Consensus"):
-            assert name not in face
+    for rendered in (html.unescape(page), text):
+        assert "What this report cannot show" in rendered
+        assert "no weights of annotators per item" in rendered
+        assert "There is no model. The report has no training curves and no predictions" in rendered
+        for title in ("Data", "Annotators", "Confused classes", "Disputed items", "Labels most likely to be wrong"):
+            assert title in rendered
+        for name in ("## Training", ">Training</h2>", "Prediction:", "| prediction |", "used label"):
+            assert name not in rendered
     assert command("report", crowd.labels).exit_code == 0  # an earlier report is replaced
     assert sorted(path.name for path in crowd.folder.iterdir()) == [
         "figures.json",
@@ -99,7 +99,7 @@ def test_three_faces_beside_the_labels_say_what_is_missing(crowd: Crowd) -> None
     ]
 
 
-def test_gold_judges_and_changes_nothing(crowd: Crowd) -> None:
+def test_gold_measures_accuracy_and_changes_nothing_else(crowd: Crowd) -> None:
     command("report", crowd.labels)
     before = facts_of(crowd.folder)
     gold = crowd.gold("gold.csv", slice(40))
@@ -110,14 +110,14 @@ def test_gold_judges_and_changes_nothing(crowd: Crowd) -> None:
     fused = dawid_skene(Annotations.read(crowd.labels).align(np.array(crowd.names, object))).consensus
     truth = np.array(crowd.classes)[crowd.truth]
     (known,) = facts["accuracy"]
-    assert (known["items"], known["fused"]["of"], known["predicted"]["of"]) == (40, 40, 0)
+    assert (known["n_items"], known["fused"]["n"], known["predicted"]["n"]) == (40, 40, 0)
     assert known["fused"]["value"] == pytest.approx(np.mean((fused == truth)[:40]))
-    assert facts["calibration"]["right"] == known["fused"]["value"]
+    assert facts["calibration"]["accuracy"] == known["fused"]["value"]
     assert f"1 item of {gold} without labels, left out." in facts["notes"]
-    for part in ("data", "classes", "suspicious"):
+    for part in ("data", "class_confusion", "suspicious"):
         assert facts[part] == before[part]
     text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
-    assert f"are right on {100 * known['fused']['value']:.1f} % of 40 items with gold" in text
+    assert f"is right on {100 * known['fused']['value']:.1f} % of 40 items with gold" in text
 
 
 def test_two_classes_have_an_operating_point(tmp_path: Path) -> None:
@@ -125,12 +125,12 @@ def test_two_classes_have_an_operating_point(tmp_path: Path) -> None:
     gold = crowd.gold("gold.csv", slice(None))
     result = command("report", crowd.labels, "--gold", gold, "--positive", "cat", "--sensitivity", "0.9")
     assert result.exit_code == 0, result.output
-    point = facts_of(tmp_path)["operating point"]
-    assert (point["positive"], point["wanted"]) == ("cat", 0.9)
+    point = facts_of(tmp_path)["operating_point"]
+    assert (point["positive"], point["target_sensitivity"]) == ("cat", 0.9)
     assert point["sensitivity"]["value"] >= 0.9
 
 
-def test_labels_are_read_as_asked(tmp_path: Path) -> None:
+def test_reading_options_are_used(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
     rows = [("a", "x", "0"), ("a", "x", "1"), ("a", "y", "1"), ("b", "y", "1"), ("b", "x", ""), ("c", "x", "")]
     labels = crowd.write("labels.csv", ("pic", "who", "what"), rows)
@@ -139,12 +139,12 @@ def test_labels_are_read_as_asked(tmp_path: Path) -> None:
     result = command("report", labels, *columns, "--on-conflict", "last", "--out", tmp_path / "own.html")
     assert result.exit_code == 0, result.output
     facts = json.loads((tmp_path / "own.json").read_text(encoding="utf-8"))
-    assert (facts["data"]["items"], facts["data"]["labels"], facts["data"]["classes"]) == (3, 3, 3)
+    assert (facts["data"]["n_items"], facts["data"]["n_labels"], facts["data"]["n_classes"]) == (3, 3, 3)
     assert "1 item has no label." in facts["notes"]
     assert "1 label contradicted another of the same annotator and was dropped." in facts["notes"]
 
 
-def test_what_cannot_be_is_refused_before_any_work(crowd: Crowd, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Path) -> None:
     labels = crowd.labels
     gold = crowd.write("gold.csv", ("item", "label"), [("i1", "horse")])
     other = crowd.write("other.csv", ("item", "label"), [("nobody", "cat")])
@@ -157,7 +157,7 @@ def test_what_cannot_be_is_refused_before_any_work(crowd: Crowd, tmp_path: Path)
         ((labels, "--item", "pic"), "'pic'"),
         ((labels, "--gold", gold), "'horse', which is not one of the 3 classes"),
         ((labels, "--gold", other), "no item of"),
-        ((labels, "--positive", "cat"), "goes with two classes"),
+        ((labels, "--positive", "cat"), "needs exactly two classes"),
         ((labels, "--out", tmp_path / "page.pdf"), "an .html file"),
         ((labels, "--json", labels, "--force"), "also read"),
         ((tmp_path / "run", "--method", "mace"), "--method applies to a file of labels"),
@@ -170,10 +170,10 @@ def test_what_cannot_be_is_refused_before_any_work(crowd: Crowd, tmp_path: Path)
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_nothing_of_the_users_is_overwritten(crowd: Crowd) -> None:
+def test_files_of_the_user_are_not_overwritten(crowd: Crowd) -> None:
     own = crowd.folder / "labels-report.md"
     own.write_text("my own notes")
-    assert "no earlier report" in said(command("report", crowd.labels))
+    assert "not an earlier report" in said(command("report", crowd.labels))
     assert own.read_text() == "my own notes"
     assert command("report", crowd.labels, "--force").exit_code == 0
     export = crowd.folder / "export.json"
@@ -184,7 +184,7 @@ def test_nothing_of_the_users_is_overwritten(crowd: Crowd) -> None:
     assert export.read_text() == before
 
 
-def test_labels_that_say_nothing_are_refused_kindly(crowd: Crowd) -> None:
+def test_empty_or_single_class_labels_are_refused(crowd: Crowd) -> None:
     crowd.write("labels.csv", ("item", "annotator", "label"), [("a", "ada", "")])
     result = command("report", crowd.labels)
     assert result.exit_code == 2
@@ -198,7 +198,7 @@ def test_labels_that_say_nothing_are_refused_kindly(crowd: Crowd) -> None:
 # ---- Python, and the page ----------------------------------------------------------------------
 
 
-def test_python_has_the_same(crowd: Crowd) -> None:
+def test_python_function_gives_the_same_report(crowd: Crowd) -> None:
     command("report", crowd.labels, "--method", "wawa", "--gold", crowd.gold("gold.csv", slice(None)))
     ann = Annotations.read(crowd.labels)
     truth = dict(zip(crowd.names, np.array(crowd.classes)[crowd.truth], strict=True))
@@ -215,7 +215,7 @@ def test_python_has_the_same(crowd: Crowd) -> None:
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Labels whose every name is hostile, with gold."""
+    """Return a report on labels in which every name is hostile, with gold."""
     crowd = Crowd(
         tmp_path_factory.mktemp("hostile"),
         annotators=HOSTILE,
@@ -229,7 +229,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_hostile_names_are_text_in_every_face(page_file: Path) -> None:
+def test_hostile_names_are_escaped_in_every_format(page_file: Path) -> None:
     page, text = (page_file.with_suffix(ending).read_text(encoding="utf-8") for ending in (".html", ".md"))
     assert len(re.findall("<script", page)) == 1
     for sign in ("<svg onload", "<img src=x", "alert(4)</script>"):
@@ -242,13 +242,13 @@ def test_hostile_names_are_text_in_every_face(page_file: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1180, False), (375, True)])
-def test_the_page_works_in_a_browser(browser: Browser, page_file: Path, width: int, dark: bool) -> None:
+def test_page_works_in_a_browser(browser: Browser, page_file: Path, width: int, dark: bool) -> None:
     with opened(browser, page_file, width=width, dark=dark) as page:
         targets = page.locator("nav a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
         assert all(page.locator(target).count() == 1 for target in targets)
         page.get_by_label("Search annotators").fill("ONERROR")
         page.locator("#annotator-table tbody tr:not([hidden]) a").click()
-        part = page.locator("#one-by-one details[open]")
+        part = page.locator("#details details[open]")
         assert HOSTILE[1] in part.locator("summary").inner_text()
         assert part.locator("table.matrix").count() == 1
         assert page.locator("svg.map").count() == 0

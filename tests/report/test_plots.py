@@ -15,7 +15,7 @@ HISTORY = [{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.0}]
 
 def drawn(figure: Figure, folder: Path) -> Figure:
     """A figure that could be written, which is when matplotlib looks at all of it."""
-    plots.save(figure, folder / "figure.png")
+    plots.save_figure(figure, folder / "figure.png")
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     return figure
 

@@ -1,4 +1,4 @@
-"""The report in a real browser, from disk, without a network."""
+"""The report page in a real browser, opened from disk, without a network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from crowdfuse.report.run_report import Report
+from crowdfuse.report import Report
 from crowdfuse.runs.reporting import report_run
 from tests.browser import opened, scrolls_sideways, serious_problems
 from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
@@ -16,7 +16,7 @@ from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report on a crowd whose every name is hostile, with gold."""
+    """Return the page of a report in which every name is hostile, with gold."""
     crowd = Crowd(
         tmp_path_factory.mktemp("hostile"),
         annotators=HOSTILE,
@@ -30,7 +30,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def image_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report on images, one of which was deleted since."""
+    """Return the page of a report on images, one of which was deleted after the fit."""
     crowd = Crowd(tmp_path_factory.mktemp("images"), n=30)
     folder = crowd.images()
     run = crowd.fit(folder, settings={"epochs": 2})
@@ -41,11 +41,11 @@ def image_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def first_cells(page: Page) -> list[str]:
-    page.locator("#annotator-table").scroll_into_view_if_needed()  # what is out of sight is not laid out
+    page.locator("#annotator-table").scroll_into_view_if_needed()  # the browser does not lay out what is off screen
     return page.locator("#annotator-table tbody tr:not([hidden]) td:first-child").all_inner_texts()
 
 
-def test_the_table_is_sorted_by_mouse_and_keyboard(browser: Browser, page_file: Path) -> None:
+def test_annotator_table_sorts_by_mouse_and_keyboard(browser: Browser, page_file: Path) -> None:
     with opened(browser, page_file) as page:
         head = page.locator("#annotator-table th", has_text="Labels")
         head.locator("button").click()
@@ -63,7 +63,7 @@ def test_the_table_is_sorted_by_mouse_and_keyboard(browser: Browser, page_file: 
         )
 
 
-def test_the_table_is_searched(browser: Browser, page_file: Path) -> None:
+def test_annotator_table_can_be_searched(browser: Browser, page_file: Path) -> None:
     with opened(browser, page_file) as page:
         assert len(first_cells(page)) == len(HOSTILE)
         page.get_by_label("Search annotators").fill("ONERROR")
@@ -73,16 +73,16 @@ def test_the_table_is_searched(browser: Browser, page_file: Path) -> None:
         assert len(first_cells(page)) == len(HOSTILE)
 
 
-def test_an_annotator_opens_from_the_table_and_by_keyboard(browser: Browser, page_file: Path) -> None:
+def test_annotator_details_open_from_the_table_and_by_keyboard(browser: Browser, page_file: Path) -> None:
     with opened(browser, page_file) as page:
         page.locator("#annotator-table a", has_text="onerror").click()
-        part = page.locator("#one-by-one details[open]")
+        part = page.locator("#details details[open]")
         assert part.count() == 1
         assert HOSTILE[1] in part.locator("summary").inner_text()
         assert part.locator("svg.map").is_visible()
         assert part.locator("table.matrix").first.is_visible()
         part.locator("summary").press("Space")
-        assert page.locator("#one-by-one details[open]").count() == 0
+        assert page.locator("#details details[open]").count() == 0
 
 
 def test_hostile_names_are_shown_as_text(browser: Browser, page_file: Path) -> None:
@@ -90,34 +90,34 @@ def test_hostile_names_are_shown_as_text(browser: Browser, page_file: Path) -> N
         for name in (*HOSTILE[:3], *HOSTILE_CLASSES):
             assert page.get_by_text(name, exact=True).count() > 0, name
         assert page.locator("script").count() == 1
-        assert page.locator("main img").count() == 0  # these items are rows of numbers
+        assert page.locator("main img").count() == 0  # the items are rows of numbers, not images
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1180, False), (375, True)])
-def test_nobody_is_kept_out(browser: Browser, page_file: Path, width: int, dark: bool) -> None:
+def test_page_is_accessible(browser: Browser, page_file: Path, width: int, dark: bool) -> None:
     with opened(browser, page_file, width=width, dark=dark) as page:
-        for summary in page.locator("#one-by-one summary").all():
+        for summary in page.locator("#details summary").all():
             summary.click()
         assert serious_problems(page) == []
         assert not scrolls_sideways(page)
 
 
 OVERLAPS = """() => [...document.querySelectorAll('svg.chart')].flatMap(chart => {
-  const words = [...chart.querySelectorAll('text')].map(word => [word.textContent, word.getBoundingClientRect()]);
-  return words.flatMap(([one, a], place) => words.slice(place + 1)
+  const texts = [...chart.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+  return texts.flatMap(([one, a], index) => texts.slice(index + 1)
     .filter(([, b]) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1)
     .map(([other]) => `${chart.getAttribute('aria-label')}: ${one} / ${other}`));
 })"""
 
 
 @pytest.mark.parametrize("width", [1180, 375])
-def test_the_words_of_a_chart_keep_apart(browser: Browser, page_file: Path, width: int) -> None:
+def test_texts_of_a_chart_do_not_overlap(browser: Browser, page_file: Path, width: int) -> None:
     with opened(browser, page_file, width=width) as page:
-        assert page.locator("svg.chart").count() > 3  # with axes that both begin at 0 %
+        assert page.locator("svg.chart").count() > 3  # among them charts whose axes both begin at 0 %
         assert page.evaluate(OVERLAPS) == []
         size = "parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a"
         smallest = f"Math.min(...[...document.querySelectorAll('svg.chart text.mid:not(.axis)')].map(text => {size}))"
-        assert page.evaluate(smallest) > 10  # to be read on a phone
+        assert page.evaluate(smallest) > 10  # large enough to read on a phone
 
 
 def test_short_names_stay_on_one_line(browser: Browser, image_page: Path, tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_short_names_stay_on_one_line(browser: Browser, image_page: Path, tmp_pa
     for number, row in enumerate(facts["annotators"]["rows"]):
         row["annotator"] = f"annotator-{number}"
         row["strongest"], row["weakest"] = ({"class": name, "share": 1} for name in ("tall building", "open country"))
-        row["gold"] = {"value": 1, "low": 0.9, "high": 1, "of": 2600}
-        row["weight"], row["agreement"] = 1.17, 0.995
+        row["accuracy_on_gold"] = {"value": 1, "low": 0.9, "high": 1, "n": 2600}
+        row["mean_weight"], row["agreement_with_fused"] = 1.17, 0.995
     shown = [item for name in ("disputed", "ambiguous", "mislabelled") for item in facts[name]["items"]]
     report = Report(facts, {item["row"]: {} for item in [*shown, *facts["suspicious"]["rows"]]})
     with opened(browser, report.save(tmp_path / "report.html")) as page:
@@ -139,7 +139,7 @@ def test_short_names_stay_on_one_line(browser: Browser, image_page: Path, tmp_pa
         assert page.locator("#annotators .box").evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
-def test_images_are_shown_and_one_that_is_gone_is_named(browser: Browser, image_page: Path) -> None:
+def test_images_are_shown_and_a_missing_one_is_named(browser: Browser, image_page: Path) -> None:
     with opened(browser, image_page, width=375) as page:
         assert "images/i" in page.locator("#disputed .gone").inner_text()
         assert page.locator("#disputed img").count() > 3
@@ -148,7 +148,7 @@ def test_images_are_shown_and_one_that_is_gone_is_named(browser: Browser, image_
         assert serious_problems(page) == []
 
 
-def test_a_notebook_shows_the_page_whole(browser: Browser, page_file: Path, tmp_path: Path) -> None:
+def test_notebook_shows_the_whole_page(browser: Browser, page_file: Path, tmp_path: Path) -> None:
     facts = json.loads(page_file.with_suffix(".json").read_text(encoding="utf-8"))
     shown = [item for name in ("disputed", "ambiguous", "mislabelled") for item in facts[name]["items"]]
     report = Report(facts, {item["row"]: {} for item in [*shown, *facts["suspicious"]["rows"]]})
@@ -157,17 +157,17 @@ def test_a_notebook_shows_the_page_whole(browser: Browser, page_file: Path, tmp_
     with opened(browser, notebook) as page:
         inside = page.frame_locator("iframe")
         inside.locator("#annotator-table a", has_text="onerror").click()
-        assert inside.locator("#one-by-one details[open]").count() == 1
+        assert inside.locator("#details details[open]").count() == 1
         inside.get_by_label("Search annotators").fill("onerror")
         assert inside.locator("#annotator-table tbody tr:not([hidden])").count() == 1
 
 
-def test_print_opens_what_is_closed_and_fits_on_paper(browser: Browser, page_file: Path) -> None:
+def test_print_opens_all_details_and_fits_on_paper(browser: Browser, page_file: Path) -> None:
     with opened(browser, page_file, width=794, dark=True) as page:
         page.emulate_media(media="print")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert page.locator("#one-by-one details:not([open])").count() == 0
+        assert page.locator("#details details:not([open])").count() == 0
         assert not scrolls_sideways(page)
         assert serious_problems(page) == []
         page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert page.locator("#one-by-one details[open]").count() == 0
+        assert page.locator("#details details[open]").count() == 0

@@ -19,8 +19,8 @@ from crowdfuse import Annotations, FusionClassifier, GatedClassifier, MajorityVo
 from crowdfuse.cli import app
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.report.item_previews import file_of
-from crowdfuse.report.run_report import Report
+from crowdfuse.report.item_previews import image_file_of
+from crowdfuse.report import Report
 from crowdfuse.runs.reporting import report_run
 from tests.estimators.estimator_list import ALL
 from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
@@ -89,9 +89,9 @@ def test_sentences_in_markdown_keep_their_spaces() -> None:
     )
     text = MajorityVoteClassifier(epochs=5).fit(X, ann).report(X, ann).to_markdown()
     assert re.search(
-        r"^- The most reliable annotator is \w+ \(about [\d.]+ % of the labels right\)", text, re.MULTILINE
+        r"^- The most accurate annotator is \w+ \(estimated accuracy [\d.]+ %\)", text, re.MULTILINE
     )
-    assert re.search(r"the least reliable &lt;dan&gt; \([\d.]+ %\)\.$", text, re.MULTILINE)
+    assert re.search(r"the least accurate &lt;dan&gt; \([\d.]+ %\)\.$", text, re.MULTILINE)
 
 
 def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(hostile: Report) -> None:
@@ -110,7 +110,7 @@ def test_saving_replaces_reports_and_nothing_else(hostile: Report, tmp_path: Pat
     assert page.read_text(encoding="utf-8") == hostile.to_html()
     hostile.save(page)
     page.with_suffix(".md").write_text("my own notes")
-    with pytest.raises(FileExistsError, match="no earlier report"):
+    with pytest.raises(FileExistsError, match="not an earlier report"):
         hostile.save(page)
     assert page.with_suffix(".md").read_text() == "my own notes"
     hostile.save(page, overwrite=True)
@@ -155,15 +155,15 @@ def test_markdown_has_what_the_page_has(run: Path) -> None:
     gold = Crowd(run.parent).gold("gold.csv", slice(40))
     report = report_run(run, gold=gold)
     text, facts = report.to_markdown(), report.facts
-    row, detail, item = facts["annotators"]["rows"][0], facts["details"][0], facts["disputed"]["items"][0]
-    line = next(line for line in text.splitlines() if line.startswith(f"| {row['annotator']} | {row['labels']} |"))
-    assert f"| {100 * row['gold']['value']:.1f} % of {row['gold']['of']} |" in line
-    assert f"| {row['weight']:.2f} |" in line
+    row, detail, item = facts["annotators"]["rows"][0], facts["annotator_details"][0], facts["disputed"]["items"][0]
+    line = next(line for line in text.splitlines() if line.startswith(f"| {row['annotator']} | {row['n_labels']} |"))
+    assert f"| {100 * row['accuracy_on_gold']['value']:.1f} % of {row['accuracy_on_gold']['n']} |" in line
+    assert f"| {row['mean_weight']:.2f} |" in line
     part = text.partition(f"### {detail['annotator']}\n")[2]
     for name, shares in zip(detail["confusion"]["classes"], detail["confusion"]["matrix"], strict=True):
         assert f"| {name} | {' | '.join(f'{100 * share:.0f}' for share in shares)} |" in part
-    assert f"the model takes for {detail['map']['weak']['class']}: weight {detail['map']['weak']['mean']:.2f}" in part
-    (line,) = (line for line in text.partition("## The items most")[2].partition("## A")[0].splitlines()
+    assert f"the model predicts as {detail['map']['weakest_class']['class']}: weight {detail['map']['weakest_class']['mean']:.2f}" in part
+    (line,) = (line for line in text.partition("## Disputed items")[2].partition("## A")[0].splitlines()
                if line.startswith(f"| {item['item']} |"))  # fmt: skip
     assert f"| {item['predicted']['class']} ({100 * item['predicted']['confidence']:.0f} %) |" in line
 
@@ -183,12 +183,12 @@ def test_gold_without_labels_is_told_apart() -> None:
     truth = (X[:, 0] > 0).astype(int)
     Y = np.where(np.arange(60)[:, None] < 40, truth[:, None], -1).repeat(2, 1)
     report = MajorityVoteClassifier(epochs=30).fit(X, Y).report(X, Y, gold=truth)
-    assert [(known["gold"], known["items"]) for known in report.facts["accuracy"]] == [
+    assert [(known["gold"], known["n_items"]) for known in report.facts["accuracy"]] == [
         ("gold, items with labels", 40),
         ("gold, items without labels", 20),
     ]
     assert report.facts["accuracy"][1]["fused"]["value"] is None
-    assert report.facts["operating point"]["wanted"] == 0.95
+    assert report.facts["operating_point"]["target_sensitivity"] == 0.95
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: str(kind.method_name))
@@ -201,10 +201,10 @@ def test_every_method_has_a_report(kind: type[CrowdClassifier]) -> None:
     clf = kind(epochs=2, batch_size=16, **needed).fit(X, Annotations.from_matrix(Y), gold=truth)
     report = clf.report(X, Y, gold=truth)
     assert report.facts["training"]["method"] == kind.method_name
-    assert len(report.facts["details"]) == 3
-    assert report.facts["map"]["items"] == 50
-    assert "In short" in report.to_html()
-    assert "## The annotators" in report.to_markdown()
+    assert len(report.facts["annotator_details"]) == 3
+    assert report.facts["map"]["n_items"] == 50
+    assert "Summary" in report.to_html()
+    assert "## Annotators" in report.to_markdown()
     json.loads(report.to_json())
 
 
@@ -215,7 +215,7 @@ def test_who_has_the_same_weight_everywhere_is_weak_by_agreement(method: str, me
     Y = np.array([np.where(generator.random(120) < right, X[:, 0] > 0, X[:, 1] > 0) for right in (0.9, 0.7, 0.5)]).T
     Y = np.where(generator.random(Y.shape) < 0.3, -1, Y)  # so that weights beside the others' differ from item to item
     report = estimator_class(method)(epochs=10, batch_size=16).fit(X, Y).report(X, Y)
-    assert {detail["map"]["measure"] for detail in report.facts["details"]} == {measure}
+    assert {detail["map"]["measure"] for detail in report.facts["annotator_details"]} == {measure}
 
 
 @pytest.mark.parametrize("shape", [(1,), (6, 6), (3, 6, 6), (2, 6, 6), "sparse"])
@@ -226,9 +226,9 @@ def test_inputs_of_every_shape(shape: Any) -> None:
     if shape == "sparse":
         X = sparse.random_array((30, 40), density=0.2, rng=generator, format="csr")
     report = MajorityVoteClassifier(epochs=1, backbone="mlp").fit(X, said).report(X, said)
-    kinds = {kind for picture in report.pictures.values() for kind in picture}
+    kinds = {kind for preview in report.previews.values() for kind in preview}
     assert kinds == {(1,): {"features"}, (2, 6, 6): set(), "sparse": {"features"}}.get(shape, {"image"})
-    assert report.facts["map"]["items"] == 30
+    assert report.facts["map"]["n_items"] == 30
     report.to_html()
 
 
@@ -245,8 +245,8 @@ def test_annotators_never_seen_are_said_and_shown(recwarn: pytest.WarningsRecord
     y = (X[:, 0] > 0).astype(int)
     clf = FusionClassifier(epochs=2).fit(X, Annotations.from_matrix(np.stack([y, y], 1), annotators=["ada", "bob"]))
     report = clf.report(X, Annotations.from_matrix(np.stack([y, 1 - y], 1), annotators=["ada", "new"]))
-    assert report.facts["notes"] == ["1 annotator never seen in training, taken to be like the average one."]
-    of_method = {detail["annotator"]: detail["of the method"] for detail in report.facts["details"]}
+    assert report.facts["notes"] == ["1 annotator not seen in training, treated as the average annotator."]
+    of_method = {detail["annotator"]: detail["method_confusion"] for detail in report.facts["annotator_details"]}
     assert of_method["ada"] is not None
     assert of_method["new"] is None
     assert {row["annotator"] for row in report.facts["annotators"]["rows"]} == {"ada", "new"}
@@ -257,8 +257,8 @@ def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
     run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), settings={"epochs": 2})
     page = report_run(run).to_html()
-    assert "All gold here was seen in training" in page
-    assert "too kind to the model" in page
+    assert "All gold labels were used in training" in page
+    assert "biased upwards" in page
 
 
 @pytest.mark.parametrize("gone", [(), ("labels.csv",), ("features.csv",)])
@@ -266,7 +266,7 @@ def test_what_gold_has_settled_is_not_in_dispute(tmp_path: Path, gone: tuple[str
     crowd = Crowd(tmp_path)
     features = crowd.features()
     before = report_run(crowd.fit(features, "before", settings={"epochs": 2}), n_items=30).facts
-    settled = {item["item"]: item["votes"][-1][0] for item in before["disputed"]["items"][:10]}  # as the fewest say
+    settled = {item["item"]: item["label_counts"][-1][0] for item in before["disputed"]["items"][:10]}  # as the fewest say
     gold = crowd.write("settled.csv", ("item", "label"), settled.items())
     run = crowd.fit(features, gold=str(gold), settings={"epochs": 2})
     for name in gone:
@@ -277,7 +277,7 @@ def test_what_gold_has_settled_is_not_in_dispute(tmp_path: Path, gone: tuple[str
         assert not settled.keys() & {item["item"] for item in facts[name]["items"]}
     assert not settled.keys() & {label["item"] for label in facts["suspicious"]["rows"]}
     (known,) = facts["accuracy"]
-    assert (known["items"], known["predicted"]["of"]) == (10, 10)
+    assert (known["n_items"], known["predicted"]["n"]) == (10, 10)
     assert known["fused"]["value"] is None  # gold is right by definition
     assert known["consensus"]["value"] is None
     assert any(note.startswith("10 items with gold that was trained on") for note in facts["notes"])
@@ -294,13 +294,13 @@ def test_the_command_writes_a_report_beside_the_run(run: Path) -> None:
     assert result.stderr.endswith(f"settle the disputed items with: crowdfuse review {run}\n")
     facts = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert facts == json.loads((run / "figures.json").read_text(encoding="utf-8"))
-    assert facts["missing"] == []
+    assert facts["limitations"] == []
     assert len(facts["disputed"]["items"]) == 5
-    assert facts["accuracy"][0]["seen"] == "the model was trained on their labels, not on this gold"
-    assert facts["data"]["labels"] == len(Crowd(run.parent).triples)
+    assert facts["accuracy"][0]["training_use"] == "the model was trained on their labels, not on this gold"
+    assert facts["data"]["n_labels"] == len(Crowd(run.parent).triples)
     assert (run / "report.md").read_text(encoding="utf-8").startswith("<!-- crowdfuse report -->")
     assert command("report", run).exit_code == 0  # an earlier report is replaced
-    assert "exists already" in said(command("report", run, "--json", run / "figures.json"))
+    assert "already exists" in said(command("report", run, "--json", run / "figures.json"))
 
 
 def test_the_runs_own_files_are_never_overwritten(run: Path) -> None:
@@ -320,16 +320,16 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
     test, trained = crowd.gold("test.csv", slice(20)), crowd.gold("gold.csv", slice(20, 40))
     run = crowd.fit(crowd.features(), test=str(test), gold=str(trained), settings={"epochs": 2})
     facts = report_run(run).facts
-    assert {known["gold"]: (known["items"], known["fair"]) for known in facts["accuracy"]} == {
+    assert {known["gold"]: (known["n_items"], known["is_unbiased"]) for known in facts["accuracy"]} == {
         "test": (20, True),
         "gold": (20, False),
     }
     given = report_run(run, gold=crowd.gold("all.csv", slice(None))).facts["accuracy"]
-    assert [(known["items"], known["fair"]) for known in given] == [(20, True), (20, False), (20, True)]
+    assert [(known["n_items"], known["is_unbiased"]) for known in given] == [(20, True), (20, False), (20, True)]
     assert given[2]["gold"] == "all.csv, items with labels"
     test.unlink()
     facts = report_run(run).facts
-    assert "test.csv (test) is not there any more" in facts["missing"][0]
+    assert "test.csv (test) is not there any more" in facts["limitations"][0]
     assert [known["gold"] for known in facts["accuracy"]] == ["gold"]
 
 
@@ -341,8 +341,8 @@ def test_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     facts = report_run(run).facts
-    assert facts["missing"] == []
-    assert facts["accuracy"][0]["items"] == 20
+    assert facts["limitations"] == []
+    assert facts["accuracy"][0]["n_items"] == 20
 
 
 def test_changed_labels_are_taken_from_the_runs_record(run: Path) -> None:
@@ -350,11 +350,11 @@ def test_changed_labels_are_taken_from_the_runs_record(run: Path) -> None:
     labels = run.parent / "labels.csv"
     labels.write_text("item,annotator,label\n")
     facts = report_run(run).facts
-    assert "labels.csv (labels) has changed since the fit" in facts["missing"][0]
-    for part in ("annotators", "disputed", "suspicious", "classes"):
+    assert "labels.csv (labels) has changed since the fit" in facts["limitations"][0]
+    for part in ("annotators", "disputed", "suspicious", "class_confusion"):
         assert facts[part] == before[part]
     labels.unlink()
-    assert "is not there any more" in report_run(run).facts["missing"][0]
+    assert "is not there any more" in report_run(run).facts["limitations"][0]
 
 
 def test_without_inputs_the_rest_is_shown(run: Path) -> None:
@@ -365,16 +365,16 @@ def test_without_inputs_the_rest_is_shown(run: Path) -> None:
     other.features()
     gold = other.gold("gold.csv", slice(30))
     report = report_run(run)
-    assert "features.csv, have changed since the fit" in report.facts["missing"][0]
+    assert "features.csv, have changed since the fit" in report.facts["limitations"][0]
     assert report.facts["map"] is None
     assert report.facts["data"] == before.facts["data"]  # fused labels are on record
-    assert not any(report.pictures.values())
+    assert not any(report.previews.values())
     inputs.unlink()
     (run.parent / "labels.csv").unlink()
     report = report_run(run, gold=gold)
-    assert len(report.facts["missing"]) == 2
+    assert len(report.facts["limitations"]) == 2
     assert report.facts["data"] == before.facts["data"]
-    assert report.facts["accuracy"][0]["predicted"]["of"] == 30
+    assert report.facts["accuracy"][0]["predicted"]["n"] == 30
     page = report.to_html()
     assert "What this report cannot show" in page
     assert "There is no map" in page
@@ -385,15 +385,15 @@ def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:
     folder = crowd.images()
     run = crowd.fit(folder, settings={"epochs": 2})
     report = report_run(run)
-    assert all("image" in picture for picture in report.pictures.values())
+    assert all("image" in preview for preview in report.previews.values())
     row = report.facts["disputed"]["items"][0]["row"]
     name = report.facts["disputed"]["items"][0]["item"]
     (folder / f"{name}.png").unlink()
     report = report_run(run)
-    assert "have changed since the fit" in report.facts["missing"][0]
-    shown = {item["item"]: report.pictures[item["row"]] for item in report.facts["disputed"]["items"]}
+    assert "have changed since the fit" in report.facts["limitations"][0]
+    shown = {item["item"]: report.previews[item["row"]] for item in report.facts["disputed"]["items"]}
     assert shown.pop(name) == {"missing": str(folder / name)}, row
-    assert all("image" in picture for picture in shown.values())
+    assert all("image" in preview for preview in shown.values())
 
 
 def test_images_that_are_left_keep_their_weights_and_place(tmp_path: Path) -> None:
@@ -406,19 +406,19 @@ def test_images_that_are_left_keep_their_weights_and_place(tmp_path: Path) -> No
     Image.fromarray(255 - np.asarray(Image.open(folder / f"{changed}.png"))).save(folder / f"{changed}.png")
     report = report_run(run, n_items=40)
     facts = report.facts
-    assert len(facts["missing"]) == 1
-    assert "the map and the weights are of 38 of the 40 items" in facts["missing"][0]
-    assert facts["map"]["items"] == 38
-    weights = {item["item"]: {voice["annotator"]: voice["weight"] for voice in item["voices"]}
+    assert len(facts["limitations"]) == 1
+    assert "the map and the weights are of 38 of the 40 items" in facts["limitations"][0]
+    assert facts["map"]["n_items"] == 38
+    weights = {item["item"]: {label["annotator"]: label["weight"] for label in item["listed_labels"]}
                for item in before["disputed"]["items"]}  # fmt: skip
     for item in facts["disputed"]["items"]:
-        for voice in item["voices"]:
-            expected = None if item["item"] in (gone, changed) else weights[item["item"]][voice["annotator"]]
-            assert voice["weight"] == (None if expected is None else pytest.approx(expected, abs=1e-5))
+        for label in item["listed_labels"]:
+            expected = None if item["item"] in (gone, changed) else weights[item["item"]][label["annotator"]]
+            assert label["weight"] == (None if expected is None else pytest.approx(expected, abs=1e-5))
     assert {item["item"] for item in facts["disputed"]["items"]} == set(weights)
-    for name in ("labels", "position", "annotator"):
+    for name in ("n_labels", "position", "annotator"):
         assert {row[name] for row in facts["annotators"]["rows"]} == {row[name] for row in before["annotators"]["rows"]}
-    assert all(detail["of the method"]["items"] for detail in facts["details"])
+    assert all(detail["method_confusion"]["n_items"] for detail in facts["annotator_details"])
     page = report.to_html()
     assert "Mean weight" in page
     assert "There is no map" not in page
@@ -427,7 +427,7 @@ def test_images_that_are_left_keep_their_weights_and_place(tmp_path: Path) -> No
         path.unlink()
     facts = report_run(run).facts
     assert facts["map"] is None
-    assert "there is no map of the items" in facts["missing"][0]
+    assert "there is no map of the items" in facts["limitations"][0]
 
 
 def test_an_annotator_whose_images_are_all_gone_has_no_weight(tmp_path: Path) -> None:
@@ -439,10 +439,10 @@ def test_an_annotator_whose_images_are_all_gone_has_no_weight(tmp_path: Path) ->
     run = crowd.fit(folder, settings={"epochs": 3})
     (folder / f"{min(of_efe)}.png").unlink()
     report = report_run(run)
-    weights = {row["annotator"]: row["weight"] for row in report.facts["annotators"]["rows"]}
+    weights = {row["annotator"]: row["mean_weight"] for row in report.facts["annotators"]["rows"]}
     assert [who for who, weight in weights.items() if weight is None] == ["efe"]
-    (detail,) = (detail for detail in report.facts["details"] if detail["annotator"] == "efe")
-    assert (detail["of the method"], detail["map"]) == (None, None)
+    (detail,) = (detail for detail in report.facts["annotator_details"] if detail["annotator"] == "efe")
+    assert (detail["method_confusion"], detail["map"]) == (None, None)
     assert "Mean weight" in report.to_html()
     report.to_markdown()
 
@@ -452,11 +452,11 @@ def test_an_item_that_leads_out_of_the_folder_is_no_image(tmp_path: Path) -> Non
     (tmp_path / "images").mkdir()
     Image.new("L", (8, 8)).save(tmp_path / "images" / "a.PNG")
     folder = tmp_path / "images"
-    assert file_of(folder, "../secret.png") is None
-    assert file_of(folder, str(tmp_path / "secret.png")) is None
-    assert file_of(folder, "a") == folder / "a.PNG"
-    assert file_of(folder, "a.PNG") == folder / "a.PNG"
-    assert file_of(folder, "b") == folder / "b"
+    assert image_file_of(folder, "../secret.png") is None
+    assert image_file_of(folder, str(tmp_path / "secret.png")) is None
+    assert image_file_of(folder, "a") == folder / "a.PNG"
+    assert image_file_of(folder, "a.PNG") == folder / "a.PNG"
+    assert image_file_of(folder, "b") == folder / "b"
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:

@@ -25,7 +25,7 @@ from crowdfuse.labels.ids import format_count
 from crowdfuse.labels.reading import Reading
 
 if TYPE_CHECKING:
-    from crowdfuse.report.run_report import Report
+    from crowdfuse.report import Report
 
 
 @print_errors
@@ -65,7 +65,7 @@ def report(
     reading labels apply to such a file only; a run folder stores how its labels were read.
     """
     from crowdfuse.io.files import write_text
-    from crowdfuse.report.run_report import refuse_overwriting, report_files
+    from crowdfuse.report.report import refuse_overwriting, report_files
 
     if not run.exists():
         raise FileNotFoundError(f"{run}: there is no such run folder or file of labels")
@@ -94,7 +94,7 @@ def report(
     made.save(page, overwrite=force)
     if json_file is not None:
         write_text(json_file, made.to_json())
-    for line in made.facts["missing"]:
+    for line in made.facts["limitations"]:
         typer.echo(f"note: {line}")
     typer.echo(f"report: {page}")
     if run.is_dir() and made.facts["disputed"]["total"]:
@@ -116,7 +116,7 @@ def _report_labels(labels: Path, reading: Reading, gold: Path | None, *, method:
     import numpy as np
 
     from crowdfuse.io.labels import read_labels
-    from crowdfuse.report.labels_report import report_labels
+    from crowdfuse.report import report_labels
 
     ann = read_labels(labels, reading)  # without the warnings of Annotations.read: the report contains the notes
     lines = str(ann.summary()).splitlines()

@@ -22,7 +22,7 @@ from crowdfuse.quality.label_quality import LabelQuality, label_quality
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
-    from crowdfuse.report.run_report import Report
+    from crowdfuse.report import Report
 
 
 class LabelLogProbabilities(NamedTuple):
@@ -548,7 +548,7 @@ class Inspection(FittedNetwork):
         >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).report(X, Y)
         Report(20 items, 2 annotators, 40 labels; .save('report.html') writes it)
         """
-        from crowdfuse.report.run_report import report_classifier
+        from crowdfuse.report import report_classifier
 
         return report_classifier(
             cast("CrowdClassifier", self),

@@ -11,8 +11,8 @@ import numpy as np
 from crowdfuse.experiments.result_table import UPPER_BOUND, PairedDifference, Table
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.labels.ids import format_count
-from crowdfuse.report.markdown import cell
-from crowdfuse.report.markdown import table as markdown_table
+from crowdfuse.report.markdown import escape_cell
+from crowdfuse.report.markdown import markdown_table
 
 EXTRAS = ("fused labels right", "predictions right on training items", "agreement with held-out labels")
 
@@ -101,7 +101,7 @@ def render_markdown(table: Table, metric: str, notes: list[str]) -> str:
         "unless a method chooses by held-out labels. ± is the standard deviation over seeds, in brackets the 95 % "
         "interval over seeds of the paired difference: it does not contain the luck of which items judge" + luck,
         markdown_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows]),
-        "\n".join(f"- {cell(note)}" for note in [*notes, *refused]),
+        "\n".join(f"- {escape_cell(note)}" for note in [*notes, *refused]),
     ]
     same = _same(table)
     if same:
@@ -113,10 +113,10 @@ def render_markdown(table: Table, metric: str, notes: list[str]) -> str:
 def _choice(top: str, differences: dict[str, PairedDifference]) -> str:
     """Which method labels speak for, and how surely: from the differences of the best to each of the others."""
     if not differences:
-        return f"Only {cell(top)} was compared: there is nothing to choose from."
+        return f"Only {escape_cell(top)} was compared: there is nothing to choose from."
     close = [row for row, one in differences.items() if one.low is None or one.low <= 0]
-    said = f"By these figures, choose **{cell(top)}**"
-    return f"{said}, though not surely before {', '.join(map(cell, close))}." if close else f"{said}."
+    said = f"By these figures, choose **{escape_cell(top)}**"
+    return f"{said}, though not surely before {', '.join(map(escape_cell, close))}." if close else f"{said}."
 
 
 def format_difference(paired: PairedDifference) -> str:

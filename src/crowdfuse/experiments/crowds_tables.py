@@ -24,7 +24,7 @@ from crowdfuse.experiments.result_table import (
 from crowdfuse.experiments.store import Record
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
-from crowdfuse.report.markdown import table as markdown_table
+from crowdfuse.report.markdown import markdown_table
 
 FUSION, SOFT, TWO_STAGE = "fusion", "majority-vote", "two-stage"
 REFERENCES = {SOFT: "soft vote", TWO_STAGE: "two-stage Dawid-Skene"}
@@ -73,7 +73,7 @@ def write_crowds_report(tables: CrowdTables, folder: Path, command: str) -> dict
     panels = over_seeds(tables.trained, SOFT)
     if panels:
         title = f"Each method minus {REFERENCES[SOFT]}, 95 % interval over seeds and items"
-        plots.save(plots.differences(_points(panels), title), folder / "differences.png")
+        plots.save_figure(plots.paired_differences(_points(panels), title), folder / "differences.png")
     return numbers
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from crowdfuse.experiments.demo import DemoResult
 from crowdfuse.io.files import atomic_folder, write_json, write_text
 from crowdfuse.report import plots
-from crowdfuse.report.markdown import table
+from crowdfuse.report.markdown import markdown_table
 
 
 def write_demo_report(result: DemoResult, folder: Path, *, force: bool) -> None:
@@ -24,20 +24,20 @@ def write_demo_report(result: DemoResult, folder: Path, *, force: bool) -> None:
                 [row["weight where weak"] for row in result.annotators],
                 [row["weight where good"] for row in result.annotators],
             ),
-            "disputed": plots.disputed(result.images, [_caption(item) for item in result.disputed]),
+            "disputed": plots.disputed_images(result.images, [_caption(item) for item in result.disputed]),
             "learning": plots.learning_curves(result.histories),
         }
         for name, figure in pictures.items():
-            plots.save(figure, place / f"{name}.png")
+            plots.save_figure(figure, place / f"{name}.png")
         write_json(place / "figures.json", result.to_dict())
         write_text(place / "report.md", _demo_text(result))
 
 
 def _demo_text(result: DemoResult) -> str:
-    accuracy = table(
+    accuracy = markdown_table(
         ["method", "held-out accuracy"], [[name, f"{100 * value:.1f} %"] for name, value in result.accuracy.items()]
     )
-    annotators = table(
+    annotators = markdown_table(
         ["annotator", "labels", "estimated reliability", "true", "weight where weak", "weight where good"],
         [
             [

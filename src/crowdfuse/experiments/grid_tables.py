@@ -13,7 +13,7 @@ from crowdfuse.experiments.grid import Experiment
 from crowdfuse.experiments.result_table import Table, TableEntry
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
-from crowdfuse.report.markdown import table as markdown_table
+from crowdfuse.report.markdown import markdown_table
 
 PAPER_GAP_POINTS = 3.0  # points from the paper's number that the text must speak of
 MAX_TABLE_COLUMNS = 8  # values that fit beside each other
@@ -249,7 +249,7 @@ def save_figures(experiment: Experiment, table: Table, folder: Path) -> None:
     """Accuracy over the knob, and validation accuracy over epochs at its first value, first seed."""
     if len(table.values) > 1 and not any(isinstance(value, str) for value in experiment.values):
         series = {row: _series(table, row) for row in table.rows}
-        plots.save(
+        plots.save_figure(
             plots.accuracy_curves(
                 experiment.parameter,
                 series,
@@ -269,7 +269,7 @@ def save_figures(experiment: Experiment, table: Table, folder: Path) -> None:
     }
     if curves:
         title = f"{experiment.title}: {experiment.parameter} {value}, seed {seed}"
-        plots.save(plots.validation_curves(curves, title), folder / "epochs.png")
+        plots.save_figure(plots.validation_curves(curves, title), folder / "epochs.png")
 
 
 def _series(table: Table, row: str) -> Sequence[tuple[float, float, float | None, float | None]]:

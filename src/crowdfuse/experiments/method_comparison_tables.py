@@ -25,7 +25,7 @@ from crowdfuse.experiments.search_space import COMMON_SEARCH_SPACE
 from crowdfuse.experiments.store import Record
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
-from crowdfuse.report.markdown import table as markdown_table
+from crowdfuse.report.markdown import markdown_table
 
 REFERENCE = "majority-vote"
 METRICS = {
@@ -70,7 +70,7 @@ def write_fair_report(
     for protocol, found in all_ranks(kept).items():
         title = f"{protocol.capitalize()}: mean rank of accuracy over {found.arenas} arenas"
         figure = plots.critical_difference(found.mean, found.interval, found.critical, title)
-        plots.save(figure, folder / f"ranks-{protocol.replace(' ', '-')}.png")
+        plots.save_figure(figure, folder / f"ranks-{protocol.replace(' ', '-')}.png")
     return numbers
 
 

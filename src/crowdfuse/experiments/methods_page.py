@@ -23,7 +23,7 @@ from crowdfuse.experiments.method_comparison import DATASET_GROUPS as ARENAS
 from crowdfuse.experiments.protocols import critical_difference
 from crowdfuse.experiments.result_table import UPPER_BOUND
 from crowdfuse.labels.ids import format_count
-from crowdfuse.report.markdown import table as markdown_table
+from crowdfuse.report.markdown import markdown_table
 
 PROTOCOLS = (DEFAULTS, HELD_OUT_EPOCH, TUNED_BY_CROWD)
 

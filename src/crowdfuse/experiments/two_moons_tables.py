@@ -11,7 +11,7 @@ from crowdfuse.datasets.two_moons import Split
 from crowdfuse.experiments.two_moons import VARIANTS, TwoMoonsRun, fusion_wins, region, said_diagonals, summarise
 from crowdfuse.io.files import atomic_folder, write_json, write_text
 from crowdfuse.report import plots
-from crowdfuse.report.markdown import table
+from crowdfuse.report.markdown import markdown_table
 from crowdfuse.synthesis import two_moon_annotators
 
 
@@ -37,11 +37,11 @@ def save_figures(fusion: TwoMoonsRun, place: Path) -> None:
     """The paper's two figures."""
     X, y = fusion.data.X_test, fusion.data.y_test
     where = region(X, y)
-    plots.save(plots.two_moon_setup(X, y, two_moon_annotators(X).to_matrix(), where), place / "setup.png")
+    plots.save_figure(plots.two_moon_setup(X, y, two_moon_annotators(X).to_matrix(), where), place / "setup.png")
     across, up = np.meshgrid(np.linspace(-2.4, 2.4, 240), np.linspace(-2.1, 2.1, 210))
     grid = np.column_stack([across.ravel(), up.ravel()])
     diagonals = said_diagonals(fusion.classifier, grid, two_moon_annotators(grid))
-    plots.save(
+    plots.save_figure(
         plots.two_moon_heatmaps(
             (across, up),
             fusion.classifier.predict_proba(grid)[:, 1].reshape(across.shape),
@@ -67,7 +67,7 @@ def render_markdown(runs: list[TwoMoonsRun], split: Split, epochs: int) -> str:
         ]
         for row in summarise(runs)
     ]
-    accuracy = table(["variant", "runs", "mean accuracy", "spread", "range", "paper (one run)"], rows)
+    accuracy = markdown_table(["variant", "runs", "mean accuracy", "spread", "range", "paper (one run)"], rows)
     fusions = sorted({one.variant for one in runs if "regions" in one.figures}, key=list(VARIANTS).index)
     measures = ("weight of annotator 1", "diagonal of annotator 1", "diagonal of annotator 2")
     region_rows = [
@@ -82,10 +82,10 @@ def render_markdown(runs: list[TwoMoonsRun], split: Split, epochs: int) -> str:
         for variant in fusions
         for measure in measures
     ]
-    regions = table(
+    regions = markdown_table(
         ["variant", "mean over seeds", "A (1 right)", "B (2 right)", "C (2 right)", "D (1 right)"], region_rows
     )
-    collapse = table(
+    collapse = markdown_table(
         ["variant", "predicted as class 1, by seed (%)", "mean diagonal, by seed"],
         [
             [

@@ -62,15 +62,15 @@ def proportion_with_interval(right: float, total: float) -> dict[str, Any]:
     Returns
     -------
     dict
-        `value` (None if `total` is 0), `low`, `high`, and `of`, the number of trials rounded to an integer.
+        `value` (None if `total` is 0), `low`, `high`, and `n`, the number of trials rounded to an integer.
 
     Examples
     --------
     >>> {name: round(value, 3) for name, value in proportion_with_interval(8, 10).items()}
-    {'value': 0.8, 'low': 0.49, 'high': 0.943, 'of': 10}
+    {'value': 0.8, 'low': 0.49, 'high': 0.943, 'n': 10}
     """
     low, high = (float(end) for end in wilson_interval(right, total))
-    return {"value": float(right / total) if total else None, "low": low, "high": high, "of": round(total)}
+    return {"value": float(right / total) if total else None, "low": low, "high": high, "n": round(total)}
 
 
 def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:

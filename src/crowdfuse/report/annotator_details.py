@@ -1,4 +1,4 @@
-"""One annotator at a time: what they take for what, and where among the items they are weak."""
+"""Details of single annotators: confusion matrix, and the regions of the item map where they are weak."""
 
 from __future__ import annotations
 
@@ -7,161 +7,200 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.report.item_map import COLUMNS, ItemMap
-from crowdfuse.report.names import printable
+from crowdfuse.report.item_map import MAP_COLUMNS, ItemMap
+from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FloatArray, ReportData
 
-MAX_DETAILED_ANNOTATORS = 24  # annotators that are shown one by one
-MAX_ITEMS_PER_ANNOTATOR = 400  # items of each that are looked at
-MAX_CONFUSION_VALUES = 8_000_000  # in the confusion matrices of one annotator's items, at most
-MAX_MATRIX_CLASSES = 12  # of a confusion matrix
-MIN_ITEMS = 5  # items that must be there to say anything of
-AGREEMENT_PRIOR_ITEMS = 3  # items that an annotator's usual agreement counts for in each cell
+MAX_DETAILED_ANNOTATORS = 24  # annotators shown one by one
+MAX_ITEMS_PER_ANNOTATOR = 400  # items sampled for each of them
+MAX_CONFUSION_VALUES = 8_000_000  # numbers in the confusion matrices of one annotator's items
+MAX_MATRIX_CLASSES = 12  # classes shown in a confusion matrix
+MIN_ITEMS = 5  # items needed to measure an annotator on a map or a class
+AGREEMENT_PRIOR_ITEMS = 3  # items that the annotator's overall agreement counts for in each cell of the map
 
 
-def chosen_annotators(look: ReportData) -> IntArray:
-    """Those with the most labels."""
-    counts = np.bincount(look.ann.annotator, minlength=look.ann.n_annotators)
+def most_active_annotators(data: ReportData) -> IntArray:
+    """Return the positions of the annotators with the most labels, at most 24, the most active first."""
+    counts = np.bincount(data.ann.annotator, minlength=data.ann.n_annotators)
     order = np.argsort(-counts, kind="stable")[:MAX_DETAILED_ANNOTATORS]
     return order[counts[order] > 0]
 
 
-def own_labels(look: ReportData, annotators: IntArray) -> dict[int, IntArray]:
-    """Some labels of each of these annotators, as positions among all labels, by annotator."""
+def sample_labels(data: ReportData, annotators: IntArray) -> dict[int, IntArray]:
+    """Return at most 400 random labels of each given annotator, as positions among all labels, by annotator."""
     generator = np.random.default_rng(1)
-    by_annotator = np.argsort(look.ann.annotator, kind="stable")
-    counts = np.bincount(look.ann.annotator, minlength=look.ann.n_annotators)
+    by_annotator = np.argsort(data.ann.annotator, kind="stable")
+    counts = np.bincount(data.ann.annotator, minlength=data.ann.n_annotators)
     ends = np.cumsum(counts)
-    own = {}
+    sample = {}
     for r in annotators:
         labels = by_annotator[ends[r] - counts[r] : ends[r]]
-        own[int(r)] = np.sort(generator.permutation(labels)[:MAX_ITEMS_PER_ANNOTATOR])
-    return own
+        sample[int(r)] = np.sort(generator.permutation(labels)[:MAX_ITEMS_PER_ANNOTATOR])
+    return sample
 
 
-def detail_facts(look: ReportData, own: dict[int, IntArray], where: ItemMap | None) -> list[dict[str, Any]]:
-    """What is shown of each annotator that has labels in `own`."""
-    relative = look.relative_weights() if look.weights_vary else None
+def detail_facts(
+    data: ReportData, labels_by_annotator: dict[int, IntArray], item_map: ItemMap | None
+) -> list[dict[str, Any]]:
+    """Return confusion matrices and the map of each annotator.
+
+    Parameters
+    ----------
+    data : ReportData
+        Labels and model.
+    labels_by_annotator : dict of int to ndarray
+        Sampled labels of each annotator to show, from `sample_labels`.
+    item_map : ItemMap or None
+        Positions of the items on the map; None without inputs.
+
+    Returns
+    -------
+    list of dict
+        One entry per annotator, in the given order.
+    """
+    relative = data.relative_weights() if data.weights_vary else None
     return [
         {
-            "annotator": printable(look.ann.annotators[r]),
+            "annotator": printable(data.ann.annotators[r]),
             "position": r,
-            "confusion": _confusion_facts(look, estimated_confusion(look, r)),
-            "of the method": _of_the_method(look, r, labels),
-            "map": None if where is None else _weak_places(look, labels, relative, where),
+            "confusion": _confusion_facts(data, estimated_confusion(data, r)),
+            "method_confusion": _method_confusion_facts(data, r, labels),
+            "map": None if item_map is None else _annotator_map_facts(data, labels, relative, item_map),
         }
-        for r, labels in own.items()
+        for r, labels in labels_by_annotator.items()
     ]
 
 
-def method_confusion(look: ReportData, r: int, labels: IntArray) -> tuple[FloatArray, int] | None:
-    """P(said | true), (K, K), of one annotator as the method has it, and over how many items it is a mean.
+def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatArray, int] | None:
+    """Return the confusion matrix of one annotator as the method estimates it, averaged over items.
 
-    A method that tells P(true | said) is turned round by Bayes' rule, with how often this annotator says what:
+    A method that estimates P(true | said) is converted by Bayes' rule, with the frequency of the annotator's labels:
 
         P(said = j | true = k)  ~  mean over items of P(true = k | said = j)  *  P(said = j)
+
+    Parameters
+    ----------
+    data : ReportData
+        Labels and model.
+    r : int
+        Position of the annotator.
+    labels : ndarray of shape (n_sampled,)
+        Labels of the annotator whose items are averaged over, as positions among all labels.
+
+    Returns
+    -------
+    matrix : ndarray of shape (n_classes, n_classes)
+        P(said | true), with axes (true, said).
+    n_items : int
+        Number of items averaged over.
+
+    Notes
+    -----
+    Returns None if the method has no confusion matrices, if the annotator was not seen in training, or if none of
+    the items has inputs.
     """
-    K = look.ann.n_classes
-    given = None if look.model is None else look.model.classifier.confusion_given_
-    if look.model is None or given is None or r >= len(look.model.classifier.annotators_):
-        return None  # of an annotator never seen in training the method knows nothing
-    labels = labels[look.model.position[look.ann.item[labels]] >= 0][: max(1, MAX_CONFUSION_VALUES // K**2)]
+    K = data.ann.n_classes
+    given = None if data.model is None else data.model.classifier.confusion_given_
+    if data.model is None or given is None or r >= len(data.model.classifier.annotators_):
+        return None
+    labels = labels[data.model.input_rows[data.ann.item[labels]] >= 0][: max(1, MAX_CONFUSION_VALUES // K**2)]
     if not len(labels):
         return None
-    rows = look.ann.item[labels]  # each row once: nobody labels an item twice
-    alone = look.ann[rows].select_annotator(look.ann.annotators[r])
-    mean = look.model.classifier.confusion_matrices(look.model.take(rows), alone).mean(0, dtype=np.float64)
+    rows = data.ann.item[labels]  # without duplicates: an annotator labels an item once
+    own_labels = data.ann[rows].select_annotator(data.ann.annotators[r])
+    mean = data.model.classifier.confusion_matrices(data.model.take(rows), own_labels).mean(0, dtype=np.float64)
     if given == "said":
-        everything = look.ann.label[look.ann.annotator == r]
-        joint = mean * (np.bincount(everything, minlength=K) / len(everything))
+        all_labels = data.ann.label[data.ann.annotator == r]
+        joint = mean * (np.bincount(all_labels, minlength=K) / len(all_labels))
         mean = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
     return mean, len(rows)
 
 
-def estimated_confusion(look: ReportData, r: int) -> FloatArray:
-    """P(said | true), (K, K), with labels and model together for the truth.
+def estimated_confusion(data: ReportData, r: int) -> FloatArray:
+    """Return P(said | true) of one annotator, shape (n_classes, n_classes), with the consensus as the truth.
 
-    Each label counts for every class as much as its item is likely to be of it.
+    Each label counts for every class in proportion to the consensus probability of that class.
     """
-    if look.quality.confusion_matrices is not None:
-        matrix: FloatArray = look.quality.confusion_matrices[r]
+    if data.quality.confusion_matrices is not None:
+        matrix: FloatArray = data.quality.confusion_matrices[r]
         return matrix
-    mine = look.ann.annotator == r
-    joint = np.zeros((look.ann.n_classes, look.ann.n_classes))
-    np.add.at(joint.T, look.ann.label[mine], look.quality.class_probabilities[look.ann.item[mine]])
-    counted: FloatArray = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
-    return counted
+    is_own = data.ann.annotator == r
+    joint = np.zeros((data.ann.n_classes, data.ann.n_classes))
+    np.add.at(joint.T, data.ann.label[is_own], data.quality.class_probabilities[data.ann.item[is_own]])
+    normalized: FloatArray = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
+    return normalized
 
 
-def _of_the_method(look: ReportData, r: int, labels: IntArray) -> dict[str, Any] | None:
-    found = method_confusion(look, r, labels)
-    return None if found is None else _confusion_facts(look, found[0]) | {"items": found[1]}
+def _method_confusion_facts(data: ReportData, r: int, labels: IntArray) -> dict[str, Any] | None:
+    """Return the method's own confusion matrix of one annotator, or None if it has none."""
+    result = method_confusion(data, r, labels)
+    return None if result is None else _confusion_facts(data, result[0]) | {"n_items": result[1]}
 
 
-def _confusion_facts(look: ReportData, matrix: FloatArray) -> dict[str, Any]:
-    """The matrix, or of many classes the part where most is mixed up."""
+def _confusion_facts(data: ReportData, matrix: FloatArray) -> dict[str, Any]:
+    """Return the matrix; with many classes, only the 12 that are confused most."""
     K = len(matrix)
     shown = np.arange(K)
     if K > MAX_MATRIX_CLASSES:
-        off = matrix * (1 - np.eye(K))
-        shown = np.sort(np.argsort(-np.maximum(off.max(0), off.max(1)), kind="stable")[:MAX_MATRIX_CLASSES])
+        off_diagonal = matrix * (1 - np.eye(K))
+        largest = np.maximum(off_diagonal.max(0), off_diagonal.max(1))
+        shown = np.sort(np.argsort(-largest, kind="stable")[:MAX_MATRIX_CLASSES])
     return {
-        "classes": [printable(name) for name in look.ann.classes[shown]],
-        "of": K,
+        "classes": [printable(name) for name in data.ann.classes[shown]],
+        "n_classes": K,
         "matrix": matrix[np.ix_(shown, shown)].round(4).tolist(),
     }
 
 
-def _weak_places(
-    look: ReportData, labels: IntArray, relative: FloatArray | None, where: ItemMap
+def _annotator_map_facts(
+    data: ReportData, labels: IntArray, relative: FloatArray | None, item_map: ItemMap
 ) -> dict[str, Any] | None:
-    """On the grid of the map: how the annotator does beside the others, or beside their own mean.
+    """Return how strong the annotator is in each cell of the map; None with too few items.
 
-    `value` is from -1, weak, to 1, strong. Where the method weighs annotators: the logarithm, base 2, of their
-    weight beside an even one, so that -1 is half of it. Elsewhere: how much more or less often than usual the
-    model says the same, in quarters.
+    `value` is from -1 (weak) to 1 (strong). If the method weights annotators per item, it is the base-2 logarithm
+    of the weight relative to an even share, so that -1 means half. Otherwise it is the agreement with the model
+    minus the annotator's overall agreement, divided by 0.25.
     """
-    rows = look.ann.item[labels]
-    cell = where.cells(rows)
-    keep = (cell >= 0) & ((look.labels_per_item[rows] > 1) | (relative is None))  # alone, one has all the weight
+    rows = data.ann.item[labels]
+    cell = item_map.cells(rows)
+    # the only label of an item has all of its weight, which says nothing
+    keep = (cell >= 0) & ((data.labels_per_item[rows] > 1) | (relative is None))
     if keep.sum() < MIN_ITEMS:
         return None
     labels, rows, cell = labels[keep], rows[keep], cell[keep]
-    agrees = (look.ann.label[labels] == look.predicted[rows]).astype(np.float64)
+    agrees = (data.ann.label[labels] == data.predicted[rows]).astype(np.float64)
     measured = agrees if relative is None else relative[labels]
-    cells, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-    usual = measured.mean()
-    lent = (
-        AGREEMENT_PRIOR_ITEMS if relative is None else 0
-    )  # what agrees or not says little where there is little of it
-    mean = (np.bincount(place, measured) + lent * usual) / (count + lent)
-    value = (mean - usual) / 0.25 if relative is None else np.log2(np.maximum(mean, 1e-3))
+    cells, position, count = np.unique(cell, return_inverse=True, return_counts=True)
+    overall = measured.mean()
+    n_prior = AGREEMENT_PRIOR_ITEMS if relative is None else 0  # agreement on a few items is mostly chance
+    mean = (np.bincount(position, measured) + n_prior * overall) / (count + n_prior)
+    value = (mean - overall) / 0.25 if relative is None else np.log2(np.maximum(mean, 1e-3))
     value = np.clip(value, -1, 1)
     return {
         "measure": "agreement" if relative is None else "weight",
-        "items": len(rows),
-        "usual": float(usual),
+        "n_items": len(rows),
+        "overall_mean": float(overall),
         "cells": [
             {
-                "x": int(c % COLUMNS),
-                "y": int(c // COLUMNS),
-                "items": int(n),
+                "x": int(c % MAP_COLUMNS),
+                "y": int(c // MAP_COLUMNS),
+                "n_items": int(n),
                 "mean": round(float(m), 4),
                 "value": round(float(v), 3),
             }
             for c, n, m, v in zip(cells, count, mean, value, strict=True)
         ],
-        "weak": _weak_class(look, look.predicted[rows], measured),
+        "weakest_class": _weakest_class(data, data.predicted[rows], measured),
     }
 
 
-def _weak_class(look: ReportData, predicted: IntArray, measured: FloatArray) -> dict[str, Any] | None:
-    """The predicted class on whose items the annotator does worst, beside all of their items."""
-    count = np.bincount(predicted, minlength=look.ann.n_classes)
-    enough = count >= MIN_ITEMS
-    if enough.sum() < 2:
+def _weakest_class(data: ReportData, predicted: IntArray, measured: FloatArray) -> dict[str, Any] | None:
+    """Return the predicted class on whose items the annotator does worst; None with fewer than two classes."""
+    count = np.bincount(predicted, minlength=data.ann.n_classes)
+    has_enough = count >= MIN_ITEMS
+    if has_enough.sum() < 2:
         return None
     with np.errstate(invalid="ignore"):
-        mean = np.bincount(predicted, measured, minlength=look.ann.n_classes) / count
-    k = int(np.where(enough, mean, np.inf).argmin())
-    return {"class": printable(look.ann.classes[k]), "mean": float(mean[k]), "items": int(count[k])}
+        mean = np.bincount(predicted, measured, minlength=data.ann.n_classes) / count
+    k = int(np.where(has_enough, mean, np.inf).argmin())
+    return {"class": printable(data.ann.classes[k]), "mean": float(mean[k]), "n_items": int(count[k])}

@@ -1,4 +1,4 @@
-"""The table of annotators: how much each said, how often right, where strongest and where weakest."""
+"""The table of annotators: number of labels, estimated accuracy, strongest and weakest class."""
 
 from __future__ import annotations
 
@@ -9,106 +9,142 @@ from scipy import sparse
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import proportion_with_interval, wilson_interval
-from crowdfuse.report.contradictions import contradictions
-from crowdfuse.report.names import printable
+from crowdfuse.report.contradictions import find_contradictions
+from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FloatArray, ReportData
 
-MAX_ANNOTATOR_ROWS = 1_000  # rows that a page can hold and sort at once
-MIN_ITEMS_PER_CLASS = 3.0  # items of a class that an annotator must have seen, to say how well
-MIN_RECALL_GAP = (
-    0.005  # shares that are shown as the same percentage: nobody is weakest where they know as much as anywhere
-)
+MAX_ANNOTATOR_ROWS = 1_000  # rows that the page can hold and sort without delay
+MIN_ITEMS_PER_CLASS = 3.0  # expected items of a class needed to judge an annotator on it
+MIN_RECALL_GAP = 0.005  # a smaller gap between best and worst class would show as the same percentage
+
+ClassRecall = tuple[int, float]
+"""Position of a class, and the share of its items that an annotator labels as it."""
 
 
-def annotator_facts(look: ReportData, gold: IntArray) -> dict[str, Any]:
-    """A row an annotator, the most accurate first; of more than 1,000 those with the most labels.
+def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
+    """Return the `annotators` entry of a report: one row per annotator, the most accurate first.
 
-    `gold` (N,) is the true class of each item, -1 where it is not known.
+    Parameters
+    ----------
+    data : ReportData
+        Labels, fused labels and consensus.
+    gold : ndarray of shape (n_items,)
+        True class of each item as its position in `classes`, -1 where unknown.
+
+    Returns
+    -------
+    dict
+        `n_annotators` with labels, `n_without_labels`, `contradictions`, and `rows`. Of more than 1,000 annotators,
+        `rows` holds those with the most labels.
     """
-    ann, found = look.ann, look.quality
+    ann, quality = data.ann, data.quality
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
-    speaking = np.flatnonzero(counts)
-    chosen = speaking[np.argsort(-counts[speaking], kind="stable")][:MAX_ANNOTATOR_ROWS]
-    skill = found.annotator_accuracy[chosen]
-    low, high = wilson_interval(skill * counts[chosen], counts[chosen])
-    agreed = _share_of(look, look.fused, ann.n_annotators)
-    true = _share_of(look, gold, ann.n_annotators)
-    mean_weight = None
-    relative = look.relative_weights()
-    if relative is not None:
-        known = ~np.isnan(relative)
-        weighed = np.bincount(ann.annotator[known], minlength=ann.n_annotators)
-        with np.errstate(invalid="ignore"):
-            mean_weight = np.bincount(ann.annotator[known], relative[known], minlength=ann.n_annotators) / weighed
-    strongest, weakest = _extremes(*class_shares(look, chosen))
+    with_labels = np.flatnonzero(counts)
+    shown = with_labels[np.argsort(-counts[with_labels], kind="stable")][:MAX_ANNOTATOR_ROWS]
+    accuracy = quality.annotator_accuracy[shown]
+    low, high = wilson_interval(accuracy * counts[shown], counts[shown])
+    n_agreeing, n_fused = _count_matches(data, data.fused)
+    n_right, n_gold = _count_matches(data, gold)
+    mean_weight = _mean_relative_weights(data)
+    strongest, weakest = _strongest_and_weakest(*recall_counts(data, shown))
     rows = []
-    for place in np.argsort(-skill, kind="stable"):
-        r = chosen[place]
+    for position in np.argsort(-accuracy, kind="stable"):
+        r = shown[position]
+        interval = {"low": float(low[position]), "high": float(high[position])}
         rows.append(
             {
                 "annotator": printable(ann.annotators[r]),
                 "position": int(r),
-                "labels": int(counts[r]),
-                "accuracy": {"value": float(skill[place]), "low": float(low[place]), "high": float(high[place])},
-                "agreement": proportion_with_interval(*(float(part[r]) for part in agreed))["value"],
-                "gold": proportion_with_interval(*(float(part[r]) for part in true)) if true[1][r] else None,
-                "weight": None if mean_weight is None or np.isnan(mean_weight[r]) else float(mean_weight[r]),
-                "strongest": _class(look, strongest[place]),
-                "weakest": _class(look, weakest[place]),
+                "n_labels": int(counts[r]),
+                "accuracy": {"value": float(accuracy[position]), **interval},
+                "agreement_with_fused": proportion_with_interval(float(n_agreeing[r]), float(n_fused[r]))["value"],
+                "accuracy_on_gold": proportion_with_interval(float(n_right[r]), float(n_gold[r])) if n_gold[r] else None,
+                "mean_weight": None if mean_weight is None or np.isnan(mean_weight[r]) else float(mean_weight[r]),
+                "strongest": _class_facts(data, strongest[position]),
+                "weakest": _class_facts(data, weakest[position]),
             }
         )
     return {
-        "total": len(speaking),
-        "without labels": int(len(counts) - len(speaking)),
-        "contradictions": contradictions(look, mean_weight, found.annotator_accuracy),
+        "n_annotators": len(with_labels),
+        "n_without_labels": int(len(counts) - len(with_labels)),
+        "contradictions": find_contradictions(data, mean_weight, quality.annotator_accuracy),
         "rows": rows,
     }
 
 
-def class_shares(look: ReportData, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
-    """For some annotators (S,) and each class, (S, K): how many items of the class they saw, and said so of.
+def recall_counts(data: ReportData, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return how many items of each class the annotators labelled, and how many of them with that class.
 
-    Nobody knows the class for certain: an item counts for each class as much as it is likely.
+    The true class is uncertain: an item counts for each class with its consensus probability.
+
+    Parameters
+    ----------
+    data : ReportData
+        Labels and consensus.
+    annotators : ndarray of shape (n_selected,)
+        Positions of the annotators.
+
+    Returns
+    -------
+    n_items, n_recalled : ndarray of shape (n_selected, n_classes)
+        Expected counts.
     """
-    ann, K = look.ann, look.ann.n_classes
-    place = np.full(ann.n_annotators, -1)
-    place[annotators] = np.arange(len(annotators))
-    keep = place[ann.annotator] >= 0
-    who, item = place[ann.annotator[keep]], ann.item[keep]
+    ann, K = data.ann, data.ann.n_classes
+    position = np.full(ann.n_annotators, -1)
+    position[annotators] = np.arange(len(annotators))
+    keep = position[ann.annotator] >= 0
+    annotator, item = position[ann.annotator[keep]], ann.item[keep]
     shape = (len(annotators), ann.n_items)
-    seen = (
-        sparse.csr_array((np.ones(len(who), np.float32), (who, item)), shape=shape) @ look.quality.class_probabilities
-    )
-    said = np.bincount(who * K + ann.label[keep], look.quality.label_confidence[keep], len(annotators) * K)
-    return seen.astype(np.float64), said.reshape(-1, K).astype(np.float64)
+    has_labelled = sparse.csr_array((np.ones(len(annotator), np.float32), (annotator, item)), shape=shape)
+    n_items = has_labelled @ data.quality.class_probabilities
+    cells = annotator * K + ann.label[keep]
+    n_recalled = np.bincount(cells, data.quality.label_confidence[keep], len(annotators) * K)
+    return n_items.astype(np.float64), n_recalled.reshape(-1, K).astype(np.float64)
 
 
-def _extremes(
-    seen: FloatArray, said: FloatArray
-) -> tuple[list[tuple[int, float] | None], list[tuple[int, float] | None]]:
-    """The class each annotator is surest to know, and surest not to know; None where there is nothing to choose."""
-    low, high = wilson_interval(said, seen)
-    enough = seen >= MIN_ITEMS_PER_CLASS
-    best, worst = np.where(enough, low, -1).argmax(1), np.where(enough, high, 2).argmin(1)
-    several = enough.sum(1) > 1
+def _mean_relative_weights(data: ReportData) -> FloatArray | None:
+    """Return the mean weight of each annotator relative to an even share, NaN where unknown; None if all are even."""
+    relative = data.relative_weights()
+    if relative is None:
+        return None
+    known = ~np.isnan(relative)
+    annotator, n_annotators = data.ann.annotator[known], data.ann.n_annotators
+    n_weighted = np.bincount(annotator, minlength=n_annotators)
+    with np.errstate(invalid="ignore"):
+        mean: FloatArray = np.bincount(annotator, relative[known], minlength=n_annotators) / n_weighted
+    return mean
+
+
+def _strongest_and_weakest(
+    n_items: FloatArray, n_recalled: FloatArray
+) -> tuple[list[ClassRecall | None], list[ClassRecall | None]]:
+    """Return the class that each annotator most surely knows, and least; None where no two classes differ.
+
+    The strongest class has the highest lower end of the recall's interval, the weakest the lowest upper end.
+    """
+    low, high = wilson_interval(n_recalled, n_items)
+    has_enough = n_items >= MIN_ITEMS_PER_CLASS
+    best, worst = np.where(has_enough, low, -1).argmax(1), np.where(has_enough, high, 2).argmin(1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rate = np.clip(said / seen, 0, 1)
+        recall = np.clip(n_recalled / n_items, 0, 1)
+    rows = np.arange(len(recall))
+    differs = (has_enough.sum(1) > 1) & (recall[rows, best] - recall[rows, worst] > MIN_RECALL_GAP)
 
-    def chosen(classes: IntArray) -> list[tuple[int, float] | None]:
-        rows = np.arange(len(rate))
-        apart = several & (rate[rows, best] - rate[rows, worst] > MIN_RECALL_GAP)
-        return [(int(k), float(rate[s, k])) if apart[s] else None for s, k in enumerate(classes)]
+    def with_recall(classes: IntArray) -> list[ClassRecall | None]:
+        return [(int(k), float(recall[row, k])) if differs[row] else None for row, k in enumerate(classes)]
 
-    return chosen(best), chosen(worst)
-
-
-def _share_of(look: ReportData, truth: IntArray, n_annotators: int) -> tuple[FloatArray, FloatArray]:
-    """How many labels of each annotator say what `truth` (N,) does, and of how many it says anything."""
-    ann = look.ann
-    known = truth[ann.item] >= 0
-    right = np.bincount(ann.annotator[known], (ann.label == truth[ann.item])[known], n_annotators)
-    return right.astype(np.float64), np.bincount(ann.annotator[known], minlength=n_annotators).astype(np.float64)
+    return with_recall(best), with_recall(worst)
 
 
-def _class(look: ReportData, chosen: tuple[int, float] | None) -> dict[str, Any] | None:
-    return None if chosen is None else {"class": printable(look.ann.classes[chosen[0]]), "share": chosen[1]}
+def _count_matches(data: ReportData, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return how many labels of each annotator equal the item's class in `codes`, and how many were compared."""
+    ann = data.ann
+    known = codes[ann.item] >= 0
+    n_equal = np.bincount(ann.annotator[known], (ann.label == codes[ann.item])[known], ann.n_annotators)
+    n_compared = np.bincount(ann.annotator[known], minlength=ann.n_annotators)
+    return n_equal.astype(np.float64), n_compared.astype(np.float64)
+
+
+def _class_facts(data: ReportData, recall: ClassRecall | None) -> dict[str, Any] | None:
+    """Return a class by name with its recall."""
+    return None if recall is None else {"class": printable(data.ann.classes[recall[0]]), "share": recall[1]}

@@ -1,4 +1,4 @@
-"""Small charts as SVG: numbers in, markup out. Colours come from the page, so that they follow light and dark."""
+"""Small charts as SVG. Their colours come from the style of the page, so that they follow light and dark mode."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 440, 220
-LEFT, RIGHT, TOP, BOTTOM = 82, 20, 12, 50  # room for the letters of a phone, which are larger
+LEFT, RIGHT, TOP, BOTTOM = 82, 20, 12, 50  # margins with room for the larger letters on a phone
+MAX_DOTS = 40  # a line with more points is drawn without dots
 
-NEUTRAL_LIMIT = 0.08  # a cell of a map nearer to usual than this is neither strong nor weak
+NEUTRAL_LIMIT = 0.08  # a cell of a map with a smaller absolute value is neither strong nor weak
 
 Point = tuple[float, float]
 
 
-def lines(
+def line_chart(
     series: Sequence[tuple[str, Sequence[Point]]],
     *,
     x: str,
@@ -30,63 +31,103 @@ def lines(
     mark: tuple[float, float] | None = None,
     diagonal: bool = False,
 ) -> Markup:
-    """Lines over numbers, told apart by dashes too; `bands` are (x, low, high) behind them, `mark` a point to see."""
+    """Return a line chart; lines differ by colour and by dashes.
+
+    Parameters
+    ----------
+    series : sequence of (name, points)
+        The lines, each with points (x, y).
+    x, y : str
+        Titles of the axes.
+    title : str
+        Description for screen readers.
+    x_range, y_range : tuple of float, default=None
+        Ends of the axes; the default is the range of the points.
+    bands : sequence of (x, low, high), default=()
+        A shaded band behind the lines.
+    x_percent, y_percent : bool, default=False
+        Whether the ticks of the axis are percentages.
+    mark : tuple of float, default=None
+        A point to draw a ring around.
+    diagonal : bool, default=False
+        Whether to draw the line y = x.
+
+    Returns
+    -------
+    Markup
+        An SVG element; empty without points.
+    """
     points = [point for _, line in series for point in line] + [(at, end) for at, *ends in bands for end in ends]
     if not points:
         return Markup("")
-    left, right = x_range or _around([point[0] for point in points], 0)
-    low, high = y_range or _around([point[1] for point in points], 0.06)
+    left, right = x_range or _range_of([point[0] for point in points], 0)
+    low, high = y_range or _range_of([point[1] for point in points], 0.06)
 
-    def across(value: float) -> float:
+    def to_x(value: float) -> float:
         return LEFT + (value - left) / (right - left) * (WIDTH - LEFT - RIGHT)
 
-    def up(value: float) -> float:
+    def to_y(value: float) -> float:
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = []
     for tick in _ticks(low, high, 5):
-        parts.append(f'<path class="grid" d="M{LEFT} {up(tick):.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{up(tick) + 4:.1f}" class="end">{_number(tick, y_percent)}</text>')
-    is_whole = not x_percent and all(float(at).is_integer() for at, _ in points)  # there is no epoch 6.2
-    for tick in _ticks(left, right, 6, least=1 if is_whole else 0):
-        shown = _number(tick, x_percent)
-        parts.append(f'<text x="{across(tick):.1f}" y="{HEIGHT - BOTTOM + 23}" class="mid">{shown}</text>')
+        parts.append(f'<path class="grid" d="M{LEFT} {to_y(tick):.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{to_y(tick) + 4:.1f}" class="end">{_tick_label(tick, y_percent)}</text>')
+    is_whole = not x_percent and all(float(at).is_integer() for at, _ in points)  # no ticks between whole numbers, such as epoch 6.2
+    for tick in _ticks(left, right, 6, min_step=1 if is_whole else 0):
+        shown = _tick_label(tick, x_percent)
+        parts.append(f'<text x="{to_x(tick):.1f}" y="{HEIGHT - BOTTOM + 23}" class="mid">{shown}</text>')
     if bands:
-        there = " ".join(f"{across(at):.1f},{up(end):.1f}" for at, end, _ in bands)
-        back = " ".join(f"{across(at):.1f},{up(end):.1f}" for at, _, end in reversed(bands))
-        parts.append(f'<polygon class="band" points="{there} {back}"/>')
+        lower = " ".join(f"{to_x(at):.1f},{to_y(end):.1f}" for at, end, _ in bands)
+        upper = " ".join(f"{to_x(at):.1f},{to_y(end):.1f}" for at, _, end in reversed(bands))
+        parts.append(f'<polygon class="band" points="{lower} {upper}"/>')
     if diagonal:
         start, end = max(left, low), min(right, high)
-        parts.append(f'<path class="guide" d="M{across(start):.1f} {up(start):.1f}L{across(end):.1f} {up(end):.1f}"/>')
+        parts.append(f'<path class="guide" d="M{to_x(start):.1f} {to_y(start):.1f}L{to_x(end):.1f} {to_y(end):.1f}"/>')
     for number, (_, line) in enumerate(series):
-        path = " ".join(f"{across(at):.1f},{up(value):.1f}" for at, value in line)
+        path = " ".join(f"{to_x(at):.1f},{to_y(value):.1f}" for at, value in line)
         parts.append(f'<polyline class="line s{number % 2}" points="{path}"/>')
-        if len(line) <= 40:
+        if len(line) <= MAX_DOTS:
             parts += [
-                f'<circle class="dot s{number % 2}" cx="{across(a):.1f}" cy="{up(b):.1f}" r="3"/>' for a, b in line
+                f'<circle class="dot s{number % 2}" cx="{to_x(a):.1f}" cy="{to_y(b):.1f}" r="3"/>' for a, b in line
             ]
     if mark is not None:
-        parts.append(f'<circle class="mark" cx="{across(mark[0]):.1f}" cy="{up(mark[1]):.1f}" r="7"/>')
+        parts.append(f'<circle class="mark" cx="{to_x(mark[0]):.1f}" cy="{to_y(mark[1]):.1f}" r="7"/>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 4}" class="mid axis">{escape(x)}</text>')
     parts.append(f'<text transform="translate(15 {middle})rotate(-90)" class="mid axis">{escape(y)}</text>')
     return _svg(WIDTH, HEIGHT, title, parts, "chart")
 
 
-def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: str) -> Markup:
-    """The map of items: where there are any, small dots; of `cells` the strong are circles, the weak diamonds.
+def map_chart(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: str) -> Markup:
+    """Return the map of items of one annotator: strong cells are circles, weak cells diamonds.
 
-    Size is the number of items; strength of colour the distance from usual. Class names stand where they belong.
+    The size of a sign grows with the number of items, its colour with the absolute value. Small dots are items of
+    other annotators. Class names stand at the median of their items.
+
+    Parameters
+    ----------
+    map_facts : dict
+        The `map` entry of the report.
+    cells : sequence of dict
+        The cells of the annotator: `x`, `y`, `n_items` and `value` from -1 (weak) to 1 (strong).
+    title : str
+        Description for screen readers.
+
+    Returns
+    -------
+    Markup
+        An SVG element.
     """
-    size, columns, rows = 28, map_facts["columns"], map_facts["rows"]
+    size, columns, rows = 28, map_facts["n_columns"], map_facts["n_rows"]
     parts, covered = [], {cell["y"] * columns + cell["x"] for cell in cells}
-    for place, count in enumerate(map_facts["counts"]):
-        if count and place not in covered:
-            x, y = place % columns * size + size / 2, place // columns * size + size / 2
+    for index, count in enumerate(map_facts["counts"]):
+        if count and index not in covered:
+            x, y = index % columns * size + size / 2, index // columns * size + size / 2
             parts.append(f'<circle class="there" cx="{x:g}" cy="{y:g}" r="{1.5 + min(3, count**0.5 / 4):.1f}"/>')
     for cell in cells:
         x, y, value = cell["x"] * size + size / 2, cell["y"] * size + size / 2, cell["value"]
-        radius = 4 + min(9, 1.6 * cell["items"] ** 0.5)
+        radius = 4 + min(9, 1.6 * cell["n_items"] ** 0.5)
         strength = "abc"[min(2, int(abs(value) * 3))]
         if abs(value) < NEUTRAL_LIMIT:
             shape = f'<circle class="even" cx="{x:g}" cy="{y:g}" r="{radius * 0.6:.1f}"/>'
@@ -111,7 +152,7 @@ def grid_map(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: 
 
 
 def _svg(width: float, height: float, title: str, parts: Sequence[str], kind: str) -> Markup:
-    # every text in `parts` was escaped where it was put in
+    """Return an SVG element; all text in `parts` must be escaped already."""
     return Markup(
         f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(title)}">'
         + "".join(parts)
@@ -119,26 +160,28 @@ def _svg(width: float, height: float, title: str, parts: Sequence[str], kind: st
     )
 
 
-def _around(values: Sequence[float], margin: float) -> tuple[float, float]:
+def _range_of(values: Sequence[float], margin: float) -> tuple[float, float]:
+    """Return the range of values with a relative margin on both sides."""
     low, high = min(values), max(values)
-    room = (high - low) * margin if high > low else max(abs(low) * 0.1, 0.5)
-    return low - room, high + room
+    extra = (high - low) * margin if high > low else max(abs(low) * 0.1, 0.5)
+    return low - extra, high + extra
 
 
-def _ticks(low: float, high: float, most: int, least: float = 0) -> list[float]:
-    """Round numbers between two ends, at most so many, and no closer than `least`.
+def _ticks(low: float, high: float, max_steps: int, min_step: float = 0) -> list[float]:
+    """Return round numbers from `low` to `high`, with at most `max_steps` steps of at least `min_step`.
 
-    >>> _ticks(6, 7, 6, least=1), _ticks(0, 0.3, 3)
+    >>> _ticks(6, 7, 6, min_step=1), _ticks(0, 0.3, 3)
     ([6.0, 7.0], [0.0, 0.1, 0.2, 0.3])
     """
     for power in range(-12, 13):
         for factor in (1, 2, 5):
             step = factor * 10.0**power
-            if step >= least and (high - low) / step <= most + 1e-9:
+            if step >= min_step and (high - low) / step <= max_steps + 1e-9:
                 first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)  # the ends are inside
                 return [round(k * step, 12) for k in range(first, last + 1)]
     return [low, high]
 
 
-def _number(value: float, percent: bool) -> str:
+def _tick_label(value: float, percent: bool) -> str:
+    """Return the text of a tick."""
     return f"{100 * value:.3g} %" if percent else f"{value:,.4g}"

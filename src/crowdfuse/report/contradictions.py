@@ -1,4 +1,4 @@
-"""Where what the model thinks of an annotator contradicts how far the others say the same."""
+"""Annotators whom the model trusts although others disagree with them, or distrusts although others agree."""
 
 from __future__ import annotations
 
@@ -8,55 +8,83 @@ import numpy as np
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import wilson_interval
-from crowdfuse.report.names import printable
+from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FloatArray, ReportData
 
-MIN_COMPARED_LABELS = 20  # labels that others must have looked at, to compare an annotator by
-MIN_AGREEMENT_GAP = 0.05  # how far from usual agreement must be, beyond its interval being clear of it
+MIN_COMPARED_LABELS = 20  # labels on items that others labelled too, to judge an annotator's agreement
+MIN_AGREEMENT_GAP = 0.05  # least distance from the median agreement, which must also lie outside the interval
+MIN_ANNOTATORS = 3  # two annotators agree with each other equally often
 
 
-def agreement_with_others(look: ReportData) -> tuple[FloatArray, IntArray]:
-    """For each annotator, (R,): the mean share of the others on an item who say the same, and over how many labels.
+def agreement_with_others(data: ReportData) -> tuple[FloatArray, IntArray]:
+    """Compute how often the other annotators of an item agree with each annotator.
 
-    Labels of items that nobody else looked at do not count. Weights play no part in it, so that it can contradict them.
+    Items with a single label are left out. Weights play no part, so that agreement can contradict them.
+
+    Returns
+    -------
+    mean : ndarray of shape (n_annotators,)
+        Mean share of the other labels on the item that equal the annotator's; 0 without such items.
+    n_compared : ndarray of shape (n_annotators,)
+        Number of the annotator's labels that were compared.
     """
-    ann = look.ann
-    others = look.labels_per_item[ann.item] - 1
-    _, place, count = np.unique(ann.item * ann.n_classes + ann.label, return_inverse=True, return_counts=True)
-    shared = others > 0
-    share = (count[place][shared] - 1) / others[shared]
-    compared = np.bincount(ann.annotator[shared], minlength=ann.n_annotators)
+    ann = data.ann
+    n_others = data.labels_per_item[ann.item] - 1
+    _, position, count = np.unique(ann.item * ann.n_classes + ann.label, return_inverse=True, return_counts=True)
+    shared = n_others > 0
+    share = (count[position][shared] - 1) / n_others[shared]
+    n_compared = np.bincount(ann.annotator[shared], minlength=ann.n_annotators)
     total = np.bincount(ann.annotator[shared], share, minlength=ann.n_annotators)
-    mean: FloatArray = total / np.maximum(compared, 1)
-    return mean, compared
+    mean: FloatArray = total / np.maximum(n_compared, 1)
+    return mean, n_compared
 
 
-def contradictions(look: ReportData, weight: FloatArray | None, accuracy: FloatArray) -> list[dict[str, Any]]:
-    """The annotators whom the model believes most, or least, against what the others say.
+def find_contradictions(
+    data: ReportData, mean_weight: FloatArray | None, accuracy: FloatArray
+) -> list[dict[str, Any]]:
+    """Find annotators with the highest weight or accuracy but low agreement, or the lowest but high agreement.
 
-    `weight` and `accuracy` are (R,), NaN where not known. Who has the highest of one should not agree less
-    with the others than usual, nor who has the lowest more. Two annotators agree with one another, and say nothing.
+    Parameters
+    ----------
+    data : ReportData
+        The labels.
+    mean_weight : ndarray of shape (n_annotators,) or None
+        Mean weight relative to an even share; NaN where unknown.
+    accuracy : ndarray of shape (n_annotators,)
+        Estimated accuracy; NaN where unknown.
+
+    Returns
+    -------
+    list of dict
+        One entry per annotator found. `mean_weight` and `accuracy` are None where they contradict nothing.
     """
-    agreement, compared = agreement_with_others(look)
-    judged = np.flatnonzero(compared >= MIN_COMPARED_LABELS)
-    if len(judged) < 3:
+    agreement, n_compared = agreement_with_others(data)
+    judged = np.flatnonzero(n_compared >= MIN_COMPARED_LABELS)
+    if len(judged) < MIN_ANNOTATORS:
         return []
-    low, high = wilson_interval(agreement * compared, compared)
-    found: dict[tuple[int, bool], dict[str, Any]] = {}
-    for name, figures in (("weight", weight), ("accuracy", accuracy)):
-        if figures is None:
+    low, high = wilson_interval(agreement * n_compared, n_compared)
+    entries: dict[tuple[int, bool], dict[str, Any]] = {}
+    for name, values in (("mean_weight", mean_weight), ("accuracy", accuracy)):
+        if values is None:
             continue
-        known = judged[~np.isnan(figures[judged])]
-        if len(known) < 3:
+        known = judged[~np.isnan(values[judged])]
+        if len(known) < MIN_ANNOTATORS:
             continue
-        for is_most, r in ((True, known[figures[known].argmax()]), (False, known[figures[known].argmin()])):
-            usual = float(np.median(agreement[judged[judged != r]]))
-            if is_most:
-                against = high[r] < usual and agreement[r] < usual - MIN_AGREEMENT_GAP
+        for is_highest, r in ((True, known[values[known].argmax()]), (False, known[values[known].argmin()])):
+            median = float(np.median(agreement[judged[judged != r]]))
+            if is_highest:
+                contradicts = high[r] < median and agreement[r] < median - MIN_AGREEMENT_GAP
             else:
-                against = low[r] > usual and agreement[r] > usual + MIN_AGREEMENT_GAP
-            if against:
-                entry = {"annotator": printable(look.ann.annotators[r]), "position": int(r), "most": is_most}
-                entry |= {"weight": None, "accuracy": None, "agreement": float(agreement[r]), "usual": usual}
-                found.setdefault((int(r), is_most), entry)[name] = float(figures[r])
-    return list(found.values())
+                contradicts = low[r] > median and agreement[r] > median + MIN_AGREEMENT_GAP
+            if contradicts:
+                entry = {
+                    "annotator": printable(data.ann.annotators[r]),
+                    "position": int(r),
+                    "is_highest": is_highest,
+                    "mean_weight": None,
+                    "accuracy": None,
+                    "agreement": float(agreement[r]),
+                    "median_agreement": median,
+                }
+                entries.setdefault((int(r), is_highest), entry)[name] = float(values[r])
+    return list(entries.values())

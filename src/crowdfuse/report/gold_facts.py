@@ -1,4 +1,4 @@
-"""How good the model is, where the truth is known: accuracy, abstaining, an operating point."""
+"""How good the model is where the true class is known: accuracy, abstention, calibration, operating point."""
 
 from __future__ import annotations
 
@@ -10,123 +10,185 @@ import numpy as np
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import proportion_with_interval, wilson_interval
-from crowdfuse.report.names import printable
+from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import ReportData
 
-ABSTAINED = np.arange(0, 0.91, 0.05)
-MIN_ITEMS_PER_BIN = 5  # items that a step of confidence must have, to be shown
-MIN_GOLD_ITEMS = 20  # items that must be left to say anything of
+ABSTENTION_SHARES = np.arange(0, 0.91, 0.05)
+MIN_ITEMS_PER_BIN = 5  # items that a bin of the calibration curve must hold to be shown
+MIN_GOLD_ITEMS = 20  # items with gold below which neither abstention nor calibration is shown
+N_BINS = 10  # of the calibration curve
+MAX_ROC_POINTS = 100
 
 
 @dataclass(frozen=True)
 class GoldSet:
-    """Items whose true class is known, and how they stand to the training."""
+    """Items whose true class is known, and what training used of them.
+
+    Attributes
+    ----------
+    name : str
+        Name shown in the report.
+    rows : ndarray of shape (n_gold,)
+        Row of each item.
+    codes : ndarray of shape (n_gold,)
+        True class of each item, as its position in `classes`.
+    training_use : str
+        What training used of these items, as a clause.
+    is_unbiased : bool
+        Whether training neither used the true classes nor chose anything by them.
+    """
 
     name: str
     rows: IntArray
     codes: IntArray
-    was_seen: str  # what training saw of them, in words
-    is_unbiased: bool  # whether it saw neither their true class nor chose anything by it
+    training_use: str
+    is_unbiased: bool
 
 
-def accuracy_facts(look: ReportData, sets: Sequence[GoldSet]) -> list[dict[str, Any]]:
-    """For each set the share of right predictions, of right fused labels, and of a right consensus."""
+def accuracy_facts(data: ReportData, gold_sets: Sequence[GoldSet]) -> list[dict[str, Any]]:
+    """Return the accuracy of predictions, fused labels and consensus on each gold set."""
     facts = []
-    for gold in sets:
-        guesses = {"predicted": look.predicted, "fused": look.fused, "consensus": look.quality.consensus_codes}
-        counted = {}
-        for name, guess in guesses.items():
-            known = guess[gold.rows] >= 0
+    for gold in gold_sets:
+        answers = {"predicted": data.predicted, "fused": data.fused, "consensus": data.quality.consensus_codes}
+        accuracies = {}
+        for name, codes in answers.items():
+            known = codes[gold.rows] >= 0
             if name != "predicted":
-                # without labels there is nothing to fuse, and gold itself is right by definition
-                known &= (look.labels_per_item[gold.rows] > 0) & ~look.has_training_gold[gold.rows]
-            counted[name] = proportion_with_interval(
-                int((guess[gold.rows] == gold.codes)[known].sum()), int(known.sum())
-            )
+                # without labels there is nothing to fuse, and gold trained on is right by definition
+                known &= (data.labels_per_item[gold.rows] > 0) & ~data.has_training_gold[gold.rows]
+            accuracies[name] = proportion_with_interval(int((codes[gold.rows] == gold.codes)[known].sum()), int(known.sum()))
         facts.append(
-            {"gold": gold.name, "items": len(gold.rows), "seen": gold.was_seen, "fair": gold.is_unbiased} | counted
+            {
+                "gold": gold.name,
+                "n_items": len(gold.rows),
+                "training_use": gold.training_use,
+                "is_unbiased": gold.is_unbiased,
+                **accuracies,
+            }
         )
     return facts
 
 
-def evaluation_rows(look: ReportData, sets: Sequence[GoldSet]) -> tuple[IntArray, IntArray, str]:
-    """The rows to judge predictions by, their classes, and which they are: fair ones, where there are any."""
-    chosen = [gold for gold in sets if gold.is_unbiased and len(gold.rows)] or [gold for gold in sets if len(gold.rows)]
+def evaluation_rows(data: ReportData, gold_sets: Sequence[GoldSet]) -> tuple[IntArray, IntArray, str]:
+    """Choose the items to evaluate predictions on: unbiased gold sets if there are any, otherwise all.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_rows,)
+        Rows with a prediction and a known true class.
+    codes : ndarray of shape (n_rows,)
+        Their true classes.
+    evaluated_on : str
+        Name and training use of the gold sets chosen; empty if there are none.
+    """
+    chosen = [gold for gold in gold_sets if gold.is_unbiased and len(gold.rows)]
+    chosen = chosen or [gold for gold in gold_sets if len(gold.rows)]
     if not chosen:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), ""
     rows, first = np.unique(np.concatenate([gold.rows for gold in chosen]), return_index=True)
     codes = np.concatenate([gold.codes for gold in chosen])[first]
-    known = look.predicted[rows] >= 0
-    return rows[known], codes[known], "; ".join(dict.fromkeys(f"{gold.name}: {gold.was_seen}" for gold in chosen))
+    known = data.predicted[rows] >= 0
+    names = dict.fromkeys(f"{gold.name}: {gold.training_use}" for gold in chosen)
+    return rows[known], codes[known], "; ".join(names)
 
 
-def abstention_facts(look: ReportData, rows: IntArray, codes: IntArray, on: str) -> dict[str, Any] | None:
-    """Accuracy on what is left when the model keeps silent on the items it is least sure of."""
+def abstention_facts(data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
+    """Return the accuracy on the remaining items if the model abstains on the least confident ones.
+
+    None with fewer than `MIN_GOLD_ITEMS` items.
+    """
     if len(rows) < MIN_GOLD_ITEMS:
         return None
-    order = np.argsort(-look.predicted_confidence[rows], kind="stable")
-    right = np.cumsum((look.predicted[rows] == codes)[order])
+    order = np.argsort(-data.predicted_confidence[rows], kind="stable")
+    n_right = np.cumsum((data.predicted[rows] == codes)[order])
     points = []
-    for abstained in ABSTAINED:
-        kept = len(rows) - round(abstained * len(rows))
-        if kept >= MIN_GOLD_ITEMS:
-            figures = proportion_with_interval(int(right[kept - 1]), kept)
-            sure = float(look.predicted_confidence[rows[order[kept - 1]]])
-            points.append({"abstained": 1 - kept / len(rows), "least confidence": sure, **figures})
-    return {"on": on, "points": points}
+    for abstained in ABSTENTION_SHARES:
+        n_kept = len(rows) - round(abstained * len(rows))
+        if n_kept >= MIN_GOLD_ITEMS:
+            min_confidence = float(data.predicted_confidence[rows[order[n_kept - 1]]])
+            accuracy = proportion_with_interval(int(n_right[n_kept - 1]), n_kept)
+            points.append({"abstained": 1 - n_kept / len(rows), "min_confidence": min_confidence, **accuracy})
+    return {"evaluated_on": evaluated_on, "points": points}
 
 
 def operating_point(
-    look: ReportData, rows: IntArray, codes: IntArray, on: str, *, positive: int, sensitivity: float
+    data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str, *, positive: int, sensitivity: float
 ) -> dict[str, Any] | None:
-    """Of two classes: the highest threshold that finds the wanted share of the positives, and what it costs.
+    """Return the highest threshold that reaches the target sensitivity, with its specificity and precision.
 
-    Nothing where the gold holds no item of one of the classes. The threshold is chosen on the items it is judged by.
+    The threshold is chosen on the same items it is evaluated on, so the figures are slightly optimistic.
+
+    Parameters
+    ----------
+    data : ReportData
+        Predictions with two classes.
+    rows, codes : ndarray of shape (n_rows,)
+        Rows to evaluate on, and their true classes.
+    evaluated_on : str
+        Which rows these are.
+    positive : int
+        Position of the positive class.
+    sensitivity : float
+        Share of the positive items to find.
+
+    Returns
+    -------
+    dict or None
+        None if the gold lacks one of the two classes.
     """
-    score = np.where(
-        look.predicted[rows] == positive, look.predicted_confidence[rows], 1 - look.predicted_confidence[rows]
-    )
+    confidence = data.predicted_confidence[rows]
+    score = np.where(data.predicted[rows] == positive, confidence, 1 - confidence)
     is_positive = codes == positive
     n_positive, n_negative = int(is_positive.sum()), int((~is_positive).sum())
     if not n_positive or not n_negative:
         return None
-    needed = int(np.ceil(sensitivity * n_positive - 1e-9))
-    threshold = float(np.sort(score[is_positive])[::-1][max(needed, 1) - 1])
-    says = score >= threshold
+    n_needed = int(np.ceil(sensitivity * n_positive - 1e-9))
+    threshold = float(np.sort(score[is_positive])[::-1][max(n_needed, 1) - 1])
+    is_predicted = score >= threshold
     thresholds = np.unique(score)[::-1]
-    found = np.searchsorted(np.sort(-score[is_positive]), -thresholds, "right") / n_positive
-    alarms = np.searchsorted(np.sort(-score[~is_positive]), -thresholds, "right") / n_negative
-    some = np.unique(np.linspace(0, len(thresholds) - 1, 100).round().astype(int))
+    true_positive_rate = np.searchsorted(np.sort(-score[is_positive]), -thresholds, "right") / n_positive
+    false_positive_rate = np.searchsorted(np.sort(-score[~is_positive]), -thresholds, "right") / n_negative
+    shown = np.unique(np.linspace(0, len(thresholds) - 1, MAX_ROC_POINTS).round().astype(int))
+    roc_curve = np.column_stack([false_positive_rate, true_positive_rate])[shown].round(4).tolist()
     return {
-        "on": on,
-        "positive": printable(look.ann.classes[positive]),
-        "wanted": sensitivity,
+        "evaluated_on": evaluated_on,
+        "positive": printable(data.ann.classes[positive]),
+        "target_sensitivity": sensitivity,
         "threshold": threshold,
-        "sensitivity": proportion_with_interval(int((says & is_positive).sum()), n_positive),
-        "specificity": proportion_with_interval(int((~says & ~is_positive).sum()), n_negative),
-        "precision": proportion_with_interval(int((says & is_positive).sum()), int(says.sum())),
-        "curve": [[0.0, 0.0], *np.column_stack([alarms, found])[some].round(4).tolist()],
+        "sensitivity": proportion_with_interval(int((is_predicted & is_positive).sum()), n_positive),
+        "specificity": proportion_with_interval(int((~is_predicted & ~is_positive).sum()), n_negative),
+        "precision": proportion_with_interval(int((is_predicted & is_positive).sum()), int(is_predicted.sum())),
+        "roc_curve": [[0.0, 0.0], *roc_curve],
     }
 
 
-def calibration_facts(look: ReportData, rows: IntArray, codes: IntArray, on: str) -> dict[str, Any] | None:
-    """How sure the model is beside how often it is right, in ten steps of confidence."""
+def calibration_facts(data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
+    """Return mean confidence and accuracy in ten bins of confidence, and the expected calibration error.
+
+    None with fewer than `MIN_GOLD_ITEMS` items.
+    """
     if len(rows) < MIN_GOLD_ITEMS:
         return None
-    sure, right = look.predicted_confidence[rows], look.predicted[rows] == codes
-    step = np.minimum((sure * 10).astype(int), 9)
-    count = np.bincount(step, minlength=10)
-    hits, said = np.bincount(step, right, minlength=10), np.bincount(step, sure, minlength=10)
-    low, high = wilson_interval(hits, count)
+    confidence, is_right = data.predicted_confidence[rows], data.predicted[rows] == codes
+    bin_of = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
+    count = np.bincount(bin_of, minlength=N_BINS)
+    n_right = np.bincount(bin_of, is_right, minlength=N_BINS)
+    total_confidence = np.bincount(bin_of, confidence, minlength=N_BINS)
+    low, high = wilson_interval(n_right, count)
     bins = [
         {
-            "confidence": said[b] / count[b],
-            "right": hits[b] / count[b],
+            "confidence": total_confidence[b] / count[b],
+            "accuracy": n_right[b] / count[b],
             "low": low[b],
             "high": high[b],
-            "of": int(count[b]),
+            "n": int(count[b]),
         }
         for b in np.flatnonzero(count >= MIN_ITEMS_PER_BIN)
     ]
-    error = float(np.abs(hits - said).sum() / len(rows))
-    return {"on": on, "bins": bins, "error": error, "mean confidence": float(sure.mean()), "right": float(right.mean())}
+    return {
+        "evaluated_on": evaluated_on,
+        "bins": bins,
+        "error": float(np.abs(n_right - total_confidence).sum() / len(rows)),
+        "mean_confidence": float(confidence.mean()),
+        "accuracy": float(is_right.mean()),
+    }

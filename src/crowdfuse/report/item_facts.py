@@ -1,4 +1,4 @@
-"""Items and labels worth a second look, and the classes that are taken for one another."""
+"""Items and labels worth a second look, and the classes that are confused with one another."""
 
 from __future__ import annotations
 
@@ -8,109 +8,147 @@ import numpy as np
 from scipy import sparse
 
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.report.names import printable
+from crowdfuse.report.annotator_details import MAX_MATRIX_CLASSES
+from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import ReportData
 
-CONFIDENT_THRESHOLD = 0.8  # a consensus below this is unsure
+CONFIDENT_THRESHOLD = 0.8  # a consensus with at least this confidence counts as sure
 MAX_LISTED_LABELS = 8  # labels of one item that are listed one by one
-MAX_CLASS_PAIRS, MAX_MATRIX_CLASSES = 10, 12
+MAX_CLASS_PAIRS = 10  # pairs of confused classes that are listed
 
 
 def disputed_rows(data: ReportData) -> IntArray:
-    """Items on which people differ, the least sure consensus first; items of one voice have nobody to differ with.
+    """Return the items on which annotators disagree, the lowest confidence first.
 
-    What is certain is in dispute no more.
+    Items whose gold label was used in training are left out: they are settled.
     """
-    differ = np.flatnonzero((_n_answers(data) > 1) & ~data.has_training_gold)
-    return differ[np.argsort(data.quality.confidence[differ], kind="stable")]
+    rows = np.flatnonzero((_n_different_labels(data) > 1) & ~data.has_training_gold)
+    return rows[np.argsort(data.quality.confidence[rows], kind="stable")]
 
 
-def ambiguous_rows(look: ReportData) -> IntArray:
-    """Items where good annotators leave the consensus unsure: the item itself is in doubt.
+def ambiguous_rows(data: ReportData) -> IntArray:
+    """Return the items with low confidence although good annotators labelled them, the lowest confidence first.
 
-    Good: on average at least as accurate as the annotator of an average label. At least two labels.
+    At least two labels are needed. The annotators of an item are good if their mean accuracy is at least the mean
+    over all labels.
     """
-    n = look.labels_per_item
-    skill = look.quality.annotator_accuracy[look.ann.annotator]
+    n_labels = data.labels_per_item
+    accuracy = data.quality.annotator_accuracy[data.ann.annotator]
     with np.errstate(invalid="ignore"):
-        mean = np.bincount(look.ann.item, skill, minlength=look.ann.n_items) / n
-    unsure = (n > 1) & (look.quality.confidence < CONFIDENT_THRESHOLD) & (mean >= skill.mean())
-    rows = np.flatnonzero(unsure)
-    return rows[np.argsort(look.quality.confidence[rows], kind="stable")]
+        mean = np.bincount(data.ann.item, accuracy, minlength=data.ann.n_items) / n_labels
+    is_unsure = (n_labels > 1) & (data.quality.confidence < CONFIDENT_THRESHOLD) & (mean >= accuracy.mean())
+    rows = np.flatnonzero(is_unsure)
+    return rows[np.argsort(data.quality.confidence[rows], kind="stable")]
 
 
-def mislabelled_rows(look: ReportData) -> IntArray:
-    """Items of which the consensus is sure, against half of the labels or more: these labels are in doubt."""
-    n = look.labels_per_item
-    against = np.bincount(
-        look.ann.item, look.ann.label != look.quality.consensus_codes[look.ann.item], minlength=look.ann.n_items
-    )
-    rows = np.flatnonzero(
-        (n > 0) & ~look.has_training_gold & (look.quality.confidence >= CONFIDENT_THRESHOLD) & (2 * against >= n)
-    )
-    share = against[rows] / n[rows]
-    return rows[np.lexsort((-look.quality.confidence[rows], -share))]
+def mislabelled_rows(data: ReportData) -> IntArray:
+    """Return the items whose consensus is confident but contradicts at least half of the labels.
+
+    The items with the largest share of contradicting labels come first.
+    """
+    n_labels = data.labels_per_item
+    contradicts = data.ann.label != data.quality.consensus_codes[data.ann.item]
+    n_contradicting = np.bincount(data.ann.item, contradicts, minlength=data.ann.n_items)
+    is_confident = (data.quality.confidence >= CONFIDENT_THRESHOLD) & ~data.has_training_gold
+    rows = np.flatnonzero((n_labels > 0) & is_confident & (2 * n_contradicting >= n_labels))
+    share = n_contradicting[rows] / n_labels[rows]
+    return rows[np.lexsort((-data.quality.confidence[rows], -share))]
 
 
-def item_facts(look: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
-    """One item: who said what, with which weight, and what was made of it."""
-    ann = look.ann
+def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
+    """Return one item: its labels with their weights, fused label, consensus, prediction and gold.
+
+    Parameters
+    ----------
+    data : ReportData
+        Labels, predictions, fused labels and consensus.
+    row : int
+        Row of the item.
+    gold : ndarray of shape (n_items,)
+        True class of each item as its position in `classes`, -1 where unknown.
+
+    Returns
+    -------
+    dict
+    """
+    ann = data.ann
     labels = np.arange(ann.indptr[row], ann.indptr[row + 1])
-    weight = None if look.weights is None or np.isnan(look.weights[labels]).any() else look.weights[labels]
-    order = np.argsort(-(weight if weight is not None else look.quality.label_confidence[labels]), kind="stable")[
-        :MAX_LISTED_LABELS
-    ]
-    voices = [
+    weight = None if data.weights is None or np.isnan(data.weights[labels]).any() else data.weights[labels]
+    importance = data.quality.label_confidence[labels] if weight is None else weight
+    order = np.argsort(-importance, kind="stable")[:MAX_LISTED_LABELS]
+    listed_labels = [
         {
             "annotator": printable(ann.annotators[ann.annotator[label]]),
             "label": printable(ann.classes[ann.label[label]]),
-            "weight": None if weight is None else float(weight[place]),
-            "right": float(look.quality.label_confidence[label]),
+            "weight": None if weight is None else float(weight[position]),
+            "confidence": float(data.quality.label_confidence[label]),
         }
-        for place, label in zip(order, labels[order], strict=True)
+        for position, label in zip(order, labels[order], strict=True)
     ]
     count = np.bincount(ann.label[labels], minlength=ann.n_classes)
-    votes = [[printable(ann.classes[k]), int(count[k])] for k in np.argsort(-count, kind="stable") if count[k]]
     return {
         "item": printable(ann.items[row]),
         "row": row,
-        "labels": len(labels),
-        "voices": voices,
-        "votes": votes,
-        "fused": _named(look, look.fused[row], look.fused_confidence[row]),
-        "consensus": _named(look, look.quality.consensus_codes[row], look.quality.confidence[row]),
-        "predicted": _named(look, look.predicted[row], look.predicted_confidence[row]),
+        "n_labels": len(labels),
+        "listed_labels": listed_labels,
+        "label_counts": [
+            [printable(ann.classes[k]), int(count[k])] for k in np.argsort(-count, kind="stable") if count[k]
+        ],
+        "fused": _class_with_confidence(data, data.fused[row], data.fused_confidence[row]),
+        "consensus": _class_with_confidence(data, data.quality.consensus_codes[row], data.quality.confidence[row]),
+        "predicted": _class_with_confidence(data, data.predicted[row], data.predicted_confidence[row]),
         "gold": printable(ann.classes[gold[row]]) if gold[row] >= 0 else None,
     }
 
 
-def suspicious_facts(look: ReportData, most: int) -> dict[str, Any]:
-    """The labels most likely wrong; `rows` without those of certain items, which nobody needs to look at."""
-    ann, suspicion = look.ann, look.quality.suspicion
+def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
+    """Return the labels that are most probably wrong.
+
+    Parameters
+    ----------
+    data : ReportData
+        Labels and consensus.
+    max_labels : int
+        Number of labels to list. Labels of items whose gold label was used in training are not listed.
+
+    Returns
+    -------
+    dict
+        `total`, the number of labels more probably wrong than right; `expected_wrong_labels`; and `rows`.
+    """
+    ann, suspicion = data.ann, data.quality.suspicion
     item = ann.item
-    open_labels = np.flatnonzero(~look.has_training_gold[item])
-    order = open_labels[np.argsort(-suspicion[open_labels], kind="stable")[:most]]
+    candidates = np.flatnonzero(~data.has_training_gold[item])
+    order = candidates[np.argsort(-suspicion[candidates], kind="stable")[:max_labels]]
     rows = [
         {
             "item": printable(ann.items[item[label]]),
             "row": int(item[label]),
             "annotator": printable(ann.annotators[ann.annotator[label]]),
             "label": printable(ann.classes[ann.label[label]]),
-            "consensus": printable(ann.classes[look.quality.consensus_codes[item[label]]]),
+            "consensus": printable(ann.classes[data.quality.consensus_codes[item[label]]]),
             "suspicion": float(suspicion[label]),
         }
         for label in order
         if suspicion[label] >= 0.5
     ]
-    return {"total": int((suspicion > 0.5).sum()), "expected": float(suspicion.sum()), "rows": rows}
+    return {"total": int((suspicion > 0.5).sum()), "expected_wrong_labels": float(suspicion.sum()), "rows": rows}
 
 
-def mixed_facts(look: ReportData) -> dict[str, Any]:
-    """Which class is taken for which: wrong labels as far as the consensus knows, the most frequent pairs first."""
-    ann, K = look.ann, look.ann.n_classes
-    said = sparse.csr_array((np.ones(ann.n_labels), ann.label, ann.indptr), shape=(ann.n_items, K))
-    labelled = look.labels_per_item > 0
-    counts = (said[labelled].T @ look.quality.class_probabilities[labelled].astype(np.float64)).T  # axes (true, said)
+def class_confusion_facts(data: ReportData) -> dict[str, Any]:
+    """Return which classes are confused, over all annotators, with the consensus as the truth.
+
+    Returns
+    -------
+    dict
+        `expected_wrong_labels` of `n_labels`; `pairs`, the most frequent pairs of true class and label; and the
+        confusion `matrix`, P(said | true). With more than 12 classes, the matrix holds the most confused ones.
+    """
+    ann, K = data.ann, data.ann.n_classes
+    one_hot = sparse.csr_array((np.ones(ann.n_labels), ann.label, ann.indptr), shape=(ann.n_items, K))
+    labelled = data.labels_per_item > 0
+    probabilities = data.quality.class_probabilities[labelled].astype(np.float64)
+    counts = (one_hot[labelled].T @ probabilities).T  # axes (true, said)
     total = np.maximum(counts.sum(1), 1e-12)
     wrong = counts * (1 - np.eye(K))
     pairs = []
@@ -118,26 +156,27 @@ def mixed_facts(look: ReportData) -> dict[str, Any]:
         k, j = divmod(int(flat), K)
         if wrong[k, j] >= 0.5:
             names = {"true": printable(ann.classes[k]), "said": printable(ann.classes[j])}
-            pairs.append(names | {"labels": float(wrong[k, j]), "share": float(wrong[k, j] / total[k])})
+            pairs.append(names | {"n_labels": float(wrong[k, j]), "share": float(wrong[k, j] / total[k])})
     shown = np.arange(K)
     if K > MAX_MATRIX_CLASSES:
         shown = np.sort(np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:MAX_MATRIX_CLASSES])
     return {
-        "wrong": float(wrong.sum()),
-        "labels": ann.n_labels,
+        "expected_wrong_labels": float(wrong.sum()),
+        "n_labels": ann.n_labels,
         "pairs": pairs,
         "classes": [printable(name) for name in ann.classes[shown]],
-        "of": K,
+        "n_classes": K,
         "matrix": (counts / total[:, None])[np.ix_(shown, shown)].round(4).tolist(),
     }
 
 
-def _n_answers(look: ReportData) -> IntArray:
-    """How many different classes were said of each item."""
-    K = look.ann.n_classes
-    said = np.unique(look.ann.item * K + look.ann.label) // K
-    return np.bincount(said, minlength=look.ann.n_items)
+def _n_different_labels(data: ReportData) -> IntArray:
+    """Return the number of different classes among the labels of each item."""
+    K = data.ann.n_classes
+    item = np.unique(data.ann.item * K + data.ann.label) // K
+    return np.bincount(item, minlength=data.ann.n_items)
 
 
-def _named(look: ReportData, k: int, sure: float) -> dict[str, Any] | None:
-    return None if k < 0 else {"class": printable(look.ann.classes[k]), "confidence": float(sure)}
+def _class_with_confidence(data: ReportData, k: int, confidence: float) -> dict[str, Any] | None:
+    """Return a class by name with its confidence; None if the class is unknown."""
+    return None if k < 0 else {"class": printable(data.ann.classes[k]), "confidence": float(confidence)}

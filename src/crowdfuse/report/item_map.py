@@ -1,4 +1,4 @@
-"""Items on a plane: the two directions in which the network's features differ most."""
+"""A map of the items: the first two principal components of the network's features."""
 
 from __future__ import annotations
 
@@ -10,76 +10,100 @@ import torch
 from sklearn.decomposition import PCA
 
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.report.names import printable
-from crowdfuse.report.report_data import FloatArray, Model, ReportData
+from crowdfuse.report.printable import printable
+from crowdfuse.report.report_data import FittedModel, FloatArray, ReportData
 
-SAMPLED = 2_000  # items that decide the directions
-MAX_MAP_ITEMS, MAX_FEATURE_VALUES = 10_000, 50_000_000  # rows, and numbers, of features at most
-COLUMNS, MAP_ROWS = 13, 9  # of the grid that maps are drawn on
-NAMED = 8  # classes that are written on the map
+N_PCA_ITEMS = 2_000  # random items that the principal components are fitted on
+MAX_MAP_ITEMS = 10_000
+MAX_FEATURE_VALUES = 50_000_000  # numbers in the feature matrix of the items on the map
+MAP_COLUMNS, MAP_ROWS = 13, 9  # cells of the grid that maps are drawn on
+MAX_NAMED_CLASSES = 8  # classes whose name is written on the map
 
 
 @dataclass(frozen=True)
 class ItemMap:
-    """Where some rows lie: `place` (S, 2) in the unit square, of `rows` (S,), which are sorted."""
+    """Positions of items on the map.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_mapped,)
+        Rows of the items on the map, sorted.
+    coordinates : ndarray of shape (n_mapped, 2)
+        Their positions in the unit square.
+    """
 
     rows: IntArray
-    place: FloatArray
+    coordinates: FloatArray
 
     def cells(self, rows: IntArray) -> IntArray:
-        """The cell of the grid that each row lies in, -1 where it is not on the map."""
+        """Return the grid cell of each given row, -1 for rows that are not on the map."""
         position = np.searchsorted(self.rows, rows).clip(max=len(self.rows) - 1)
-        column, line = np.minimum(self.place[position] * (COLUMNS, MAP_ROWS), (COLUMNS - 1, MAP_ROWS - 1)).astype(int).T
-        return np.where(self.rows[position] == rows, line * COLUMNS + column, -1)
+        scaled = self.coordinates[position] * (MAP_COLUMNS, MAP_ROWS)
+        column, line = np.minimum(scaled, (MAP_COLUMNS - 1, MAP_ROWS - 1)).astype(int).T
+        return np.where(self.rows[position] == rows, line * MAP_COLUMNS + column, -1)
 
 
-def map_items(look: ReportData, wanted: IntArray) -> ItemMap | None:
-    """A map of a sample of the labelled items, and of the `wanted` rows as far as there is room."""
-    if look.model is None:
+def map_items(data: ReportData, wanted: IntArray) -> ItemMap | None:
+    """Place a random sample of the labelled items, and further wanted ones, on a map.
+
+    Parameters
+    ----------
+    data : ReportData
+        Labels and model.
+    wanted : ndarray of shape (n_wanted,)
+        Rows to add to the sample, up to 10,000 items in all.
+
+    Returns
+    -------
+    ItemMap or None
+        None without a model or without labelled items that have inputs.
+    """
+    if data.model is None:
         return None
     generator = np.random.default_rng(0)
-    there = look.model.position >= 0
-    labelled = np.flatnonzero((look.labels_per_item > 0) & there)
+    has_inputs = data.model.input_rows >= 0
+    labelled = np.flatnonzero((data.labels_per_item > 0) & has_inputs)
     if not len(labelled):
         return None
-    wanted = wanted[there[wanted]]
-    sample = generator.permutation(labelled)[:SAMPLED]
-    n_features = len(_features(look.model, sample[:1])[0])
-    room = max(200, min(MAX_MAP_ITEMS, MAX_FEATURE_VALUES // n_features))
-    others = generator.permutation(np.setdiff1d(wanted, sample))[: max(0, room - len(sample))]
-    sample = sample[:room]
-    features = _features(look.model, np.concatenate([sample, others]))
+    wanted = wanted[has_inputs[wanted]]
+    sample = generator.permutation(labelled)[:N_PCA_ITEMS]
+    n_features = len(_features(data.model, sample[:1])[0])
+    max_items = max(200, min(MAX_MAP_ITEMS, MAX_FEATURE_VALUES // n_features))
+    others = generator.permutation(np.setdiff1d(wanted, sample))[: max(0, max_items - len(sample))]
+    sample = sample[:max_items]
+    features = _features(data.model, np.concatenate([sample, others]))
     n_components = min(2, n_features, len(sample))
     pca = PCA(n_components, random_state=0).fit(features[: len(sample)])
-    place = np.zeros((len(features), 2))
-    place[:, :n_components] = pca.transform(features)
-    low, high = np.quantile(place[: len(sample)], [0.01, 0.99], axis=0)  # a few far away must not shrink the rest
-    place = np.clip((place - low) / np.where(high > low, high - low, 1), 0, 1)
+    coordinates = np.zeros((len(features), 2))
+    coordinates[:, :n_components] = pca.transform(features)
+    low, high = np.quantile(coordinates[: len(sample)], [0.01, 0.99], axis=0)  # outliers must not shrink the rest
+    coordinates = np.clip((coordinates - low) / np.where(high > low, high - low, 1), 0, 1)
     rows = np.concatenate([sample, others])
     order = np.argsort(rows)
-    return ItemMap(rows[order], place[order])
+    return ItemMap(rows[order], coordinates[order])
 
 
-def _features(model: Model, rows: IntArray) -> FloatArray:
-    return torch.cat(list(model.classifier._features(model.take(rows)))).numpy().astype(np.float64)
-
-
-def map_facts(look: ReportData, where: ItemMap | None) -> dict[str, Any] | None:
-    """The map itself: how many items lie where, and where the most frequent classes have their middle."""
-    if where is None:
+def map_facts(data: ReportData, item_map: ItemMap | None) -> dict[str, Any] | None:
+    """Return the number of items in each cell of the map, and where the most frequent predicted classes lie."""
+    if item_map is None:
         return None
-    cell = where.cells(where.rows)
-    predicted = look.predicted[where.rows]
-    names = []
-    counts = np.bincount(predicted, minlength=look.ann.n_classes)
-    for k in np.argsort(-counts, kind="stable")[:NAMED]:
+    cell = item_map.cells(item_map.rows)
+    predicted = data.predicted[item_map.rows]
+    classes = []
+    counts = np.bincount(predicted, minlength=data.ann.n_classes)
+    for k in np.argsort(-counts, kind="stable")[:MAX_NAMED_CLASSES]:
         if counts[k]:
-            x, y = np.median(where.place[predicted == k], axis=0)
-            names.append({"class": printable(look.ann.classes[k]), "x": round(float(x), 3), "y": round(float(y), 3)})
+            x, y = np.median(item_map.coordinates[predicted == k], axis=0)
+            classes.append({"class": printable(data.ann.classes[k]), "x": round(float(x), 3), "y": round(float(y), 3)})
     return {
-        "items": len(where.rows),
-        "columns": COLUMNS,
-        "rows": MAP_ROWS,
-        "counts": np.bincount(cell, minlength=COLUMNS * MAP_ROWS).tolist(),
-        "classes": names,
+        "n_items": len(item_map.rows),
+        "n_columns": MAP_COLUMNS,
+        "n_rows": MAP_ROWS,
+        "counts": np.bincount(cell, minlength=MAP_COLUMNS * MAP_ROWS).tolist(),
+        "classes": classes,
     }
+
+
+def _features(model: FittedModel, rows: IntArray) -> FloatArray:
+    """Return the network's features of the given rows, shape (n_rows, n_features)."""
+    return torch.cat(list(model.classifier._features(model.take(rows)))).numpy().astype(np.float64)

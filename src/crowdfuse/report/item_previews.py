@@ -1,4 +1,4 @@
-"""What an item looks like: a thumbnail where it is an image, the features that stand out where it is a row."""
+"""Previews of items: a thumbnail of an image, or the outstanding features of a row of numbers."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import IMAGE_ENDINGS, open_upright
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.report.names import printable
+from crowdfuse.report.printable import printable
 
-THUMBNAIL_SIDES_PIXELS = (96, 64, 48, 32)  # pixels: the largest at which all pictures together are not too much
-MAX_LISTED_FEATURES = 4  # that stand out most
-MAX_SAMPLED_ROWS = 5_000  # rows that tell what is usual
+THUMBNAIL_SIDES_PIXELS = (96, 64, 48, 32)  # tried in this order, until all thumbnails fit in the page
+MAX_LISTED_FEATURES = 4
+MAX_SAMPLED_ROWS = 5_000  # rows that mean and standard deviation are estimated from
+MAX_BLOCK_VALUES = 4_000_000  # numbers read at a time
 
 ItemPreview = dict[str, Any]
-"""`image`: a data URI; or `missing`: the file that could not be shown; or `features`: [name, value, deviation]."""
+"""One of `image` (a data URI), `missing` (the file that cannot be shown) and `features`; or empty.
+
+`features` holds [name, value, deviation from the mean in standard deviations].
+"""
 
 
-def picture_of_file(path: Path, side: int) -> ItemPreview:
-    """A thumbnail; a file that is not there any more, or is no image any more, is named."""
+def preview_of_file(path: Path, side: int) -> ItemPreview:
+    """Return the thumbnail of an image file, at most `side` pixels wide and high; name the file if it cannot be read."""
     try:
         return {"image": _data_uri(open_upright(path, side).convert("RGB"), side)}
-    except Exception:  # Pillow's readers raise whatever they stumble over
+    except Exception:  # Pillow's readers raise many kinds of errors on damaged files
         return {"missing": printable(path)}
 
 
-def file_of(folder: Path, item: str) -> Path | None:
-    """The image that an item is: its id is its path below the folder, with or without the ending.
+def image_file_of(folder: Path, item: str) -> Path | None:
+    """Return the image file of an item, whose id is its path in the folder, with or without the file extension.
 
-    None for an id that leads out of the folder: what lies there is no image of this run.
+    Return None for an id that points outside the folder: such a file does not belong to the run.
     """
     path = folder / item
     if Path(item).is_absolute() or ".." in Path(item).parts:
@@ -49,23 +53,41 @@ def file_of(folder: Path, item: str) -> Path | None:
     return path
 
 
-def pictures_of_inputs(
-    inputs: Inputs, rows: IntArray, side: int, names: Sequence[str] | None = None
+def previews_of_inputs(
+    inputs: Inputs, rows: IntArray, side: int, feature_names: Sequence[str] | None = None
 ) -> list[ItemPreview]:
-    """Of these rows. Rows of two dimensions, or of one or three channels of two, are taken to be images."""
+    """Return the previews of the given rows.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        Inputs of all items. Items of shape (height, width), (1, height, width) or (3, height, width) are images.
+    rows : ndarray of shape (n_rows,)
+        Rows to preview.
+    side : int
+        Largest width and height of a thumbnail in pixels.
+    feature_names : sequence of str, default=None
+        Names of the columns; the default is "column 0", "column 1" and so on.
+
+    Returns
+    -------
+    list of dict
+        One preview per row; empty where the inputs are neither images nor rows of numbers.
+    """
     if isinstance(inputs, ImageFiles):
-        return [picture_of_file(Path(inputs.paths[row]), side) for row in rows]
+        return [preview_of_file(Path(inputs.paths[row]), side) for row in rows]
     if not len(rows):
         return []
     shape = inputs.item_shape
     if len(shape) == 1:
-        return _features_of_inputs(inputs, rows, names)
+        return _outstanding_features(inputs, rows, feature_names)
     if len(shape) == 2 or (len(shape) == 3 and shape[0] in (1, 3)):
         return [{"image": _data_uri(image, side)} for image in _images(inputs, rows)]
     return [{} for _ in rows]
 
 
 def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
+    """Return rows as RGB images; values that are not bytes are scaled to the range of these rows."""
     pixels = inputs.rows(rows)
     if getattr(inputs.values, "dtype", None) != np.uint8:
         low, high = float(pixels.min()), float(pixels.max())
@@ -75,40 +97,45 @@ def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
 
 
 def _data_uri(image: Image.Image, side: int) -> str:
-    """A JPEG of at most so many pixels a side; small ones grow by whole steps, so that they can be seen."""
+    """Return an image as a JPEG data URI, at most `side` pixels wide and high; small images are enlarged by a whole factor."""
     longest = max(image.size)
     if longest > side:
         image.thumbnail((side, side))
     elif side // longest > 1:
-        step = side // longest
-        image = image.resize((image.width * step, image.height * step), Image.Resampling.NEAREST)
+        factor = side // longest
+        image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     file = io.BytesIO()
     image.save(file, "JPEG", quality=72, optimize=True)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _features_of_inputs(inputs: Inputs, rows: IntArray, names: Sequence[str] | None) -> list[ItemPreview]:
-    """The features of each row that are furthest from usual, in standard deviations."""
-    usual = np.random.default_rng(0).permutation(len(inputs))[:MAX_SAMPLED_ROWS]
+def _outstanding_features(inputs: Inputs, rows: IntArray, feature_names: Sequence[str] | None) -> list[ItemPreview]:
+    """Return the features of each row that are farthest from the mean, in standard deviations."""
+    sample = np.random.default_rng(0).permutation(len(inputs))[:MAX_SAMPLED_ROWS]
     total, square = np.zeros(inputs.item_shape), np.zeros(inputs.item_shape)
-    size = max(1, 4_000_000 // inputs.item_shape[0])
-    for start in range(0, len(usual), size):
-        block = inputs.rows(usual[start : start + size]).astype(np.float64)
+    size = max(1, MAX_BLOCK_VALUES // inputs.item_shape[0])
+    for start in range(0, len(sample), size):
+        block = inputs.rows(sample[start : start + size]).astype(np.float64)
         total, square = total + block.sum(0), square + (block**2).sum(0)
-    mean = total / len(usual)
-    spread = np.sqrt(np.maximum(square / len(usual) - mean**2, 0))
-    return [_outstanding(row, mean, spread, names) for row in inputs.rows(rows)]
+    mean = total / len(sample)
+    deviation = np.sqrt(np.maximum(square / len(sample) - mean**2, 0))
+    return [_features_of_row(row, mean, deviation, feature_names) for row in inputs.rows(rows)]
 
 
-def _outstanding(
-    values: NDArray[np.float32], mean: NDArray[Any], spread: NDArray[Any], names: Sequence[str] | None
+def _features_of_row(
+    values: NDArray[np.float32], mean: NDArray[Any], deviation: NDArray[Any], feature_names: Sequence[str] | None
 ) -> ItemPreview:
+    """Return the preview of one row of numbers."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        off = np.where(spread > 0, (values - mean) / spread, 0)
-    order = np.argsort(-np.abs(off), kind="stable")[:MAX_LISTED_FEATURES]
+        z_score = np.where(deviation > 0, (values - mean) / deviation, 0)
+    order = np.argsort(-np.abs(z_score), kind="stable")[:MAX_LISTED_FEATURES]
     return {
         "features": [
-            [printable(names[j]) if names is not None else f"column {j}", float(values[j]), float(off[j])]
+            [
+                f"column {j}" if feature_names is None else printable(feature_names[j]),
+                float(values[j]),
+                float(z_score[j]),
+            ]
             for j in order
         ]
     }

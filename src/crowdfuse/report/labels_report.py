@@ -1,4 +1,4 @@
-"""A report on labels alone: no inputs, no model, and all that can be told without them."""
+"""The report on labels alone, without inputs and without a model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from crowdfuse.checks.choices import check_choice
 from crowdfuse.labels.alignment import as_annotations, gold_codes
 from crowdfuse.labels.ids import format_count
 from crowdfuse.report.gold_facts import GoldSet
+from crowdfuse.report.report import Report
 from crowdfuse.report.report_data import report_data_from_aggregate
-from crowdfuse.report.run_report import Report, check_settings, make_report
+from crowdfuse.report.report_facts import check_settings, make_report
 
 LIMITATIONS = (
-    "There are labels and no inputs: no map of the items, no picture of one, and no weight of an annotator on an item. "
-    "Each annotator is judged by all of their labels together, not here and there.",
-    "There is no model: no training to look at, no prediction, and no confidence but that of the labels themselves. "
-    "With inputs, crowdfuse fit trains one.",
+    "There are no inputs. The report has no map of the items, no thumbnails, and no weights of annotators per item; "
+    "each annotator is judged by all of their labels together.",
+    "There is no model. The report has no training curves and no predictions, and confidence comes from the labels "
+    "alone. With inputs, crowdfuse fit trains a model.",
 )
 
 
@@ -36,12 +37,50 @@ def report_labels(
     notes: Sequence[str] = (),
     seed: int = 0,
 ) -> Report:
-    """What labels amount to without inputs, for people to look at; a notebook shows it by itself.
+    """Report on labels without inputs or a model.
 
-    `method` is an aggregation, one of `crowdfuse.aggregation.METHODS`: its soft labels are the fused labels, and judge
-    annotators and single labels. `gold` (N,), None where unknown, in the order of `annotations.items`, tells how good
-    they are, and changes nothing. The rest is as in `clf.report`; what takes a model is said to be missing.
+    An aggregation method computes the consensus, which estimates the accuracy of annotators, finds labels that are
+    probably wrong, and lists the items on which annotators disagree. A notebook shows the report as a page.
 
+    Parameters
+    ----------
+    annotations : Annotations or array-like of shape (n_items, n_annotators)
+        The labels. In an array, -1, None or NaN means no label.
+    method : str, default="dawid-skene"
+        Aggregation method, one of `crowdfuse.aggregation.AGGREGATORS`.
+    gold : array-like of shape (n_items,), default=None
+        True class of each item in the order of `annotations.items`, None where unknown. Used only to measure
+        accuracy.
+    n_items : int, default=30
+        Number of disputed items to show, from 1 to 200. A third as many ambiguous and mislabelled items are shown.
+    sensitivity : float, default=0.95
+        With two classes and gold: share of the positive class to find, above 0 and at most 1.
+    positive : object, default=None
+        With two classes: the positive class. The default is the second class.
+    title : str, default=None
+        Title of the report. The default names the method.
+    notes : sequence of str, default=()
+        Sentences to show at the top of the report.
+    seed : int, default=0
+        Seed for methods that draw random numbers.
+
+    Returns
+    -------
+    Report
+        The report; `report.save("report.html")` writes it as HTML, Markdown and JSON.
+
+    Raises
+    ------
+    ValueError
+        If `method` is unknown, a setting is out of range, `positive` is not one of two classes, or `gold` holds an
+        unknown class.
+
+    See Also
+    --------
+    CrowdClassifier.report : Report on a trained model and its labels.
+
+    Examples
+    --------
     >>> report_labels([["cat", "cat", "dog"], ["dog", "dog", "dog"], ["cat", "cat", "cat"]])
     Report(3 items, 3 annotators, 9 labels; .save('report.html') writes it)
     """
@@ -49,24 +88,23 @@ def report_labels(
     check_settings(n_items, sensitivity)
     ann = as_annotations(annotations)
     codes = np.full(len(ann), -1) if gold is None else gold_codes(gold, ann.classes, len(ann))
-    fused = AGGREGATORS[method](ann, seed=seed)
+    aggregate = AGGREGATORS[method](ann, seed=seed)
     rows = np.flatnonzero(codes >= 0)
-    told = [
-        f"Fused labels are what {method} makes of the labels. Estimated accuracies, mixed up classes and likely wrong "
-        "labels are judged by them."
+    method_notes = [
+        f"The fused labels are the consensus of the labels by {method}. Estimated accuracies, confused classes and "
+        "labels that are probably wrong are measured against them."
     ]
-    if not fused.converged:
-        told.append(f"It stopped after {format_count(fused.n_iter, 'iteration')}, still rising.")
+    if not aggregate.converged:
+        method_notes.append(f"{method} stopped after {format_count(aggregate.n_iter, 'iteration')} without converging.")
+    gold_set = GoldSet("gold", rows, codes[rows], "used only to measure accuracy", is_unbiased=True)
     return make_report(
-        report_data_from_aggregate(ann, fused),
-        about=None,
-        aggregation={"method": method, "iterations": fused.n_iter, "converged": fused.converged},
-        sets=[GoldSet("gold", rows, codes[rows], "it was used for nothing else", is_unbiased=True)]
-        if len(rows)
-        else [],
-        pictures=lambda rows, side: [{} for _ in rows],
-        notes=[*notes, *told],
-        missing=LIMITATIONS,
+        report_data_from_aggregate(ann, aggregate),
+        training=None,
+        aggregation={"method": method, "iterations": aggregate.n_iter, "converged": aggregate.converged},
+        gold_sets=[gold_set] if len(rows) else [],
+        make_previews=lambda rows, side: [{} for _ in rows],
+        notes=[*notes, *method_notes],
+        limitations=LIMITATIONS,
         n_items=n_items,
         sensitivity=sensitivity,
         positive=positive,

@@ -19,7 +19,7 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8c8c8c"
 TWO = ListedColormap([BLUE, ORANGE])
 
 
-def save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, whole or not at all."""
     with atomic_file(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120, bbox_inches="tight", pad_inches=0.15)
@@ -126,7 +126,7 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> F
     return figure
 
 
-def disputed(images: NDArray[Any], captions: Sequence[str]) -> Figure:
+def disputed_images(images: NDArray[Any], captions: Sequence[str]) -> Figure:
     """Images in dispute, each with who said what and what was made of it."""
     columns = 4
     n_rows = -(-len(images) // columns)
@@ -248,7 +248,7 @@ def _legend_beside(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def differences(panels: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str) -> Figure:
+def paired_differences(panels: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str) -> Figure:
     """Differences in points with the ends of their intervals, (mean, low, high) by method; a panel a data set."""
     names = list(dict.fromkeys(name for of in panels.values() for name in of))
     figure = Figure(figsize=(3.2 * len(panels) + 1.5, 0.4 * len(names) + 1.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""All that a report is made from, computed once: one pass over the inputs, and never all items by all annotators."""
+"""The data of a report, computed in one pass over the inputs, without arrays of all items by all annotators."""
 
 from __future__ import annotations
 
@@ -17,55 +17,92 @@ from crowdfuse.quality.label_quality import LabelQuality, label_quality
 
 FloatArray = NDArray[np.float64]
 
-PROBABILITY_TOLERANCE = 1e-3  # probabilities that are the same on another machine
-N_WEIGHT_CHECK_ITEMS = 20  # items, to see whether weights are the same on all
+PROBABILITY_TOLERANCE = 1e-3  # largest difference between the same probability computed on two machines
+WEIGHT_TOLERANCE = 1e-3  # largest distance from an even share at which a relative weight counts as even
+N_WEIGHT_CHECK_ITEMS = 20  # items on which weights are compared, to see whether they depend on the item
 
 
-class Model(NamedTuple):
-    """A fitted classifier, and the rows it looks at."""
+class FittedModel(NamedTuple):
+    """A fitted classifier and the inputs of the items.
+
+    Attributes
+    ----------
+    classifier : CrowdClassifier
+        The fitted classifier.
+    inputs : Inputs
+        Inputs of the items that have any.
+    input_rows : ndarray of shape (n_items,)
+        Row of `inputs` that belongs to each item, -1 for items whose inputs are missing.
+    """
 
     classifier: CrowdClassifier
     inputs: Inputs
-    position: IntArray  # (N,): where the inputs of each row are, -1 where they have gone
+    input_rows: IntArray
 
     def take(self, rows: IntArray) -> Inputs:
-        """The inputs of rows that have them."""
-        return self.inputs.take(self.position[rows])
+        """Return the inputs of the given items, which must have some."""
+        return self.inputs.take(self.input_rows[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportData:
-    """What is known of every item and label. N items, L labels; -1 and NaN where something is not known."""
+    """Everything known about each item and label; -1 and NaN stand for unknown.
 
-    ann: Annotations  # row by row, with the classes and annotators of the model
-    predicted: IntArray  # (N,)
-    predicted_confidence: FloatArray  # (N,): the probability of the predicted class
-    fused: IntArray  # (N,)
-    fused_confidence: FloatArray  # (N,)
-    quality: LabelQuality  # what labels and predictions amount to together
-    has_training_gold: NDArray[
-        np.bool_
-    ]  # (N,): where gold was trained on, and stands for the fused label and the consensus
-    weights: NDArray[np.float32] | None  # (L,): what each label counted in its item's fused label, NaN without inputs
-    weights_vary: bool = False  # whether an annotator has another weight on one item than on another
-    model: Model | None  # None where there are labels alone
+    Attributes
+    ----------
+    ann : Annotations
+        Labels row by row, with the classes and annotators of the model.
+    predicted : ndarray of shape (n_items,)
+        Class predicted from the input alone, as its position in `ann.classes`.
+    predicted_confidence : ndarray of shape (n_items,)
+        Probability of the predicted class.
+    fused : ndarray of shape (n_items,)
+        Most probable class of the fused label.
+    fused_confidence : ndarray of shape (n_items,)
+        Probability of that class.
+    quality : LabelQuality
+        Consensus, confidence, suspicion of each label, and accuracy of each annotator.
+    has_training_gold : ndarray of shape (n_items,)
+        Whether a gold label of the item was used in training; it then replaces fused label and consensus.
+    weights : ndarray of shape (n_labels,) or None
+        Weight of each label in its item's fused label, NaN without inputs; None without a model.
+    weights_vary : bool, default=False
+        Whether the weight of an annotator depends on the item.
+    model : FittedModel or None
+        The classifier with its inputs; None for labels alone.
+    """
+
+    ann: Annotations
+    predicted: IntArray
+    predicted_confidence: FloatArray
+    fused: IntArray
+    fused_confidence: FloatArray
+    quality: LabelQuality
+    has_training_gold: NDArray[np.bool_]
+    weights: NDArray[np.float32] | None
+    weights_vary: bool = False
+    model: FittedModel | None
 
     @property
     def labels_per_item(self) -> IntArray:
+        """Number of labels of each item, shape (n_items,)."""
         return np.diff(self.ann.indptr)
 
     def relative_weights(self) -> FloatArray | None:
-        """(L,): 1 where a label counts as much as the others on its item, NaN where inputs have gone.
+        """Return the weight of each label relative to an even share, or None if all weights are even.
 
-        None where all always count as much.
+        Returns
+        -------
+        ndarray of shape (n_labels,) or None
+            1 means an even share among the labels of the item; NaN where inputs are missing.
         """
         return None if self.weights is None else relative_weights(self.weights, self.ann)
 
 
 def relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArray | None:
-    """Weights of labels (L,) times the number of labels of the item; None where that is always 1."""
+    """Return weights of labels times the number of labels of the item, shape (n_labels,); None if all are 1."""
     relative: FloatArray = weights.astype(np.float64) * np.diff(ann.indptr)[ann.item]
-    return relative if (np.abs(relative - 1) > 1e-3).any() else None
+    return relative if (np.abs(relative - 1) > WEIGHT_TOLERANCE).any() else None
 
 
 def compute_report_data(
@@ -74,18 +111,33 @@ def compute_report_data(
     annotations: Any,
     items: ArrayLike | None = None,
     *,
-    certain: IntArray | None = None,
+    training_gold: IntArray | None = None,
 ) -> ReportData:
-    """What a fitted classifier makes of labels and their inputs; rows meet items as in `fit`.
+    """Compute predictions, fused labels, weights and consensus with a fitted classifier.
 
-    `certain` (N,) are the true classes that it was trained on, -1 elsewhere.
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        A fitted classifier.
+    X : array-like, sparse matrix or Inputs of N rows
+        Inputs of the items.
+    annotations : Annotations or array-like of shape (n_items, n_annotators)
+        Labels of the items.
+    items : array-like of shape (n_items,), default=None
+        Item id of each row of X, as for `fit`.
+    training_gold : ndarray of shape (n_items,), default=None
+        True classes that the classifier was trained on, as positions in `classes_`, -1 elsewhere.
+
+    Returns
+    -------
+    ReportData
     """
     inputs = classifier._inputs(X)
     ann, probabilities, soft, weights = classifier.predict_with_labels(inputs, annotations, items=items, warn=False)
     predicted = probabilities.argmax(1)
     soft = np.nan_to_num(soft)
-    if certain is not None:
-        soft[certain >= 0] = np.eye(soft.shape[1])[certain[certain >= 0]]
+    if training_gold is not None:
+        soft[training_gold >= 0] = np.eye(soft.shape[1])[training_gold[training_gold >= 0]]
     known = soft.any(1)
     return ReportData(
         ann=ann,
@@ -94,99 +146,146 @@ def compute_report_data(
         fused=np.where(known, soft.argmax(1), -1),
         fused_confidence=np.where(known, soft.max(1), np.nan).astype(np.float64),
         quality=label_quality(
-            ann, probabilities, classes=classifier.classes_, gold=_named(certain, ann.classes), out_of_fold=False
+            ann,
+            probabilities,
+            classes=classifier.classes_,
+            gold=_class_names(training_gold, ann.classes),
+            out_of_fold=False,
         ),
-        has_training_gold=_is_certain(certain, ann),
+        has_training_gold=_is_known(training_gold, ann),
         weights=weights,
-        weights_vary=_vary(
+        weights_vary=_differ_between_items(
             classifier.annotator_weights(inputs.take(np.arange(min(N_WEIGHT_CHECK_ITEMS, len(inputs)))))
         ),
-        model=Model(classifier, inputs, np.arange(len(inputs))),
+        model=FittedModel(classifier, inputs, np.arange(len(inputs))),
     )
 
 
 def report_data_from_labels(
     ann: Annotations,
     *,
-    certain: IntArray | None = None,
+    training_gold: IntArray | None = None,
     predicted: IntArray | None = None,
-    sure: FloatArray | None = None,
+    predicted_confidence: FloatArray | None = None,
     fused: IntArray | None = None,
-    fused_sure: FloatArray | None = None,
+    fused_confidence: FloatArray | None = None,
 ) -> ReportData:
-    """The same without inputs: from labels alone, and what is on record of predictions and fused labels.
+    """Compute the data of a report without inputs, from labels and recorded predictions and fused labels.
 
-    What is not given is the consensus of the labels.
+    Parameters
+    ----------
+    ann : Annotations
+        The labels.
+    training_gold : ndarray of shape (n_items,), default=None
+        True classes that the model was trained on, -1 elsewhere.
+    predicted, fused : ndarray of shape (n_items,), default=None
+        Recorded classes, -1 where unknown. The default is the consensus of the labels.
+    predicted_confidence, fused_confidence : ndarray of shape (n_items,), default=None
+        Recorded confidences. The default is the confidence of the consensus.
+
+    Returns
+    -------
+    ReportData
     """
     K = ann.n_classes
-    found = label_quality(ann, np.full((ann.n_items, K), 1 / K), items=ann.items, gold=_named(certain, ann.classes))
+    uniform = np.full((ann.n_items, K), 1 / K)
+    quality = label_quality(ann, uniform, items=ann.items, gold=_class_names(training_gold, ann.classes))
     known = np.diff(ann.indptr) > 0
-    best, confidence = (
-        np.where(known, found.consensus_codes, -1),
-        np.where(known, found.confidence, np.nan).astype(np.float64),
-    )
+    consensus = np.where(known, quality.consensus_codes, -1)
+    confidence = np.where(known, quality.confidence, np.nan).astype(np.float64)
     return ReportData(
-        ann=found.annotations,
-        predicted=best if predicted is None else predicted,
-        predicted_confidence=confidence if sure is None else sure,
-        fused=best if fused is None else fused,
-        fused_confidence=confidence if fused_sure is None else fused_sure,
-        quality=found,
-        has_training_gold=_is_certain(certain, ann),
+        ann=quality.annotations,
+        predicted=consensus if predicted is None else predicted,
+        predicted_confidence=confidence if predicted_confidence is None else predicted_confidence,
+        fused=consensus if fused is None else fused,
+        fused_confidence=confidence if fused_confidence is None else fused_confidence,
+        quality=quality,
+        has_training_gold=_is_known(training_gold, ann),
         weights=None,
         model=None,
     )
 
 
 def add_available_inputs(
-    look: ReportData, classifier: CrowdClassifier, inputs: Inputs, position: IntArray
+    data: ReportData, classifier: CrowdClassifier, inputs: Inputs, input_rows: IntArray
 ) -> ReportData:
-    """A look at records, with weights and a model for the rows whose inputs are there: at `position` (N,), else -1.
+    """Add weights and the model for the items whose inputs still exist and are unchanged.
 
-    Where the model says something else than what is on record, the inputs are not what they were, and do not count.
+    An input counts as changed if the model's prediction for it differs from the recorded one.
+
+    Parameters
+    ----------
+    data : ReportData
+        Recorded predictions and fused labels.
+    classifier : CrowdClassifier
+        The fitted classifier.
+    inputs : Inputs
+        The inputs that exist.
+    input_rows : ndarray of shape (n_items,)
+        Row of `inputs` that belongs to each item, -1 for missing inputs.
+
+    Returns
+    -------
+    ReportData
+        `data` itself if no input is left.
     """
-    rows = np.flatnonzero(position >= 0)
+    rows = np.flatnonzero(input_rows >= 0)
     if not len(rows):
-        return look
-    part = compute_report_data(classifier, inputs.take(position[rows]), look.ann[rows])
-    same = (part.predicted == look.predicted[rows]) & (
-        np.abs(part.predicted_confidence - look.predicted_confidence[rows]) < PROBABILITY_TOLERANCE
+        return data
+    part = compute_report_data(classifier, inputs.take(input_rows[rows]), data.ann[rows])
+    is_same = (part.predicted == data.predicted[rows]) & (
+        np.abs(part.predicted_confidence - data.predicted_confidence[rows]) < PROBABILITY_TOLERANCE
     )
-    position = position.copy()
-    position[rows[~same]] = -1
-    if not same.any() or part.weights is None:
-        return look
-    weights = np.full(look.ann.n_labels, np.nan, np.float32)
-    weights[np.isin(look.ann.item, rows)] = part.weights
-    weights[position[look.ann.item] < 0] = np.nan
-    return replace(look, weights=weights, weights_vary=part.weights_vary, model=Model(classifier, inputs, position))
+    input_rows = input_rows.copy()
+    input_rows[rows[~is_same]] = -1
+    if not is_same.any() or part.weights is None:
+        return data
+    weights = np.full(data.ann.n_labels, np.nan, np.float32)
+    weights[np.isin(data.ann.item, rows)] = part.weights
+    weights[input_rows[data.ann.item] < 0] = np.nan
+    model = FittedModel(classifier, inputs, input_rows)
+    return replace(data, weights=weights, weights_vary=part.weights_vary, model=model)
 
 
-def report_data_from_aggregate(ann: Annotations, fused: Aggregate) -> ReportData:
-    """Labels alone, as an aggregation sees them: what it found is fused label and consensus, and nobody predicts."""
-    said = fused.class_probabilities.ravel()[ann.item * ann.n_classes + ann.label].astype(np.float64)
-    known: dict[str, Any] = {field.name: getattr(fused, field.name) for field in fields(Aggregate)}
+def report_data_from_aggregate(ann: Annotations, aggregate: Aggregate) -> ReportData:
+    """Return the data of a report on labels alone: the aggregate is both fused label and consensus.
+
+    Parameters
+    ----------
+    ann : Annotations
+        The labels.
+    aggregate : Aggregate
+        Result of an aggregation method on these labels.
+
+    Returns
+    -------
+    ReportData
+    """
+    label_confidence = aggregate.class_probabilities.ravel()[ann.item * ann.n_classes + ann.label].astype(np.float64)
+    aggregate_fields: dict[str, Any] = {field.name: getattr(aggregate, field.name) for field in fields(Aggregate)}
     return ReportData(
         ann=ann,
         predicted=np.full(ann.n_items, -1, np.int64),
         predicted_confidence=np.full(ann.n_items, np.nan),
-        fused=fused.consensus_codes,
-        fused_confidence=fused.confidence.astype(np.float64),
-        quality=LabelQuality(**known, annotations=ann, label_confidence=said),
+        fused=aggregate.consensus_codes,
+        fused_confidence=aggregate.confidence.astype(np.float64),
+        quality=LabelQuality(**aggregate_fields, annotations=ann, label_confidence=label_confidence),
         has_training_gold=np.zeros(ann.n_items, bool),
         weights=None,
         model=None,
     )
 
 
-def _vary(weights: NDArray[np.float32]) -> bool:
-    """Whether weights (N, R) differ from item to item."""
+def _differ_between_items(weights: NDArray[np.float32]) -> bool:
+    """Return whether the weights of an annotator, a column of (n_items, n_annotators), differ between items."""
     return bool(np.ptp(weights, axis=0).max() > PROBABILITY_TOLERANCE)
 
 
-def _named(codes: IntArray | None, classes: NDArray[Any]) -> list[Any] | None:
+def _class_names(codes: IntArray | None, classes: NDArray[Any]) -> list[Any] | None:
+    """Return the class of each code, None for -1."""
     return None if codes is None else [classes[k] if k >= 0 else None for k in codes]
 
 
-def _is_certain(codes: IntArray | None, ann: Annotations) -> NDArray[np.bool_]:
+def _is_known(codes: IntArray | None, ann: Annotations) -> NDArray[np.bool_]:
+    """Return which items have a code, shape (n_items,)."""
     return np.zeros(ann.n_items, bool) if codes is None else codes >= 0

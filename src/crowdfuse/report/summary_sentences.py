@@ -1,115 +1,127 @@
-"""The report in a few sentences: what a reader in a hurry must know."""
+"""The sentences at the top of a report, and those about annotators whom model and labels judge differently."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from crowdfuse.report.number_format import format_percent
 
-def summary_sentences(facts: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Sentences in parts: every second part is a name that somebody else chose, to be shown as such."""
-    return [*_about_model(facts), *_about_annotators(facts), *_about_labels(facts)]
+Sentence = tuple[str, ...]
+"""A sentence in parts. Every second part is a name from the data, which HTML and Markdown must escape."""
+
+
+def summary_sentences(facts: dict[str, Any]) -> list[Sentence]:
+    """Return the summary of a report: accuracy, best and worst annotator, wrong labels, confused classes."""
+    accuracy = _model_accuracy(facts) if facts["aggregation"] is None else _consensus_accuracy(facts)
+    return [accuracy, *_annotator_extremes(facts), *_label_errors(facts)]
+
+
+def contradiction_sentences(facts: dict[str, Any]) -> list[Sentence]:
+    """Return one sentence per annotator whose weight or accuracy contradicts the agreement with the others."""
+    return [_contradiction(entry, evaluated_thing(facts)) for entry in facts["annotators"]["contradictions"]]
 
 
 def evaluated_thing(facts: dict[str, Any]) -> str:
-    """What the figures rest on: a model, or where there are labels alone the method that put them together."""
+    """Return what gold labels evaluate: "model", or "method" in a report on labels alone."""
     return "model" if facts["aggregation"] is None else "method"
 
 
-def _about_model(facts: dict[str, Any]) -> list[tuple[str, ...]]:
-    if facts["aggregation"] is not None:
-        return _about_fused(facts)
-    fair = [known for known in facts["accuracy"] if known["fair"] and known["predicted"]["of"]]
-    if not fair:
-        why = "All gold here was seen in training" if facts["accuracy"] else "There is no gold to judge by"
-        return [(f"{why}: nobody can say how often the model is right. A hundred trusted items that it has not seen "
-                 "would tell within ten points (--gold).",)]  # fmt: skip
-    best = max(fair, key=lambda known: known["predicted"]["of"])
-    right = best["predicted"]
-    return [
-        (
-            f"The model is right on {_pct(right['value'])} of {right['of']:,} items with gold "
-            f"(95 % interval {_pct(right['low'])} to {_pct(right['high'])}): {best['seen']}.",
+def gold_use_sentence(training: dict[str, Any]) -> str:
+    """Return what gold labels were used for in training.
+
+    >>> gold_use_sentence({"gold_used_for": "nothing"})
+    'No gold labels were used.'
+    """
+    use = training["gold_used_for"]
+    return "No gold labels were used." if use == "nothing" else f"Gold labels were used for {use}."
+
+
+def _model_accuracy(facts: dict[str, Any]) -> Sentence:
+    """Return the accuracy of the model on the largest unbiased gold set, or that it is unknown."""
+    gold_sets = [gold for gold in facts["accuracy"] if gold["is_unbiased"] and gold["predicted"]["n"]]
+    if not gold_sets:
+        why = "All gold labels were used in training" if facts["accuracy"] else "There are no gold labels"
+        return (
+            f"{why}, so the accuracy of the model is unknown. Gold labels of 100 items that were not used in training "
+            "would measure it to within 10 percentage points (--gold).",
         )
-    ]
+    largest = max(gold_sets, key=lambda gold: gold["predicted"]["n"])
+    return (f"The model is right on {_accuracy_with_interval(largest['predicted'])}: {largest['training_use']}.",)
 
 
-def _about_fused(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+def _consensus_accuracy(facts: dict[str, Any]) -> Sentence:
+    """Return the accuracy of the consensus of labels alone, or that it is unknown."""
     method = facts["aggregation"]["method"]
-    judged = [known["fused"] for known in facts["accuracy"] if known["fused"]["of"]]
-    if not judged:
-        return [(f"There is no gold to judge by: nobody can say how often the fused labels, by {method}, are right. A "
-                 "hundred trusted items would tell within ten points (--gold).",)]  # fmt: skip
-    right = judged[0]
-    return [
-        (
-            f"The fused labels, by {method}, are right on {_pct(right['value'])} of {right['of']:,} items with gold "
-            f"(95 % interval {_pct(right['low'])} to {_pct(right['high'])}).",
+    accuracies = [gold["fused"] for gold in facts["accuracy"] if gold["fused"]["n"]]
+    if not accuracies:
+        return (
+            f"There are no gold labels, so the accuracy of the consensus by {method} is unknown. Gold labels of 100 "
+            "items would measure it to within 10 percentage points (--gold).",
         )
-    ]
+    return (f"The consensus by {method} is right on {_accuracy_with_interval(accuracies[0])}.",)
 
 
-def _about_annotators(facts: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The best and the worst, where it is sure that they differ."""
+def _accuracy_with_interval(accuracy: dict[str, Any]) -> str:
+    """Return an accuracy with the number of items and the interval, in words."""
+    low, high = format_percent(accuracy["low"]), format_percent(accuracy["high"])
+    return f"{format_percent(accuracy['value'])} of {accuracy['n']:,} items with gold (95 % interval {low} to {high})"
+
+
+def _annotator_extremes(facts: dict[str, Any]) -> list[Sentence]:
+    """Return who is most and least accurate, if their intervals do not overlap."""
     rows = facts["annotators"]["rows"]
     if len(rows) < 2:
         return []
     best = max(rows, key=lambda row: row["accuracy"]["low"])
     worst = min(rows, key=lambda row: row["accuracy"]["high"])
     if best["accuracy"]["low"] <= worst["accuracy"]["high"]:
-        return [("No annotator is clearly better than another: their intervals overlap.",)]
+        return [("No annotator is clearly more accurate than another: their intervals overlap.",)]
     return [
         (
-            "The most reliable annotator is ",
+            "The most accurate annotator is ",
             best["annotator"],
-            f" (about {_pct(best['accuracy']['value'])} of the labels right), the least reliable ",
+            f" (estimated accuracy {format_percent(best['accuracy']['value'])}), the least accurate ",
             worst["annotator"],
-            f" ({_pct(worst['accuracy']['value'])}).",
+            f" ({format_percent(worst['accuracy']['value'])}).",
         )
     ]
 
 
-def contradiction_sentences(facts: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Annotators of whom the model thinks otherwise than the others' labels do; in parts as above."""
-    return [_doubt(entry, evaluated_thing(facts)) for entry in facts["annotators"]["contradictions"]]
-
-
-def _doubt(entry: dict[str, Any], judge: str) -> tuple[str, ...]:
-    end = "highest" if entry["most"] else "lowest"
+def _contradiction(entry: dict[str, Any], evaluated: str) -> Sentence:
+    """Return the sentence about one annotator."""
+    is_highest = entry["is_highest"]
+    rank = "highest" if is_highest else "lowest"
     figures = []
-    if entry["weight"] is not None:
-        figures.append(f"the {end} mean weight ({entry['weight']:.2f})")
+    if entry["mean_weight"] is not None:
+        figures.append(f"the {rank} mean weight ({entry['mean_weight']:.2f})")
     if entry["accuracy"] is not None:
-        figures.append(f"the {end} estimated accuracy ({_pct(entry['accuracy'])})")
-    agrees = f"the others say the same {_pct(entry['agreement'])} of the time, usual is {_pct(entry['usual'])}."
-    may = "know better than the rest" if entry["most"] else "share a mistake with the rest"
+        figures.append(f"the {rank} estimated accuracy ({format_percent(entry['accuracy'])})")
+    cause = "be right where the others are wrong" if is_highest else "share a mistake with the others"
     return (
         "",
         entry["annotator"],
-        f" has {' and '.join(figures)}, but agrees {'less' if entry['most'] else 'more'} than usual with the other "
-        f"annotators: {agrees} They may {may}, or the {judge} is mistaken about them: look at some of their items "
-        "before you trust either.",
+        f" has {' and '.join(figures)}, but agrees with the other annotators {'less' if is_highest else 'more'} than "
+        f"most: {format_percent(entry['agreement'])} of the time, where the median is "
+        f"{format_percent(entry['median_agreement'])}. They may {cause}, or the {evaluated} may "
+        f"{'overrate' if is_highest else 'underrate'} them. Check some of their items.",
     )
 
 
-def _about_labels(facts: dict[str, Any]) -> list[tuple[str, ...]]:
-    total, data = facts["suspicious"]["total"], facts["data"]
-    said: list[tuple[str, ...]] = [
-        (f"{total:,} of {data['labels']:,} labels ({_pct(total / data['labels'])}) are more likely wrong than right.",)
-    ]
-    pairs = facts["classes"]["pairs"]
+def _label_errors(facts: dict[str, Any]) -> list[Sentence]:
+    """Return how many labels are probably wrong, and the most frequent confusion of classes."""
+    n_wrong, n_labels = facts["suspicious"]["total"], facts["data"]["n_labels"]
+    share = format_percent(n_wrong / n_labels)
+    sentences: list[Sentence] = [(f"{n_wrong:,} of {n_labels:,} labels ({share}) are more likely wrong than right.",)]
+    pairs = facts["class_confusion"]["pairs"]
     if pairs:
         worst = pairs[0]
-        said.append(
+        sentences.append(
             (
-                "Most often mixed up: ",
+                "The most frequent confusion: items of class ",
                 worst["true"],
-                " is called ",
+                " are labelled ",
                 worst["said"],
-                f" in {_pct(worst['share'])} of its labels.",
+                f" in {format_percent(worst['share'])} of their labels.",
             )
         )
-    return said
-
-
-def _pct(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return sentences

@@ -19,11 +19,13 @@ from crowdfuse.io.labels import read_gold_beside_labels, read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count, format_names, parse_integer_ids, positions_of
 from crowdfuse.labels.reading import Reading
+from crowdfuse.report import Report
+from crowdfuse.report.classifier_report import diagnostic_notes, training_facts
 from crowdfuse.report.gold_facts import GoldSet
-from crowdfuse.report.item_previews import ItemPreview, file_of, picture_of_file, pictures_of_inputs
-from crowdfuse.report.names import printable
+from crowdfuse.report.item_previews import ItemPreview, image_file_of, preview_of_file, previews_of_inputs
+from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import ReportData, add_available_inputs, compute_report_data, report_data_from_labels
-from crowdfuse.report.run_report import Report, check_settings, diagnostic_notes, make_report, training_facts
+from crowdfuse.report.report_facts import check_settings, make_report
 from crowdfuse.runs import is_finished, read_job
 from crowdfuse.runs.folder import SETTINGS_FILE
 from crowdfuse.runs.job import Job, resolve_job_path
@@ -90,16 +92,16 @@ def report_run(
             look = _with_images_left(look, classifier, folder)
         story.missing.append(f"{gone_inputs}: {_without_inputs(look)}.")
     else:
-        look = compute_report_data(classifier, loaded.inputs, ann, certain=certain)
+        look = compute_report_data(classifier, loaded.inputs, ann, training_gold=certain)
     if gold is not None:
         sets = _sets_given(gold, job, ann, loaded, trained, sets, story)
     return make_report(
         look,
-        about=training_facts(classifier),
-        sets=sets,
-        pictures=_pictures(look, folder, names),
+        training=training_facts(classifier),
+        gold_sets=sets,
+        make_previews=_pictures(look, folder, names),
         notes=story.notes,
-        missing=story.missing,
+        limitations=story.missing,
         n_items=n_items,
         sensitivity=sensitivity,
         positive=positive,
@@ -140,7 +142,7 @@ def _without_inputs(look: ReportData) -> str:
     recorded = "predictions and fused labels are those that the run recorded"
     if look.model is None:
         return f"there is no map of the items, no weight of an annotator on an item, and no features; {recorded}"
-    there = int((look.model.position >= 0).sum())
+    there = int((look.model.input_rows >= 0).sum())
     return (
         f"the map and the weights are of {there:,} of the {len(look.ann):,} items, those of which the model still says "
         f"what it said; {recorded}"
@@ -182,7 +184,7 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Re
     """Fused labels and predictions as the run wrote them down."""
     path = run / "fused.csv"
     if not path.exists():
-        return report_data_from_labels(ann, certain=certain)
+        return report_data_from_labels(ann, training_gold=certain)
     with path.open(newline="", encoding="utf-8") as lines:
         table = list(csv.DictReader(lines))
     try:
@@ -198,7 +200,7 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Re
         raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
     (fused, fused_sure), (predicted, sure) = columns["fused"], columns["predicted"]
     return report_data_from_labels(
-        ann, certain=certain, predicted=predicted, sure=sure, fused=fused, fused_sure=fused_sure
+        ann, training_gold=certain, predicted=predicted, predicted_confidence=sure, fused=fused, fused_confidence=fused_sure
     )
 
 
@@ -280,7 +282,7 @@ def _sets_given(
     for known in sets:
         inside = left & np.isin(rows, known.rows)
         parts.append(
-            (f"{path.name}, items that are {known.name} of the fit", inside, known.was_seen, known.is_unbiased)
+            (f"{path.name}, items that are {known.name} of the fit", inside, known.training_use, known.is_unbiased)
         )
         left &= ~inside
     labelled = np.diff(trained.indptr)[rows] > 0
@@ -322,10 +324,10 @@ def _pictures(look: ReportData, folder: Path | None, names: Any) -> Callable[[In
     def show(rows: IntArray, side: int) -> list[ItemPreview]:
         if folder is not None:  # from the files: sharper than what the network sees
             names_of = [str(look.ann.items[row]) for row in rows]
-            files = [(name, file_of(folder, name)) for name in names_of]
+            files = [(name, image_file_of(folder, name)) for name in names_of]
             return [
-                {"missing": printable(name)} if file is None else picture_of_file(file, side) for name, file in files
+                {"missing": printable(name)} if file is None else preview_of_file(file, side) for name, file in files
             ]
-        return [{} for _ in rows] if look.model is None else pictures_of_inputs(look.model.inputs, rows, side, names)
+        return [{} for _ in rows] if look.model is None else previews_of_inputs(look.model.inputs, rows, side, names)
 
     return show

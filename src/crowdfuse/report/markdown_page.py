@@ -1,0 +1,267 @@
+"""The report as Markdown: the same figures as the HTML page, without charts and thumbnails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from crowdfuse.report.markdown import escape_cell
+from crowdfuse.report.number_format import format_number, format_percent
+from crowdfuse.report.summary_sentences import (
+    Sentence,
+    contradiction_sentences,
+    evaluated_thing,
+    gold_use_sentence,
+    summary_sentences,
+)
+
+
+def render_markdown(facts: dict[str, Any]) -> str:
+    """Return the report as Markdown.
+
+    Parameters
+    ----------
+    facts : dict
+        All figures, as in `Report.facts`.
+
+    Returns
+    -------
+    str
+        The Markdown text.
+    """
+    labels_only = facts["training"] is None
+    fused_name = "consensus" if labels_only else "fused label"
+    parts = [
+        "<!-- crowdfuse report -->",
+        f"# {escape_markdown(facts['title'])}",
+        _sentence_list(summary_sentences(facts)),
+        *_titled_list("What this report cannot show", facts["limitations"]),
+        *_titled_list("Notes", facts["notes"]),
+        "## Data",
+        *_data_tables(facts["data"], fused_name),
+        *([] if labels_only else ["## Training", _training_paragraph(facts["training"])]),
+        "## Accuracy on gold labels",
+        *_accuracy_section(facts),
+        "## Annotators",
+        _sentence_list(contradiction_sentences(facts)),
+        *_annotator_table(facts["annotators"], fused_name),
+        *_annotator_details(facts["annotator_details"]),
+        "## Confused classes",
+        _table(
+            ["true class", "labelled as", "wrong labels", "share of the class's labels"],
+            [
+                [x["true"], x["said"], format_number(x["n_labels"], 0), format_percent(x["share"])]
+                for x in facts["class_confusion"]["pairs"]
+            ],
+        ),
+    ]
+    for key, title in (
+        ("disputed", "Disputed items: annotators disagree"),
+        ("ambiguous", "Ambiguous items: good annotators, but low confidence"),
+        ("mislabelled", "Mislabelled items: the consensus contradicts at least half of the labels"),
+    ):
+        n_listed = len(facts[key]["items"])
+        listed = f" The first {n_listed:,}:" if n_listed < facts[key]["total"] else ""
+        parts += [f"## {title}", f"{facts[key]['total']:,} items.{listed}", _item_table(facts[key]["items"], labels_only)]
+    suspicious = facts["suspicious"]
+    parts += [
+        "## Labels most likely to be wrong",
+        f"{suspicious['total']:,} labels are more likely wrong than right.",
+        _table(
+            ["item", "annotator", "label", "consensus", "probability wrong"],
+            [
+                [x["item"], x["annotator"], x["label"], x["consensus"], format_percent(x["suspicion"])]
+                for x in suspicious["rows"]
+            ],
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def escape_markdown(value: Any) -> str:
+    """Return a name as Markdown text in which nothing becomes a link, an image, HTML or emphasis.
+
+    >>> print(escape_markdown("[a](b) *c* <d>"))
+    \\[a\\](b) \\*c\\* &lt;d&gt;
+    """
+    text = escape_cell(value)
+    for sign in "[]*_#~":
+        text = text.replace(sign, "\\" + sign)
+    return text
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table whose cells are escaped, or "None." without rows."""
+    lines = [[escape_markdown(value) for value in row] for row in rows]
+    if not lines:
+        return "None."
+    return "\n".join(
+        ["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(x) + " |" for x in lines)]
+    )
+
+
+def _sentence_list(sentences: Iterable[Sentence]) -> str:
+    """Return sentences as a list, with their names escaped."""
+    lines = (
+        "".join(escape_markdown(part) if index % 2 else part for index, part in enumerate(parts)).strip()
+        for parts in sentences
+    )
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _titled_list(title: str, lines: Sequence[str]) -> list[str]:
+    """Return a title and a list, or nothing without lines."""
+    return [f"**{title}**", "\n".join(f"- {escape_markdown(line)}" for line in lines)] if lines else []
+
+
+def _data_tables(data: dict[str, Any], fused_name: str) -> list[str]:
+    """Return the tables of counts and of class frequencies."""
+    counts = [
+        f"{data['n_items']:,}",
+        f"{data['n_annotators']:,}",
+        f"{data['n_labels']:,}",
+        format_number(data["labels_per_item"]["mean"]),
+        format_percent(data["agreement"]),
+        format_number(data["krippendorff_alpha"], 3),
+    ]
+    return [
+        _table(["items", "annotators", "labels", "labels per item", "agreement", "Krippendorff's alpha"], [counts]),
+        _table(
+            ["class", "labels", f"items with this {fused_name}"],
+            [[x["class"], x["n_labels"], x["n_fused_items"]] for x in data["by_class"]],
+        ),
+    ]
+
+
+def _training_paragraph(training: dict[str, Any]) -> str:
+    """Return method, epochs, loss and use of gold."""
+    history = training["history"]
+    loss = f", loss {history[0]['loss']:.4g} to {history[-1]['loss']:.4g}" if history else ""
+    best = f"; validation chose epoch {training['best_epoch']}" if training["best_epoch"] else ""
+    stopped = "; training was interrupted" if training["interrupted"] else ""
+    return f"{training['method']}: {len(history)} epochs{loss}{best}{stopped}. {gold_use_sentence(training)}"
+
+
+def _share(share: dict[str, Any]) -> str:
+    """Return a share with its interval in brackets."""
+    if share["value"] is None:
+        return "—"
+    return f"{format_percent(share['value'])} ({format_percent(share['low'])} to {format_percent(share['high'])})"
+
+
+def _accuracy_section(facts: dict[str, Any]) -> list[str]:
+    """Return accuracy, operating point, calibration and abstention."""
+    if not facts["accuracy"]:
+        return ["There are no gold labels."]
+    header = ["gold", "items", "prediction", "fused label", "consensus", "use in training"]
+    rows = [
+        [
+            x["gold"],
+            f"{x['n_items']:,}",
+            _share(x["predicted"]),
+            _share(x["fused"]),
+            _share(x["consensus"]),
+            x["training_use"],
+        ]
+        for x in facts["accuracy"]
+    ]
+    if facts["training"] is None:
+        header = ["gold", "items", "consensus"]
+        rows = [[x["gold"], f"{x['n_items']:,}", _share(x["fused"])] for x in facts["accuracy"]]
+    parts = [_table(header, rows), "In brackets: Wilson's 95 % interval."]
+    point = facts["operating_point"]
+    if point:
+        parts.append(
+            f"To find {format_percent(point['target_sensitivity'], 0)} of class {escape_markdown(point['positive'])}, "
+            f"predict it at a probability of {format_number(point['threshold'], 3)} or more. Sensitivity "
+            f"{_share(point['sensitivity'])}, specificity {_share(point['specificity'])}. The threshold was chosen on "
+            "the same items."
+        )
+    if facts["calibration"]:
+        confidence, accuracy = facts["calibration"]["mean_confidence"], facts["calibration"]["accuracy"]
+        parts.append(
+            f"Mean confidence of the {evaluated_thing(facts)}: {format_percent(confidence)}; accuracy: "
+            f"{format_percent(accuracy)}."
+        )
+    if facts["abstention"]:
+        rows = [[format_percent(x["abstained"], 0), _share(x)] for x in facts["abstention"]["points"]]
+        parts.append(_table(["share of items abstained on", "accuracy on the rest"], rows))
+    return parts
+
+
+def _annotator_table(annotators: dict[str, Any], fused_name: str) -> list[str]:
+    """Return the table of annotators, and how many are shown if not all."""
+
+    def class_with_share(recall: dict[str, Any] | None) -> str:
+        return "—" if recall is None else f"{recall['class']} ({format_percent(recall['share'], 0)})"
+
+    def accuracy_on_gold(share: dict[str, Any] | None) -> str:
+        return "—" if share is None else f"{format_percent(share['value'])} of {share['n']:,}"
+
+    columns = ["annotator", "labels", "estimated accuracy", "accuracy on gold", f"agreement with {fused_name}"]
+    header = [*columns, "mean weight", "strongest class", "weakest class"]
+    rows = [
+        [
+            x["annotator"],
+            f"{x['n_labels']:,}",
+            _share(x["accuracy"]),
+            accuracy_on_gold(x["accuracy_on_gold"]),
+            format_percent(x["agreement_with_fused"]),
+            format_number(x["mean_weight"]),
+            class_with_share(x["strongest"]),
+            class_with_share(x["weakest"]),
+        ]
+        for x in annotators["rows"]
+    ]
+    total = annotators["n_annotators"]
+    shown = f"These are the {len(rows):,} annotators with the most labels, of {total:,}." if total > len(rows) else ""
+    return [_table(header, rows), shown]
+
+
+def _annotator_details(details: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the confusion matrix and the weakest class of each annotator."""
+    parts = []
+    for detail in details:
+        confusion, weakest = detail["confusion"], detail["map"] and detail["map"]["weakest_class"]
+        weakness = ""
+        if weakest:
+            weakness = (
+                f"Weakest on items that the model predicts as {escape_markdown(weakest['class'])}: "
+                f"{detail['map']['measure']} {format_number(weakest['mean'])}, "
+                f"{format_number(detail['map']['overall_mean'])} overall."
+            )
+        rows = [
+            [name, *(f"{100 * value:.0f}" for value in row)]
+            for name, row in zip(confusion["classes"], confusion["matrix"], strict=True)
+        ]
+        n_classes = confusion["n_classes"]
+        shown = "" if n_classes == len(rows) else f" The {len(rows)} most confused of {n_classes} classes:"
+        matrix = _table(["true \\ label, in %", *map(escape_markdown, confusion["classes"])], rows)
+        parts += [f"### {escape_markdown(detail['annotator'])}", f"{weakness}{shown}".strip(), matrix]
+    return parts
+
+
+def _item_table(items: Sequence[dict[str, Any]], labels_only: bool) -> str:
+    """Return the table of items with their labels."""
+    if labels_only:
+        answers = {"fused": "consensus"}
+    else:
+        answers = {"fused": "fused label", "consensus": "consensus", "predicted": "prediction"}
+
+    def class_with_confidence(answer: dict[str, Any] | None) -> str:
+        return "—" if answer is None else f"{answer['class']} ({format_percent(answer['confidence'], 0)})"
+
+    def label_with_weight(label: dict[str, Any]) -> str:
+        weight = "" if label["weight"] is None else f" (weight {format_number(label['weight'])})"
+        return f"{label['annotator']}: {label['label']}{weight}"
+
+    rows = [
+        [
+            x["item"],
+            *(class_with_confidence(x[name]) for name in answers),
+            "; ".join(map(label_with_weight, x["listed_labels"])),
+            x["gold"] or "—",
+        ]
+        for x in items
+    ]
+    return _table(["item", *answers.values(), "labels", "gold"], rows)
