@@ -1,4 +1,4 @@
-"""Each picture as a matplotlib figure. Colours are told apart by colour-blind people and in print."""
+"""Matplotlib figures for papers and reports, in colours that colour-blind readers and print can tell apart."""
 
 from __future__ import annotations
 
@@ -9,18 +9,30 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from crowdfuse.io.files import atomic_file
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8c8c8c"
-TWO = ListedColormap([BLUE, ORANGE])
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, whole or not at all."""
+    """Write a figure as a PNG file, atomically.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    path : Path
+        The file to write; an existing file is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_figure(accuracy_over_epsilon({"fusion": {30: [0.9]}}), Path(folder) / "figure.png")
+    """
     with atomic_file(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120, bbox_inches="tight", pad_inches=0.15)
 
@@ -28,12 +40,34 @@ def save_figure(figure: Figure, path: Path) -> None:
 def two_moon_setup(
     X: NDArray[np.float64], gold: NDArray[np.int64], said: NDArray[np.int64], regions: NDArray[np.str_]
 ) -> Figure:
-    """The paper's set-up: gold, what each annotator says, and who is wrong where."""
+    """Plot the paper's two-moons data: gold, the labels of both annotators, and which of them is wrong where.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_items, 2)
+        The points.
+    gold : ndarray of shape (n_items,)
+        True classes, 0 or 1.
+    said : ndarray of shape (n_items, 2)
+        Labels of the two annotators.
+    regions : ndarray of str of shape (n_items,)
+        Region of each point, "A" to "D"; other names are not drawn.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> X, gold = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([0, 1])
+    >>> len(two_moon_setup(X, gold, np.stack([gold, gold], 1), np.array(["A", "B"])).axes)
+    4
+    """
     figure = Figure(figsize=(11, 7.4), layout="constrained")
     axes = figure.subplots(2, 2)
-    panels = [("gold", gold), ("annotator 1 says", said[:, 0]), ("annotator 2 says", said[:, 1])]
+    panels = [("gold", gold), ("labels of annotator 1", said[:, 0]), ("labels of annotator 2", said[:, 1])]
     for ax, (title, classes), letter in zip(axes.flat, panels, "abc", strict=False):
-        _points(ax, X, classes, f"({letter}) {title}")
+        _draw_points(ax, X, classes, f"({letter}) {title}")
     ax = axes.flat[3]
     first, second = (said == gold[:, None]).T
     kinds = [
@@ -44,13 +78,13 @@ def two_moon_setup(
     ]
     for name, mask, colour, marker in kinds:
         ax.scatter(X[mask, 0], X[mask, 1], s=5, c=colour, marker=marker, linewidths=0.5, label=name)
-    beside = {"A": (-0.45, 0.0), "B": (0.5, 0.1), "C": (-0.5, -0.1), "D": (0.45, 0.0)}  # not on top of the points
-    for name, offset in beside.items():
+    name_offsets = {"A": (-0.45, 0.0), "B": (0.5, 0.1), "C": (-0.5, -0.1), "D": (0.45, 0.0)}  # next to the points, not on top of them
+    for name, offset in name_offsets.items():
         if (regions == name).any():
             x, y = X[regions == name].mean(0) + offset
             ax.text(x, y, name, fontsize=16, weight="bold", ha="center", va="center")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2, frameon=False, markerscale=2, fontsize=9)
-    _moon_axes(ax, "(d) who is wrong where")
+    _set_moon_axes(ax, "(d) who is wrong where")
     return figure
 
 
@@ -61,16 +95,40 @@ def two_moon_heatmaps(
     diagonals: Sequence[NDArray[np.float64]],
     centres: Mapping[str, NDArray[np.float64]],
 ) -> Figure:
-    """The paper's heat maps: prediction with its boundary, weight of annotator 1, both diagonals."""
+    """Plot the paper's two-moons heat maps: prediction with its boundary, weight, and probability of being right.
+
+    Parameters
+    ----------
+    grid : tuple of two ndarray of shape (n_rows, n_columns)
+        Coordinates of the grid, as from `numpy.meshgrid`.
+    probability : ndarray of shape (n_rows, n_columns)
+        Predicted probability of class 1.
+    weight : ndarray of shape (n_rows, n_columns)
+        Weight of annotator 1.
+    diagonals : sequence of two ndarray of shape (n_rows, n_columns)
+        Estimated probability that the label of each annotator is right.
+    centres : mapping of str to ndarray of shape (2,)
+        Where to write the name of each region.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> x, y = np.meshgrid([0.0, 1.0], [0.0, 1.0])
+    >>> len(two_moon_heatmaps((x, y), x, x, [x, y], {}).axes)  # four panels with a colour bar each
+    8
+    """
     figure = Figure(figsize=(11, 8), layout="constrained")
     panels = [
         ("(a) predicted probability of class 1", probability),
         ("(b) weight of annotator 1", weight),
-        ("(c) annotator 1's label is right, to the model", diagonals[0]),
-        ("(d) annotator 2's label is right, to the model", diagonals[1]),
+        ("(c) estimated: annotator 1's label is right", diagonals[0]),
+        ("(d) estimated: annotator 2's label is right", diagonals[1]),
     ]
     for ax, (title, values) in zip(figure.subplots(2, 2).flat, panels, strict=True):
-        # one panel may vary little: its own range, said by its own bar
+        # each panel has its own range and colour bar, because some vary little
         image = ax.pcolormesh(*grid, values, cmap="cividis", shading="auto", rasterized=True)
         figure.colorbar(image, ax=ax, shrink=0.9)
         if values is probability and probability.min() < 0.5 < probability.max():
@@ -78,12 +136,31 @@ def two_moon_heatmaps(
         for name, centre in centres.items():
             ax.text(*centre, name, fontsize=13, weight="bold", color="white", ha="center", va="center",
                     bbox={"boxstyle": "circle,pad=0.2", "fc": "black", "ec": "white", "alpha": 0.6})  # fmt: skip
-        _moon_axes(ax, title)
+        _set_moon_axes(ax, title)
     return figure
 
 
 def annotator_accuracy(names: Sequence[str], estimated: Sequence[float], true: Sequence[float]) -> Figure:
-    """Each annotator's estimated reliability beside the true one."""
+    """Plot the estimated accuracy of each annotator next to the true accuracy.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the annotators.
+    estimated : sequence of float
+        Estimated accuracy of each annotator.
+    true : sequence of float
+        True accuracy of each annotator.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> annotator_accuracy(["ada", "bob"], [0.9, 0.7], [0.92, 0.65]).axes[0].get_xlabel()
+    'share of labels that are right'
+    """
     figure = Figure(figsize=(6.4, 0.55 * len(names) + 1.5), layout="constrained")
     ax = figure.subplots()
     place = np.arange(len(names))[::-1]
@@ -94,12 +171,31 @@ def annotator_accuracy(names: Sequence[str], estimated: Sequence[float], true: S
     ax.set_xlim(0, 1)
     ax.set_xlabel("share of labels that are right")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=2, frameon=False)
-    _bare(ax)
+    _hide_spines(ax)
     return figure
 
 
 def weights_by_correctness(names: Sequence[str], inside: Sequence[float], outside: Sequence[float]) -> Figure:
-    """The mean weight of each annotator where they are weak and where they are not."""
+    """Plot the mean weight of each annotator on items where they are weak and on all others.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the annotators.
+    inside : sequence of float
+        Mean weight of each annotator on items where they are weak.
+    outside : sequence of float
+        Mean weight on the other items.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> weights_by_correctness(["ada", "bob"], [0.1, 0.2], [0.6, 0.5]).axes[0].get_ylabel()
+    'mean weight'
+    """
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     ax = figure.subplots()
     place = np.arange(len(names))
@@ -108,26 +204,58 @@ def weights_by_correctness(names: Sequence[str], inside: Sequence[float], outsid
     ax.set_xticks(place, names)
     ax.set_ylabel("mean weight")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.15), ncols=2, frameon=False)
-    _bare(ax)
+    _hide_spines(ax)
     return figure
 
 
 def learning_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
-    """The loss over the epochs, a line a method."""
+    """Plot the training loss over epochs, one line per method.
+
+    Parameters
+    ----------
+    histories : mapping of str to sequence of dict
+        Records with `epoch` and `loss`, by method, as in `clf.history_`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> learning_curves({"fusion": [{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.0}]}).axes[0].get_xlabel()
+    'epoch'
+    """
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     ax = figure.subplots()
-    for (name, style), dashes in zip(_style(list(histories)).items(), cycle(("-", "--", ":", "-.")), strict=False):
+    for (name, style), dashes in zip(_line_styles(list(histories)).items(), cycle(("-", "--", ":", "-.")), strict=False):
         epochs, losses = zip(*((record["epoch"], record["loss"]) for record in histories[name]), strict=True)
         ax.plot(epochs, losses, dashes, color=style["color"], label=name, lw=2)
     ax.set_xlabel("epoch")
-    ax.set_ylabel("loss (each method its own)")
+    ax.set_ylabel("loss (different for each method)")
     ax.legend(frameon=False)
-    _bare(ax)
+    _hide_spines(ax)
     return figure
 
 
 def disputed_images(images: NDArray[Any], captions: Sequence[str]) -> Figure:
-    """Images in dispute, each with who said what and what was made of it."""
+    """Plot disputed images with captions, four per row.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n_images, height, width)
+        The images, in grey.
+    captions : sequence of str
+        Text above each image.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> len(disputed_images(np.zeros((2, 8, 8)), ["ada: 1", "bob: 7"]).axes)  # a row of four, two of them empty
+    4
+    """
     columns = 4
     n_rows = -(-len(images) // columns)
     figure = Figure(figsize=(10, 3.4 * n_rows), layout="constrained")
@@ -142,7 +270,8 @@ def disputed_images(images: NDArray[Any], captions: Sequence[str]) -> Figure:
     return figure
 
 
-def _points(ax: Axes, X: NDArray[np.float64], classes: NDArray[np.int64], title: str) -> None:
+def _draw_points(ax: Axes, X: NDArray[np.float64], classes: NDArray[np.int64], title: str) -> None:
+    """Draw points of two classes."""
     for value, colour, marker in ((0, BLUE, "o"), (1, ORANGE, "s")):
         ax.scatter(
             X[classes == value, 0],
@@ -154,30 +283,32 @@ def _points(ax: Axes, X: NDArray[np.float64], classes: NDArray[np.int64], title:
             label=f"class {value}",
         )
     ax.legend(loc="upper right", frameon=False, markerscale=2.5)
-    _moon_axes(ax, title)
+    _set_moon_axes(ax, title)
 
 
-def _moon_axes(ax: Axes, title: str) -> None:
+def _set_moon_axes(ax: Axes, title: str) -> None:
+    """Set title and limits of a panel of two moons."""
     ax.set_title(title, loc="left")
     ax.set_aspect("equal")
     ax.set_xlim(-2.4, 2.4)
     ax.set_ylim(-2.1, 2.1)
-    _bare(ax)
+    _hide_spines(ax)
 
 
-def _bare(ax: Axes) -> None:
+def _hide_spines(ax: Axes) -> None:
+    """Hide the upper and the right border."""
     ax.spines[["top", "right"]].set_visible(False)
 
 
-LINES = (BLUE, ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b0b0b0", "#d0d0d0", "#a6761d")
+LINE_COLOURS = (BLUE, ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b0b0b0", "#d0d0d0", "#a6761d")
 MARKERS = "osD^vP<>xd"
 
 
-def _style(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour and a marker a name, in this order; the upper bound is black."""
+def _line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return colour and marker of each method; "true-label", the upper bound, is black."""
     styles = {
         name: {"color": colour, "marker": marker}
-        for name, colour, marker in zip(names, (LINES * 9)[: len(names)], MARKERS * 9, strict=False)
+        for name, colour, marker in zip(names, (LINE_COLOURS * 9)[: len(names)], MARKERS * 9, strict=False)
     }
     if "true-label" in styles:
         styles["true-label"] = {"color": "black", "marker": "*"}
@@ -185,21 +316,42 @@ def _style(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def accuracy_curves(
-    knob: str,
+    parameter: str,
     series: Mapping[str, Sequence[tuple[float, float, float | None, float | None]]],
     title: str,
     *,
     is_logarithmic: bool = False,
     papers_best: float | None = None,
 ) -> Figure:
-    """Accuracy over a knob, a line a method: ours with the spread over seeds, the paper's thin and dotted.
+    """Plot test accuracy over the values of a parameter, one line per method.
 
-    `series` holds (value, mean, spread, the paper's) by method. `papers_best` marks the value that the paper calls
-    best. On a logarithmic axis 0 stands left of the smallest value.
+    Error bars are the standard deviation over seeds; thin dotted lines are the paper's results.
+
+    Parameters
+    ----------
+    parameter : str
+        Name of the parameter, written on the axis.
+    series : mapping of str to sequence of (value, mean, deviation, paper)
+        Points of each method in percent; `deviation` and `paper` may be None.
+    title : str
+        Title of the figure.
+    is_logarithmic : bool, default=False
+        Whether the axis is logarithmic. A value of 0 is then drawn left of the smallest other value.
+    papers_best : float, default=None
+        Value that the paper calls best, marked by a vertical line.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> accuracy_curves("lambda", {"fusion": [(0, 88.0, 0.5, None), (1, 90.0, 0.4, 91.0)]}, "").axes[0].get_xlabel()
+    'lambda'
     """
     figure = Figure(figsize=(8.5, 5), layout="constrained")
     ax = figure.subplots()
-    for name, style in _style(list(series)).items():
+    for name, style in _line_styles(list(series)).items():
         value, mean, spread, paper = (np.array(column, float) for column in zip(*series[name], strict=True))
         ax.errorbar(value, mean, yerr=np.nan_to_num(spread), capsize=3, markersize=5, label=name, **style)
         if not np.isnan(paper).all():
@@ -210,16 +362,16 @@ def accuracy_curves(
         ax.axvline(papers_best, color="grey", linestyle="--", linewidth=1, label=f"the paper's best, {papers_best:g}")
     values = sorted({point[0] for points in series.values() for point in points})
     if is_logarithmic:
-        _logarithmic(ax, values)
+        _set_logarithmic_axis(ax, values)
     else:
         ax.set_xticks(values, [f"{value:g}" for value in values])
-    ax.set(xlabel=knob, ylabel="test accuracy (%)", title=title)
-    _legend_beside(ax)
+    ax.set(xlabel=parameter, ylabel="test accuracy (%)", title=title)
+    _put_legend_right(ax)
     return figure
 
 
-def _logarithmic(ax: Axes, values: Sequence[float]) -> None:
-    """A tick at every value; 0 has a place too, left of the smallest."""
+def _set_logarithmic_axis(ax: Axes, values: Sequence[float]) -> None:
+    """Make the x axis logarithmic with a tick at every value; 0 lies left of the smallest positive value."""
     least = min(value for value in values if value > 0)
     if 0 in values:
         ax.set_xscale("symlog", linthresh=least, linscale=0.4)
@@ -231,39 +383,75 @@ def _logarithmic(ax: Axes, values: Sequence[float]) -> None:
 
 
 def validation_curves(curves: Mapping[str, Sequence[float]], title: str) -> Figure:
-    """Validation accuracy (%) over epochs, a line a method."""
+    """Plot validation accuracy over epochs, one line per method.
+
+    Parameters
+    ----------
+    curves : mapping of str to sequence of float
+        Accuracy in percent after each epoch, by method.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> validation_curves({"fusion": [80.0, 85.0]}, "MNIST").axes[0].get_ylabel()
+    'validation accuracy (%)'
+    """
     figure = Figure(figsize=(8.5, 5), layout="constrained")
     ax = figure.subplots()
-    for name, style in _style(list(curves)).items():
+    for name, style in _line_styles(list(curves)).items():
         epochs = np.arange(1, 1 + len(curves[name]))
         ax.plot(epochs, curves[name], label=name, markersize=4, markevery=4, linewidth=1.3, **style)
     ax.set(xlabel="epoch", ylabel="validation accuracy (%)", title=title)
-    _legend_beside(ax)
+    _put_legend_right(ax)
     return figure
 
 
-def _legend_beside(ax: Axes) -> None:
+def _put_legend_right(ax: Axes) -> None:
+    """Draw the legend to the right of the panel, and a light grid."""
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def paired_differences(panels: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str) -> Figure:
-    """Differences in points with the ends of their intervals, (mean, low, high) by method; a panel a data set."""
-    names = list(dict.fromkeys(name for of in panels.values() for name in of))
+    """Plot differences in accuracy with their intervals, one panel per data set.
+
+    Parameters
+    ----------
+    panels : mapping of str to mapping of str to (mean, low, high)
+        Differences in percentage points, by data set and method.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> figure = paired_differences({"music": {"vote": (2.0, 1.0, 3.0)}}, "gated minus other methods")
+    >>> figure.axes[0].get_xlabel()
+    'percentage points'
+    """
+    names = list(dict.fromkeys(name for differences in panels.values() for name in differences))
     figure = Figure(figsize=(3.2 * len(panels) + 1.5, 0.4 * len(names) + 1.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    for ax, (panel, of) in zip(axes, panels.items(), strict=True):
+    for ax, (panel, differences) in zip(axes, panels.items(), strict=True):
         ax.axvline(0, color=GREY, linewidth=1)
         for place, name in enumerate(reversed(names)):
-            if name in of:
-                mean, low, high = of[name]
+            if name in differences:
+                mean, low, high = differences[name]
                 ax.hlines(place, low, high, color=BLUE, linewidth=2)
                 ax.plot(mean, place, "o", color=BLUE, markersize=6)
         ax.set_yticks(range(len(names)), reversed(names))
         ax.set_title(panel, loc="left", fontsize=10)
-        ax.set_xlabel("points")
-        _bare(ax)
+        ax.set_xlabel("percentage points")
+        _hide_spines(ax)
     figure.suptitle(title, fontsize=11)
     return figure
 
@@ -271,7 +459,33 @@ def paired_differences(panels: Mapping[str, Mapping[str, tuple[float, float, flo
 def critical_difference(
     mean: Mapping[str, float], interval: Mapping[str, tuple[float, float]], critical: float, title: str
 ) -> Figure:
-    """Mean ranks, best first, each with its interval; beside them, lines join methods not shown to differ."""
+    """Plot mean ranks, best first, with intervals; bars join methods whose ranks do not differ significantly.
+
+    Parameters
+    ----------
+    mean : mapping of str to float
+        Mean rank of each method; 1 is best.
+    interval : mapping of str to (low, high)
+        95 % interval of the mean rank.
+    critical : float
+        Critical difference: mean ranks closer than this do not differ significantly.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    References
+    ----------
+    J. Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR, 2006.
+
+    Examples
+    --------
+    >>> ranks, intervals = {"gated": 1.2, "vote": 1.8}, {"gated": (1.0, 1.4), "vote": (1.6, 2.0)}
+    >>> [text.get_text() for text in critical_difference(ranks, intervals, 0.5, "").axes[0].get_yticklabels()]
+    ['gated', 'vote']
+    """
     names = sorted(mean, key=lambda name: mean[name])
     place = np.arange(len(names))[::-1]
     figure = Figure(figsize=(7.5, 0.32 * len(names) + 1.6), layout="constrained")
@@ -284,36 +498,65 @@ def critical_difference(
     last = -1
     for i, name in enumerate(names):
         reached = max(j for j, other in enumerate(names) if mean[other] - mean[name] < critical)
-        if reached > max(last, i):  # a group that is part of the one before is not drawn
+        if reached > max(last, i):  # skip a group that is contained in the previous one
             ax.vlines(beyond, place[reached] - 0.15, place[i] + 0.15, color=ORANGE, linewidth=4)
             beyond += 0.35
             last = reached
-    ax.set_xlabel(f"mean rank, 1 is best; 95 % interval. Orange: not shown to differ (less than {critical:.1f})")
+    ax.set_xlabel(f"mean rank (1 is best), 95 % interval; orange: no significant difference (less than {critical:.1f})")
     ax.set_title(title, loc="left")
-    _bare(ax)
+    _hide_spines(ax)
     return figure
 
 
 def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
-    """Test accuracy over epsilon, a line a method, with the spread over seeds.
+    """Plot test accuracy over epsilon, one line per method, with the standard deviation over seeds.
 
-    `accuracy` holds the shares of right predictions of each seed, by method and epsilon.
+    Parameters
+    ----------
+    accuracy : mapping of str to mapping of float to sequence of float
+        Accuracy (0 to 1) of each seed, by method and epsilon.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
     >>> accuracy_over_epsilon({"fusion": {30: [0.9, 0.92], 34: [0.6]}}).axes[0].get_xlabel()
     'epsilon'
     """
     series = {
-        name: [(at, 100 * float(np.mean(v)), 100 * float(np.std(v)), None) for at, v in sorted(of.items())]
-        for name, of in accuracy.items()
+        name: [(at, 100 * float(np.mean(v)), 100 * float(np.std(v)), None) for at, v in sorted(by_epsilon.items())]
+        for name, by_epsilon in accuracy.items()
     }
     return accuracy_curves("epsilon", series, "")
 
 
 def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotators: Sequence[Any]) -> Figure:
-    """The confusion matrices of one item, (R, K, K), axes (annotator, true, said), side by side.
+    """Plot the confusion matrices of one item, one panel per annotator.
 
-    What `clf.confusion_matrices(X)[n]` gives. Numbers stand in the cells where there is room for them.
+    With up to ten classes, each cell shows its percentage.
 
+    Parameters
+    ----------
+    matrices : array-like of shape (n_annotators, n_classes, n_classes)
+        Matrices with axes (annotator, true, said), such as `clf.confusion_matrices(X)[n]`.
+    classes : sequence
+        Names of the classes.
+    annotators : sequence
+        Names of the annotators.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If the shape of `matrices` does not match the names.
+
+    Examples
+    --------
     >>> len(confusions_of_item(np.full((2, 2, 2), 0.5), ["cat", "dog"], ["ada", "bob"]).axes)  # and the colour bar
     3
     """
@@ -321,8 +564,8 @@ def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotator
     n_classes = len(classes)
     if matrices.shape != (len(annotators), n_classes, n_classes):
         raise ValueError(
-            f"matrices must be (annotators, classes, classes), {(len(annotators), n_classes, n_classes)} by the names, "
-            f"got shape {matrices.shape}"
+            "matrices must have shape (n_annotators, n_classes, n_classes), which is "
+            f"{(len(annotators), n_classes, n_classes)} for these names, got {matrices.shape}"
         )
     columns = min(4, len(annotators))
     n_rows = -(-len(annotators) // columns)
@@ -346,20 +589,37 @@ def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotator
     return figure
 
 
-def weight_maps(place: NDArray[Any], weights: NDArray[Any], annotators: Sequence[Any]) -> Figure:
-    """What each annotator counts on each item, on a map of the items: a panel an annotator.
+def weight_maps(coordinates: NDArray[Any], weights: NDArray[Any], annotators: Sequence[Any]) -> Figure:
+    """Plot the weight of each annotator on each item, one panel per annotator with a common colour scale.
 
-    `place` (N, 2) is where the items lie, such as the first two principal components of their features; `weights`
-    (N, R) what `clf.annotator_weights(X)` gives. One scale for all panels, said by the bar.
+    Parameters
+    ----------
+    coordinates : array-like of shape (n_items, 2)
+        Positions of the items, such as the first two principal components of their features.
+    weights : array-like of shape (n_items, n_annotators)
+        Weights, such as `clf.annotator_weights(X)`.
+    annotators : sequence
+        Names of the annotators.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not match.
+
+    Examples
+    --------
     >>> len(weight_maps(np.eye(2), np.full((2, 3), 1 / 3), ["ada", "bob", "cy"]).axes)  # and the colour bar
     4
     """
-    place, weights = np.asarray(place, np.float64), np.asarray(weights, np.float64)
-    if place.shape != (len(weights), 2) or weights.shape[1:] != (len(annotators),):
+    coordinates, weights = np.asarray(coordinates, np.float64), np.asarray(weights, np.float64)
+    if coordinates.shape != (len(weights), 2) or weights.shape[1:] != (len(annotators),):
         raise ValueError(
-            f"place must be (N, 2) and weights (N, {len(annotators)}), a column an annotator, got shapes "
-            f"{place.shape} and {weights.shape}"
+            f"coordinates must have shape (n_items, 2) and weights (n_items, {len(annotators)}), one column per "
+            f"annotator, got {coordinates.shape} and {weights.shape}"
         )
     columns = min(4, len(annotators))
     n_rows = -(-len(annotators) // columns)
@@ -369,9 +629,9 @@ def weight_maps(place: NDArray[Any], weights: NDArray[Any], annotators: Sequence
         ax.set_axis_off()
     shown = list(axes.flat[: len(annotators)])
     for ax, weight, name in zip(shown, weights.T, annotators, strict=True):
-        order = np.argsort(weight, kind="stable")  # what counts most lies on top
+        order = np.argsort(weight, kind="stable")  # the highest weights lie on top
         points = ax.scatter(
-            *place[order].T, c=weight[order], s=6, cmap="cividis", vmin=weights.min(), vmax=weights.max()
+            *coordinates[order].T, c=weight[order], s=6, cmap="cividis", vmin=weights.min(), vmax=weights.max()
         )
         ax.set_title(plain_text(name), loc="left", fontsize=10)
         ax.set_xticks([])
@@ -380,42 +640,61 @@ def weight_maps(place: NDArray[Any], weights: NDArray[Any], annotators: Sequence
     return figure
 
 
-def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *, steps: int = 10) -> Figure:
-    """How often a model is right beside how sure it is, a line a model; below, how often it is how sure.
+def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *, n_bins: int = 10) -> Figure:
+    """Plot accuracy over confidence, one line per model, above the distribution of confidence.
 
-    `probabilities` holds (N, K) by name, `gold` (N,) the true classes as columns of these.
+    Parameters
+    ----------
+    probabilities : mapping of str to array-like of shape (n_items, n_classes)
+        Predicted probabilities of each model.
+    gold : array-like of shape (n_items,)
+        True classes, as column indices of `probabilities`.
+    n_bins : int, default=10
+        Number of bins of confidence.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If a model has not one row per item.
+
+    Examples
+    --------
     >>> figure = calibration({"fusion": np.array([[0.9, 0.1], [0.4, 0.6]])}, np.array([0, 1]))
     >>> figure.axes[0].get_ylabel()
-    'share right'
+    'accuracy'
     """
     gold = np.asarray(gold)
     figure = Figure(figsize=(5.4, 5.6), layout="constrained")
     ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1, label="as sure as right")
-    edges = np.linspace(0, 1, steps + 1)
-    for name, style in _style(list(probabilities)).items():
+    ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1, label="perfect calibration")
+    edges = np.linspace(0, 1, n_bins + 1)
+    for name, style in _line_styles(list(probabilities)).items():
         values = np.asarray(probabilities[name], np.float64)
         if values.ndim != 2 or len(values) != len(gold):
             raise ValueError(
-                f"{name}: probabilities must be (N, K) with a row for each of {len(gold)}, got {values.shape}"
+                f"{name}: probabilities must have shape ({len(gold)}, n_classes), one row per item of gold, "
+                f"got {values.shape}"
             )
-        sure, right = values.max(1), values.argmax(1) == gold
-        step = np.minimum((sure * steps).astype(int), steps - 1)
-        count = np.bincount(step, minlength=steps)
-        there = count > 0
-        mean_sure = np.bincount(step, sure, minlength=steps)[there] / count[there]
-        mean_right = np.bincount(step, right, minlength=steps)[there] / count[there]
-        ax.plot(mean_sure, mean_right, markersize=5, label=name, **style)
+        confidence, is_right = values.max(1), values.argmax(1) == gold
+        bin_of = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+        count = np.bincount(bin_of, minlength=n_bins)
+        filled = count > 0
+        mean_confidence = np.bincount(bin_of, confidence, minlength=n_bins)[filled] / count[filled]
+        accuracy = np.bincount(bin_of, is_right, minlength=n_bins)[filled] / count[filled]
+        ax.plot(mean_confidence, accuracy, markersize=5, label=name, **style)
         below.stairs(count / len(gold), edges, color=style["color"])
-    ax.set(ylabel="share right", xlim=(0, 1), ylim=(0, 1.02))
+    ax.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.02))
     below.set(xlabel="confidence", ylabel="share of items")
-    ax.legend(frameon=False, loc="best")  # models that are not sure enough have the corner above the diagonal
-    _bare(ax)
-    _bare(below)
+    ax.legend(frameon=False, loc="best")  # an underconfident model has points in the upper left corner
+    _hide_spines(ax)
+    _hide_spines(below)
     return figure
 
 
 def plain_text(name: Any) -> str:
-    """A name as text on a figure: matplotlib would take dollar signs for mathematics."""
+    """Return a name with dollar signs escaped, which matplotlib would read as mathematics."""
     return str(name).replace("$", r"\$")
