@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from crowdfuse import Annotations, MajorityVoteClassifier
+from crowdfuse.report import Report
 from crowdfuse.report.annotator_facts import annotator_facts
 from crowdfuse.report.contradictions import agreement_with_others, find_contradictions
 from crowdfuse.report.report_data import ReportData, report_data_from_labels
-from crowdfuse.report import Report
 from tests.report.crowd import HOSTILE
 
 N, R, K = 200, 5, 3

@@ -15,7 +15,13 @@ from crowdfuse.labels.intervals import wilson_interval
 from crowdfuse.report.annotator_details import detail_facts, method_confusion, sample_labels
 from crowdfuse.report.annotator_facts import annotator_facts, recall_counts
 from crowdfuse.report.gold_facts import GoldSet, abstention_facts, accuracy_facts, evaluation_rows, operating_point
-from crowdfuse.report.item_facts import ambiguous_rows, disputed_rows, mislabelled_rows, class_confusion_facts, suspicious_facts
+from crowdfuse.report.item_facts import (
+    ambiguous_rows,
+    class_confusion_facts,
+    disputed_rows,
+    mislabelled_rows,
+    suspicious_facts,
+)
 from crowdfuse.report.item_map import MAP_COLUMNS, map_facts, map_items
 from crowdfuse.report.report_data import ReportData, compute_report_data, report_data_from_labels
 
@@ -23,7 +29,7 @@ N, K = 240, 3
 
 
 def crowd(seed: int = 0) -> tuple[Any, Any, Any]:
-    """Return inputs, truth and labels: annotator 0 is good, 1 fails where the first feature is high, 2 calls class 2 class 0."""
+    """Return X, truth, labels: annotator 0 is good, 1 fails where X[:, 0] is high, 2 labels class 2 as class 0."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(N, 4)).astype(np.float32)
     X[:, 0] *= 4  # the first principal component of the map
@@ -62,7 +68,9 @@ def test_wilson_interval_equals_scipy(right: int, total: int) -> None:
     assert [float(end) for end in wilson_interval(0, 0)] == pytest.approx([0, 1])
 
 
-def test_report_data_equal_the_results_of_the_classifier(fitted: tuple[CrowdClassifier, Any, Any], data: ReportData) -> None:
+def test_report_data_equal_the_results_of_the_classifier(
+    fitted: tuple[CrowdClassifier, Any, Any], data: ReportData
+) -> None:
     classifier, X, Y = fitted
     probabilities, fused = classifier.predict_proba(X), classifier.fused_labels(X, Y)
     np.testing.assert_array_equal(data.predicted, probabilities.argmax(1))
@@ -223,7 +231,9 @@ def test_class_confusion_equals_a_loop(of_labels: ReportData) -> None:
 
 def data_with(predicted: Any, sure: Any) -> ReportData:
     said = np.array(predicted)
-    data = report_data_from_labels(Annotations.from_matrix(said[:, None]), predicted=said, predicted_confidence=np.array(sure, float))
+    data = report_data_from_labels(
+        Annotations.from_matrix(said[:, None]), predicted=said, predicted_confidence=np.array(sure, float)
+    )
     assert data.ann.n_classes == 2
     return data
 

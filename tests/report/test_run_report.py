@@ -1,4 +1,4 @@
-"""The report object and its faces; and what becomes of it where the files of a run have gone or changed."""
+"""The report in its three formats, and the report on a run whose files are missing or have changed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from crowdfuse import Annotations, FusionClassifier, GatedClassifier, MajorityVo
 from crowdfuse.cli import app
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.report.item_previews import image_file_of
 from crowdfuse.report import Report
+from crowdfuse.report.item_previews import image_file_of
 from crowdfuse.runs.reporting import report_run
 from tests.estimators.estimator_list import ALL
 from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
@@ -61,10 +61,10 @@ def said(result: Any) -> str:
     return " ".join(result.output.split())
 
 
-# ---- faces -------------------------------------------------------------------------------------
+# ---- formats -------------------------------------------------------------------------------------
 
 
-def test_hostile_names_are_text_in_every_face(hostile: Report) -> None:
+def test_hostile_names_are_escaped_in_every_format(hostile: Report) -> None:
     page, text = hostile.to_html(), hostile.to_markdown()
     assert len(re.findall("<script", page)) == 1
     for sign in ("<svg onload", "<img src=x", "<b>\n", "alert(4)</script>"):
@@ -88,13 +88,11 @@ def test_sentences_in_markdown_keep_their_spaces() -> None:
         np.stack([truth, truth, truth, generator.integers(0, 2, 200)], 1), annotators=["ada", "bob", "cy", "<dan>"]
     )
     text = MajorityVoteClassifier(epochs=5).fit(X, ann).report(X, ann).to_markdown()
-    assert re.search(
-        r"^- The most accurate annotator is \w+ \(estimated accuracy [\d.]+ %\)", text, re.MULTILINE
-    )
+    assert re.search(r"^- The most accurate annotator is \w+ \(estimated accuracy [\d.]+ %\)", text, re.MULTILINE)
     assert re.search(r"the least accurate &lt;dan&gt; \([\d.]+ %\)\.$", text, re.MULTILINE)
 
 
-def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(hostile: Report) -> None:
+def test_page_loads_nothing_and_allows_only_its_own_script(hostile: Report) -> None:
     page = hostile.to_html()
     outside = re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
     assert not re.search(r"""(src|href)=["'](?!data:|#)""", outside)
@@ -104,7 +102,7 @@ def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(hostile: Report
     assert "script-src 'sha256-" in page
 
 
-def test_saving_replaces_reports_and_nothing_else(hostile: Report, tmp_path: Path) -> None:
+def test_save_replaces_only_earlier_reports(hostile: Report, tmp_path: Path) -> None:
     page = hostile.save(tmp_path / "report.html")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "report.md"]
     assert page.read_text(encoding="utf-8") == hostile.to_html()
@@ -119,7 +117,7 @@ def test_saving_replaces_reports_and_nothing_else(hostile: Report, tmp_path: Pat
         hostile.save(tmp_path / "report.pdf")
 
 
-def test_names_that_no_page_can_show(tmp_path: Path) -> None:
+def test_unprintable_characters_in_names_are_replaced(tmp_path: Path) -> None:
     ann = Annotations.from_matrix([[0, 1], [1, 1], [0, 0]] * 5, annotators=["a\x9bb", "a\x00b"])
     X = np.arange(15.0)[:, None]
     report = MajorityVoteClassifier(epochs=1).fit(X, ann).report(X, ann)
@@ -162,13 +160,14 @@ def test_markdown_has_what_the_page_has(run: Path) -> None:
     part = text.partition(f"### {detail['annotator']}\n")[2]
     for name, shares in zip(detail["confusion"]["classes"], detail["confusion"]["matrix"], strict=True):
         assert f"| {name} | {' | '.join(f'{100 * share:.0f}' for share in shares)} |" in part
-    assert f"the model predicts as {detail['map']['weakest_class']['class']}: weight {detail['map']['weakest_class']['mean']:.2f}" in part
+    weakest = detail["map"]["weakest_class"]
+    assert f"the model predicts as {weakest['class']}: weight {weakest['mean']:.2f}" in part
     (line,) = (line for line in text.partition("## Disputed items")[2].partition("## A")[0].splitlines()
                if line.startswith(f"| {item['item']} |"))  # fmt: skip
     assert f"| {item['predicted']['class']} ({100 * item['predicted']['confidence']:.0f} %) |" in line
 
 
-def test_what_labels_cannot_decide_is_said() -> None:
+def test_diagnostics_of_the_method_become_notes() -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     y = (X[:, 0] > 0).astype(int)
     clf = GatedClassifier(epochs=6, batch_size=16).fit(X, np.stack([y, y, 1 - y], 1))
@@ -178,7 +177,7 @@ def test_what_labels_cannot_decide_is_said() -> None:
     )
 
 
-def test_gold_without_labels_is_told_apart() -> None:
+def test_gold_is_separate_for_items_with_and_without_labels() -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     truth = (X[:, 0] > 0).astype(int)
     Y = np.where(np.arange(60)[:, None] < 40, truth[:, None], -1).repeat(2, 1)
@@ -209,7 +208,7 @@ def test_every_method_has_a_report(kind: type[CrowdClassifier]) -> None:
 
 
 @pytest.mark.parametrize(("method", "measure"), [("gated", "weight"), ("max-mig", "agreement"), ("conal", "agreement")])
-def test_who_has_the_same_weight_everywhere_is_weak_by_agreement(method: str, measure: str) -> None:
+def test_map_shows_agreement_if_weights_do_not_depend_on_the_item(method: str, measure: str) -> None:
     generator = np.random.default_rng(0)
     X = generator.normal(size=(120, 2))
     Y = np.array([np.where(generator.random(120) < right, X[:, 0] > 0, X[:, 1] > 0) for right in (0.9, 0.7, 0.5)]).T
@@ -219,7 +218,7 @@ def test_who_has_the_same_weight_everywhere_is_weak_by_agreement(method: str, me
 
 
 @pytest.mark.parametrize("shape", [(1,), (6, 6), (3, 6, 6), (2, 6, 6), "sparse"])
-def test_inputs_of_every_shape(shape: Any) -> None:
+def test_previews_of_inputs_of_every_shape(shape: Any) -> None:
     generator = np.random.default_rng(0)
     said = generator.integers(0, 2, (30, 2))
     X: Any = generator.random((30, 40) if shape == "sparse" else (30, *shape))
@@ -232,7 +231,7 @@ def test_inputs_of_every_shape(shape: Any) -> None:
     report.to_html()
 
 
-def test_one_label_an_item_is_enough() -> None:
+def test_one_label_per_item_is_enough() -> None:
     X = np.random.default_rng(0).normal(size=(30, 2))
     y = (X[:, 0] > 0).astype(int)
     report = MajorityVoteClassifier(epochs=2).fit(X, y).report(X, y)
@@ -240,7 +239,7 @@ def test_one_label_an_item_is_enough() -> None:
     assert "no item has two labels" in report.to_html()
 
 
-def test_annotators_never_seen_are_said_and_shown(recwarn: pytest.WarningsRecorder) -> None:
+def test_annotators_not_seen_in_training_are_noted_and_shown(recwarn: pytest.WarningsRecorder) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2))
     y = (X[:, 0] > 0).astype(int)
     clf = FusionClassifier(epochs=2).fit(X, Annotations.from_matrix(np.stack([y, y], 1), annotators=["ada", "bob"]))
@@ -253,7 +252,7 @@ def test_annotators_never_seen_are_said_and_shown(recwarn: pytest.WarningsRecord
     assert not list(recwarn)
 
 
-def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
+def test_accuracy_on_gold_used_in_training_is_marked_as_biased(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
     run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), settings={"epochs": 2})
     page = report_run(run).to_html()
@@ -262,11 +261,13 @@ def test_gold_that_was_trained_on_proves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", [(), ("labels.csv",), ("features.csv",)])
-def test_what_gold_has_settled_is_not_in_dispute(tmp_path: Path, gone: tuple[str, ...]) -> None:
+def test_items_with_training_gold_are_not_disputed(tmp_path: Path, gone: tuple[str, ...]) -> None:
     crowd = Crowd(tmp_path)
     features = crowd.features()
     before = report_run(crowd.fit(features, "before", settings={"epochs": 2}), n_items=30).facts
-    settled = {item["item"]: item["label_counts"][-1][0] for item in before["disputed"]["items"][:10]}  # as the fewest say
+    settled = {
+        item["item"]: item["label_counts"][-1][0] for item in before["disputed"]["items"][:10]
+    }  # as the fewest say
     gold = crowd.write("settled.csv", ("item", "label"), settled.items())
     run = crowd.fit(features, gold=str(gold), settings={"epochs": 2})
     for name in gone:
@@ -286,7 +287,7 @@ def test_what_gold_has_settled_is_not_in_dispute(tmp_path: Path, gone: tuple[str
 # ---- run folders -------------------------------------------------------------------------------
 
 
-def test_the_command_writes_a_report_beside_the_run(run: Path) -> None:
+def test_command_writes_the_report_into_the_run_folder(run: Path) -> None:
     gold = Crowd(run.parent).gold("gold.csv", slice(40))
     result = command("report", run, "--gold", gold, "--items", 5, "--json", run / "figures.json")
     assert result.exit_code == 0, result.output
@@ -300,10 +301,10 @@ def test_the_command_writes_a_report_beside_the_run(run: Path) -> None:
     assert facts["data"]["n_labels"] == len(Crowd(run.parent).triples)
     assert (run / "report.md").read_text(encoding="utf-8").startswith("<!-- crowdfuse report -->")
     assert command("report", run).exit_code == 0  # an earlier report is replaced
-    assert "already exists" in said(command("report", run, "--json", run / "figures.json"))
+    assert "exists" in said(command("report", run, "--json", run / "figures.json"))
 
 
-def test_the_runs_own_files_are_never_overwritten(run: Path) -> None:
+def test_files_of_the_run_are_never_overwritten(run: Path) -> None:
     before = (run / "summary.json").read_text()
     for out in (run / "summary.html", run / "settings.html"):
         result = command("report", run, "--out", out, "--force")
@@ -311,7 +312,7 @@ def test_the_runs_own_files_are_never_overwritten(run: Path) -> None:
         assert "also read" in said(result)
     assert (run / "summary.json").read_text() == before
     (run / "report.json").write_text("{}")
-    assert "no earlier report" in said(command("report", run))
+    assert "not an earlier report" in said(command("report", run))
     assert command("report", run, "--force").exit_code == 0
 
 
@@ -333,7 +334,7 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
     assert [known["gold"] for known in facts["accuracy"]] == ["gold"]
 
 
-def test_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = Crowd(tmp_path)
     run = crowd.fit(crowd.features(), test=str(crowd.gold("test.csv", slice(20))), settings={"epochs": 2})
     settings = run / "settings.json"
@@ -345,7 +346,7 @@ def test_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.Monke
     assert facts["accuracy"][0]["n_items"] == 20
 
 
-def test_changed_labels_are_taken_from_the_runs_record(run: Path) -> None:
+def test_labels_come_from_the_run_if_their_file_changed(run: Path) -> None:
     before = report_run(run).facts
     labels = run.parent / "labels.csv"
     labels.write_text("item,annotator,label\n")
@@ -357,7 +358,7 @@ def test_changed_labels_are_taken_from_the_runs_record(run: Path) -> None:
     assert "is not there any more" in report_run(run).facts["limitations"][0]
 
 
-def test_without_inputs_the_rest_is_shown(run: Path) -> None:
+def test_report_without_inputs_uses_recorded_results(run: Path) -> None:
     before = report_run(run)
     inputs = run.parent / "features.csv"
     other = Crowd(run.parent)
@@ -380,7 +381,7 @@ def test_without_inputs_the_rest_is_shown(run: Path) -> None:
     assert "There is no map" in page
 
 
-def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_missing_image_is_named(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path, n=24)
     folder = crowd.images()
     run = crowd.fit(folder, settings={"epochs": 2})
@@ -396,7 +397,7 @@ def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:
     assert all("image" in preview for preview in shown.values())
 
 
-def test_images_that_are_left_keep_their_weights_and_place(tmp_path: Path) -> None:
+def test_remaining_images_keep_weights_and_map(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path, n=40)
     folder = crowd.images()
     run = crowd.fit(folder, settings={"epochs": 3})
@@ -430,7 +431,7 @@ def test_images_that_are_left_keep_their_weights_and_place(tmp_path: Path) -> No
     assert "there is no map of the items" in facts["limitations"][0]
 
 
-def test_an_annotator_whose_images_are_all_gone_has_no_weight(tmp_path: Path) -> None:
+def test_annotator_without_remaining_images_has_no_weight(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path, n=40)
     of_efe = {item for item, who, _ in crowd.triples if who == "efe"}
     kept = [row for row in crowd.triples if row[0] not in of_efe or row[1] != "efe" or row[0] == min(of_efe)]
@@ -447,7 +448,7 @@ def test_an_annotator_whose_images_are_all_gone_has_no_weight(tmp_path: Path) ->
     report.to_markdown()
 
 
-def test_an_item_that_leads_out_of_the_folder_is_no_image(tmp_path: Path) -> None:
+def test_item_id_outside_the_folder_is_refused_as_an_image(tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "secret.png")
     (tmp_path / "images").mkdir()
     Image.new("L", (8, 8)).save(tmp_path / "images" / "a.PNG")
@@ -459,7 +460,7 @@ def test_an_item_that_leads_out_of_the_folder_is_no_image(tmp_path: Path) -> Non
     assert image_file_of(folder, "b") == folder / "b"
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:
+def test_folders_that_are_not_runs_and_wrong_gold_are_refused(tmp_path: Path, run: Path) -> None:
     assert "no such run folder" in said(command("report", tmp_path / "none"))
     (tmp_path / "empty").mkdir()
     assert "it is no run folder" in said(command("report", tmp_path / "empty"))
@@ -471,6 +472,6 @@ def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:
     assert not (run / "report.html").exists()
 
 
-def test_an_interrupted_run_is_reported_as_such(run: Path) -> None:
+def test_interrupted_run_is_noted(run: Path) -> None:
     (run / "summary.json").rename(run / "interrupted.json")
     assert "interrupted" in report_run(run).facts["notes"][0]

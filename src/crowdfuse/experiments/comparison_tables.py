@@ -11,8 +11,7 @@ import numpy as np
 from crowdfuse.experiments.result_table import UPPER_BOUND, PairedDifference, Table
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.labels.ids import format_count
-from crowdfuse.report.markdown import escape_cell
-from crowdfuse.report.markdown import markdown_table
+from crowdfuse.report.markdown import escape_cell, markdown_table
 
 EXTRAS = ("fused labels right", "predictions right on training items", "agreement with held-out labels")
 

@@ -58,7 +58,9 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
                 "n_labels": int(counts[r]),
                 "accuracy": {"value": float(accuracy[position]), **interval},
                 "agreement_with_fused": proportion_with_interval(float(n_agreeing[r]), float(n_fused[r]))["value"],
-                "accuracy_on_gold": proportion_with_interval(float(n_right[r]), float(n_gold[r])) if n_gold[r] else None,
+                "accuracy_on_gold": proportion_with_interval(float(n_right[r]), float(n_gold[r]))
+                if n_gold[r]
+                else None,
                 "mean_weight": None if mean_weight is None or np.isnan(mean_weight[r]) else float(mean_weight[r]),
                 "strongest": _class_facts(data, strongest[position]),
                 "weakest": _class_facts(data, weakest[position]),

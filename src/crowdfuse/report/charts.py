@@ -73,7 +73,9 @@ def line_chart(
     for tick in _ticks(low, high, 5):
         parts.append(f'<path class="grid" d="M{LEFT} {to_y(tick):.1f}H{WIDTH - RIGHT}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{to_y(tick) + 4:.1f}" class="end">{_tick_label(tick, y_percent)}</text>')
-    is_whole = not x_percent and all(float(at).is_integer() for at, _ in points)  # no ticks between whole numbers, such as epoch 6.2
+    is_whole = not x_percent and all(
+        float(at).is_integer() for at, _ in points
+    )  # no ticks between whole numbers, such as epoch 6.2
     for tick in _ticks(left, right, 6, min_step=1 if is_whole else 0):
         shown = _tick_label(tick, x_percent)
         parts.append(f'<text x="{to_x(tick):.1f}" y="{HEIGHT - BOTTOM + 23}" class="mid">{shown}</text>')

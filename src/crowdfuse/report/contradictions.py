@@ -39,9 +39,7 @@ def agreement_with_others(data: ReportData) -> tuple[FloatArray, IntArray]:
     return mean, n_compared
 
 
-def find_contradictions(
-    data: ReportData, mean_weight: FloatArray | None, accuracy: FloatArray
-) -> list[dict[str, Any]]:
+def find_contradictions(data: ReportData, mean_weight: FloatArray | None, accuracy: FloatArray) -> list[dict[str, Any]]:
     """Find annotators with the highest weight or accuracy but low agreement, or the lowest but high agreement.
 
     Parameters

@@ -56,7 +56,9 @@ def accuracy_facts(data: ReportData, gold_sets: Sequence[GoldSet]) -> list[dict[
             if name != "predicted":
                 # without labels there is nothing to fuse, and gold trained on is right by definition
                 known &= (data.labels_per_item[gold.rows] > 0) & ~data.has_training_gold[gold.rows]
-            accuracies[name] = proportion_with_interval(int((codes[gold.rows] == gold.codes)[known].sum()), int(known.sum()))
+            accuracies[name] = proportion_with_interval(
+                int((codes[gold.rows] == gold.codes)[known].sum()), int(known.sum())
+            )
         facts.append(
             {
                 "gold": gold.name,

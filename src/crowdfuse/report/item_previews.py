@@ -31,7 +31,7 @@ ItemPreview = dict[str, Any]
 
 
 def preview_of_file(path: Path, side: int) -> ItemPreview:
-    """Return the thumbnail of an image file, at most `side` pixels wide and high; name the file if it cannot be read."""
+    """Return a thumbnail of at most `side` pixels per side, or the name of a file that cannot be read."""
     try:
         return {"image": _data_uri(open_upright(path, side).convert("RGB"), side)}
     except Exception:  # Pillow's readers raise many kinds of errors on damaged files
@@ -97,7 +97,7 @@ def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
 
 
 def _data_uri(image: Image.Image, side: int) -> str:
-    """Return an image as a JPEG data URI, at most `side` pixels wide and high; small images are enlarged by a whole factor."""
+    """Return a JPEG data URI of at most `side` pixels per side; small images grow by a whole factor."""
     longest = max(image.size)
     if longest > side:
         image.thumbnail((side, side))

@@ -91,8 +91,8 @@ def report_labels(
     aggregate = AGGREGATORS[method](ann, seed=seed)
     rows = np.flatnonzero(codes >= 0)
     method_notes = [
-        f"The fused labels are the consensus of the labels by {method}. Estimated accuracies, confused classes and "
-        "labels that are probably wrong are measured against them."
+        f"The consensus is computed by {method}. Estimated accuracies, confused classes and labels that are probably "
+        "wrong are measured against it."
     ]
     if not aggregate.converged:
         method_notes.append(f"{method} stopped after {format_count(aggregate.n_iter, 'iteration')} without converging.")

@@ -62,7 +62,11 @@ def render_markdown(facts: dict[str, Any]) -> str:
     ):
         n_listed = len(facts[key]["items"])
         listed = f" The first {n_listed:,}:" if n_listed < facts[key]["total"] else ""
-        parts += [f"## {title}", f"{facts[key]['total']:,} items.{listed}", _item_table(facts[key]["items"], labels_only)]
+        parts += [
+            f"## {title}",
+            f"{facts[key]['total']:,} items.{listed}",
+            _item_table(facts[key]["items"], labels_only),
+        ]
     suspicious = facts["suspicious"]
     parts += [
         "## Labels most likely to be wrong",

@@ -78,7 +78,12 @@ def two_moon_setup(
     ]
     for name, mask, colour, marker in kinds:
         ax.scatter(X[mask, 0], X[mask, 1], s=5, c=colour, marker=marker, linewidths=0.5, label=name)
-    name_offsets = {"A": (-0.45, 0.0), "B": (0.5, 0.1), "C": (-0.5, -0.1), "D": (0.45, 0.0)}  # next to the points, not on top of them
+    name_offsets = {
+        "A": (-0.45, 0.0),
+        "B": (0.5, 0.1),
+        "C": (-0.5, -0.1),
+        "D": (0.45, 0.0),
+    }  # next to the points, not on top of them
     for name, offset in name_offsets.items():
         if (regions == name).any():
             x, y = X[regions == name].mean(0) + offset
@@ -227,7 +232,9 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> F
     """
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     ax = figure.subplots()
-    for (name, style), dashes in zip(_line_styles(list(histories)).items(), cycle(("-", "--", ":", "-.")), strict=False):
+    for (name, style), dashes in zip(
+        _line_styles(list(histories)).items(), cycle(("-", "--", ":", "-.")), strict=False
+    ):
         epochs, losses = zip(*((record["epoch"], record["loss"]) for record in histories[name]), strict=True)
         ax.plot(epochs, losses, dashes, color=style["color"], label=name, lw=2)
     ax.set_xlabel("epoch")

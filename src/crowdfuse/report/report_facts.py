@@ -200,9 +200,7 @@ def _positive_code(data: ReportData, positive: Any) -> int | None:
     return code
 
 
-def _previews(
-    shown: list[int], make_previews: Callable[[IntArray, int], list[ItemPreview]]
-) -> dict[int, ItemPreview]:
+def _previews(shown: list[int], make_previews: Callable[[IntArray, int], list[ItemPreview]]) -> dict[int, ItemPreview]:
     """Return the preview of each row in `shown`, at the largest size whose thumbnails fit in the page.
 
     A row that is shown several times counts several times.

@@ -200,7 +200,12 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Re
         raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
     (fused, fused_sure), (predicted, sure) = columns["fused"], columns["predicted"]
     return report_data_from_labels(
-        ann, training_gold=certain, predicted=predicted, predicted_confidence=sure, fused=fused, fused_confidence=fused_sure
+        ann,
+        training_gold=certain,
+        predicted=predicted,
+        predicted_confidence=sure,
+        fused=fused,
+        fused_confidence=fused_sure,
     )
 
 
