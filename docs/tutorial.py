@@ -52,7 +52,7 @@ def walk(command: str, folder: Path, browser: Browser) -> None:
         picture(page, "report", "header", "#data .tiles")
         picture(page, "annotators", "#annotators")
         page.locator("#annotator-table tbody tr").last.locator("a").click()
-        picture(page, "annotator", "#one-by-one details[open]", "#one-by-one details[open] figure")
+        picture(page, "annotator", "#details details[open]", "#details details[open] figure")
         picture(page, "disputed", "#disputed", "#disputed .item:nth-child(6)")
     elif "judged.html" in command:
         picture(opened(browser, (folder / "judged.html").as_uri()), "accuracy", "#accuracy")
