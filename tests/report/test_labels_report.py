@@ -113,7 +113,7 @@ def test_gold_measures_accuracy_and_changes_nothing_else(crowd: Crowd) -> None:
     assert (known["n_items"], known["fused"]["n"], known["predicted"]["n"]) == (40, 40, 0)
     assert known["fused"]["value"] == pytest.approx(np.mean((fused == truth)[:40]))
     assert facts["calibration"]["accuracy"] == known["fused"]["value"]
-    assert f"1 item of {gold} without labels, left out." in facts["notes"]
+    assert f"1 item of {gold} left out: no labels." in facts["notes"]
     for part in ("data", "class_confusion", "suspicious"):
         assert facts[part] == before[part]
     text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
