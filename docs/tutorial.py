@@ -1,4 +1,4 @@
-"""The walk of tutorial.md: what it shows is run, in order, and its pictures are made in a real Chromium.
+"""Run the commands of tutorial.md in order, and make its pictures in a real Chromium.
 
 After `pip install -c constraints.txt -e '.[dev]'` and `apt-get install chromium`: `python docs/tutorial.py`.
 """
@@ -28,7 +28,7 @@ OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
 def main() -> None:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        sys.exit("error: the pictures are made in a real Chromium, and there is none: apt-get install chromium")
+        sys.exit("error: the pictures need Chromium, which was not found; install it with: apt-get install chromium")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         browser = playwright.chromium.launch(executable_path=program, args=OPTIONS)
@@ -36,55 +36,56 @@ def main() -> None:
             if kind == "python":
                 subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
             for command in re.findall(r"^crowdfuse .*", code, re.MULTILINE):
-                walk(command, folder, browser)
+                run_command(command, folder, browser)
         browser.close()
 
 
-def walk(command: str, folder: Path, browser: Browser) -> None:
-    """Run one command, and take the pictures of what it makes."""
+def run_command(command: str, folder: Path, browser: Browser) -> None:
+    """Run one command and take pictures of its pages."""
     print(f"$ {command}", flush=True)
     if command == "crowdfuse review run/":
         review(command, folder, browser)
         return
-    subprocess.run(words(command), cwd=folder, check=True)
+    subprocess.run(command_line(command), cwd=folder, check=True)
     if command == "crowdfuse report run/":
         page = opened(browser, (folder / "run" / "report.html").as_uri())
-        picture(page, "report", "header", "#data .tiles")
-        picture(page, "annotators", "#annotators")
+        take_picture(page, "report", "header", "#data .tiles")
+        take_picture(page, "annotators", "#annotators")
         page.locator("#annotator-table tbody tr").last.locator("a").click()
-        picture(page, "annotator", "#details details[open]", "#details details[open] figure")
-        picture(page, "disputed", "#disputed", "#disputed .item:nth-child(6)")
+        take_picture(page, "annotator", "#details details[open]", "#details details[open] figure")
+        take_picture(page, "disputed", "#disputed", "#disputed .item:nth-child(6)")
     elif "judged.html" in command:
-        picture(opened(browser, (folder / "judged.html").as_uri()), "accuracy", "#accuracy")
+        take_picture(opened(browser, (folder / "judged.html").as_uri()), "accuracy", "#accuracy")
 
 
 def review(command: str, folder: Path, browser: Browser) -> None:
-    """Settle the first items as somebody would who sees well, and refit."""
+    """Settle the first items with their true classes, then refit."""
     with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
         truth = {row["item"]: row["label"] for row in csv.DictReader(file)}
-    # a login is nobody's business
-    asked = [*words(command), "--reviewer", "you"]
-    with subprocess.Popen(asked, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+    # the picture must not show a login name
+    arguments = [*command_line(command), "--reviewer", "you"]
+    with subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            said = next(line for line in server.stdout if "http://" in line)
-            page = opened(browser, re.findall(r"http://\S+", said)[0])
-            until(page, "view !== null && !isBusy()")
+            address = next(line for line in server.stdout if "http://" in line)
+            page = opened(browser, re.findall(r"http://\S+", address)[0])
+            wait_until(page, "view !== null && !isBusy()")
             for number in range(DECISIONS):
                 if number == DECISIONS // 2:
-                    picture(page, "review", "header", "main")
+                    take_picture(page, "review", "header", "main")
                 decided = page.evaluate("view.head")
                 page.keyboard.press(truth[page.evaluate("view.item.item")])
-                until(page, f"view.head > {decided} && !isBusy()")
+                wait_until(page, f"view.head > {decided} && !isBusy()")
             page.click("#refit")
             page.wait_for_selector("#changes .cards", timeout=600_000)
-            picture(page, "refit", "#refitted")
+            take_picture(page, "refit", "#refitted")
         finally:
             server.send_signal(signal.SIGINT)
             server.communicate()
 
 
-def words(command: str) -> list[str]:
+def command_line(command: str) -> list[str]:
+    """Return the arguments that run a crowdfuse command with this Python."""
     return [sys.executable, "-u", "-m", "crowdfuse", *shlex.split(command)[1:]]
 
 
@@ -94,18 +95,18 @@ def opened(browser: Browser, address: str) -> Page:
     return page
 
 
-def until(page: Page, expression: str) -> None:
-    """Wait for something to become true. Playwright's own wait polls by eval, which the page's policy forbids."""
+def wait_until(page: Page, expression: str) -> None:
+    """Wait until an expression is true; Playwright's own wait uses eval, which the page's policy forbids."""
     for _ in range(3000):
         if page.evaluate(expression):
             return
         page.wait_for_timeout(20)
-    raise TimeoutError(f"never came true on {page.url}: {expression}")
+    raise TimeoutError(f"{page.url}: waited in vain for {expression}")
 
 
-def picture(page: Page, name: str, first: str, last: str | None = None) -> None:
-    """From the top of one element to the bottom of another, in few colours: small files."""
-    page.locator(first).first.scroll_into_view_if_needed()  # what is out of sight is not drawn
+def take_picture(page: Page, name: str, first: str, last: str | None = None) -> None:
+    """Save a picture from the top of one element to the bottom of another, in 128 colours to keep it small."""
+    page.locator(first).first.scroll_into_view_if_needed()  # the browser does not draw what is off screen
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     start, end = (page.locator(selector).first.bounding_box() for selector in (first, last or first))
     assert start is not None

@@ -1,4 +1,4 @@
-"""A real Chromium for tests of pages: it may open files, and nothing else."""
+"""A real Chromium for tests of pages; pages may load their own file and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = [
 def browser() -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        pytest.fail("these tests look at pages in a real Chromium, and there is none: apt-get install chromium")
+        pytest.fail("these tests need Chromium, which was not found; install it with: apt-get install chromium")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=program, args=OPTIONS)
         yield chromium
@@ -36,7 +36,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser, path: Path, *, width: int = 1180, dark: bool = False) -> Iterator[Page]:
-    """A file as a page. In the end it must have asked for nothing else, said nothing in the console, alerted nobody."""
+    """Open a file as a page; fail at the end if it requested anything else, wrote to the console or opened a dialog."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", offline=True
     )
@@ -65,7 +65,7 @@ def opened(browser: Browser, path: Path, *, width: int = 1180, dark: bool = Fals
 
 
 def serious_problems(page: Page) -> list[str]:
-    """What axe-core finds that keeps people out."""
+    """Return the serious and critical accessibility violations that axe-core finds."""
     found = Axe().run(page).response["violations"]
     return [
         f"{problem['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
@@ -76,4 +76,5 @@ def serious_problems(page: Page) -> list[str]:
 
 
 def scrolls_sideways(page: Page) -> bool:
+    """Return whether the page is wider than the window."""
     return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))

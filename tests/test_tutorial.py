@@ -1,4 +1,4 @@
-"""The commands that the docs show exist, and the tutorial's walk goes through, but for the browser."""
+"""The commands in the docs exist, and those of the tutorial run, except the browser part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 
 
 def commands(page: str) -> list[str]:
-    """The lines of a page's code blocks that call crowdfuse, without comments."""
+    """Return the lines of a page's code blocks that call crowdfuse, without comments."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     shown = [line for _, block in blocks for line in block.splitlines() if line.startswith("crowdfuse ")]
     return [line.partition(" #")[0] for line in shown]
@@ -35,34 +35,34 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("command", SHOWN)
-def test_a_command_that_is_shown_exists_with_its_options(command: str) -> None:
+def test_documented_command_exists_with_its_options(command: str) -> None:
     name, *arguments = shlex.split(command)[1:]
     group = typer.main.get_command(app)
     known = group.commands[name]  # type: ignore[attr-defined]  # a group has commands
-    known.make_context(name, arguments)  # reads the options, and runs nothing
+    known.make_context(name, arguments)  # parses the options without running the command
 
 
-def test_a_wrong_option_would_be_seen() -> None:
+def test_wrong_option_is_detected() -> None:
     known = typer.main.get_command(app).commands["fit"]  # type: ignore[attr-defined]
     with pytest.raises(Exception, match="No such option"):
         known.make_context("fit", ["labels.csv", "--input", "images/"])
 
 
-def test_the_table_that_is_shown_is_the_one_that_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_table_equals_the_synthesized_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(commands(TUTORIAL)[0]).exit_code == 0
     (shown,) = re.findall(r"```text\n(.*?)```", TUTORIAL, re.DOTALL)
     assert Path("labels.csv").read_text(encoding="utf-8").startswith(shown)
 
 
-def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tutorial_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     small = TUTORIAL.replace("300", "60")
     (made,) = re.findall(r"```python\n(.*?)```", small, re.DOTALL)
     exec(made, {})
     settled = {}
     for command in commands(small):
-        if command == "crowdfuse review run/":  # a person's part
+        if command == "crowdfuse review run/":  # done in the browser
             settled = settle_two(Path("run"))
             continue
         result = run(command + (" --epochs 2" if command.startswith("crowdfuse fit") else ""))
@@ -89,12 +89,12 @@ def settle_two(run: Path) -> dict[str, str]:
 
 
 def read_labels(table: Path) -> dict[str, str]:
-    """The second column by the first."""
+    """Return the second column of a table, by the first."""
     rows = [line.split(",") for line in table.read_text(encoding="utf-8").splitlines()[1:]]
     return {row[0]: row[1] for row in rows}
 
 
-def test_pictures_are_as_wide_as_promised_and_small() -> None:
+def test_tutorial_pictures_have_the_documented_width_and_are_small() -> None:
     shown = re.findall(r"\((images/tutorial-\w+\.png)\)", TUTORIAL)
     assert len(shown) == len(list((ROOT / "docs" / "images").glob("tutorial-*.png")))
     for name in shown:
@@ -103,7 +103,7 @@ def test_pictures_are_as_wide_as_promised_and_small() -> None:
         assert file.stat().st_size < 150_000
 
 
-def test_pages_show_pictures_that_are_there_and_the_first_ones_open_with_some() -> None:
+def test_pictures_in_the_docs_exist_and_main_pages_open_with_one() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / name).is_file(), f"{page}: {name}"

@@ -1,4 +1,4 @@
-"""Small run folders to report on, with the names that people and attackers choose."""
+"""Small crowds and run folders for tests of reports, also with hostile names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE_CLASSES = ("</script><script>alert(4)</script>", "{{ 7 * 7 }} & <b>")
 
 @dataclass
 class Crowd:
-    """The files of a crowd: N items, five annotators of whom the second is weak where the first feature is high."""
+    """Files of a crowd: n items, five annotators; the second is weak where the first feature is high."""
 
     folder: Path
     n: int = 60

@@ -159,7 +159,7 @@ def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Pat
         ((labels, "--gold", other), "no item of"),
         ((labels, "--positive", "cat"), "needs exactly two classes"),
         ((labels, "--out", tmp_path / "page.pdf"), "an .html file"),
-        ((labels, "--json", labels, "--force"), "also read"),
+        ((labels, "--json", labels, "--force"), "is an input and would be overwritten"),
         ((tmp_path / "run", "--method", "mace"), "--method applies to a file of labels"),
         ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict applies to a file of labels"),
         ((tmp_path / "run",), "it is no run folder"),
@@ -180,7 +180,7 @@ def test_files_of_the_user_are_not_overwritten(crowd: Crowd) -> None:
     before = '[{"text": "a", "answer": "accept", "accept": ["x"], "_annotator_id": "ada"}]'
     export.write_text(before)
     result = command("report", export, "--out", crowd.folder / "export.html", "--force")
-    assert "also read" in said(result)
+    assert "is an input and would be overwritten" in said(result)
     assert export.read_text() == before
 
 

@@ -309,7 +309,7 @@ def test_files_of_the_run_are_never_overwritten(run: Path) -> None:
     for out in (run / "summary.html", run / "settings.html"):
         result = command("report", run, "--out", out, "--force")
         assert result.exit_code == 2
-        assert "also read" in said(result)
+        assert "is an input and would be overwritten" in said(result)
     assert (run / "summary.json").read_text() == before
     (run / "report.json").write_text("{}")
     assert "not an earlier report" in said(command("report", run))
