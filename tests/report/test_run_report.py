@@ -292,7 +292,7 @@ def test_command_writes_the_report_into_the_run_folder(run: Path) -> None:
     result = command("report", run, "--gold", gold, "--items", 5, "--json", run / "figures.json")
     assert result.exit_code == 0, result.output
     assert result.stdout.endswith(f"report: {run / 'report.html'}\n")
-    assert result.stderr.endswith(f"settle the disputed items with: crowdfuse review {run}\n")
+    assert result.stderr.endswith(f"settle the disputed items with crowdfuse review {run}\n")
     facts = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert facts == json.loads((run / "figures.json").read_text(encoding="utf-8"))
     assert facts["limitations"] == []
