@@ -295,13 +295,13 @@ def test_number_of_pending_batches_is_limited() -> None:
 
 def test_without_processes_nothing_is_decoded_ahead(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    original = image_files._pixels
+    original = image_files.crop_centre_square
 
     def watch(path: str, size: int) -> NDArray[np.uint8]:
         decoded.append(path)
         return original(path, size)
 
-    monkeypatch.setattr(image_files, "_pixels", watch)
+    monkeypatch.setattr(image_files, "crop_centre_square", watch)
     for done, block in enumerate(ImageFiles(paths, SIZE).stream(batches()), 1):
         assert len(block) <= 5
         assert len(decoded) == min(5 * done, N)

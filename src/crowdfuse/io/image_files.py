@@ -16,9 +16,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from crowdfuse.io.images import open_upright, unreadable_message
+from crowdfuse.io.image_cropping import crop_centre_square
+from crowdfuse.io.images import unreadable_message
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 
@@ -237,7 +237,7 @@ def _decode(paths: Sequence[str], size: int) -> NDArray[np.uint8]:
         if _stop is not None and _stop.is_set():
             return pixels[:0]  # the result is no longer needed
         try:
-            pixels[row] = _pixels(path, size)
+            pixels[row] = crop_centre_square(path, size)
         except Exception as error:  # Pillow's readers may raise any exception
             raise _unreadable(path, error) from error
     return pixels
@@ -250,20 +250,11 @@ def _unreadable_reasons(paths: Sequence[str]) -> list[str | None]:
         if _stop is not None and _stop.is_set():
             break
         try:
-            _pixels(path, 1)
+            crop_centre_square(path, 1)
             found.append(None)
         except Exception as error:  # as above
             found.append(unreadable_message(path, error))
     return found
-
-
-def _pixels(path: str, size: int) -> NDArray[np.uint8]:
-    """The centre square of an image, (3, size, size). May raise any exception of Pillow's readers."""
-    image = open_upright(path, size).convert("RGB")
-    side = min(image.size)
-    left, top = ((length - side) / 2 for length in image.size)
-    square = (left, top, left + side, top + side)
-    return np.moveaxis(np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=square)), 2, 0)
 
 
 def _unreadable(path: str, error: Exception) -> ValueError:
