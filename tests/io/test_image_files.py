@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from crowdfuse import FusionClassifier, MajorityVoteClassifier, MBEMClassifier
 from crowdfuse.io import image_files
+from crowdfuse.io.image_cropping import crop_centre_square
 from crowdfuse.io.image_files import ImageFiles, find_unreadable, results_in_order
 from crowdfuse.io.inputs import check_inputs
 from crowdfuse.methods.data import fingerprint
@@ -295,7 +296,7 @@ def test_number_of_pending_batches_is_limited() -> None:
 
 def test_without_processes_nothing_is_decoded_ahead(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    original = image_files.crop_centre_square
+    original = crop_centre_square
 
     def watch(path: str, size: int) -> NDArray[np.uint8]:
         decoded.append(path)

@@ -70,6 +70,7 @@ class ImageFiles(Inputs):
     Examples
     --------
     >>> import tempfile
+    >>> from PIL import Image
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "grey.png")
     ...     Image.new("L", (60, 40), 7).save(path)
