@@ -14,14 +14,14 @@ SOURCE = Path(crowdfuse.__file__).parent
 CONTRIBUTING = Path(__file__).parent.parent / "CONTRIBUTING.md"
 
 ALLOWED = {
-    ("labels/annotations.py", "io"): "people look for `Annotations.read` on the class; the readers are in io",
-    ("estimators/inspection.py", "report"): "people look for `clf.report()` on the classifier; the report is in report",
+    ("labels/annotations.py", "io"): "`Annotations.read` is a method for convenience; the readers are in io",
+    ("estimators/inspection.py", "report"): "`clf.report()` is a method for convenience; the report is in report",
 }
-"""Imports from a package below, each with the reason."""
+"""Allowed imports from a package below: (file, imported package) and the reason."""
 
 
 def packages_in_table() -> list[str]:
-    """The packages in the order of the table under "Packages" in CONTRIBUTING.md."""
+    """Return the packages in the order of the table under "Packages" in CONTRIBUTING.md."""
     section = CONTRIBUTING.read_text(encoding="utf-8").split("## Packages")[1].split("\n## ")[0]
     first_cells = re.findall(r"^\| (`[^|]*`) \|", section, flags=re.MULTILINE)
     return [name.rstrip("/").removesuffix(".py") for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)]
@@ -31,7 +31,7 @@ PACKAGES = packages_in_table()
 
 
 def imported_packages(path: Path) -> set[str]:
-    """The packages of crowdfuse that a file imports, anywhere in it; imports for type checking alone do not count."""
+    """Return the packages of crowdfuse that a file imports, lazily or not, except under `TYPE_CHECKING`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         id(inner)
@@ -61,16 +61,16 @@ def test_a_module_imports_only_from_packages_above(path: Path) -> None:
     imported = imported_packages(path)
     assert imported <= set(PACKAGES), f"{place} imports {imported - set(PACKAGES)}, which is not a package"
     below = {name for name in imported if PACKAGES.index(name) > PACKAGES.index(package)}
-    allowed = {name for where, name in ALLOWED if where == place}
-    assert below == allowed, f"{place} imports from below: {below}; allowed: {allowed}"
+    allowed = {name for file, name in ALLOWED if file == place}
+    assert below == allowed, f"{place} imports from packages below: {below}; allowed: {allowed}"
 
 
-def test_the_table_lists_exactly_the_packages_there_are() -> None:
-    found = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    found |= {path.stem for path in SOURCE.glob("*.py") if path.stem not in ("__init__", "__main__")}
-    assert found == set(PACKAGES)
+def test_the_table_lists_exactly_the_existing_packages() -> None:
+    existing = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    existing |= {path.stem for path in SOURCE.glob("*.py") if path.stem not in ("__init__", "__main__")}
+    assert existing == set(PACKAGES)
     assert len(PACKAGES) == len(set(PACKAGES))
 
 
 def test_every_exception_names_a_file_that_exists() -> None:
-    assert [where for where, _ in ALLOWED if not (SOURCE / where).exists()] == []
+    assert [file for file, _ in ALLOWED if not (SOURCE / file).exists()] == []

@@ -1,4 +1,4 @@
-"""What the README shows, runs."""
+"""The commands and the Python examples of the README run, and links of the docs lead to files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 
 
 @pytest.fixture
-def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`labels.csv` and `features.npz` as the README speaks of them, in an empty folder."""
+def crowd_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`labels.csv` and `features.npz` as in the README, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     generator = np.random.default_rng(0)
     items = np.array([f"img-{i}" for i in range(40)])
@@ -27,62 +27,64 @@ def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez("features.npz", X=X, items=items)
     np.savez("new_features.npz", X=X[:5], items=items[:5])
     rows = [
-        f"{item},{who},{'cat' if x > 0 else 'dog'}" for item, x in zip(items, X[:, 0], strict=True) for who in "abc"
+        f"{item},{annotator},{'cat' if x > 0 else 'dog'}"
+        for item, x in zip(items, X[:, 0], strict=True)
+        for annotator in "abc"
     ]
     Path("labels.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
     return tmp_path
 
 
-def test_the_python_example_runs(crowd: Path) -> None:
+def test_the_example_of_an_estimator_runs(crowd_folder: Path) -> None:
     _, example = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     done = subprocess.run(
-        [sys.executable, "-c", example], cwd=crowd, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1"}
+        [sys.executable, "-c", example], cwd=crowd_folder, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr
     assert "40 items, 3 annotators, 2 classes, 120 labels" in done.stdout
-    assert (crowd / "model" / "model.json").exists()
+    assert (crowd_folder / "model" / "model.json").exists()
 
 
-def test_wrong_labels_are_found_and_bought_as_shown(crowd: Path) -> None:
+def test_the_example_of_label_quality_runs(crowd_folder: Path) -> None:
     example, _ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    given = (
+    setup = (
         "import numpy as np; from crowdfuse import Annotations; ann = Annotations.read('labels.csv'); "
         "data = np.load('features.npz'); X, items = data['X'], data['items']\n"
     )
-    shown = example.replace('{"ada": 2.0, "bob": 1.0}', '{"a": 2.0, "b": 1.0, "c": 1.0}')
-    done = subprocess.run([sys.executable, "-c", given + shown], cwd=crowd, capture_output=True, text=True)
+    example = example.replace('{"ada": 2.0, "bob": 1.0}', '{"a": 2.0, "b": 1.0, "c": 1.0}')
+    done = subprocess.run([sys.executable, "-c", setup + example], cwd=crowd_folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_two_commands_for_own_data_run(crowd: Path) -> None:
+def test_fit_and_predict_run(crowd_folder: Path) -> None:
     commands = re.search(r"```\n(crowdfuse fit .*?)\n(crowdfuse predict .*?)\n```", README)
     assert commands is not None
     for command in commands.groups():
         result = CliRunner().invoke(app, command.split()[1:])
         assert result.exit_code == 0, result.output
-    lines = (crowd / "predictions.csv").read_text().splitlines()
+    lines = (crowd_folder / "predictions.csv").read_text().splitlines()
     assert lines[0] == "item,label,confidence"
     assert len(lines) == 6
 
 
-def test_labels_are_aggregated_as_shown(crowd: Path) -> None:
+def test_aggregate_runs(crowd_folder: Path) -> None:
     command = re.search(r"```\n(crowdfuse aggregate .*?)\n```", README)
     assert command is not None
     result = CliRunner().invoke(app, command[1].split()[1:])
     assert result.exit_code == 0, result.output
-    assert len((crowd / "consensus.csv").read_text().splitlines()) == 41
-    assert len((crowd / "annotators.csv").read_text().splitlines()) == 4
+    assert len((crowd_folder / "consensus.csv").read_text().splitlines()) == 41
+    assert len((crowd_folder / "annotators.csv").read_text().splitlines()) == 4
 
 
-def test_labels_alone_are_reported_as_shown(crowd: Path) -> None:
+def test_report_of_labels_runs(crowd_folder: Path) -> None:
     command = re.search(r"```\n(crowdfuse report labels.csv)\n```\n\nwrites [^`]*`([^`]*)`", README)
     assert command is not None
     result = CliRunner().invoke(app, command[1].split()[1:])
     assert result.exit_code == 0, result.output
-    assert (crowd / command[2]).exists()
+    assert (crowd_folder / command[2]).exists()
 
 
-def test_images_go_through_a_network_as_shown(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embed_and_fit_run(crowd_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = re.search(r"```\n(crowdfuse embed .*?)\n(crowdfuse fit .*?)\n```", README)
     assert commands is not None
     monkeypatch.setattr(sys, "path", sys.path.copy())
@@ -94,10 +96,10 @@ def test_images_go_through_a_network_as_shown(crowd: Path, monkeypatch: pytest.M
     for command in commands.groups():
         result = CliRunner().invoke(app, command.split()[1:])
         assert result.exit_code == 0, result.output
-    assert len((crowd / "run" / "fused.csv").read_text().splitlines()) == 41
+    assert len((crowd_folder / "run" / "fused.csv").read_text().splitlines()) == 41
 
 
-def test_every_file_that_the_docs_link_to_is_there() -> None:
+def test_every_linked_file_exists() -> None:
     root = Path(__file__).parent.parent
     for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):

@@ -15,8 +15,7 @@ from torch import nn
 
 from crowdfuse import Annotations, GatedClassifier, load
 from crowdfuse.methods.gated import Gated
-from tests.test_newcomers import NAMES, named
-from tests.test_newcomers import crowd as people
+from tests.estimators.test_new_annotators import NAMES, annotations_of, make_crowd
 from tests.training.test_loop import assert_resumes, crowd  # noqa: F401 (a fixture)
 
 # 24 steps: phases of 1, 1 and 2 epochs, 6 steps each
@@ -153,14 +152,14 @@ def saved(clf: GatedClassifier, folder: Path, X: Any, labels: Annotations) -> Ga
 @pytest.mark.parametrize("heads", ["shared", "embedded"])
 @pytest.mark.parametrize("wrong", ["uniform", "annotator", "shared", "basis"])
 def test_a_saved_model_is_the_model_also_after_newcomers(tmp_path: Path, wrong: Any, heads: Any) -> None:
-    X, truth, said = people(400)
+    X, truth, said = make_crowd(400)
     clf = GatedClassifier(epochs=6, batch_size=32, learning_rate=0.01, wrong=wrong, annotator_heads=heads)
-    clf.fit(X[:200], named(said[:200, :3], NAMES[:3]))
-    again = saved(clf, tmp_path / "before", X, named(said[:, :3], NAMES[:3]))
+    clf.fit(X[:200], annotations_of(said[:200, :3], NAMES[:3]))
+    again = saved(clf, tmp_path / "before", X, annotations_of(said[:, :3], NAMES[:3]))
     for model in (clf, again):
-        model.partial_fit(X[200:], named(said[200:]), epochs=3)
+        model.partial_fit(X[200:], annotations_of(said[200:]), epochs=3)
     np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
-    saved(clf, tmp_path / "after", X, named(said))
+    saved(clf, tmp_path / "after", X, annotations_of(said))
     assert clf.annotator_accuracy(X).shape == (400, 4)
     np.testing.assert_allclose(clf.confusion_matrices(X).sum(3), 1, atol=1e-5)
     assert clf.score(X, truth) > 0.9
@@ -170,9 +169,9 @@ def test_a_model_for_many_annotators_keeps_its_heads_when_more_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crowdfuse.estimators.gated.SHARED_LIMIT", 3)
-    X, _, said = people(100)
-    clf = GatedClassifier(epochs=3).fit(X, named(said[:, :3], NAMES[:3]))
-    clf.partial_fit(X, named(said))
+    X, _, said = make_crowd(100)
+    clf = GatedClassifier(epochs=3).fit(X, annotations_of(said[:, :3], NAMES[:3]))
+    clf.partial_fit(X, annotations_of(said))
     clf.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.get_params()["annotator_heads"] == "shared"
