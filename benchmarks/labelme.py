@@ -51,7 +51,7 @@ def fit(data: Path, method: str, epochs: int, seed: int) -> float:
             "--seed", str(seed), "--out", f"{folder}/run", "--json", f"{folder}/summary.json", "--quiet",
         ]  # fmt: skip
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return 100 * float(json.loads(Path(folder, "summary.json").read_text())["test accuracy"])
+        return 100 * float(json.loads(Path(folder, "summary.json").read_text())["test_accuracy"])
 
 
 def compare(data: Path, methods: list[str], epochs: int, seeds: list[int]) -> dict[str, Any]:

@@ -181,11 +181,11 @@ def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> 
     assert sorted(path.name for path in crowd.out.iterdir()) == names
 
     fused = read_rows(crowd.out / "fused.csv")
-    assert list(fused[0]) == ["item", "label", "confidence", "labels", "predicted", "predicted_confidence"]
+    assert list(fused[0]) == ["item", "fused", "fused_confidence", "n_labels", "predicted", "predicted_confidence"]
     assert [row["item"] for row in fused] == crowd.items
-    assert {row["label"] for row in fused} <= {"cat", "Zoë's dog"}
-    assert all(0.5 <= float(row["confidence"]) <= 1 for row in fused)
-    assert sum(int(row["labels"]) for row in fused) == len(crowd.triples)
+    assert {row["fused"] for row in fused} <= {"cat", "Zoë's dog"}
+    assert all(0.5 <= float(row["fused_confidence"]) <= 1 for row in fused)
+    assert sum(int(row["n_labels"]) for row in fused) == len(crowd.triples)
     assert {row["annotator"] for row in read_rows(crowd.out / "annotators.csv")} == {"ada", "bob", "007"}
     settings = json.loads((crowd.out / "settings.json").read_text())
     assert settings["job"]["settings"] == {"epochs": 2, "random_state": 0}
@@ -226,16 +226,16 @@ def test_validation_chooses_test_judges_and_json_has_it_all(crowd: Crowd) -> Non
     text = ok(*crowd.fit(*held, "--json", crowd.folder / "s.json"))
     summary = json.loads((crowd.folder / "s.json").read_text())
     assert summary == json.loads((crowd.out / "summary.json").read_text())
-    assert f"test accuracy: {100 * summary['test accuracy']:.2f} % of 5 items" in text
+    assert f"test accuracy: {100 * summary['test_accuracy']:.2f} % of 5 items" in text
     assert "5 labelled items with validation gold are kept out of training" in text
-    assert "gold was used for choosing the epoch" in text
-    assert summary["best epoch"] in (1, 2)
+    assert "gold labels were used for choosing the epoch" in text
+    assert summary["best_epoch"] in (1, 2)
 
 
 def test_true_label_trains_on_gold(crowd: Crowd) -> None:
     gold = crowd.gold("g.csv", slice(0, N))
     text = ok(*crowd.fit("--method", "true-label", "--gold", gold, "--epochs", 30, "--set", "learning_rate=0.02"))
-    assert "gold was used for training" in text
+    assert "gold labels were used for training" in text
     assert load(crowd.out / "model").score(crowd.X, crowd.truth) > 0.9
 
 
@@ -270,7 +270,7 @@ def test_contradictions_are_settled_as_asked(crowd: Crowd, choice: str, label: s
     labels = write_rows(crowd.folder / "twice.csv", "item,annotator,label", rows)
     text = ok(*crowd.fit("--on-conflict", choice, "--method", "majority-vote", labels=labels))
     assert "contradicted" in text
-    fused = {row["item"]: row["label"] for row in read_rows(crowd.out / "fused.csv")}
+    fused = {row["item"]: row["fused"] for row in read_rows(crowd.out / "fused.csv")}
     assert fused.get("i0") == label
 
 

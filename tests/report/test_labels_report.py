@@ -162,7 +162,7 @@ def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Pat
         ((labels, "--json", labels, "--force"), "is an input and would be overwritten"),
         ((tmp_path / "run", "--method", "mace"), "--method applies to a file of labels"),
         ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict applies to a file of labels"),
-        ((tmp_path / "run",), "it is no run folder"),
+        ((tmp_path / "run",), "it is not a run folder"),
     ):
         result = command("report", *arguments)
         assert result.exit_code == 2, arguments

@@ -463,7 +463,7 @@ def test_item_id_outside_the_folder_is_refused_as_an_image(tmp_path: Path) -> No
 def test_folders_that_are_not_runs_and_wrong_gold_are_refused(tmp_path: Path, run: Path) -> None:
     assert "no such run folder" in said(command("report", tmp_path / "none"))
     (tmp_path / "empty").mkdir()
-    assert "it is no run folder" in said(command("report", tmp_path / "empty"))
+    assert "it is not a run folder" in said(command("report", tmp_path / "empty"))
     gold = Crowd(run.parent).write("other.csv", ("item", "label"), [("nobody", "cat")])
     assert "no item of" in said(command("report", run, "--gold", gold))
     gold = Crowd(run.parent).write("other.csv", ("item", "label"), [("i1", "horse")])

@@ -47,8 +47,8 @@ def test_a_refit_trains_on_the_decisions_and_says_what_changed(run: Path, monkey
     assert status["out"] == str(out)
     assert dict(read_rows(run.parent / "run-refit-1-gold.csv")[1:]) == made
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["gold was used for"] == "training"
-    assert summary["labels"] == 24 * 3
+    assert summary["gold_used_for"] == "training"
+    assert summary["n_labels"] == 24 * 3
     assert (run / "summary.json").read_bytes() == before
     assert status["changes"] == compare_run_folders(run, out)
     assert Refit(read_run(run)).status() == status  # as after a restart
@@ -72,7 +72,7 @@ def test_what_changed_is_counted(run: Path, tmp_path: Path) -> None:
     people[1][2] = "0.0123"
     write_rows(after / "annotators.csv", tuple(people[0]), people[1:])
     summary = json.loads((run / "summary.json").read_text())
-    (after / "summary.json").write_text(json.dumps(summary | {"test accuracy": 0.5, "test items": 4}))
+    (after / "summary.json").write_text(json.dumps(summary | {"test_accuracy": 0.5, "n_test_items": 4}))
     found = compare_run_folders(run, after)
     assert found["fused"] == {
         "count": 2,
@@ -85,7 +85,7 @@ def test_what_changed_is_counted(run: Path, tmp_path: Path) -> None:
     assert found["annotators"]["listed"] == [{"annotator": people[1][0], "before": reliability, "after": 0.0123}]
     assert found["accuracy"] == [None, 0.5]
     right = sum(row[1] == made.get(row[0]) for row in read_rows(run / "fused.csv")[1:])
-    assert found["agree"]["label"] == [right, right - (old_settled == made[settled])]
+    assert found["agree"]["fused"] == [right, right - (old_settled == made[settled])]
 
 
 def test_earlier_gold_stays_and_a_decision_counts_for_more(tmp_path: Path) -> None:

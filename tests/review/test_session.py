@@ -230,7 +230,7 @@ def test_long_lists_of_people_are_read_and_csv_stays_as_it_was(run: Path) -> Non
 def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such run folder"):
         read_run(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="is no run folder"):
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
         read_run(tmp_path)
     (run / "summary.json").unlink()
     with pytest.raises(ValueError, match="crowdfuse fit --resume"):
@@ -242,7 +242,7 @@ def test_force_does_not_replace_decisions(desk: ReviewSession, run: Path) -> Non
     job = runs.Job(
         **vars(desk.run.job) | {"labels": str(run.parent / "labels.csv"), "inputs": str(run.parent / "inputs")}
     )
-    with pytest.raises(FileExistsError, match="holds what reviewers decided"):
+    with pytest.raises(FileExistsError, match="holds decisions of reviewers"):
         runs.start(job, run, force=True, verbose=0)
     assert read_gold_rows(run)[0]
 

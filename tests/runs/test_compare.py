@@ -47,18 +47,18 @@ def test_every_method_is_compared_on_gold_items_without_labels(crowd: Path) -> N
     rows = {row["method"]: row for row in numbers()["methods"]}
     single = {f"single-annotator {name}" for name in ("ann", "bob", "guesser")}
     assert set(rows) == ({*ESTIMATORS} - {"single-annotator", "true-label"}) | single
-    assert "true-label is left out: all gold is for judging" in result.output
+    assert "true-label is left out: all gold labels are for testing" in result.output
     assert rows["single-annotator guesser"]["mean"] < rows["majority-vote"]["mean"]
-    assert "judged by 50 gold items without labels; gold chooses nothing" in result.output
-    assert "only 50 items to judge by" in result.output
+    assert "tested on 50 gold items without labels; gold labels choose neither epochs nor settings" in result.output
+    assert "only 50 items to test on" in result.output
     assert json.loads(Path("out.json").read_text()) == numbers()
 
 
 def test_a_share_of_the_gold_judges_where_all_gold_items_are_labelled(crowd: Path) -> None:
     result = compare("--gold", "labelled.csv", "--methods", "majority-vote,true-label", "--seeds", "0")
     assert result.exit_code == 0, result.output
-    assert "judged by 45 of the gold items with labels, drawn by each seed and kept out of training" in result.output
-    assert "true-label, and nothing else, is trained on gold: on 105 items" in result.output
+    assert "tested on 45 of the gold items with labels, drawn by each seed and kept out of training" in result.output
+    assert "only true-label is trained on gold labels, those of 105 items" in result.output
     rows = {row["method"]: row for row in numbers()["methods"]}
     assert rows["majority-vote"]["fused labels right"] > 0.9
     assert rows["true-label"]["fused labels right"] is None
@@ -137,7 +137,7 @@ def test_few_gold_items_without_labels_are_joined_by_others(crowd: Path) -> None
     gold = Path("labelled.csv").read_text() + Path("others.csv").read_text().splitlines()[1] + "\n"
     Path("gold.csv").write_text(gold)
     result = compare("--gold", "gold.csv", "--methods", "majority-vote", "--seeds", "0")
-    assert "judged by 1 gold item without labels and 45 of the gold items with labels" in result.output
+    assert "tested on 1 gold item without labels and 45 of the gold items with labels" in result.output
 
 
 def test_an_annotator_without_a_label_to_train_on_is_left_out(crowd: Path) -> None:
@@ -190,8 +190,8 @@ def test_many_annotators_are_not_each_tried_alone(crowd: Path) -> None:
         (["--set", "random_state=1"], "use --seeds"),
         (["--methods", "fusion,mbem", "--set", "n_bases=3"], "mbem has no such setting"),
         (["--set", "annotator=ann"], "single-annotator tries each annotator"),
-        (["--methods", "true-label"], "true-label trains on gold, and there is none"),
-        (["--methods", "true-label", "--gold", "others.csv"], "all of it judges"),
+        (["--methods", "true-label"], "true-label trains on gold labels: give them with --gold"),
+        (["--methods", "true-label", "--gold", "others.csv"], "all of them are used for testing"),
         (["--json", "comparison/runs.jsonl"], "also read"),
         (["--seeds", "99999999999999999999"], "--seeds must be from 0"),
         (["--seeds", "a"], "--seeds must be whole numbers"),

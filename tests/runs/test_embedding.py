@@ -290,7 +290,7 @@ def test_features_that_are_no_numbers_name_the_image(images: Path, out: Path, va
 
 
 def test_a_number_of_features_that_changes_is_refused(images: Path, out: Path) -> None:
-    with pytest.raises(ValueError, match="gives 4 features an image, but 2 in a batch of 2"):
+    with pytest.raises(ValueError, match="gives 4 features per image, but 2 in a batch of 2"):
         embed(images, out, Recording(lambda x: x.flatten(1)[:, : len(x)]), image_size=SIZE, batch_size=4)
 
 
@@ -379,7 +379,7 @@ def test_bad_input_is_refused_in_one_message(
 
 def test_a_device_that_is_not_there_is_refused(images: Path, out: Path) -> None:
     missing = "cuda" if not torch.cuda.is_available() else "mps"
-    with pytest.raises(ValueError, match=f"device '{missing}' is not to be had here"):
+    with pytest.raises(ValueError, match=f"device '{missing}' is not available"):
         embed(images, out, nn.Identity(), device=missing)
 
 

@@ -1,4 +1,4 @@
-"""A run folder: files joined by item, results by name, and a run that is stopped at any moment ends the same."""
+"""Run folders: files are joined by item, results are correct, and a run stopped at any moment resumes exactly."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from PIL import Image
 
 from crowdfuse import load
 from crowdfuse.labels.reading import Reading
-from crowdfuse.runs import Job, fitting, resume, start
+from crowdfuse.runs import Job, RunFormatError, fitting, resume, start
 from crowdfuse.runs.job import make_classifier
 from crowdfuse.runs.job_data import read_job_data
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
 
 N = 36
 NAMES = ["ada", "bob", "cy"]
-EPOCHS = 80  # long enough to be stopped on the way
+EPOCHS = 80  # enough to stop the run before it ends
 
 
 def write_rows(path: Path, header: str, rows: Any) -> str:
@@ -43,7 +43,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def make_crowd(folder: Path) -> dict[str, Any]:
-    """Features of N items, three annotators, and everybody's gold."""
+    """Write the features of N items and the labels of three annotators; return them with the gold labels."""
     generator = np.random.default_rng(7)
     X = generator.normal(size=(N, 3)).astype(np.float32)
     items = [f"i{n:02}" for n in range(N)]
@@ -82,7 +82,7 @@ def gold(crowd: dict[str, Any], tmp_path: Path, name: str, items: Any) -> str:
 # ---- joining ---------------------------------------------------------------------------------------
 
 
-def test_row_i_is_one_item_in_everything(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_all_arrays_have_the_same_item_in_each_row(crowd: dict[str, Any], tmp_path: Path) -> None:
     order = np.random.default_rng(1).permutation(N)
     np.savez(tmp_path / "f.npz", X=crowd["X"][order], items=np.array(crowd["items"])[order])
     material = read_job_data(job(crowd))
@@ -101,13 +101,13 @@ def test_held_out_items_are_scored_fused_and_never_trained_on(crowd: dict[str, A
     assert material.all_annotations.n_labels == len(crowd["triples"])
     assert any("5 labelled items with validation gold are kept out of training" in note for note in material.notes)
     summary = start(asked, tmp_path / "run", force=False, verbose=0)
-    assert summary["test items"] == 7
-    assert summary["labelled items"] == N - 12
-    assert summary["best epoch"] in (1, 2)
-    assert summary["gold was used for"] == "choosing the epoch"
+    assert summary["n_test_items"] == 7
+    assert summary["n_labelled_items"] == N - 12
+    assert summary["best_epoch"] in (1, 2)
+    assert summary["gold_used_for"] == "choosing the epoch"
     predicted = load(tmp_path / "run" / "model").predict(crowd["X"][5:12])
     truth = [crowd["truth"][item] for item in crowd["items"][5:12]]
-    assert summary["test accuracy"] == np.mean(predicted == truth)
+    assert summary["test_accuracy"] == np.mean(predicted == truth)
     assert [row["item"] for row in read_rows(tmp_path / "run" / "fused.csv")] == crowd["items"]
 
 
@@ -120,12 +120,12 @@ def test_gold_to_train_on_leaves_out_what_is_held_out(crowd: dict[str, Any], tmp
     assert any("10 items of the gold to train on are held out" in note for note in material.notes)
 
 
-def test_one_item_in_validation_and_test_is_said(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_a_note_counts_items_in_both_validation_and_test(crowd: dict[str, Any], tmp_path: Path) -> None:
     both = {name: gold(crowd, tmp_path, f"{name}.csv", crowd["items"][:3]) for name in ("validation", "test")}
     assert any("3 items have validation and test gold" in note for note in read_job_data(job(crowd, **both)).notes)
 
 
-def test_an_item_with_empty_labels_only_is_no_stranger(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_an_item_with_only_empty_labels_needs_no_drop_option(crowd: dict[str, Any], tmp_path: Path) -> None:
     triples = [(item, name, "" if item == "i03" else said) for item, name, said in crowd["triples"]]
     count = sum(item == "i03" for item, _, _ in triples)
     material = read_job_data(job(crowd, labels=write_rows(tmp_path / "gaps.csv", "item,annotator,label", triples)))
@@ -133,10 +133,10 @@ def test_an_item_with_empty_labels_only_is_no_stranger(crowd: dict[str, Any], tm
     assert np.diff(material.train_annotations.indptr)[3] == 0
 
 
-def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it(
+def test_column_names_of_the_labels_are_used_in_other_files_that_have_them(
     crowd: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Each table below has a usual name that would mislead, or lacks the name that was given."""
+    """Each table below has a misleading usual column name, or lacks the name that was given."""
     triples = [(item, "x", name, said, "?") for item, name, said in crowd["triples"]]
     labels = write_rows(tmp_path / "odd.csv", "photo,item,annotator,said,label", triples)
     reading = Reading(item="photo", label="said")
@@ -159,7 +159,7 @@ def test_a_column_name_is_meant_for_the_labels_and_for_others_where_they_have_it
         assert material.test[1].tolist() == ["cat"]
 
 
-def test_what_the_classifier_is_asked_for_is_checked_by_type() -> None:
+def test_settings_are_checked_by_name_and_type() -> None:
     def make(method: str = "fusion", /, **settings: Any) -> Any:
         return make_classifier(Job("l", "i", method, settings), Path("out"), 0)
 
@@ -185,7 +185,7 @@ def test_what_the_classifier_is_asked_for_is_checked_by_type() -> None:
     with pytest.raises(ValueError, match=r"a list of whole numbers such as \[64,32\] or null was expected"):
         make(head_hidden="x")
     for name in ("checkpoint", "verbose", "classes"):
-        with pytest.raises(ValueError, match=f"--set {name} is not for a run; use --"):
+        with pytest.raises(ValueError, match=f"--set {name} cannot be used here; use --"):
             make("fusion", **{name: 1})
     for seed in (-1, None, "x", 0.5):
         with pytest.raises(ValueError, match="random_state must be a whole number of at least 0"):
@@ -195,7 +195,7 @@ def test_what_the_classifier_is_asked_for_is_checked_by_type() -> None:
 # ---- results ---------------------------------------------------------------------------------------
 
 
-def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_fused_labels_and_annotators_equal_those_of_the_saved_model(crowd: dict[str, Any], tmp_path: Path) -> None:
     start(job(crowd), tmp_path / "run", force=False, verbose=0)
     model = load(tmp_path / "run" / "model")
     material = read_job_data(job(crowd))
@@ -205,9 +205,9 @@ def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, An
     expected = [
         {
             "item": item,
-            "label": model.classes_[fused[n].argmax()],
-            "confidence": f"{fused[n].max():.6f}",
-            "labels": str(counts[n]),
+            "fused": model.classes_[fused[n].argmax()],
+            "fused_confidence": f"{fused[n].max():.6f}",
+            "n_labels": str(counts[n]),
             "predicted": model.classes_[probabilities[n].argmax()],
             "predicted_confidence": f"{probabilities[n].max():.6f}",
         }
@@ -217,27 +217,27 @@ def test_fused_labels_and_annotators_are_what_the_model_says(crowd: dict[str, An
 
     best = dict(zip(crowd["items"], model.classes_[fused.argmax(1)], strict=True))
     weights = model.annotator_weights(crowd["X"], material.all_annotations)
-    reliability = dict(zip(NAMES, model.annotator_agreement(crowd["X"], material.all_annotations), strict=True))
+    agreement = dict(zip(NAMES, model.annotator_agreement(crowd["X"], material.all_annotations), strict=True))
     rows = read_rows(tmp_path / "run" / "annotators.csv")
-    assert [row["annotator"] for row in rows] == sorted(reliability, key=lambda name: -reliability[name])
+    assert [row["annotator"] for row in rows] == sorted(agreement, key=lambda name: -agreement[name])
     for row in rows:
         own = [(item, said) for item, name, said in crowd["triples"] if name == row["annotator"]]
         column = weights[:, NAMES.index(row["annotator"])]
-        assert int(row["labels"]) == len(own)
-        assert float(row["reliability"]) == pytest.approx(reliability[row["annotator"]], abs=1e-4)
+        assert int(row["n_labels"]) == len(own)
+        assert float(row["agreement_with_predicted"]) == pytest.approx(agreement[row["annotator"]], abs=1e-4)
         assert float(row["agreement_with_fused"]) == pytest.approx(
             np.mean([best[item] == said for item, said in own]), abs=1e-4
         )
         assert float(row["mean_weight"]) == pytest.approx(column.sum() / len(own), abs=1e-4)
 
 
-def test_annotators_who_all_count_the_same_have_no_weight(crowd: dict[str, Any], tmp_path: Path) -> None:
-    """By itself that would be the mean of one over how many labels their items have."""
+def test_the_mean_weight_is_empty_if_all_annotators_have_equal_weights(crowd: dict[str, Any], tmp_path: Path) -> None:
+    """Otherwise it would be the mean of 1 / (number of labels of the item), which says nothing about annotators."""
     start(job(crowd, method="crowd-layer", settings={"epochs": 2}), tmp_path / "run", force=False, verbose=0)
     assert {row["mean_weight"] for row in read_rows(tmp_path / "run" / "annotators.csv")} == {""}
 
 
-def test_reviews_hold_every_label_once_the_worst_first(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_review_tables_are_sorted_and_hold_every_label_once(crowd: dict[str, Any], tmp_path: Path) -> None:
     asked = job(crowd, settings={"epochs": 10, "batch_size": 16, "random_state": 0})
     start(asked, tmp_path / "run", force=False, verbose=0)
     labels = read_rows(tmp_path / "run" / "review_labels.csv")
@@ -261,7 +261,7 @@ def test_reviews_hold_every_label_once_the_worst_first(crowd: dict[str, Any], tm
         assert int(row["n_labels"]) == len(own)
 
 
-def test_nobody_is_sent_to_look_at_gold_again(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_gold_labels_are_certain_in_the_review_tables(crowd: dict[str, Any], tmp_path: Path) -> None:
     known = crowd["items"][:20]
     start(job(crowd, gold=gold(crowd, tmp_path, "gold.csv", known)), tmp_path / "run", force=False, verbose=0)
     items = {row["item"]: row for row in read_rows(tmp_path / "run" / "review_items.csv")}
@@ -274,32 +274,32 @@ def test_nobody_is_sent_to_look_at_gold_again(crowd: dict[str, Any], tmp_path: P
 
 def test_fused_labels_follow_gold_that_is_trained_on(crowd: dict[str, Any], tmp_path: Path) -> None:
     other = {"cat": "dog", "dog": "cat"}
-    silent = crowd["items"][5]  # gold, and no labels
-    triples = [triple for triple in crowd["triples"] if triple[0] != silent]
+    unlabelled = crowd["items"][5]  # gold, and no labels
+    triples = [triple for triple in crowd["triples"] if triple[0] != unlabelled]
     write_rows(Path(crowd["labels"]), "item,annotator,label", triples)
-    told = {item: other[crowd["truth"][item]] for item in crowd["items"][:6]}  # what hardly anybody said
-    known = write_rows(tmp_path / "gold.csv", "item,label", told.items())
+    gold_labels = {item: other[crowd["truth"][item]] for item in crowd["items"][:6]}  # the opposite of most labels
+    known = write_rows(tmp_path / "gold.csv", "item,label", gold_labels.items())
     start(job(crowd, gold=known), tmp_path / "run", force=False, verbose=0)
     rows = {row["item"]: row for row in read_rows(tmp_path / "run" / "fused.csv")}
-    assert {item: (rows[item]["label"], rows[item]["confidence"]) for item in told} == {
-        item: (label, "1.000000") for item, label in told.items()
+    assert {item: (rows[item]["fused"], rows[item]["fused_confidence"]) for item in gold_labels} == {
+        item: (label, "1.000000") for item, label in gold_labels.items()
     }
-    assert rows[silent]["labels"] == "0"
+    assert rows[unlabelled]["n_labels"] == "0"
     model, material = load(tmp_path / "run" / "model"), read_job_data(job(crowd, gold=known))
     fused = model.fused_labels(crowd["X"], material.all_annotations)
     for n, item in enumerate(crowd["items"][6:], 6):
-        assert rows[item]["label"] == model.classes_[fused[n].argmax()]
+        assert rows[item]["fused"] == model.classes_[fused[n].argmax()]
     for row in read_rows(tmp_path / "run" / "annotators.csv"):
-        own = [rows[item]["label"] == label for item, name, label in triples if name == row["annotator"]]
+        own = [rows[item]["fused"] == label for item, name, label in triples if name == row["annotator"]]
         assert float(row["agreement_with_fused"]) == pytest.approx(np.mean(own), abs=1e-4)
 
 
-def test_annotators_are_judged_only_where_there_is_a_fused_label(crowd: dict[str, Any], tmp_path: Path) -> None:
-    """single-annotator knows nothing of items that its annotator left out."""
+def test_agreement_counts_only_items_with_a_fused_label(crowd: dict[str, Any], tmp_path: Path) -> None:
+    """single-annotator has no fused label for items that its annotator did not label."""
     settings = {"epochs": 2, "annotator": "bob"}
     start(job(crowd, method="single-annotator", settings=settings), tmp_path / "run", force=False, verbose=0)
     said = {item: label for item, name, label in crowd["triples"] if name == "bob"}
-    fused = {row["item"]: row["label"] for row in read_rows(tmp_path / "run" / "fused.csv")}
+    fused = {row["item"]: row["fused"] for row in read_rows(tmp_path / "run" / "fused.csv")}
     assert fused == said
     for row in read_rows(tmp_path / "run" / "annotators.csv"):
         own = [
@@ -310,7 +310,7 @@ def test_annotators_are_judged_only_where_there_is_a_fused_label(crowd: dict[str
 
 
 @pytest.mark.parametrize("column", ["item", "image", "file"])
-def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Path, column: str) -> None:
+def test_results_use_the_image_names_of_the_labels(tmp_path: Path, column: str) -> None:
     generator = np.random.default_rng(0)
     for n in range(8):
         path = tmp_path / "images" / "sub" / f"{n}.png"
@@ -326,7 +326,7 @@ def test_an_image_is_called_in_the_results_what_the_labels_call_it(tmp_path: Pat
     assert load(tmp_path / "run" / "model").input_shape_ == (1, 24, 20)
 
 
-def test_one_image_by_two_names_is_refused(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_two_names_for_one_image_are_refused(crowd: dict[str, Any], tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "images").mkdir(exist_ok=True)
         Image.new("L", (20, 20)).save(tmp_path / "images" / f"{name}.png")
@@ -340,7 +340,7 @@ def test_one_image_by_two_names_is_refused(crowd: dict[str, Any], tmp_path: Path
         read_job_data(Job(labels, str(tmp_path / "images"), test=test))
 
 
-# ---- stopping and going on -------------------------------------------------------------------------
+# ---- stopping and resuming -------------------------------------------------------------------------
 
 REVIEWS = ("review_items.csv", "review_labels.csv")
 RESULTS = ("model/weights.safetensors", "fused.csv", "annotators.csv", *REVIEWS)
@@ -367,7 +367,7 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 @pytest.fixture(scope="module")
 def expected(long_job: Job, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What the long job gives if nobody stops it."""
+    """Return the results of the long job if it is not stopped."""
     run = tmp_path_factory.mktemp("whole") / "run"
     start(long_job, run, force=False, verbose=0)
     assert files(run) == FINISHED
@@ -375,7 +375,7 @@ def expected(long_job: Job, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 def begin(arguments: list[str]) -> subprocess.Popen[str]:
-    """A real `crowdfuse fit`; where the tests themselves run in the background, Ctrl-C is given back its meaning."""
+    """Start `crowdfuse fit` in a process that reacts to Ctrl-C even if the tests run in the background."""
     return subprocess.Popen(
         [str(Path(sys.executable).with_name("crowdfuse")), "fit", *arguments, "--quiet"],
         stdout=subprocess.PIPE,
@@ -391,7 +391,7 @@ def arguments(asked: Job, out: Path) -> list[str]:
 
 
 def stop_when(process: subprocess.Popen[str], happened: Callable[[], bool], how: signal.Signals) -> str:
-    """Send a signal as soon as something has happened, and wait for the end; returns what was printed."""
+    """Send a signal once something has happened, wait for the end, and return the output."""
     deadline = time.monotonic() + 60
     try:
         while not happened():
@@ -407,7 +407,7 @@ def stop_when(process: subprocess.Popen[str], happened: Callable[[], bool], how:
             process.communicate()
 
 
-def test_a_run_killed_again_and_again_ends_with_the_same_bits(
+def test_a_run_killed_several_times_ends_with_the_same_bits(
     long_job: Job, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -419,7 +419,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(
     def written() -> int:
         return checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
 
-    # once the settings are there, before anything was learned; as soon as a state was kept; and later, twice
+    # killed after the settings were written, before training; then twice after a new checkpoint
     process = begin(arguments(long_job, run))
     stop_when(process, (run / "settings.json").exists, signal.SIGKILL)
     for _ in range(2):
@@ -429,11 +429,11 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(
         assert not (run / "summary.json").exists()
     summary = resume(run, verbose=0)
     assert results(run) == expected
-    assert summary["epochs"] == EPOCHS
+    assert summary["n_epochs"] == EPOCHS
     assert files(run) == FINISHED
 
 
-def test_ctrl_c_leaves_a_model_that_works_and_a_run_that_goes_on(
+def test_ctrl_c_leaves_a_working_model_and_a_run_that_can_be_resumed(
     long_job: Job, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -453,7 +453,9 @@ def test_ctrl_c_leaves_a_model_that_works_and_a_run_that_goes_on(
     assert files(run) == FINISHED
 
 
-@pytest.mark.parametrize("step", [1, 3, 5])  # of 6, 3 an epoch: before anything was learned, within, in the second
+@pytest.mark.parametrize(
+    "step", [1, 3, 5]
+)  # of 6, 3 per epoch: before the first update, within the first epoch, in the second
 def test_ctrl_c_at_any_step_can_be_resumed(
     crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -472,7 +474,7 @@ def test_ctrl_c_at_any_step_can_be_resumed(
         summary = start(job(crowd), tmp_path / "run", force=False, verbose=0)
     assert steps == step
     assert summary["interrupted"]
-    assert summary["epochs"] == (step - 1) // 3
+    assert summary["n_epochs"] == (step - 1) // 3
     assert load(tmp_path / "run" / "model").predict(crowd["X"]).shape == (N,)
     resume(tmp_path / "run", verbose=0)
     assert results(tmp_path / "run") == results(tmp_path / "whole")
@@ -480,7 +482,7 @@ def test_ctrl_c_at_any_step_can_be_resumed(
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it."""
+    """Simulates the end of the process: nothing catches it."""
 
 
 @pytest.mark.parametrize(
@@ -509,7 +511,7 @@ def test_a_run_killed_while_it_writes_its_results_ends_the_same(
         patch.setattr(Path, "unlink", stop_before_unlink)
         with pytest.raises(Killed):
             start(job(crowd), run, force=False, verbose=0)
-    (run / ".model.0123abcd.tmp").mkdir()  # what kill -9 leaves
+    (run / ".model.0123abcd.tmp").mkdir()  # leftovers of kill -9
     (run / ".fused.csv.0123abcd.tmp").write_text("half")
     resume(run, verbose=0)
     assert results(run) == results(tmp_path / "whole")
@@ -518,7 +520,7 @@ def test_a_run_killed_while_it_writes_its_results_ends_the_same(
 
 @pytest.fixture
 def stopped(crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that ended before it wrote any results, with a checkpoint."""
+    """Return a run that has a checkpoint and no results."""
     test = gold(crowd, tmp_path, "test.csv", crowd["items"][:4])
 
     def stop(*_: Any) -> None:
@@ -540,7 +542,7 @@ def stopped(crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("test.csv", lambda text: text.replace("i00", "i20"), "test changed since it was started"),
     ],
 )
-def test_changed_tables_are_refused_by_name(stopped: Path, name: str, change: Any, words: str) -> None:
+def test_the_error_names_the_changed_table(stopped: Path, name: str, change: Any, words: str) -> None:
     path = stopped.parent / name
     path.write_text(change(path.read_text()))
     before = files(stopped)
@@ -550,7 +552,7 @@ def test_changed_tables_are_refused_by_name(stopped: Path, name: str, change: An
 
 
 @pytest.mark.parametrize("change", ["a value", "an id", "a row less"])
-def test_changed_inputs_are_refused_by_name(stopped: Path, crowd: dict[str, Any], change: str) -> None:
+def test_the_error_names_the_changed_inputs(stopped: Path, crowd: dict[str, Any], change: str) -> None:
     X, items = crowd["X"].copy(), np.array(crowd["items"])
     if change == "a value":
         X[3, 1] += 1e-3
@@ -563,14 +565,14 @@ def test_changed_inputs_are_refused_by_name(stopped: Path, crowd: dict[str, Any]
         resume(stopped, verbose=0)
 
 
-def test_the_same_inputs_in_a_new_file_are_welcome(stopped: Path, crowd: dict[str, Any]) -> None:
+def test_the_same_inputs_in_a_new_file_are_accepted(stopped: Path, crowd: dict[str, Any]) -> None:
     np.savez_compressed(stopped.parent / "f.npz", X=crowd["X"], items=np.array(crowd["items"]), more=1)
-    assert resume(stopped, verbose=0)["epochs"] == 2
+    assert resume(stopped, verbose=0)["n_epochs"] == 2
 
 
-def test_files_that_are_gone_are_named(stopped: Path) -> None:
+def test_the_error_names_a_missing_file(stopped: Path) -> None:
     (stopped.parent / "f.npz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"f\.npz is not there.*resume from the same folder"):
+    with pytest.raises(FileNotFoundError, match=r"f\.npz does not exist.*resume from the same folder"):
         resume(stopped, verbose=0)
 
 
@@ -582,29 +584,56 @@ def test_a_changed_setting_is_refused(stopped: Path) -> None:
         resume(stopped, verbose=0)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"job": 3, "hashes": {}}', '{"job": {"x": 1}, "hashes": {}}'])
-def test_damaged_settings_are_named(stopped: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"format_version": 2, "job": 3, "hashes": {}}',
+        '{"format_version": 2, "job": {"x": 1}, "hashes": {}}',
+    ],
+)
+def test_the_error_names_damaged_settings(stopped: Path, text: str) -> None:
     (stopped / "settings.json").write_text(text)
     with pytest.raises(ValueError, match=r"settings\.json is damaged"):
         resume(stopped, verbose=0)
 
 
-def test_a_damaged_checkpoint_is_named(stopped: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "words"), [(None, "an older version.*fit again"), (99, "a newer version.*install")]
+)
+def test_a_run_folder_of_another_format_says_what_to_do(
+    crowd: dict[str, Any], stopped: Path, version: int | None, words: str
+) -> None:
+    stored = json.loads((stopped / "settings.json").read_text())
+    del stored["format_version"]
+    (stopped / "settings.json").write_text(
+        json.dumps(stored | ({} if version is None else {"format_version": version}))
+    )
+    with pytest.raises(RunFormatError, match=words):
+        resume(stopped, verbose=0)
+    start(job(crowd), stopped, force=True, verbose=0)  # it is a run folder all the same, and may be replaced
+    assert files(stopped) == FINISHED
+
+
+def test_the_error_names_a_damaged_checkpoint(stopped: Path) -> None:
     path = stopped / CHECKPOINT_FILE
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors is damaged"):
         resume(stopped, verbose=0)
 
 
-def test_there_is_nothing_to_resume_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no run folder, so there is nothing to resume"):
+def test_a_folder_without_settings_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is not a run folder, so there is nothing to resume"):
         resume(tmp_path, verbose=0)
 
 
-def test_a_finished_run_stays_as_it_is(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(crowd: dict[str, Any], tmp_path: Path) -> None:
     summary = start(job(crowd), tmp_path / "run", force=False, verbose=0)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
-    Path(crowd["labels"]).unlink()  # not even looked at
+    Path(crowd["labels"]).unlink()  # not read
     assert resume(tmp_path / "run", verbose=0) == summary
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == before
     shutil.copy(tmp_path / "f.npz", tmp_path / "run" / "summary.json")

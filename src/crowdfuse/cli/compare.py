@@ -79,7 +79,7 @@ def compare(
     from crowdfuse.experiments.result_table import make_table
     from crowdfuse.io.files import write_json
     from crowdfuse.runs import Job
-    from crowdfuse.runs.comparison import fitting_methods, make_comparison
+    from crowdfuse.runs.comparison import applicable_methods, make_comparison
 
     refuse_json(json_file, force)
     for given in (labels, inputs, gold):
@@ -100,7 +100,7 @@ def compare(
         image_size=image_size,
     )
     comparison = make_comparison(job, test_share)
-    fitting, remarks = fitting_methods(comparison)
+    fitting, remarks = applicable_methods(comparison)
     if methods:
         fitting, remarks = parse_names(methods, "--methods"), []
     cells = comparison.cells(fitting, parse_integers(seeds, "--seeds"))

@@ -135,17 +135,18 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -
         return
     for note in summary["notes"]:
         typer.echo(f"note: {note}")
+    gold_use = summary["gold_used_for"]
     typer.echo(
-        f"{summary['method']}: {summary['labelled items']:,} items, {summary['annotators']:,} annotators, "
-        f"{summary['labels']:,} labels, classes {format_names(summary['classes'])}; "
-        f"gold was used for {summary['gold was used for']}"
+        f"{summary['method']}: {summary['n_labelled_items']:,} items, {summary['n_annotators']:,} annotators, "
+        f"{summary['n_labels']:,} labels, classes {format_names(summary['classes'])}; "
+        + ("no gold labels were used" if gold_use == "nothing" else f"gold labels were used for {gold_use}")
     )
-    if "test accuracy" in summary:
-        typer.echo(f"test accuracy: {100 * summary['test accuracy']:.2f} % of {summary['test items']:,} items")
+    if "test_accuracy" in summary:
+        typer.echo(f"test accuracy: {100 * summary['test_accuracy']:.2f} % of {summary['n_test_items']:,} items")
     if json_file is not None:
         write_json(json_file, summary)
     if summary["interrupted"]:
-        typer.echo(f"interrupted after {summary['epochs']} epochs; continue with: crowdfuse fit --resume {run}")
+        typer.echo(f"interrupted after {summary['n_epochs']} epochs; continue with: crowdfuse fit --resume {run}")
     typer.echo(f"run: {run}")
     if summary["interrupted"]:
         raise typer.Exit(130)

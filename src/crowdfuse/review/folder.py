@@ -15,10 +15,8 @@ from crowdfuse.io.files import sha256
 from crowdfuse.io.labels import read_gold_beside_labels, read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import ids_to_strings, positions_of
-from crowdfuse.runs import is_finished, read_job
-from crowdfuse.runs.folder import SETTINGS_FILE
+from crowdfuse.runs.folder import RUN_SETTINGS_FILE, SUMMARY_FILE, is_finished, read_job
 from crowdfuse.runs.job import Job, resolve_job_path
-from crowdfuse.runs.results import SUMMARY_FILE
 
 Row = dict[str, str]
 
@@ -50,14 +48,16 @@ def read_run(path: Path) -> RunFolder:
     """Read a run folder. Labels and gold that are gone or changed are done without, and a note says so."""
     if not path.is_dir():
         raise FileNotFoundError(f"{path}: no such run folder; crowdfuse fit makes one")
-    if not (path / SETTINGS_FILE).exists():
-        raise FileNotFoundError(f"{path} has no {SETTINGS_FILE}: it is no run folder. crowdfuse fit makes one")
+    if not (path / RUN_SETTINGS_FILE).exists():
+        raise FileNotFoundError(f"{path} has no {RUN_SETTINGS_FILE}: it is not a run folder; crowdfuse fit makes one")
     job, hashes = read_job(path)
     if not is_finished(path):
         raise ValueError(f"{path} is not finished; finish it with crowdfuse fit --resume {path}, then review it")
     rows = read_table(path / "review_items.csv", ("item", "consensus", "confidence", "labels", "disagreeing"))
-    fused = read_table(path / "fused.csv", ("item", "label", "confidence", "predicted", "predicted_confidence"))
-    annotators = read_table(path / "annotators.csv", ("annotator", "labels", "reliability", "mean_weight"))
+    fused = read_table(path / "fused.csv", ("item", "fused", "fused_confidence", "predicted", "predicted_confidence"))
+    annotators = read_table(
+        path / "annotators.csv", ("annotator", "n_labels", "agreement_with_predicted", "mean_weight")
+    )
     summary, model = _read_json(path / SUMMARY_FILE), _read_json(path / "model" / MODEL_FILE)
     try:
         classes, weights = [str(name) for name in summary["classes"]], str(model["weights_sha256"])

@@ -63,7 +63,7 @@ class ReviewSession:
                 {"name": name, "key": key} for name, key in zip(run.classes, keys_of(run.classes), strict=True)
             ],
             "annotators": [
-                {"name": name, "labels": int(row["labels"]), "reliability": _number(row["reliability"])}
+                {"name": name, "labels": int(row["n_labels"]), "reliability": _number(row["agreement_with_predicted"])}
                 for name, row in run.annotators.items()
             ],
             "knowsWhoSaidWhat": run.annotations is not None,
@@ -171,7 +171,7 @@ class ReviewSession:
         if choice.label is not None:
             name = run.classes[choice.label]
             keep &= np.array(
-                [name in (row["consensus"], self._fused(row["item"], "label")) for row in run.rows], bool
+                [name in (row["consensus"], self._fused(row["item"], "fused")) for row in run.rows], bool
             ) | (self._has(lambda said: said.label == choice.label))
         if choice.annotator is not None and run.annotations is not None:
             who = {str(name): r for r, name in enumerate(run.annotations.annotators)}.get(
@@ -215,14 +215,14 @@ class ReviewSession:
                         "annotator": name,
                         "label": run.classes[k],
                         "weight": mean if weights is None else round(weights[place], 4),
-                        "reliability": _number(figures.get("reliability", "")),
+                        "reliability": _number(figures.get("agreement_with_predicted", "")),
                     }
                 )
             said.sort(key=lambda line: -(line["weight"] or 0))
         return {
             "rank": index + 1,
-            "fused": self._fused(item, "label"),
-            "fused_confidence": _number(self._fused(item, "confidence")),
+            "fused": self._fused(item, "fused"),
+            "fused_confidence": _number(self._fused(item, "fused_confidence")),
             "predicted": self._fused(item, "predicted"),
             "predicted_confidence": _number(self._fused(item, "predicted_confidence")),
             "consensus": row["consensus"],

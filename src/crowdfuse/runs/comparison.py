@@ -1,4 +1,4 @@
-"""Several methods on a user's own files: the same split, network, budget and seed for all."""
+"""Compare methods on a user's own files, with the same split, network, epochs and seeds for all of them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,24 @@ from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data
 from crowdfuse.training.loop import UnfitDataError
 
-MAX_SINGLE_ANNOTATORS = 5  # up to here each is also tried alone
-MIN_TEST_ITEMS = 100  # items to judge by
+MAX_SINGLE_ANNOTATORS = 5  # with more annotators, single-annotator is left out by default
+MIN_TEST_ITEMS = 100  # with fewer unlabelled gold items, some labelled items are tested on too
 GOLD_METRIC, HELD_OUT_METRIC = "test accuracy", "likelihood of held-out labels"
 AGREEMENT = "agreement with held-out labels"
-COMPARISON_DECIDES = {"random_state": "use --seeds", "annotator": "single-annotator tries each annotator"}
+ADVICE_FOR_SETTING = {"random_state": "use --seeds", "annotator": "single-annotator tries each annotator"}
 
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to judge by, by one seed."""
+    """The rows to train on and the rows to test on.
+
+    Parameters
+    ----------
+    train : ndarray of shape (n_train,)
+        Rows to train on.
+    test : ndarray of shape (n_test,)
+        Rows to test on.
+    """
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
@@ -40,81 +48,144 @@ class Split:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared on what, read and checked. It is also the work: called with a run, it trains and judges."""
+    """A comparison of methods on the files of a job, read and checked.
+
+    It is also the executor of the runs: called with a run and a checkpoint folder, it trains one classifier and
+    returns its results.
+
+    Parameters
+    ----------
+    job : Job
+        The files, and settings that all methods share. `gold` has the gold labels to test on.
+    data : JobData
+        The files of the job, read.
+    test_share : float
+        The share of items that each seed draws to test on, if there are too few gold items without labels.
+
+    See Also
+    --------
+    make_comparison : Read the files of a job.
+    """
 
     job: Job
-    material: JobData
+    data: JobData
     test_share: float
 
     @property
     def has_gold(self) -> bool:
-        """Whether anybody knows the truth of anything."""
-        return self.material.gold is not None
+        """Whether there are gold labels to test on."""
+        return self.data.gold is not None
 
     @property
     def metric(self) -> str:
-        """What the methods are compared by."""
+        """Name of the metric that the methods are compared by."""
         return GOLD_METRIC if self.has_gold else HELD_OUT_METRIC
 
     @cached_property
     def labelled(self) -> NDArray[np.int64]:
-        """Rows that have labels."""
-        return np.flatnonzero(np.diff(self.material.train_annotations.indptr) > 0)
+        """The rows that have labels."""
+        return np.flatnonzero(np.diff(self.data.train_annotations.indptr) > 0)
 
     @cached_property
     def unlabelled_gold(self) -> NDArray[np.int64]:
-        """Rows with gold that nobody labelled: made for judging."""
-        gold = np.zeros(0, np.int64) if self.material.gold is None else self.material.gold[0]
+        """The rows that have a gold label and no other labels; all of them are tested on."""
+        gold = np.zeros(0, np.int64) if self.data.gold is None else self.data.gold[0]
         return np.setdiff1d(gold, self.labelled)
 
     def split(self, seed: int) -> Split:
-        """Who judges: the gold items without labels, and where these are too few, a share of those with labels.
+        """Split the rows into those to train on and those to test on.
 
-        The share is drawn by the seed and kept out of training. Without gold it is of all labelled items.
+        The gold items without labels are tested on. If they are fewer than 100, a share of the labelled gold items
+        (without gold: of all labelled items) is drawn by the seed, tested on too, and kept out of training.
+
+        Parameters
+        ----------
+        seed : int
+            Seed of the draw.
+
+        Returns
+        -------
+        split : Split
+
+        Raises
+        ------
+        ValueError
+            If no items are left to train on, or to test on.
         """
         if len(self.unlabelled_gold) >= MIN_TEST_ITEMS:
             return Split(self.labelled, self.unlabelled_gold)
-        judges = self.labelled if self.material.gold is None else np.intersect1d(self.material.gold[0], self.labelled)
-        count = round(self.test_share * len(judges))
-        test = np.union1d(np.random.default_rng([seed, 3]).permutation(judges)[:count], self.unlabelled_gold)
+        pool = self.labelled if self.data.gold is None else np.intersect1d(self.data.gold[0], self.labelled)
+        count = round(self.test_share * len(pool))
+        test = np.union1d(np.random.default_rng([seed, 3]).permutation(pool)[:count], self.unlabelled_gold)
         train = np.setdiff1d(self.labelled, test)
         if not len(test) or not len(train):
-            raise ValueError(f"a test share of {self.test_share:g} leaves no items on one side of {len(judges)}")
+            raise ValueError(
+                f"--test-share {self.test_share:g} of {format_count(len(pool), 'item')} leaves no items to "
+                f"{'train' if len(test) else 'test'} on; choose another share"
+            )
         return Split(train, test)
 
     def notes(self) -> list[str]:
-        """What the reader must know: how the judging items came about, what cannot be told."""
-        test = self.split(0).test
-        bare = len(self.unlabelled_gold)
-        if not self.has_gold:
-            how = [
-                f"there is no gold: {len(test):,} labelled items, drawn by each seed, are kept out of training, and a "
-                "method is judged by how likely it makes each of their labels, given the item and its other labels: "
-                "the geometric mean. Nobody reaches 100 where annotators disagree",
-                "this cannot tell who is right where all annotators make the same mistakes. A hundred gold items "
-                "(--gold) show differences of ten points, a thousand of three",
-            ]
-        else:
-            drawn = len(test) - bare
-            judges = [f"{format_count(bare, 'gold item')} without labels"] if bare else []
-            if drawn:
-                judges.append(f"{drawn:,} of the gold items with labels, drawn by each seed and kept out of training")
-            how = [f"judged by {' and '.join(judges)}; gold chooses nothing"]
-            training = len(np.setdiff1d(self.material.gold[0], test)) if self.material.gold else 0
-            if training:
-                how.append(f"true-label, and nothing else, is trained on gold: on {format_count(training, 'item')}")
-        if len(test) < MIN_TEST_ITEMS:
-            error = 50 / np.sqrt(len(test))
-            few = format_count(len(test), "item")
-            how.append(f"only {few} to judge by: the standard error of an accuracy is up to {error:.0f} points")
-        return [*self.material.notes, *how]
+        """Return remarks for the reader of the results: which items are tested on, and what the results cannot show.
+
+        Returns
+        -------
+        notes : list of str
+        """
+        n_test = len(self.split(0).test)
+        notes = [*self.data.notes, *(self._gold_notes(n_test) if self.has_gold else self._held_out_notes(n_test))]
+        if n_test < MIN_TEST_ITEMS:
+            error = 50 / np.sqrt(n_test)
+            n_items = format_count(n_test, "item")
+            notes.append(f"only {n_items} to test on: the standard error of an accuracy is up to {error:.0f} points")
+        return notes
+
+    def _held_out_notes(self, n_test: int) -> list[str]:
+        """Return the remarks on a comparison without gold labels."""
+        return [
+            f"there are no gold labels: each seed draws {n_test:,} labelled items that are kept out of training. A "
+            "method is scored by the probability that it gives to each of their labels, given the item and its other "
+            "labels (geometric mean). Where annotators disagree, no method reaches 100",
+            "without gold labels this cannot tell who is right where all annotators make the same mistakes. A hundred "
+            "gold items (--gold) show differences of ten points, a thousand show differences of three",
+        ]
+
+    def _gold_notes(self, n_test: int) -> list[str]:
+        """Return the remarks on a comparison with gold labels."""
+        n_unlabelled = len(self.unlabelled_gold)
+        n_drawn = n_test - n_unlabelled
+        parts = [f"{format_count(n_unlabelled, 'gold item')} without labels"] if n_unlabelled else []
+        if n_drawn:
+            parts.append(f"{n_drawn:,} of the gold items with labels, drawn by each seed and kept out of training")
+        notes = [f"tested on {' and '.join(parts)}; gold labels choose neither epochs nor settings"]
+        n_train = len(np.setdiff1d(self.data.gold[0], self.split(0).test)) if self.data.gold else 0
+        if n_train:
+            notes.append(f"only true-label is trained on gold labels, those of {format_count(n_train, 'item')}")
+        return notes
 
     def cells(self, methods: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
-        """A run for every method and seed, known by all its settings, the defaults too."""
-        for name, instead in COMPARISON_DECIDES.items():
+        """Return one run per method and seed, identified by all its settings, including the defaults.
+
+        Parameters
+        ----------
+        methods : sequence of str
+            Names of the methods. single-annotator has one run per annotator.
+        seeds : sequence of int
+            Seeds of the split and of the training.
+
+        Returns
+        -------
+        cells : list of Cell
+
+        Raises
+        ------
+        ValueError
+            If a method or a setting is unknown, or the comparison decides the setting itself.
+        """
+        for name, advice in ADVICE_FOR_SETTING.items():
             if name in self.job.settings:
-                raise ValueError(f"--set {name} is not for a comparison; {instead}")
-        annotators, identity = self.material.train_annotations.annotators.tolist(), self._identity()
+                raise ValueError(f"--set {name} cannot be used in a comparison: {advice}")
+        annotators, identity = self.data.train_annotations.annotators.tolist(), self._identity()
         cells = []
         for seed in seeds:
             for method in methods:
@@ -130,27 +201,43 @@ class Comparison:
         return cells
 
     def _identity(self) -> dict[str, Any]:
-        """Everything about files and reading that decides a run."""
+        """Return all that identifies the data of a run: hashes of the files, and the options for reading them."""
         return {
             **{name: sha256(path) for name, path in self.job.files().items()},
-            "inputs": self.material.loaded.fingerprint(),
-            # changed options only: stored runs stay valid when `Reading` gets a new option
+            "inputs": self.data.loaded.fingerprint(),
+            # changed options only, so that stored runs stay valid when `Reading` gets a new option
             "reading": self.job.reading.changed_options(),
             "test share": None if len(self.unlabelled_gold) >= MIN_TEST_ITEMS else self.test_share,
         }
 
     def check_cells(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
-        """Everything but the training, for each row once: what is wrong is said before any work.
+        """Do everything but the training, so that errors come before any work.
 
-        Left out are annotators with no label to train on, and methods that cannot learn from such labels; returns the
-        other cells, and remarks on these.
+        Annotators without labels to train on, and methods that cannot learn from these labels, are left out.
+
+        Parameters
+        ----------
+        cells : sequence of Cell
+            The runs.
+
+        Returns
+        -------
+        cells : list of Cell
+            The runs that can be trained.
+        remarks : list of str
+            One remark per method or annotator that is left out, with the reason.
+
+        Raises
+        ------
+        ValueError
+            If no run is left, or a setting is wrong.
         """
         left_out = {}
         for cell in {cell.row: cell for cell in cells}.values():
             training = self._training_set(cell.run)
-            who = cell.run["settings"].get("annotator")
-            if who is not None and not training["y"].select_annotator(who).n_labels:
-                left_out[cell.row] = f"{who} has no label among the items to train on"
+            annotator = cell.run["settings"].get("annotator")
+            if annotator is not None and not training["y"].select_annotator(annotator).n_labels:
+                left_out[cell.row] = f"{annotator} has no label among the items to train on"
                 continue
             try:
                 self._classifier(cell.run, None).prepare(**training)
@@ -158,18 +245,27 @@ class Comparison:
                 left_out[cell.row] = str(error)
         if len(left_out) == len({cell.row for cell in cells}):
             raise ValueError(f"nothing is left to compare: {'; '.join(left_out.values())}")
-        remarks = [f"{row} is left out: {why}" for row, why in left_out.items()]
+        remarks = [f"{row} is left out: {reason}" for row, reason in left_out.items()]
         return [cell for cell in cells if cell.row not in left_out], remarks
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
-        """Everything has been read and rehearsed already."""
+        """Do nothing: `check_cells` has checked the data and all runs.
+
+        Parameters
+        ----------
+        runs : sequence of RunSpec
+            Not used.
+        download : bool
+            Not used.
+        """
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
+        """Train the classifier of a run and return its results on the test rows."""
         classifier = self._classifier(run, checkpoint).fit(**self._training_set(run))
         if classifier.interrupted_:
             raise KeyboardInterrupt
         split = self.split(run["seed"])
-        X = self.material.loaded.inputs.values
+        X = self.data.loaded.inputs.values
         seconds = [epoch["seconds"] for epoch in classifier.history_]
         result: dict[str, Any] = {
             "items judged": len(split.test),
@@ -178,21 +274,21 @@ class Comparison:
         }
         if self.has_gold:
             result[GOLD_METRIC] = classifier.score(X[split.test], self._gold()[split.test])
-            result |= self._fused(classifier, split)
+            result |= self._training_accuracies(classifier, split)
         else:
-            verdict = label_likelihood(classifier, X[split.test], self.material.train_annotations[split.test])
-            result[HELD_OUT_METRIC] = math.exp(verdict.mean)
-            result[AGREEMENT] = classifier.score(X[split.test], self.material.train_annotations[split.test])
-            result["failed_checks"] = list(verdict.failed_checks)
+            score = label_likelihood(classifier, X[split.test], self.data.train_annotations[split.test])
+            result[HELD_OUT_METRIC] = math.exp(score.mean)
+            result[AGREEMENT] = classifier.score(X[split.test], self.data.train_annotations[split.test])
+            result["failed_checks"] = list(score.failed_checks)
         return result
 
-    def _fused(self, classifier: CrowdClassifier, split: Split) -> dict[str, float]:
-        """How many training items get their true class, by fused labels (where any label counts) and by predictions."""
-        rows = np.intersect1d(split.train, self.material.gold[0] if self.material.gold else [])
+    def _training_accuracies(self, classifier: CrowdClassifier, split: Split) -> dict[str, float]:
+        """Return the accuracy of fused labels and of predictions on the training items with gold labels."""
+        rows = np.intersect1d(split.train, self.data.gold[0] if self.data.gold else [])
         if not len(rows) or not type(classifier).trains_on_labels:
             return {}
-        X, gold = self.material.loaded.inputs.values[rows], self._gold()[rows]
-        fused = classifier.fused_labels(X, self.material.train_annotations[rows])
+        X, gold = self.data.loaded.inputs.values[rows], self._gold()[rows]
+        fused = classifier.fused_labels(X, self.data.train_annotations[rows])
         known = ~np.isnan(fused).any(1)
         right = classifier.classes_[np.nan_to_num(fused).argmax(1)][known] == gold[known]
         return {
@@ -201,42 +297,75 @@ class Comparison:
         }
 
     def _gold(self) -> NDArray[Any]:
-        """Gold by row, None where unknown."""
-        gold = self.material.gold_by_row()
+        """Return the gold labels by row, None where there is none."""
+        gold = self.data.gold_by_row()
         if gold is None:
-            raise ValueError("true-label trains on gold, and there is none: give --gold, or leave it out of --methods")
+            raise ValueError("true-label trains on gold labels: give them with --gold, or leave it out of --methods")
         return gold
 
     def _classifier(self, run: RunSpec, checkpoint: Path | None) -> CrowdClassifier:
+        """Return the classifier of a run, not fitted."""
         settings = run["settings"] | {"random_state": run["seed"]}
         return make_classifier(replace(self.job, method=run["method"], settings=settings), checkpoint)
 
     def _training_set(self, run: RunSpec) -> dict[str, Any]:
-        """Inputs and labels of the rows to train on; gold for the one method that is trained on it."""
-        X, ann, split = self.material.loaded.inputs.values, self.material.train_annotations, self.split(run["seed"])
+        """Return the arguments of `fit`: inputs and labels of the training rows, and gold labels for true-label."""
+        X, ann, split = self.data.loaded.inputs.values, self.data.train_annotations, self.split(run["seed"])
         if estimator_class(run["method"]).trains_on_labels:
             return {"X": X[split.train], "y": ann[split.train]}
         gold = self._gold()
         gold[split.test] = None
         rows = np.flatnonzero(gold != None)  # noqa: E711 (an array of objects)
         if not len(rows):
-            raise ValueError("true-label trains on gold, and all of it judges; leave it out of --methods")
+            raise ValueError(
+                "true-label trains on gold labels, but all of them are used for testing; leave it out of --methods"
+            )
         return {"X": X[rows], "y": ann[rows], "gold": gold[rows]}
 
 
 def make_comparison(job: Job, test_share: float) -> Comparison:
-    """Read a job's files for comparing; `gold` judges."""
+    """Read the files of a job for a comparison of methods.
+
+    Parameters
+    ----------
+    job : Job
+        The files, and settings that all methods share. `gold` has the gold labels to test on.
+    test_share : float
+        The share of items that each seed draws to test on, if there are too few gold items without labels.
+
+    Returns
+    -------
+    comparison : Comparison
+
+    Raises
+    ------
+    ValueError
+        If the files do not match each other.
+    """
     return Comparison(job, read_job_data(job), test_share)
 
 
-def fitting_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
-    """All methods that can be compared on these files, and remarks on those left out."""
-    n_annotators, left_out = comparison.material.train_annotations.n_annotators, {}
+def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
+    """Return all methods that can be compared on the files of a comparison.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The comparison.
+
+    Returns
+    -------
+    methods : list of str
+        Names of the methods.
+    remarks : list of str
+        One remark per method that is left out, with the reason.
+    """
+    n_annotators, left_out = comparison.data.train_annotations.n_annotators, {}
     if n_annotators > MAX_SINGLE_ANNOTATORS:
-        left_out["single-annotator"] = f"there are {n_annotators:,} annotators; name it to try each"
-    if comparison.material.gold is None:
-        left_out["true-label"] = "there is no gold"
-    elif not len(np.setdiff1d(comparison.material.gold[0], comparison.split(0).test)):
-        left_out["true-label"] = "all gold is for judging, none is left to train on"
+        left_out["single-annotator"] = f"there are {n_annotators:,} annotators; to try each, name it in --methods"
+    if comparison.data.gold is None:
+        left_out["true-label"] = "there are no gold labels"
+    elif not len(np.setdiff1d(comparison.data.gold[0], comparison.split(0).test)):
+        left_out["true-label"] = "all gold labels are for testing, none are left to train on"
     remarks = [f"{method} is left out: {reason}" for method, reason in left_out.items()]
     return [method for method in ESTIMATORS if method not in left_out], remarks

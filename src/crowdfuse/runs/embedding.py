@@ -1,4 +1,4 @@
-"""Frozen features: a folder of images through any network, once, into an `.npz` that `fit` reads."""
+"""Compute the features of a folder of images with a frozen network, and write them to an `.npz` for `fit`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,22 @@ from crowdfuse.labels.ids import format_count, format_count_with_verb, format_na
 from crowdfuse.training.progress import make_progress_bar, print_message
 from crowdfuse.training.recipes import DEVICES
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1: what most published weights expect
+IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1; most published weights expect these
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-class Embedded(NamedTuple):
-    """What was written, and which images were not."""
+class EmbeddingSummary(NamedTuple):
+    """Counts of what `embed` wrote, and the images that it left out.
+
+    Parameters
+    ----------
+    n_images : int
+        Number of images whose features were written.
+    n_features : int
+        Number of features per image.
+    left_out : tuple of str
+        Names of the images that cannot be read, as paths below the folder.
+    """
 
     n_images: int
     n_features: int
@@ -47,21 +57,73 @@ def embed(
     on_unreadable: str = "error",
     force: bool = False,
     verbose: int = 0,
-) -> Embedded:
-    """Write the features that `backbone` gives of the images below `folder`: `X`, `items` and `short_names`.
+) -> EmbeddingSummary:
+    """Compute features of all images below a folder, and write them to an `.npz` file.
 
-    An image is what `ImageFiles` makes of it at `image_size`, divided by 255, less `mean`, over `std` (one number, or
-    one for each of red, green, blue). The backbone, in evaluation mode, turns (N, 3, size, size) into (N, D); of
-    (N, D, H, W) the mean over height and width is taken. It is used as it is, and ends up on the device.
+    The file has the arrays `X`, of shape (n_images, n_features), `items`, the paths of the images below the folder,
+    and `short_names`, these paths without the ending. Labels that match the images therefore match the features.
 
-    `items` are the paths of the images below the folder, and `short_names` the same without the ending: labels that
-    meet the folder meet the features. All files are tried before the work; such as cannot be read are an error, or
-    left out with `on_unreadable="skip"`. Images are decoded in `workers` processes, and never all in memory.
+    All files are tried before the features are computed. Images are decoded in batches, never all in memory.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of images; they may be in folders below it.
+    out : Path
+        The `.npz` file to write.
+    backbone : torch.nn.Module or callable
+        Network, or a function that returns it, from (N, 3, size, size) to features (N, D). Features (N, D, H, W) are
+        averaged over height and width. It is put into evaluation mode and moved to the device.
+    image_size : int, default=224
+        Height and width in pixels of the square in the middle of each image that is used.
+    mean : sequence of float, default=(0.485, 0.456, 0.406)
+        Subtracted from the pixels, which are from 0 to 1; one number, or one for each of red, green and blue.
+    std : sequence of float, default=(0.229, 0.224, 0.225)
+        The pixels are then divided by this; one number, or one for each of red, green and blue.
+    batch_size : int, default=64
+        Images per batch.
+    device : {"auto", "cpu", "cuda", "mps"}, default="auto"
+        Where to compute.
+    workers : int, default=0
+        Processes that decode images. 0 decodes in this process.
+    on_unreadable : {"error", "skip"}, default="error"
+        What to do if files cannot be read: raise an error, or leave them out.
+    force : bool, default=False
+        Whether to replace `out` if it exists.
+    verbose : int, default=0
+        Whether to show progress.
+
+    Returns
+    -------
+    summary : EmbeddingSummary
+        How many images and features were written, and which images were left out.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    FileExistsError
+        If `out` exists and `force` is false.
+    ValueError
+        If an option is wrong, images cannot be read, or the backbone does not return features of the shape above.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     for color in ("red", "blue"):
+    ...         Image.new("RGB", (8, 8), color).save(Path(name, f"{color}.png"))
+    ...     out = Path(name, "features.npz")
+    ...     summary = embed(Path(name), out, nn.Identity(), image_size=8, mean=[0], std=[1])
+    ...     X, items = np.load(out)["X"], np.load(out)["items"]
+    >>> summary.n_images, items.tolist(), X[1].tolist()
+    (2, ['blue.png', 'red.png'], [1.0, 0.0, 0.0])
     """
     check_choice("on_unreadable", on_unreadable, ("error", "skip"))
     shift, scale = _channels("mean", mean), _channels("std", std)
     if (scale <= 0).any():
-        raise ValueError(f"std must be above 0, got {format_names(scale)}")
+        raise ValueError(f"std must be greater than 0, got {format_names(scale)}")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     _refuse_output(out, force)
@@ -71,26 +133,27 @@ def embed(
         )
     paths = find_images(folder)
     files = ImageFiles(paths, image_size, workers=workers)
-    place = _find_device(device)
-    frozen = _Frozen(backbone if isinstance(backbone, nn.Module) else backbone(), place, shift, scale)
+    torch_device = _find_device(device)
+    frozen = _Frozen(backbone if isinstance(backbone, nn.Module) else backbone(), torch_device, shift, scale)
     n_features = frozen(np.zeros((min(batch_size, len(files)), *files.item_shape), np.float32)).shape[1]
-    with atomic_file(out) as temporary:  # from here on it is known that the file can be written
-        counts = f"{format_count(len(files), 'image')}, {format_count(n_features, 'feature')} each, on {place}"
-        print_message(verbose, f"{counts}; all files are tried first")
-        kept, left_out = _readable(folder, paths, workers, on_unreadable)
-        names, short_names = image_names(folder, [paths[row] for row in kept])
-        X = _run(frozen, files.take(kept), names, n_features, batch_size, verbose)
+    with atomic_file(out) as temporary:  # fails now if the file cannot be written
+        counts = f"{format_count(len(files), 'image')}, {format_count(n_features, 'feature')} each, on {torch_device}"
+        print_message(verbose, f"{counts}; trying all files first")
+        rows, left_out = _readable_rows(folder, paths, workers, on_unreadable)
+        names, short_names = image_names(folder, [paths[row] for row in rows])
+        X = _compute_features(frozen, files.take(rows), names, n_features, batch_size, verbose)
         with temporary.open("wb") as file:
             np.savez(file, X=X, items=names.astype(str), short_names=short_names.astype(str))
-    return Embedded(len(X), n_features, left_out)
+    return EmbeddingSummary(len(X), n_features, left_out)
 
 
-def _run(
+def _compute_features(
     frozen: _Frozen, files: ImageFiles, names: NDArray[Any], n_features: int, batch_size: int, verbose: int
 ) -> NDArray[np.float32]:
+    """Return the features of all images, of shape (n_images, n_features)."""
     X = np.empty((len(files), n_features), np.float32)
     rows = np.arange(len(files))
-    # the short batch at the end comes first: a network that cannot take it says so before the work, not after
+    # the short batch at the end comes first, so that a network that cannot read it fails at once
     batches = [rows[start : start + batch_size] for start in reversed(range(0, len(files), batch_size))]
     with make_progress_bar(verbose) as progress, closing(files.stream(batches)) as blocks:
         task = progress.add_task("embedding", total=len(files))
@@ -98,15 +161,14 @@ def _run(
             features = frozen(pixels)
             if features.shape[1] != n_features:
                 raise ValueError(
-                    f"the backbone gives {n_features:,} features an image, but {features.shape[1]:,} in a batch of "
-                    f"{len(batch)}; it must give the same number always"
+                    f"the backbone gives {n_features:,} features per image, but {features.shape[1]:,} in a batch of "
+                    f"{len(batch)}; the number must not depend on the batch"
                 )
             bad = ~np.isfinite(features).all(1)
             if bad.any():
                 raise ValueError(
                     f"the features of {format_names(names[batch[bad]])} are NaN, infinite, or too large for float32; "
-                    "look at "
-                    "the image and at the backbone, which may expect pixels of another range (--mean, --std)"
+                    "check the image, and whether the backbone expects pixels of another range (--mean, --std)"
                 )
             X[batch] = features
             progress.advance(task, len(batch))
@@ -114,7 +176,7 @@ def _run(
 
 
 class _Frozen:
-    """A network that no longer learns, from pixels to features."""
+    """A network in evaluation mode that computes features from pixels."""
 
     def __init__(
         self, module: nn.Module, device: torch.device, mean: NDArray[np.float32], std: NDArray[np.float32]
@@ -122,7 +184,7 @@ class _Frozen:
         self.module, self.device = module.to(device), device
         try:
             module.eval()
-        except NotImplementedError:  # exported modules refuse, since they stay as they were exported
+        except NotImplementedError:  # exported modules cannot change their mode
             for part in module.modules():
                 part.training = False
         self.mean, self.std = (torch.from_numpy(values).to(device)[:, None, None] for values in (mean, std))
@@ -130,7 +192,7 @@ class _Frozen:
         self.dtype = next((values.dtype for values in weights if values.is_floating_point()), torch.float32)
 
     def __call__(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Features (N, D) of pixels (N, 3, size, size) from 0 to 255."""
+        """Return the features (N, D) of pixels (N, 3, size, size) from 0 to 255."""
         with torch.inference_mode():
             x = ((torch.from_numpy(pixels).to(self.device) / 255 - self.mean) / self.std).to(self.dtype)
             try:
@@ -144,52 +206,54 @@ class _Frozen:
 
 
 def _as_rows(features: Any, n_images: int) -> Tensor:
-    """(N, D), or a message on what was given instead."""
-    wrap = "wrap it in a callable of your own whose forward"
+    """Return the features as (N, D); raise an error that describes any other shape."""
+    advice = "wrap it in a module whose forward"
     if not isinstance(features, Tensor):
         raise ValueError(
             f"the backbone must give one tensor of features, got {type(features).__name__}{_parts(features)}; "
-            f"{wrap} returns one of its parts"
+            f"{advice} returns one of its parts"
         )
     shape = tuple(features.shape)
     if not features.is_floating_point():
         raise ValueError(f"the backbone must give floating-point features, got {features.dtype}")
     if len(shape) == 3:
         raise ValueError(
-            f"the backbone gives {shape}, which looks like (N, tokens, D); {wrap} returns one token, such as "
+            f"the backbone gives {shape}, which looks like (N, tokens, D); {advice} returns one token, such as "
             "features[:, 0], or their mean, features.mean(1)"
         )
     if len(shape) not in (2, 4) or shape[0] != n_images or 0 in shape:
         raise ValueError(
             f"the backbone must give ({n_images}, D) or ({n_images}, D, H, W) for {format_count(n_images, 'image')}, "
-            f"got {shape}; {wrap} returns that"
+            f"got {shape}; {advice} returns that"
         )
     return features if len(shape) == 2 else features.mean((2, 3))
 
 
 def _parts(features: Any) -> str:
+    """Return the keys or the length of a container in words."""
     if isinstance(features, dict):
         return f" with {format_names(features)}"
     return f" of {len(features)}" if isinstance(features, tuple | list) else ""
 
 
-def _readable(
+def _readable_rows(
     folder: Path, paths: Sequence[Path], workers: int, on_unreadable: str
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The rows that can be read, and the names of the others."""
+    """Return the rows of the images that can be read, and the names of the others."""
     bad = find_unreadable(paths, workers=workers)
-    kept = np.setdiff1d(np.arange(len(paths)), list(bad))
+    rows = np.setdiff1d(np.arange(len(paths)), list(bad))
     left_out = tuple(paths[row].relative_to(folder).as_posix() for row in bad)
-    if bad and (on_unreadable == "error" or not len(kept)):
-        way_out = ", or go on without them by --on-unreadable skip (on_unreadable='skip')" if len(kept) else ""
+    if bad and (on_unreadable == "error" or not len(rows)):
+        advice = ", or leave them out with --on-unreadable skip (on_unreadable='skip')" if len(rows) else ""
         raise ValueError(
             f"{folder}: {format_count_with_verb(len(bad), 'image')} not readable: {format_names(left_out)}. The first: "
-            f"{next(iter(bad.values()))}. Repair or remove what is broken{way_out}"
+            f"{next(iter(bad.values()))}. Repair or remove them{advice}"
         )
-    return kept, left_out
+    return rows, left_out
 
 
 def _refuse_output(out: Path, force: bool) -> None:
+    """Raise an error if the features cannot be written to `out`."""
     if out.suffix.lower() != ".npz":
         raise ValueError(f"features are written to an .npz file, got {out}; name one such as features.npz")
     if out.is_dir():
@@ -198,16 +262,16 @@ def _refuse_output(out: Path, force: bool) -> None:
 
 
 def _find_device(name: str) -> torch.device:
-    """Where to run; auto is what it is in training."""
+    """Return the device of that name; "auto" is the same device as in training."""
     check_choice("device", name, DEVICES)
     try:
         return Fabric(accelerator=name, devices=1).device
     except RuntimeError as error:
-        raise ValueError(f"device {name!r} is not to be had here: {error}") from error
+        raise ValueError(f"device {name!r} is not available: {error}") from error
 
 
 def _channels(name: str, values: Sequence[float]) -> NDArray[np.float32]:
-    """One number for all three channels, or three."""
+    """Return one number per channel, of shape (3,)."""
     given = np.asarray(values, np.float32)
     if given.shape not in ((1,), (3,)) or not np.isfinite(given).all():
         raise ValueError(f"{name} must be one number or three (red, green, blue), got {format_names(np.ravel(given))}")

@@ -1,7 +1,7 @@
-"""Fit a classifier to a user's own files, into a run folder, and continue a run that was stopped.
+"""Fit a classifier to a user's own files, into a run folder, and resume a run that was stopped.
 
-A run folder holds `settings.json` (the job, and hashes of its files), the checkpoint during training, and at the end
-`model/`, `fused.csv`, `annotators.csv`, `log.jsonl` and `summary.json`.
+A run folder has `settings.json` (the job, and hashes of its files), the checkpoint during training, and at the end
+`model/`, `fused.csv`, `annotators.csv`, `review_items.csv`, `review_labels.csv`, `log.jsonl` and `summary.json`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,19 @@ from crowdfuse.io.files import (
     sha256,
     write_json,
 )
-from crowdfuse.runs.folder import DECISIONS_FILE, SETTINGS_FILE, is_finished, read_job, read_json_object
+from crowdfuse.runs.folder import (
+    DECISIONS_FILE,
+    RUN_FORMAT_VERSION,
+    RUN_SETTINGS_FILE,
+    SUMMARY_FILE,
+    RunFormatError,
+    is_finished,
+    read_job,
+    read_json_object,
+)
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
-from crowdfuse.runs.results import SUMMARY_FILE, write_results
+from crowdfuse.runs.results import write_results
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
 from crowdfuse.training.distributed import AllProcessesError, all_gather, is_rank_zero, raise_in_all_processes
 
@@ -34,36 +43,112 @@ from crowdfuse.training.distributed import AllProcessesError, all_gather, is_ran
 def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
     """Run a job into a new folder and return its summary.
 
-    Of several processes the first writes the folder, and returns the summary; the others return nothing in theirs.
+    With several processes, the first one writes the folder and returns the summary; the others return an empty dict.
+
+    Parameters
+    ----------
+    job : Job
+        The files to read and the classifier to train.
+    out : Path
+        The run folder to create.
+    force : bool
+        Whether to replace a run folder at `out`. Other folders, and run folders with decisions of reviewers, are
+        never replaced.
+    verbose : int, default=1
+        Whether to show progress.
+
+    Returns
+    -------
+    summary : dict of str to Any
+        The content of `summary.json`. `interrupted` is true if Ctrl-C ended the training.
+
+    Raises
+    ------
+    FileExistsError
+        If `out` exists and may not be replaced.
+    ValueError
+        If files or settings are wrong; nothing has been written then.
+
+    See Also
+    --------
+    resume : Continue a run that was stopped.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder = Path(name)
+    ...     np.save(folder / "features.npy", np.array([[0.0], [1.0], [2.0], [3.0]]))
+    ...     text = "item,annotator,label\\n0,ada,cat\\n1,ada,cat\\n2,bob,dog\\n3,bob,dog\\n"
+    ...     _ = (folder / "labels.csv").write_text(text)
+    ...     job = Job(str(folder / "labels.csv"), str(folder / "features.npy"), "majority-vote", {"epochs": 1})
+    ...     summary = start(job, folder / "run", force=False, verbose=0)
+    >>> summary["n_labels"], summary["gold_used_for"]
+    (4, 'nothing')
     """
     with raise_in_all_processes():
-        classifier, prepared, material, hashes = _get_ready(job, out, force, verbose)
-    _refuse_different(hashes)
+        classifier, prepared, data, hashes = _check_and_read(job, out, force, verbose)
+    _refuse_different_files(hashes)
     if is_rank_zero():
+        settings = {
+            "format_version": RUN_FORMAT_VERSION,
+            "crowdfuse_version": __version__,
+            "job": asdict(job),
+            "hashes": hashes,
+        }
         with atomic_folder(out, force=force) as folder:
-            write_json(folder / SETTINGS_FILE, {"crowdfuse": __version__, "job": asdict(job), "hashes": hashes})
-    return _train(classifier, prepared, job, material, out)
+            write_json(folder / RUN_SETTINGS_FILE, settings)
+    return _train(classifier, prepared, job, data, out)
 
 
-def _get_ready(
+def _check_and_read(
     job: Job, out: Path, force: bool, verbose: int
 ) -> tuple[CrowdClassifier, PreparedTraining, JobData, dict[str, str]]:
-    """Everything before anything is written: whatever is wrong is said here."""
-    if not force and (out / SETTINGS_FILE).exists() and not is_finished(out):
-        raise FileExistsError(f"{out} holds an unfinished run: go on with --resume {out}, or replace it with --force")
+    """Return the classifier, its prepared training, the data and the hashes of the files; nothing is written."""
+    if not force and (out / RUN_SETTINGS_FILE).exists() and not is_finished(out):
+        raise FileExistsError(
+            f"{out} holds an unfinished run: continue it with --resume {out}, or replace it with --force"
+        )
     refuse_existing(out, force=force)
     if out.exists():
         _refuse_replacing(out, job)
     classifier = make_classifier(job, out, verbose)
-    material = read_job_data(job)
-    prepared = _prepare(classifier, material)
-    return classifier, prepared, material, {**_file_hashes(job), "inputs": material.loaded.fingerprint()}
+    data = read_job_data(job)
+    prepared = _prepare(classifier, data)
+    return classifier, prepared, data, {**_file_hashes(job), "inputs": data.loaded.fingerprint()}
 
 
 def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
-    """Go on with a run that was stopped, with the settings it was started with and the same files.
+    """Continue a run that was stopped, with the settings and the files that it was started with.
 
-    Of a run that is finished, the summary. The number of processes may be another.
+    The number of processes may differ from the one that the run was started with. The result has the same bits as
+    that of a run that was not stopped.
+
+    Parameters
+    ----------
+    out : Path
+        The run folder.
+    verbose : int, default=1
+        Whether to show progress.
+
+    Returns
+    -------
+    summary : dict of str to Any
+        The content of `summary.json`. A finished run is not changed.
+
+    Raises
+    ------
+    FileNotFoundError
+        If `out` is not a run folder, or a file of the job does not exist any more.
+    RunFormatError
+        If another version of crowdfuse wrote the folder in another format.
+    ValueError
+        If the settings are damaged, or a file of the job has changed.
+
+    See Also
+    --------
+    start : Start a run.
     """
     finished = all_gather(is_finished(out))[0]
     with raise_in_all_processes():
@@ -76,78 +161,83 @@ def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
         for path in [*job.files().values(), Path(job.inputs)]:
             if not path.exists():
                 raise FileNotFoundError(
-                    f"cannot resume {out}: {path} is not there. Bring it back; paths are as they were given, "
-                    "so resume from the same folder"
+                    f"cannot resume {out}: {path} does not exist. Restore it; relative paths start from the current "
+                    "folder, so resume from the same folder as before"
                 )
         _refuse_changed(out, hashes, _file_hashes(job))
         loaded = read_job_inputs(job)
         _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
-        classifier, material = make_classifier(job, out, verbose), read_job_data(job, loaded)
-        prepared = _prepare(classifier, material)
-    return _train(classifier, prepared, job, material, out)
+        classifier, data = make_classifier(job, out, verbose), read_job_data(job, loaded)
+        prepared = _prepare(classifier, data)
+    return _train(classifier, prepared, job, data, out)
 
 
-def _prepare(classifier: CrowdClassifier, material: JobData) -> PreparedTraining:
-    """Return all that training needs; raises what `fit` would raise before the first step."""
+def _prepare(classifier: CrowdClassifier, data: JobData) -> PreparedTraining:
+    """Return all that training needs; raise the errors that `fit` raises before its first step."""
     return classifier.prepare(
-        material.loaded.inputs,
-        material.train_annotations,
-        gold=material.gold_by_row(),
-        validation=material.validation_set(),
+        data.loaded.inputs,
+        data.train_annotations,
+        gold=data.gold_by_row(),
+        validation=data.validation_set(),
     )
 
 
 def _train(
-    classifier: CrowdClassifier, prepared: PreparedTraining, job: Job, material: JobData, out: Path
+    classifier: CrowdClassifier, prepared: PreparedTraining, job: Job, data: JobData, out: Path
 ) -> dict[str, Any]:
+    """Train, write the results, and return the summary; an empty dict in all processes but the first."""
     torch.set_num_threads(job.threads)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="interrupted after")  # the summary says so
+        warnings.filterwarnings("ignore", message="interrupted after")  # the summary has it
         classifier.fit_prepared(prepared)
     if not is_rank_zero():
         return {}
-    summary = write_results(classifier, material, out)
+    summary = write_results(classifier, data, out)
     if not classifier.interrupted_:
         (out / CHECKPOINT_FILE).unlink(missing_ok=True)
     return summary
 
 
 def _file_hashes(job: Job) -> dict[str, str]:
+    """Return the SHA-256 of each file of the job besides the inputs."""
     return {name: sha256(path) for name, path in job.files().items()}
 
 
-def _refuse_different(hashes: dict[str, str]) -> None:
-    """All processes must have read the same: each of them trains on its share of it."""
-    found = all_gather(hashes)
-    for number, others in enumerate(found):
-        for name, value in found[0].items():
+def _refuse_different_files(hashes: dict[str, str]) -> None:
+    """Raise an error unless all processes have read the same files; each of them trains on a part of the items."""
+    all_hashes = all_gather(hashes)
+    for number, others in enumerate(all_hashes):
+        for name, value in all_hashes[0].items():
             if others[name] != value:
                 raise AllProcessesError(
-                    f"process {number + 1} of {len(found)} has read other {name} than the first: "
+                    f"process {number + 1} of {len(all_hashes)} has read other {name} than the first: "
                     "every machine needs the same files"
                 )
 
 
-def _refuse_changed(out: Path, stored: dict[str, str], found: dict[str, str]) -> None:
-    changed = [name for name, value in found.items() if stored.get(name) != value]
+def _refuse_changed(out: Path, stored: dict[str, str], current: dict[str, str]) -> None:
+    """Raise an error if a file does not have the hash that the run recorded."""
+    changed = [name for name, value in current.items() if stored.get(name) != value]
     if changed:
         raise ValueError(
-            f"cannot resume {out}: {' and '.join(changed)} changed since it was started (another hash than in "
-            f"{out / SETTINGS_FILE}). Bring the old files back, or start a new run"
+            f"cannot resume {out}: {' and '.join(changed)} changed since it was started (the hash differs from that "
+            f"in {out / RUN_SETTINGS_FILE}). Restore the old files, or start a new run"
         )
 
 
 def _refuse_replacing(out: Path, job: Job) -> None:
-    """--force replaces a run folder, never a folder of something else, nor one that the job reads from."""
-    refuse_foreign(out, SETTINGS_FILE)
+    """Raise an error unless `out` is a run folder without decisions, from which the job reads nothing."""
+    refuse_foreign(out, RUN_SETTINGS_FILE)
     if (out / DECISIONS_FILE).exists():
         raise FileExistsError(
-            f"{out / DECISIONS_FILE} holds what reviewers decided, and --force will not replace that: choose another "
+            f"{out / DECISIONS_FILE} holds decisions of reviewers, which --force does not replace: choose another "
             "name for --out, or move the file away first"
         )
-    if (out / SETTINGS_FILE).exists():
+    if (out / RUN_SETTINGS_FILE).exists():
         try:
             read_job(out)
+        except RunFormatError:
+            pass  # a run folder of another version may be replaced
         except ValueError as error:
             raise FileExistsError(f"{out} is not a run folder, and --force will not replace it: {error}") from error
     for path in [*job.files().values(), Path(job.inputs)]:

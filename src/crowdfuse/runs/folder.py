@@ -1,4 +1,4 @@
-"""The files of a run folder: its settings, and whether it is finished."""
+"""The files of a run folder: their names, the stored job, and whether the run is finished."""
 
 from __future__ import annotations
 
@@ -7,34 +7,99 @@ from pathlib import Path
 from typing import Any
 
 from crowdfuse.runs.job import Job
-from crowdfuse.runs.results import SUMMARY_FILE
 
-SETTINGS_FILE = "settings.json"
+RUN_FORMAT_VERSION = 2  # raise it when a file of the run folder changes its keys or columns
+RUN_SETTINGS_FILE = "settings.json"
+SUMMARY_FILE = "summary.json"
+INTERRUPTED_FILE = "interrupted.json"  # the summary of a run that was interrupted
+FUSED_FILE = "fused.csv"
+ANNOTATORS_FILE = "annotators.csv"
+REVIEW_ITEMS_FILE = "review_items.csv"
+REVIEW_LABELS_FILE = "review_labels.csv"
+LOG_FILE = "log.jsonl"
 DECISIONS_FILE = "decisions.jsonl"  # decisions of reviewers, which no run can produce again
 
 
+class RunFormatError(ValueError):
+    """A run folder has a format that this version of crowdfuse does not read; the message says what to do."""
+
+
 def is_finished(out: Path) -> bool:
-    """Whether a run has come to its end: the summary is written last."""
+    """Return whether a run is finished. The summary is the last file that a run writes.
+
+    Parameters
+    ----------
+    out : Path
+        The run folder.
+
+    Returns
+    -------
+    finished : bool
+
+    Examples
+    --------
+    >>> is_finished(Path("no-such-folder"))
+    False
+    """
     return (out / SUMMARY_FILE).exists()
 
 
 def read_job(out: Path) -> tuple[Job, dict[str, str]]:
-    """What a run was asked to do, and the hashes of what it read."""
-    path = out / SETTINGS_FILE
+    """Read the job of a run and the hashes of the files that it read.
+
+    Parameters
+    ----------
+    out : Path
+        The run folder.
+
+    Returns
+    -------
+    job : Job
+        The settings that the run was started with.
+    hashes : dict of str to str
+        SHA-256 by name: "labels", "inputs", and "validation", "test" and "gold" if they were given.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has no `settings.json`.
+    RunFormatError
+        If another version of crowdfuse wrote the folder in another format.
+    ValueError
+        If `settings.json` is damaged.
+    """
+    path = out / RUN_SETTINGS_FILE
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there: {out} is no run folder, so there is nothing to resume")
+        raise FileNotFoundError(f"{path} does not exist: {out} is not a run folder, so there is nothing to resume")
     stored = read_json_object(path)
+    _check_format(path, stored)
     try:
         return Job.from_json(stored["job"]), dict(stored["hashes"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
+        raise ValueError(f"{path} is damaged: crowdfuse fit did not write it like this ({error!r})") from error
+
+
+def _check_format(path: Path, stored: dict[str, Any]) -> None:
+    """Raise an error that says what to do if the run folder has another format."""
+    if "job" not in stored:
+        raise ValueError(f"{path} is damaged: it has no 'job', which crowdfuse fit writes")
+    version = stored.get("format_version", 1)
+    if version == RUN_FORMAT_VERSION:
+        return
+    is_newer = isinstance(version, int) and version > RUN_FORMAT_VERSION
+    advice = "install that version" if is_newer else "fit again; crowdfuse review --export still reads its decisions"
+    raise RunFormatError(
+        f"{path.parent} has run format {version}, from {'a newer' if is_newer else 'an older'} version of crowdfuse; "
+        f"this version reads format {RUN_FORMAT_VERSION}: {advice}"
+    )
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; raise `ValueError` with the path if there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: a JSON object was expected")
+        raise ValueError(f"{path} is damaged: it does not hold a JSON object")
     return content

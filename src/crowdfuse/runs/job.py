@@ -1,4 +1,4 @@
-"""What a user asked for on the command line, and the classifier it means."""
+"""The settings of a run, and the classifier that they describe."""
 
 from __future__ import annotations
 
@@ -14,13 +14,49 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
 from crowdfuse.labels.reading import Reading
 
-# settings of a classifier that a run decides, and what to say instead
+# settings of a classifier that have an option of their own on the command line
 OPTION_FOR_SETTING = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the user asked for. Paths are kept as given; `settings` go to the classifier."""
+    """The settings of a run: which files it reads, and which classifier it trains on them.
+
+    Parameters
+    ----------
+    labels : str
+        Path of the labels: a table, or an export of a labelling tool. Paths are kept as they were given.
+    inputs : str
+        Path of the features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`) or of a folder of images.
+    method : str, default="gated"
+        Name of the method, one of `crowdfuse.estimators.registry.ESTIMATORS`.
+    settings : dict of str to Any, default={}
+        Parameters of the classifier, such as `epochs` and `random_state`.
+    validation : str, default=None
+        Path of the gold labels that choose the epoch.
+    test : str, default=None
+        Path of the gold labels that the trained model is scored on.
+    gold : str, default=None
+        Path of the gold labels to train on.
+    reading : Reading, default=Reading()
+        How the labels are read: names of the columns, format, classes.
+    on_missing : {"error", "drop"}, default="error"
+        What to do with items that have labels but no inputs, or inputs but no labels.
+    image_size : int, default=None
+        Height and width in pixels that images are resized to. None keeps the size if all images share one.
+    threads : int, default=1
+        Threads for computing. Sums over several threads round differently, so a resumed run uses the same number.
+
+    See Also
+    --------
+    crowdfuse.runs.start : Run a job.
+
+    Examples
+    --------
+    >>> job = Job(labels="labels.csv", inputs="features.npz", settings={"epochs": 10}, test="gold.csv")
+    >>> sorted(job.files())
+    ['labels', 'test']
+    """
 
     labels: str
     inputs: str
@@ -32,78 +68,138 @@ class Job:
     reading: Reading = field(default_factory=Reading)
     on_missing: str = "error"
     image_size: int | None = None
-    threads: int = 1  # sums over several threads round differently, so a resumed run needs the same
+    threads: int = 1
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Job:
-        """The job that `dataclasses.asdict` turned into JSON."""
+        """Return the job that `dataclasses.asdict` turned into JSON.
+
+        Parameters
+        ----------
+        content : dict of str to Any
+            The fields of the job; `reading` is a dict of the fields of `Reading`.
+
+        Returns
+        -------
+        job : Job
+
+        Raises
+        ------
+        ValueError
+            If `reading` is missing.
+        TypeError
+            If a field is missing or unknown.
+        """
         if "reading" not in content:
             raise ValueError("it has no 'reading' and may come from an older version of crowdfuse; fit again")
         return cls(**content | {"reading": Reading(**content["reading"])})
 
     def files(self) -> dict[str, Path]:
-        """The files it reads beside the inputs, by what they are for."""
-        named = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
-        return {name: Path(path) for name, path in named.items() if path is not None}
+        """Return the paths of all files that the job reads besides the inputs.
+
+        Returns
+        -------
+        files : dict of str to Path
+            By name: "labels", and "validation", "test" and "gold" if they are given.
+        """
+        paths = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
+        return {name: Path(path) for name, path in paths.items() if path is not None}
 
 
 def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> CrowdClassifier:
-    """The classifier that a job asks for, its settings checked by name and type; `out` is its checkpoint's folder."""
-    kind = estimator_class(job.method)
-    names = set(kind().get_params())
+    """Return the classifier of a job, after checking the name and type of each setting.
+
+    Parameters
+    ----------
+    job : Job
+        The job; `method` and `settings` are used.
+    out : Path, default=None
+        Folder for the checkpoint.
+    verbose : int, default=0
+        Whether training shows its progress.
+
+    Returns
+    -------
+    classifier : CrowdClassifier
+        Not fitted.
+
+    Raises
+    ------
+    ValueError
+        If the method or a setting is unknown, or a setting has the wrong type.
+    """
+    cls = estimator_class(job.method)
+    hints = typing.get_type_hints(cls)
+    names = set(cls().get_params())
     for name, value in job.settings.items():
         if name in OPTION_FOR_SETTING:
-            raise ValueError(f"--set {name} is not for a run; use {OPTION_FOR_SETTING[name]}")
+            raise ValueError(f"--set {name} cannot be used here; use {OPTION_FOR_SETTING[name]}")
         if name not in names:
             known = sorted(names - set(OPTION_FOR_SETTING))
             raise ValueError(
-                f"--set {name}: {job.method} has no such setting{did_you_mean(name, known)} It has {', '.join(known)}"
+                f"--set {name}: {job.method} has no such setting{did_you_mean(name, known)} "
+                f"Its settings are {', '.join(known)}"
             )
-        hint = typing.get_type_hints(kind)[name]
-        if not _fits(value, hint):
-            raise ValueError(f"--set {name}: {_in_words(hint)} was expected, got {value!r}")
+        if not _has_type(value, hints[name]):
+            raise ValueError(f"--set {name}: {_describe_type(hints[name])} was expected, got {value!r}")
     seed = job.settings.get("random_state", 0)
     if type(seed) is not int or seed < 0:
-        raise ValueError(f"random_state must be a whole number of at least 0, so that a run can go on, got {seed!r}")
-    hints = typing.get_type_hints(kind)
-    settings = {name: _as_typed(value, hints[name]) for name, value in job.settings.items()}
-    return kind(**settings, checkpoint=out, verbose=verbose)
+        raise ValueError(
+            f"random_state must be a whole number of at least 0, so that the run can be resumed, got {seed!r}"
+        )
+    settings = {name: _to_type(value, hints[name]) for name, value in job.settings.items()}
+    return cls(**settings, checkpoint=out, verbose=verbose)
 
 
-def _as_typed(value: Any, hint: Any) -> Any:
-    """JSON has lists and no tuples, and 1 may be meant as 1.0."""
+def _to_type(value: Any, hint: Any) -> Any:
+    """Return a JSON value as the type of its setting: JSON has no tuples, and may hold 1 for 1.0."""
     if isinstance(value, list):
         return tuple(value)
     return float(value) if hint is float else value
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value that came as JSON has the type of a setting."""
+def _has_type(value: Any, hint: Any) -> bool:
+    """Return whether a JSON value has the type of a setting."""
     kind, parts = typing.get_origin(hint), typing.get_args(hint)
     if kind is typing.Literal:
         return value in parts
     if kind in (typing.Union, types.UnionType):
-        return any(_fits(value, part) for part in parts)
+        return any(_has_type(value, part) for part in parts)
     if kind is tuple:
-        return isinstance(value, list) and all(_fits(part, parts[0]) for part in value)
+        return isinstance(value, list) and all(_has_type(part, parts[0]) for part in value)
     if hint is float:
         return type(value) in (int, float) and math.isfinite(value)
     return hint is Any or type(value) is hint
 
 
-def _in_words(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
+    """Return the type of a setting in words; empty for modules and functions, which a command line cannot give."""
     kind, parts = typing.get_origin(hint), typing.get_args(hint)
     if kind is typing.Literal:
         return " or ".join(map(repr, parts))
     if kind in (typing.Union, types.UnionType):
-        return " or ".join(words for words in map(_in_words, parts) if words)
+        return " or ".join(words for words in map(_describe_type, parts) if words)
     if kind is tuple:
         return "a list of whole numbers such as [64,32]"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a name", type(None): "null"}
-    return names.get(hint, "")  # modules and functions cannot be typed on a command line
+    return names.get(hint, "")
 
 
-def resolve_job_path(run: Path, given: str) -> Path:
-    """A file that a job names. Relative names are looked for from here, then from the folders that the run lies in."""
-    places = [Path(given), *(folder / given for folder in run.resolve().parents)]
-    return next((place for place in places if place.exists()), Path(given))
+def resolve_job_path(run: Path, path: str) -> Path:
+    """Return where a file of a job is now.
+
+    Parameters
+    ----------
+    run : Path
+        The run folder.
+    path : str
+        The path as the job has it. A relative path is looked for in the current folder, then in each folder above
+        the run folder.
+
+    Returns
+    -------
+    resolved : Path
+        The first of these that exists, otherwise `path` itself.
+    """
+    candidates = [Path(path), *(folder / path for folder in run.resolve().parents)]
+    return next((candidate for candidate in candidates if candidate.exists()), Path(path))

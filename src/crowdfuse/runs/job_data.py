@@ -1,4 +1,4 @@
-"""Everything a job reads, checked and joined by item id: every complaint about files comes from here."""
+"""Read all files of a job, check them, and join them by item id. All errors about the files are raised here."""
 
 from __future__ import annotations
 
@@ -20,19 +20,39 @@ GoldRows = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classe
 
 @dataclass(frozen=True)
 class JobData:
-    """Everything a job reads, checked and joined: row i of all arrays is the same item."""
+    """The data of a job, checked and joined: row i of all arrays is the same item.
+
+    Parameters
+    ----------
+    loaded : LoadedInputs
+        The inputs.
+    items : ndarray of shape (n_items,)
+        The item ids, as the labels write them.
+    all_annotations : Annotations
+        All labels of items that have inputs.
+    train_annotations : Annotations
+        The labels to train on: without those of the items in `validation` and `test`.
+    gold : tuple of ndarray or None
+        Rows and true classes to train on.
+    validation : tuple of ndarray or None
+        Rows and true classes that choose the epoch.
+    test : tuple of ndarray or None
+        Rows and true classes that the trained model is scored on.
+    notes : list of str
+        Remarks for the user, such as how many items were left out.
+    """
 
     loaded: LoadedInputs
     items: NDArray[Any]
-    all_annotations: Annotations  # all labels that have inputs
-    train_annotations: Annotations  # those to train on: without the items held out for validation and test
+    all_annotations: Annotations
+    train_annotations: Annotations
     gold: GoldRows | None
     validation: GoldRows | None
     test: GoldRows | None
     notes: list[str]
 
     def gold_by_row(self) -> NDArray[Any] | None:
-        """The gold to train on, None where an item has none."""
+        """Return the gold labels to train on, one entry per item, None where an item has none."""
         if self.gold is None:
             return None
         by_row = np.full(len(self.items), None, dtype=object)
@@ -40,51 +60,50 @@ class JobData:
         return by_row
 
     def validation_set(self) -> tuple[Any, NDArray[Any]] | None:
-        """Inputs and gold that choose the epoch."""
+        """Return the inputs and gold labels that choose the epoch."""
         return None if self.validation is None else (self.loaded.inputs.values[self.validation[0]], self.validation[1])
 
 
 def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
-    """Read and join all files of a job; every complaint about them comes from here, before any work."""
+    """Read and join all files of a job.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    loaded : LoadedInputs, default=None
+        The inputs, if they have been read already.
+
+    Returns
+    -------
+    data : JobData
+
+    Raises
+    ------
+    ValueError
+        If files do not match each other, or no labels are left to train on.
+    """
     ann = read_labels(Path(job.labels), job.reading)
     loaded = loaded or read_job_inputs(job)
     notes = [loaded.note] if loaded.note else []
     notes += [line.removeprefix("note: ") for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
 
     rows = loaded.rows_of(ann.items)
-    lost = ann.items[(rows < 0) & (np.diff(ann.indptr) > 0)]
-    if len(lost):
-        _or_drop(job, lost, Path(job.labels), loaded)
-        notes.append(f"{len(lost):,} labelled items have no inputs and were left out")
+    without_inputs = ann.items[(rows < 0) & (np.diff(ann.indptr) > 0)]
+    if len(without_inputs):
+        _refuse_unless_drop(job, without_inputs, Path(job.labels), loaded)
+        notes.append(f"{len(without_inputs):,} labelled items have no inputs and were left out")
     _refuse_two_names(ann.items, rows, Path(job.labels))
-    held = {
+    gold_sets = {
         name: _match_gold_to_rows(job, path, loaded, ann.classes, notes)
         for name, path in job.files().items()
         if name != "labels"
     }
-
-    known = np.flatnonzero(rows >= 0)
-    items, said = loaded.items.copy(), ann.items
-    if said.dtype.kind != items.dtype.kind:
-        items, said = ids_to_strings(items), ids_to_strings(said)
-    items[rows[known]] = said[known]  # people know a row by the name that their labels use
-    position = np.full(len(items), -1)
-    position[rows[known]] = known
-
-    bare = position < 0
-    for gold_rows, _ in held.values():
-        bare[gold_rows] = False
-    if bare.any():
-        if job.on_missing != "drop":
-            few_items = (
-                f"{format_count_with_verb(int(bare.sum()), 'item')} in {job.inputs} but not in {job.labels}: "
-                f"{format_names(items[bare])}"
-            )
-            raise ValueError(f"{few_items}. Go on without training on them by --on-missing drop")
-        notes.append(f"{int(bare.sum()):,} items have inputs but no labels: not trained on")
+    items, position = _join_labels(ann, loaded, rows)
+    _check_unlabelled(job, items, position, gold_sets, notes)
 
     labelled = ann.take_rows(position, items)
-    position[_held_out(held, labelled, notes)] = -1
+    position[_held_out_rows(gold_sets, labelled, notes)] = -1
     annotations = ann.take_rows(position, items)
     if not annotations.n_labels:
         reasons = "; ".join(notes)
@@ -94,75 +113,106 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
         items,
         labelled,
         annotations,
-        _without_held_out(held, notes),
-        held.get("validation"),
-        held.get("test"),
+        _training_gold(gold_sets, notes),
+        gold_sets.get("validation"),
+        gold_sets.get("test"),
         notes,
     )
 
 
 def read_job_inputs(job: Job) -> LoadedInputs:
-    """The inputs of a job, ids and all."""
+    """Return the inputs of a job with their item ids."""
     path = Path(job.inputs)
     return read_features(path, item=column_beside(path, job.reading.item), image_size=job.image_size)
 
 
-def _match_gold_to_rows(
-    job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]
-) -> GoldRows:
-    """Rows and true classes of the items in a gold file, by the names that the labels use."""
+def _join_labels(
+    ann: Annotations, loaded: LoadedInputs, rows: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the id of each row as the labels write it, and its position in the labels, -1 without labels."""
+    labelled = np.flatnonzero(rows >= 0)
+    items, label_items = loaded.items.copy(), ann.items
+    if label_items.dtype.kind != items.dtype.kind:
+        items, label_items = ids_to_strings(items), ids_to_strings(label_items)
+    items[rows[labelled]] = label_items[labelled]
+    position = np.full(len(items), -1)
+    position[rows[labelled]] = labelled
+    return items, position
+
+
+def _check_unlabelled(
+    job: Job, items: NDArray[Any], position: NDArray[np.int64], gold_sets: dict[str, GoldRows], notes: list[str]
+) -> None:
+    """Refuse items that have neither labels nor gold labels, or add a note with `on_missing="drop"`."""
+    unlabelled = position < 0
+    for gold_rows, _ in gold_sets.values():
+        unlabelled[gold_rows] = False
+    if not unlabelled.any():
+        return
+    if job.on_missing != "drop":
+        raise ValueError(
+            f"{format_count_with_verb(int(unlabelled.sum()), 'item')} in {job.inputs} but not in {job.labels}: "
+            f"{format_names(items[unlabelled])}. To train without them, use --on-missing drop"
+        )
+    notes.append(f"{int(unlabelled.sum()):,} items have inputs but no labels: not trained on")
+
+
+def _match_gold_to_rows(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]) -> GoldRows:
+    """Return the rows of the items in a gold file, and their true classes."""
     ids, truth = read_gold_beside_labels(path, job.reading)
     rows = loaded.rows_of(ids)
-    lost = ids[rows < 0]
-    if len(lost):
-        _or_drop(job, lost, path, loaded)
-        notes.append(f"{len(lost):,} items of {path} have no inputs and were left out")
+    without_inputs = ids[rows < 0]
+    if len(without_inputs):
+        _refuse_unless_drop(job, without_inputs, path, loaded)
+        notes.append(f"{len(without_inputs):,} items of {path} have no inputs and were left out")
     if not (rows >= 0).any():
-        raise ValueError(f"no item of {path} has inputs in {job.inputs}")
+        raise ValueError(f"no item of {path} has inputs in {job.inputs}; check that both use the same ids")
     _refuse_two_names(ids, rows, path)
     code = positions_of(truth, classes)
     if (code < 0).any():
         raise ValueError(
             f"{path}: item {format_names(ids[code < 0][:1])} has gold {format_names(truth[code < 0][:1])}, which is "
-            "not one of the "
-            f"classes ({format_names(classes)}); name all classes with --classes"
+            f"not one of the classes ({format_names(classes)}); name all classes with --classes"
         )
     return rows[rows >= 0], classes[code[rows >= 0]]
 
 
-def _or_drop(job: Job, lost: NDArray[Any], path: Path, loaded: LoadedInputs) -> None:
+def _refuse_unless_drop(job: Job, without_inputs: NDArray[Any], path: Path, loaded: LoadedInputs) -> None:
+    """Refuse items without inputs, unless the job drops them."""
     if job.on_missing != "drop":
         raise ValueError(
-            f"{format_count_with_verb(len(lost), 'item')} in {path} but not in {job.inputs}: {format_names(lost)} "
-            "(the ids there are "
-            f"{format_names(loaded.items, 3)}). {_way_out(ids_to_strings(lost), loaded)}"
+            f"{format_count_with_verb(len(without_inputs), 'item')} in {path} but not in {job.inputs}: "
+            f"{format_names(without_inputs)} (the ids there are {format_names(loaded.items, 3)}). "
+            f"{_advice(ids_to_strings(without_inputs), loaded)}"
         )
 
 
-def _way_out(lost: NDArray[Any], loaded: LoadedInputs) -> str:
-    """What to do about items without inputs. Labels of images are often paths from another folder."""
+def _advice(without_inputs: NDArray[Any], loaded: LoadedInputs) -> str:
+    """Return what to do about items without inputs. Labels of images often have paths from another folder."""
     if loaded.short_names is not None:
-        folders = str(lost[0]).split("/")[:-1]
+        folders = str(without_inputs[0]).split("/")[:-1]
         for depth in range(1, len(folders) + 1):
-            start = "/".join(folders[:depth]) + "/"
-            rest = np.array([name.removeprefix(start) for name in lost], dtype=object)
-            if (rest != lost).all() and (loaded.rows_of(rest) >= 0).all():
-                ways = "take it off these ids, or let --inputs be the folder they start from"
-                return f"Without {start!r} they are there: {ways}"
-    return "Proceed without them by --on-missing drop"
+            prefix = "/".join(folders[:depth]) + "/"
+            rest = np.array([name.removeprefix(prefix) for name in without_inputs], dtype=object)
+            if (rest != without_inputs).all() and (loaded.rows_of(rest) >= 0).all():
+                return (
+                    f"Without {prefix!r} they are there: remove it from these ids, or pass the folder that they "
+                    "start from as --inputs"
+                )
+    return "To leave them out, use --on-missing drop"
 
 
 def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) -> None:
-    """An image has a name with and one without its ending; a file must stay with one of them."""
+    """Refuse a file that writes the id of one image both with and without its ending."""
     values, count = np.unique(rows[rows >= 0], return_counts=True)
     if (count > 1).any():
-        twice = ids[rows == values[count > 1][0]]
-        raise ValueError(f"{path} calls one input by several names: {format_names(twice)}; use one of them throughout")
+        names = ids[rows == values[count > 1][0]]
+        raise ValueError(f"{path} calls one input by several names: {format_names(names)}; use one of them throughout")
 
 
-def _held_out(held: dict[str, GoldRows], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:
-    """The rows that must not be trained on: those that choose the epoch, and those that judge the result."""
-    parts = {name: held[name][0] for name in ("validation", "test") if name in held}
+def _held_out_rows(gold_sets: dict[str, GoldRows], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:
+    """Return the rows that must not be trained on: those of validation and test."""
+    parts = {name: gold_sets[name][0] for name in ("validation", "test") if name in gold_sets}
     for name, rows in parts.items():
         count = int((np.diff(labelled.indptr)[rows] > 0).sum())
         if count:
@@ -171,17 +221,18 @@ def _held_out(held: dict[str, GoldRows], labelled: Annotations, notes: list[str]
         both = np.intersect1d(parts["validation"], parts["test"])
         if len(both):
             notes.append(
-                f"{len(both):,} items have validation and test gold: the test is not independent of the choice"
+                f"{len(both):,} items have validation and test gold, so the test accuracy is not independent of the "
+                "choice of the epoch"
             )
     return np.concatenate([np.zeros(0, np.int64), *parts.values()])
 
 
-def _without_held_out(held: dict[str, GoldRows], notes: list[str]) -> GoldRows | None:
-    """Gold to train on; what validation and test hold is not."""
-    if "gold" not in held:
+def _training_gold(gold_sets: dict[str, GoldRows], notes: list[str]) -> GoldRows | None:
+    """Return the gold labels to train on, without the items of validation and test."""
+    if "gold" not in gold_sets:
         return None
-    rows, truth = held["gold"]
-    other = [held[name][0] for name in ("validation", "test") if name in held]
+    rows, truth = gold_sets["gold"]
+    other = [gold_sets[name][0] for name in ("validation", "test") if name in gold_sets]
     keep = ~np.isin(rows, np.concatenate([np.zeros(0, np.int64), *other]))
     if not keep.all():
         notes.append(f"{int((~keep).sum()):,} items of the gold to train on are held out by validation or test")

@@ -1,4 +1,4 @@
-"""Predictions of a run's model for new inputs."""
+"""Predict the classes of new inputs with the model of a run."""
 
 from __future__ import annotations
 
@@ -7,22 +7,54 @@ from pathlib import Path
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import read_features
 from crowdfuse.io.files import refuse_existing, write_csv
-from crowdfuse.runs.folder import SETTINGS_FILE
+from crowdfuse.runs.folder import RUN_SETTINGS_FILE
 
 
 def predict_file(
     run: Path, inputs: Path, out: Path, *, proba: bool, item: str | None, image_size: int | None, force: bool
 ) -> int:
-    """Predict every item of `inputs` with the model of a run, into a CSV; returns how many."""
+    """Predict the class of every item in a file or folder of inputs, and write the predictions to a CSV file.
+
+    Parameters
+    ----------
+    run : Path
+        A run folder, or the `model` folder in it.
+    inputs : Path
+        Features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`) or a folder of images.
+    out : Path
+        The CSV file to write, with columns `item`, `label` and `confidence`.
+    proba : bool
+        Whether to add one column `p_<class>` per class with its probability.
+    item : str or None
+        Name of the column with the item ids.
+    image_size : int or None
+        Height and width in pixels that images are resized to. None uses the size that the model was trained on.
+    force : bool
+        Whether to replace `out` if it exists.
+
+    Returns
+    -------
+    n_items : int
+        The number of predictions.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the run folder or its model does not exist.
+    FileExistsError
+        If `out` exists and `force` is false.
+    ValueError
+        If `out` is the file of the inputs, or the inputs do not have the shape that the model was trained on.
+    """
     refuse_existing(out, force=force)
     if out.exists() and out.resolve() == inputs.resolve():
-        raise ValueError(f"{out} is what is to be predicted; choose another name for --out")
+        raise ValueError(f"{out} holds the inputs; choose another name for --out")
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder; name a file to write")
     if not run.exists():
         raise FileNotFoundError(f"{run}: no such run folder")
     model = run / "model" if (run / "model").is_dir() else run
-    if model == run and (run / SETTINGS_FILE).exists():
+    if model == run and (run / RUN_SETTINGS_FILE).exists():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(model)
     columns = getattr(classifier, "feature_names_in_", None)
@@ -30,7 +62,8 @@ def predict_file(
         inputs, item=item, image_size=image_size, image_shape=classifier.input_shape_, columns=columns
     )
     if columns is not None:
-        del classifier.feature_names_in_  # the columns were taken by name; scikit-learn need not warn of an array
+        # the columns were selected by name already, so scikit-learn must not warn that the array has no names
+        del classifier.feature_names_in_
     probabilities = classifier.predict_proba(loaded.inputs.values)
     best = probabilities.argmax(1)
     header = ["item", "label", "confidence"]

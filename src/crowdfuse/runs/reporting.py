@@ -26,8 +26,7 @@ from crowdfuse.report.item_previews import ItemPreview, image_file_of, preview_o
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import ReportData, add_available_inputs, compute_report_data, report_data_from_labels
 from crowdfuse.report.report_facts import check_settings, make_report
-from crowdfuse.runs import is_finished, read_job
-from crowdfuse.runs.folder import SETTINGS_FILE
+from crowdfuse.runs.folder import RUN_SETTINGS_FILE, is_finished, read_job
 from crowdfuse.runs.job import Job, resolve_job_path
 from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
 
@@ -53,8 +52,10 @@ def report_run(
     check_settings(n_items, sensitivity)
     if not run.is_dir():
         raise FileNotFoundError(f"{run}: no such run folder")
-    if not (run / SETTINGS_FILE).exists():
-        raise FileNotFoundError(f"{run} has no {SETTINGS_FILE}: it is no run folder; crowdfuse fit --out makes one")
+    if not (run / RUN_SETTINGS_FILE).exists():
+        raise FileNotFoundError(
+            f"{run} has no {RUN_SETTINGS_FILE}: it is not a run folder; crowdfuse fit --out makes one"
+        )
     job, hashes = read_job(run)
     given = {"inputs": job.inputs} | {name: str(path) for name, path in job.files().items()}
     found: dict[str, Any] = {name: str(resolve_job_path(run, path)) for name, path in given.items()}
@@ -192,7 +193,7 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Re
         columns = {
             name: _column(table, rows, ann, *source)
             for name, source in (
-                ("fused", ("label", "confidence")),
+                ("fused", ("fused", "fused_confidence")),
                 ("predicted", ("predicted", "predicted_confidence")),
             )
         }
