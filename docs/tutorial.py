@@ -73,9 +73,9 @@ def review(command: str, folder: Path, browser: Browser) -> None:
             for number in range(DECISIONS):
                 if number == DECISIONS // 2:
                     take_picture(page, "review", "header", "main")
-                decided = page.evaluate("view.head")
+                decided = page.evaluate("view.n_ledger_lines")
                 page.keyboard.press(truth[page.evaluate("view.item.item")])
-                wait_until(page, f"view.head > {decided} && !isBusy()")
+                wait_until(page, f"view.n_ledger_lines > {decided} && !isBusy()")
             page.click("#refit")
             page.wait_for_selector("#changes .cards", timeout=600_000)
             take_picture(page, "refit", "#refitted")

@@ -23,9 +23,9 @@ import uvicorn
 from PIL import Image
 
 from crowdfuse.labels.reading import Reading
-from crowdfuse.review.folder import read_run
 from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.refit import Refit
+from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.server import _listening, make_app
 from crowdfuse.review.session import ReviewSession
 from crowdfuse.runs import Job, start
@@ -153,10 +153,10 @@ def serving(run: Path, port: int = 8900) -> Iterator[Served]:
 def serving_here(run: Path) -> Iterator[str]:
     """The same server in a thread: no process has to start. Its address."""
     folder = read_run(run)
-    desk, refit = ReviewSession(folder, ItemInputs(folder), "rita"), Refit(folder)
+    session, refit = ReviewSession(folder, ItemInputs(folder), "rita"), Refit(folder)
     with _listening(8900) as listener:
         port = listener.getsockname()[1]
-        config = uvicorn.Config(make_app(desk, refit, port, "token"), log_level="warning", ws="none")
+        config = uvicorn.Config(make_app(session, refit, port, "token"), log_level="warning", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -219,9 +219,9 @@ def ready(page: Any) -> None:
 
 def press(page: Any, key: str) -> None:
     """Press a key and wait until what it does is done."""
-    head = page.evaluate("view.head")
+    head = page.evaluate("view.n_ledger_lines")
     page.keyboard.press(key)
-    until(page, f"view.head > {head} && !isBusy()")
+    until(page, f"view.n_ledger_lines > {head} && !isBusy()")
 
 
 def shown(page: Any) -> str:

@@ -34,7 +34,7 @@ PHONE = {"width": 375, "height": 700}
 
 
 def problems(page: Any) -> list[str]:
-    """What axe-core takes for serious or critical."""
+    """Return the serious and critical violations that axe-core finds."""
     found = Axe().run(page).response["violations"]
     return [
         f"{rule['id']}: {node['html'][:200]}"
@@ -45,21 +45,23 @@ def problems(page: Any) -> list[str]:
 
 
 def overflow(page: Any) -> int:
-    """By how many pixels the page is wider than the window."""
+    """Return by how many pixels the page is wider than the window."""
     pixels: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return pixels
 
 
 @contextmanager
 def listening() -> Iterator[int]:
-    """A port that somebody else has."""
+    """Yield a port that is in use."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         yield other.getsockname()[1]
 
 
-def test_ten_decisions_one_undo_kill_9_nine_are_there(run: Path, open_page: OpenPage, tmp_path: Path) -> None:
+def test_nine_decisions_survive_ten_decisions_one_undo_and_kill_9(
+    run: Path, open_page: OpenPage, tmp_path: Path
+) -> None:
     with serving(run) as server:
         page = open_page(server.url)
         made = []
@@ -72,11 +74,11 @@ def test_ten_decisions_one_undo_kill_9_nine_are_there(run: Path, open_page: Open
         assert "9 of 24 settled" in page.locator("#progress").inner_text()
         server.kill()
         page.keyboard.press("2")
-        page.wait_for_selector("#problem:not([hidden])")
-        assert "does not answer" in page.locator("#problem").inner_text()
+        page.wait_for_selector("#error:not([hidden])")
+        assert "does not answer" in page.locator("#error").inner_text()
         assert shown(page) == undone[0]
     with listening() as taken, serving(run, taken) as server:
-        assert f"port {taken} is in use; this is on port {server.url.split(':')[2].strip('/')}" in server.said
+        assert f"port {taken} is in use; using port {server.url.split(':')[2].strip('/')} instead" in server.said
         page = open_page(server.url)
         assert "9 of 24 settled" in page.locator("#progress").inner_text()
         assert shown(page) == undone[0]
@@ -92,22 +94,22 @@ def test_ten_decisions_one_undo_kill_9_nine_are_there(run: Path, open_page: Open
     assert {line["who"] for line in lines} == {"rita"}
 
 
-def test_tabs_choices_skips_and_what_assistive_technology_hears(run: Path, open_page: OpenPage) -> None:
+def test_tabs_filters_skips_and_announcements_for_assistive_technology(run: Path, open_page: OpenPage) -> None:
     with serving_here(run) as url:
         one, two = open_page(url), open_page(url)
         first = shown(one)
         assert shown(two) == first
         press(one, "1")
-        until(two, "view.head === 1")
+        until(two, "view.n_ledger_lines === 1")
         ready(two)
         assert shown(two) == shown(one)
         assert "1 of 24 settled" in two.locator("#progress").inner_text()
         announced(two, "settled in another tab")
         second = shown(two)
         press(two, "2")
-        until(one, "view.head === 2")
+        until(one, "view.n_ledger_lines === 2")
         ready(one)
-        press(one, "u")  # what this tab did, not what the other did after it
+        press(one, "u")  # undoes the decision of this tab, not the later one of the other tab
         assert shown(one) == first
         announced(one, "Undone.")
         press(one, "s")
@@ -130,13 +132,13 @@ def test_tabs_choices_skips_and_what_assistive_technology_hears(run: Path, open_
 
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run all of whose names mean harm."""
+    """Return a run whose names contain markup and scripts."""
     folder = tmp_path_factory.mktemp("hostile")
     items = [f"{n}{name}" for n in range(3) for name in HOSTILE["item"]]
     return make_run(folder, items=items, classes=HOSTILE["class"], annotators=HOSTILE["annotator"], kind="images")
 
 
-def test_hostile_names_are_text_and_the_layout_holds(tmp_path: Path, open_page: OpenPage) -> None:
+def test_hostile_names_are_shown_as_text_without_overflow(tmp_path: Path, open_page: OpenPage) -> None:
     items = [f"{n}{name}" for n in range(2) for name in HOSTILE["item"]]
     run = make_run(tmp_path, items=items, classes=HOSTILE["class"], annotators=HOSTILE["annotator"], kind="images")
     with serving_here(run) as url:
@@ -175,8 +177,8 @@ def test_axe_finds_nothing_serious_and_phones_do_not_scroll_sideways(
         page = open_page(url, color_scheme=scheme)
         assert problems(page) == []
         press(page, "1")
-        assert "not there any more" in page.locator("#exhibit").inner_text()
-        assert second in page.locator("#exhibit").inner_text()
+        assert "does not exist any more" in page.locator("#input").inner_text()
+        assert second in page.locator("#input").inner_text()
         assert problems(page) == []
         page.keyboard.press("?")
         assert problems(page) == []
@@ -192,7 +194,7 @@ def test_many_classes_are_found_by_typing(tmp_path: Path, open_page: OpenPage) -
     run = make_run(tmp_path, items=items, classes=classes, annotators=["ada", "bob", "cy"], kind="table")
     with serving_here(run) as url:
         page = open_page(url)
-        assert page.locator("#exhibit dl").is_visible()
+        assert page.locator("#input dl").is_visible()
         name = shown(page)
         page.keyboard.type("ss 3")
         assert page.locator("#classes button:visible").count() == 10
@@ -207,7 +209,7 @@ def test_many_classes_are_found_by_typing(tmp_path: Path, open_page: OpenPage) -
     assert (settled["item"], settled["label"][:7]) == (name, "class 3")
 
 
-def test_ten_digits_are_their_own_keys_and_all_on_the_screen(tmp_path: Path, open_page: OpenPage) -> None:
+def test_digit_classes_have_their_own_keys_and_fit_on_the_screen(tmp_path: Path, open_page: OpenPage) -> None:
     digits = [str(digit) for digit in range(10)]
     items = [f"{n}.png" for n in range(20)]
     run = make_run(tmp_path, items=items, classes=digits, annotators=["ada", "bob", "cy"], kind="images")

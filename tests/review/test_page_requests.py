@@ -7,31 +7,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.review.folder import read_run
 from crowdfuse.review.item_inputs import ItemInputs
+from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.session import ItemFilter, ReviewSession
 from tests.review.conftest import TRUTH, announced, press, ready, serving_here, shown, until
 
 OpenPage = Callable[..., Any]
 EVERYTHING = ItemFilter(disputed=False)
 OWL = ItemFilter(label=TRUTH.index("owl"))
-POLLING = "**/api/view?*head=*"
+POLLING = "**/api/view?*n_ledger_lines=*"
 
 
 def open_session(run: Path) -> ReviewSession:
-    """A second reviewer of the run, in another process as far as the server can tell."""
+    """Return the session of a second reviewer, as if in another process."""
     folder = read_run(run)
     return ReviewSession(folder, ItemInputs(folder), "sam")
 
 
 def settle_position(session: ReviewSession, index: int) -> None:
     item = session.view(EVERYTHING, at=index)["item"]
-    session.settle(index, 0, shown=item["shown"], version=item["version"], choice=EVERYTHING)
+    session.settle(index, 0, facts_hash=item["facts_hash"], version=item["version"], item_filter=EVERYTHING)
 
 
-def total_of(run: Path, choice: ItemFilter) -> int:
-    """How many items a choice has, which must tell it from the default."""
-    totals = [open_session(run).view(chosen)["total"] for chosen in (choice, ItemFilter())]
+def total_of(run: Path, item_filter: ItemFilter) -> int:
+    """Return how many items pass a filter; the default filter must have another number."""
+    totals = [open_session(run).view(one)["n_items"] for one in (item_filter, ItemFilter())]
     assert totals[0] != totals[1]
     return int(totals[0])
 
@@ -61,8 +61,8 @@ class Held:
 
 
 def poll(page: Any, held: Held) -> None:
-    """Start to look for the decisions of others; `polled` is done when the page has dealt with the answer."""
-    page.evaluate("() => { window.polled = lookAround(); }")
+    """Start a poll; the promise `polled` resolves when the page has dealt with the answer."""
+    page.evaluate("() => { window.polled = pollView(); }")
     held.wait()
 
 
@@ -78,7 +78,7 @@ def test_an_answer_from_before_an_undo_does_not_replace_the_view_after_it(run: P
         announced(page, "Undone.")
         held.release(before)
         page.evaluate("polled")
-        assert page.evaluate("view.head") == 2
+        assert page.evaluate("view.n_ledger_lines") == 2
         assert shown(page) == first
         assert "Undone." in page.locator("#live").inner_text()
         assert "0 of 24 settled" in page.locator("#progress").inner_text()
@@ -94,12 +94,12 @@ def test_of_two_polls_the_answer_with_fewer_lines_is_dropped(run: Path, open_pag
         one_line = held.routes[0].fetch()
         settle_position(sam, others[1])
         held.lets_pass = True
-        page.evaluate("lookAround()")
-        until(page, "view.head === 2")
+        page.evaluate("pollView()")
+        until(page, "view.n_ledger_lines === 2")
         held.release(one_line)
         page.evaluate("polled")
-        assert page.evaluate("view.head") == 2
-        assert page.evaluate("view.decisions") == 2
+        assert page.evaluate("view.n_ledger_lines") == 2
+        assert page.evaluate("view.n_decisions") == 2
 
 
 def test_a_poll_from_before_a_skip_does_not_bring_the_item_back(run: Path, open_page: OpenPage) -> None:
@@ -114,8 +114,8 @@ def test_a_poll_from_before_a_skip_does_not_bring_the_item_back(run: Path, open_
         held.release()  # this answer has more lines than the view
         page.evaluate("polled")
         assert shown(page) == second
-        page.evaluate("lookAround()")
-        until(page, "view.head === 2")
+        page.evaluate("pollView()")
+        until(page, "view.n_ledger_lines === 2")
         assert shown(page) == second
 
 
@@ -126,18 +126,18 @@ def test_a_view_of_the_same_item_is_announced_only_if_the_item_changed(run: Path
         announced(page, f"Item {first}.")
         others = [index for index in range(len(sam.run.items)) if index != position]
         settle_position(sam, others[0])
-        page.evaluate("lookAround()")
-        until(page, "view.head === 1")
+        page.evaluate("pollView()")
+        until(page, "view.n_ledger_lines === 1")
         assert f"Item {first}." in page.locator("#live").inner_text()
         (run.parent / "inputs" / first).unlink()
         settle_position(sam, others[1])
-        page.evaluate("lookAround()")
+        page.evaluate("pollView()")
         announced(page, "changed in another tab")
         assert shown(page) == first
-        assert "not there any more" in page.locator("#exhibit").inner_text()
+        assert "does not exist any more" in page.locator("#input").inner_text()
 
 
-def test_a_choice_made_while_a_decision_is_on_its_way_is_shown_after_it(run: Path, open_page: OpenPage) -> None:
+def test_a_filter_chosen_during_a_decision_is_shown_after_it(run: Path, open_page: OpenPage) -> None:
     with serving_here(run) as url:
         page = open_page(url)
         first, total = shown(page), total_of(run, OWL)
@@ -146,13 +146,13 @@ def test_a_choice_made_while_a_decision_is_on_its_way_is_shown_after_it(run: Pat
         held.wait()
         page.select_option("#class", label="owl")
         held.release()
-        until(page, f"view.head === 1 && view.total === {total}")
+        until(page, f"view.n_ledger_lines === 1 && view.n_items === {total}")
         ready(page)
         assert shown(page) != first
     assert len((run / "decisions.jsonl").read_text().splitlines()) == 1
 
 
-def test_a_refusal_stays_visible_when_the_choice_changes_before_it_arrives(run: Path, open_page: OpenPage) -> None:
+def test_a_refusal_stays_visible_if_the_filter_changes_before_it_arrives(run: Path, open_page: OpenPage) -> None:
     with serving_here(run) as url:
         page = open_page(url)
         held = Held(page, "**/api/settle?*")
@@ -161,32 +161,32 @@ def test_a_refusal_stays_visible_when_the_choice_changes_before_it_arrives(run: 
         settle_position(open_session(run), page.evaluate("view.item.index"))
         page.select_option("#class", label="owl")
         held.release()
-        until(page, f"view.head === 1 && view.total === {total_of(run, OWL)}")
+        until(page, f"view.n_ledger_lines === 1 && view.n_items === {total_of(run, OWL)}")
         ready(page)
-        assert "was settled meanwhile, as cat, by sam" in page.locator("#problem").inner_text()
+        assert "was settled meanwhile, as cat, by sam" in page.locator("#error").inner_text()
 
 
-def test_of_two_choices_the_last_is_shown(run: Path, open_page: OpenPage) -> None:
+def test_of_two_filters_the_last_is_shown(run: Path, open_page: OpenPage) -> None:
     with serving_here(run) as url:
         page = open_page(url)
         held = Held(page, "**/api/view?*")
         page.select_option("#annotator", label="bob (24 labels)")
         held.wait()
-        page.select_option("#annotator", label="anybody")
+        page.select_option("#annotator", label="any annotator")
         page.select_option("#class", label="owl")
         held.release()
-        until(page, f"view.total === {total_of(run, OWL)}")
+        until(page, f"view.n_items === {total_of(run, OWL)}")
 
 
-def test_an_image_that_arrives_while_a_choice_is_on_its_way_allows_no_decision(run: Path, open_page: OpenPage) -> None:
+def test_an_image_that_arrives_during_a_change_of_filter_allows_no_decision(run: Path, open_page: OpenPage) -> None:
     with serving_here(run) as url:
         page = open_page(url)
         settle_position(open_session(run), page.evaluate("view.next_image"))  # whose image the browser has already
         images, views = Held(page, "**/image/*"), Held(page, "**/api/view?*")
         page.keyboard.press("1")
-        until(page, "view.head === 2")
+        until(page, "view.n_ledger_lines === 2")
         images.wait()
-        image = "document.querySelector('#exhibit img')"
+        image = "document.querySelector('#input img')"
         page.evaluate(f"() => {{ window.loaded = new Promise((done) => {image}.addEventListener('load', done)); }}")
         page.select_option("#class", label="owl")
         views.wait()
@@ -194,33 +194,33 @@ def test_an_image_that_arrives_while_a_choice_is_on_its_way_allows_no_decision(r
         page.evaluate("loaded.then(() => null)")
         assert page.evaluate("isBusy()")
         views.release()
-        until(page, f"view.total === {total_of(run, OWL)}")
+        until(page, f"view.n_items === {total_of(run, OWL)}")
         ready(page)
 
 
-def test_a_choice_whose_view_did_not_arrive_is_requested_again(run: Path, open_page: OpenPage) -> None:
+def test_a_filter_whose_view_did_not_arrive_is_requested_again(run: Path, open_page: OpenPage) -> None:
     with serving_here(run) as url:
         page = open_page(url)
         page.route("**/api/view?*", lambda route: route.abort("connectionrefused"))
         page.select_option("#class", label="owl")
-        page.wait_for_selector("#problem:not([hidden])")
+        page.wait_for_selector("#error:not([hidden])")
         page.unroute("**/api/view?*")
-        until(page, f"view.total === {total_of(run, OWL)}")
-        assert page.locator("#problem").is_hidden()
+        until(page, f"view.n_items === {total_of(run, OWL)}")
+        assert page.locator("#error").is_hidden()
 
 
 def test_the_state_of_the_refit_from_before_its_start_is_dropped(run: Path, open_page: OpenPage) -> None:
-    running = json.dumps({"state": "running", "out": "run-refit-1", "said": "epoch 1/2", "done": 1, "of": 2})
+    running = json.dumps({"state": "running", "out": "run-refit-1", "message": "epoch 1/2", "epoch": 1, "n_epochs": 2})
     with serving_here(run) as url:
         page = open_page(url)
         press(page, "1")
         held = Held(page, "**/api/refit-status")
-        page.evaluate("() => { window.polled = lookAtRefit(); }")
+        page.evaluate("() => { window.polled = pollRefit(); }")
         held.wait()
         before = held.routes[0].fetch()
         page.route("**/api/refit", lambda route: route.fulfill(body=running, content_type="application/json"))
         page.click("#refit")
-        announced(page, "The refit has begun.")
+        announced(page, "The refit has started.")
         page.route("**/api/refit-status", lambda route: route.fulfill(body=running, content_type="application/json"))
         held.release(before)
         page.evaluate("polled")

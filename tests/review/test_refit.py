@@ -1,4 +1,4 @@
-"""Fitting anew with decisions as gold: what is trained on, where it goes, what changed."""
+"""Refits with the decisions as gold labels: their training, their folder, and the changes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ import pytest
 
 from crowdfuse import runs
 from crowdfuse.review.changes import compare_run_folders
-from crowdfuse.review.folder import read_run
 from crowdfuse.review.item_inputs import ItemInputs
-from crowdfuse.review.refit import Refit, job_with_gold, next_folder, refits_of
+from crowdfuse.review.refit import Refit, job_with_gold, list_refits, next_refit_folder
+from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.session import ItemFilter, ReviewSession
 from tests.review.conftest import make_run, read_rows, write_rows
 
 
 def settle(run: Path, count: int) -> dict[str, str]:
-    """The first items, as an oracle knows them: by their number."""
+    """Settle the first items, with the class that their number tells."""
     folder = read_run(run)
-    desk, made = ReviewSession(folder, ItemInputs(folder), "rita"), {}
+    session, made = ReviewSession(folder, ItemInputs(folder), "rita"), {}
     for _ in range(count):
-        item = desk.view(ItemFilter())["item"]
+        item = session.view(ItemFilter())["item"]
         label = int("".join(filter(str.isdigit, item["item"]))) % len(folder.classes)
-        desk.settle(item["index"], label, shown=item["shown"], version=item["version"], choice=ItemFilter())
+        session.settle(
+            item["index"], label, facts_hash=item["facts_hash"], version=item["version"], item_filter=ItemFilter()
+        )
         made[item["item"]] = folder.classes[label]
     return made
 
 
-def test_a_refit_trains_on_the_decisions_and_says_what_changed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refit_trains_on_the_decisions_and_reports_the_changes(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (run / "summary.json").read_bytes()
     made = settle(run, 6)
     refit = Refit(read_run(run))
@@ -53,12 +55,12 @@ def test_a_refit_trains_on_the_decisions_and_says_what_changed(run: Path, monkey
     assert status["changes"] == compare_run_folders(run, out)
     assert Refit(read_run(run)).status() == status  # as after a restart
     monkeypatch.chdir(run.parent)
-    assert Refit(read_run(run)).status()["out"] == "run-refit-1"  # as one would type it here
-    assert next_folder(run).name == "run-refit-2"
-    assert not set(made) & set(read_run(out).items)  # nobody is asked again
+    assert Refit(read_run(run)).status()["out"] == "run-refit-1"  # relative to the current folder
+    assert next_refit_folder(run).name == "run-refit-2"
+    assert not set(made) & set(read_run(out).items)  # settled items are not reviewed again
 
 
-def test_what_changed_is_counted(run: Path, tmp_path: Path) -> None:
+def test_changes_between_two_runs_are_counted(run: Path, tmp_path: Path) -> None:
     made = settle(run, 2)
     after = tmp_path / "after"
     after.mkdir()
@@ -68,27 +70,27 @@ def test_what_changed_is_counted(run: Path, tmp_path: Path) -> None:
     old_settled, old_news = other[settled][1], other[news][1]
     other[settled][1], other[news][1], other[news][4] = "new", "newer", "newest"
     write_rows(after / "fused.csv", tuple(fused[0]), list(other.values()))
-    reliability = float(people[1][2])
+    agreement = float(people[1][2])
     people[1][2] = "0.0123"
     write_rows(after / "annotators.csv", tuple(people[0]), people[1:])
     summary = json.loads((run / "summary.json").read_text())
     (after / "summary.json").write_text(json.dumps(summary | {"test_accuracy": 0.5, "n_test_items": 4}))
     found = compare_run_folders(run, after)
     assert found["fused"] == {
-        "count": 2,
-        "listed": [  # where nobody settled it, it is news
+        "n_changed": 2,
+        "rows": [  # items that were not settled come first
             {"item": news, "before": old_news, "after": "newer", "settled": None},
             {"item": settled, "before": old_settled, "after": "new", "settled": made[settled]},
         ],
     }
-    assert found["predicted"]["count"] == 1
-    assert found["annotators"]["listed"] == [{"annotator": people[1][0], "before": reliability, "after": 0.0123}]
-    assert found["accuracy"] == [None, 0.5]
+    assert found["predicted"]["n_changed"] == 1
+    assert found["annotators"]["rows"] == [{"annotator": people[1][0], "before": agreement, "after": 0.0123}]
+    assert found["test_accuracy"] == [None, 0.5]
     right = sum(row[1] == made.get(row[0]) for row in read_rows(run / "fused.csv")[1:])
-    assert found["agree"]["fused"] == [right, right - (old_settled == made[settled])]
+    assert found["n_agreeing"]["fused"] == [right, right - (old_settled == made[settled])]
 
 
-def test_earlier_gold_stays_and_a_decision_counts_for_more(tmp_path: Path) -> None:
+def test_earlier_gold_labels_are_kept_unless_a_decision_replaces_them(tmp_path: Path) -> None:
     items = [f"{n}" for n in range(12)]
     write_rows(tmp_path / "gold.csv", ("item", "label"), [("3", "8"), ("4", "7")])
     run = make_run(
@@ -99,17 +101,17 @@ def test_earlier_gold_stays_and_a_decision_counts_for_more(tmp_path: Path) -> No
     assert job.gold == str(tmp_path / "run-refit-1-gold.csv")
     assert read_rows(tmp_path / "gold.csv")[1:] == [["3", "8"], ["4", "7"]]
     runs.start(job, tmp_path / "run-refit-1", force=False, verbose=0)
-    assert refits_of(run) == [tmp_path / "run-refit-1"]
+    assert list_refits(run) == [tmp_path / "run-refit-1"]
 
 
-def test_a_refit_that_cannot_be_says_why(run: Path) -> None:
+def test_a_refit_that_cannot_start_says_why(run: Path) -> None:
     refit = Refit(read_run(run))
     with pytest.raises(ValueError, match="nothing is settled yet"):
         refit.start()
     settle(run, 1)
     labels = (run.parent / "labels.csv").read_bytes()
     (run.parent / "labels.csv").write_bytes(labels + b"photo-00.png,new,cat\n")
-    with pytest.raises(ValueError, match=r"labels.csv \(labels\) is gone, or has changed.*crowdfuse fit --gold"):
+    with pytest.raises(ValueError, match=r"labels.csv \(labels\) is missing or has changed.*crowdfuse fit --gold"):
         refit.start()
     (run.parent / "labels.csv").write_bytes(labels)
     assert not (run.parent / "run-refit-1-gold.csv").exists()

@@ -1,4 +1,4 @@
-"""The server: who is let in, what bad requests get, that images go by number, ports."""
+"""The server: which requests it refuses, errors for malformed requests, images, ports, and the command."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.review.folder import read_run
+from crowdfuse.review.decision_state import DecisionState
 from crowdfuse.review.item_inputs import ItemInputs
-from crowdfuse.review.queue import DecisionState
 from crowdfuse.review.refit import Refit
+from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.server import _listening, make_app
 from crowdfuse.review.session import ItemFilter, ReviewSession
 from tests.review.conftest import N, read_rows
@@ -34,17 +34,17 @@ HERE = f"http://127.0.0.1:{PORT}"
 
 @pytest.fixture
 def client(run: Path) -> Iterator[TestClient]:
-    """Speaks as the page does."""
+    """Return a client that sends the headers of the page."""
     folder = read_run(run)
-    desk = ReviewSession(folder, ItemInputs(folder), "rita")
+    session = ReviewSession(folder, ItemInputs(folder), "rita")
     headers = {"x-crowdfuse-token": TOKEN, "origin": HERE, "sec-fetch-site": "same-origin"}
-    with TestClient(make_app(desk, Refit(folder), PORT, TOKEN), base_url=HERE, headers=headers) as made:
+    with TestClient(make_app(session, Refit(folder), PORT, TOKEN), base_url=HERE, headers=headers) as made:
         yield made
 
 
 def settle(client: TestClient, label: int = 0) -> Any:
     item = client.get("/api/view").json()["item"]
-    body = {name: item[name] for name in ("index", "shown", "version")} | {"label": label}
+    body = {name: item[name] for name in ("index", "facts_hash", "version")} | {"label": label}
     return client.post("/api/settle", json=body)
 
 
@@ -105,7 +105,7 @@ def test_a_request_needs_exactly_one_host(client: TestClient, hosts: list[str]) 
     assert "answers to" in json.loads(sent[1]["body"])["error"]
 
 
-def test_localhost_is_this_machine_too(client: TestClient) -> None:
+def test_localhost_is_allowed(client: TestClient) -> None:
     there = f"localhost:{PORT}"
     assert client.get("/", headers={"host": there, "origin": f"http://{there}"}).status_code == 200
 
@@ -136,7 +136,7 @@ def test_nothing_changes_without_the_token(client: TestClient, token: str, path:
     assert not (run / "decisions.jsonl").exists()
 
 
-def test_every_answer_has_the_guarding_headers(client: TestClient) -> None:
+def test_every_answer_has_the_security_headers(client: TestClient) -> None:
     answers = [
         client.get(path) for path in ("/", "/page.js", "/page.css", "/icon.svg", "/api/about", "/image/0", "/nothing")
     ]
@@ -151,7 +151,7 @@ def test_every_answer_has_the_guarding_headers(client: TestClient) -> None:
     assert [answer.status_code for answer in answers] == [200] * 6 + [404, 403, 409]
 
 
-def test_the_page_has_the_token_and_no_script_of_its_own(client: TestClient) -> None:
+def test_the_page_has_the_token_and_no_inline_script(client: TestClient) -> None:
     page = client.get("/").text
     assert f'content="{TOKEN}"' in page
     assert page.count("<script") == 1
@@ -162,11 +162,11 @@ def test_the_page_has_the_token_and_no_script_of_its_own(client: TestClient) -> 
 @pytest.mark.parametrize(
     "index", ["-1", str(N), "1e3", "../labels.csv", "%2e%2e%2flabels.csv", "٣", "9" * 5000, "0x1", ""]
 )
-def test_images_go_by_number_alone(client: TestClient, index: str) -> None:
+def test_images_are_requested_by_number_only(client: TestClient, index: str) -> None:
     assert client.get(f"/image/{index}").status_code in (400, 404)
 
 
-def test_images_are_sent_anew_not_as_they_are(client: TestClient, run: Path) -> None:
+def test_images_are_encoded_anew(client: TestClient, run: Path) -> None:
     item = client.get("/api/view").json()["item"]
     path = run.parent / "inputs" / item["item"]
     pixels = Image.open(path).convert("RGB")
@@ -185,19 +185,19 @@ def test_images_are_sent_anew_not_as_they_are(client: TestClient, run: Path) -> 
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"index": 0}', b"\xff", b'{"index": true, "label": 0}',
-     b'{"index": -1, "label": 0, "shown": "", "version": 0}', b'{"index": 0, "label": 3, "shown": "", "version": 0}',
-     b'{"index": 0.0, "label": 0, "shown": "", "version": 0}',
-     b'{"index": 0, "label": null, "shown": "", "version": 0}',
+     b'{"index": -1, "label": 0, "facts_hash": "", "version": 0}', b'{"index": 0, "label": 3, "facts_hash": "", "version": 0}',
+     b'{"index": 0.0, "label": 0, "facts_hash": "", "version": 0}',
+     b'{"index": 0, "label": null, "facts_hash": "", "version": 0}',
      b'{"index": 1e99, "label": 0}', b'{"index": 0, "x": "' + b"x" * 20_000 + b'"}', b"[" * 9_000],
 )  # fmt: skip
-def test_bad_bodies_are_refused_in_words(client: TestClient, body: bytes, run: Path) -> None:
+def test_malformed_bodies_are_refused_with_a_message(client: TestClient, body: bytes, run: Path) -> None:
     answer = client.post("/api/settle", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400
     assert answer.json()["error"]
     assert not (run / "decisions.jsonl").exists()
 
 
-def test_a_form_is_no_request(client: TestClient) -> None:
+def test_bodies_that_are_not_json_are_refused(client: TestClient) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         answer = client.post("/api/settle", content=b"{}", headers={"content-type": kind})
         assert answer.status_code == 400
@@ -206,7 +206,7 @@ def test_a_form_is_no_request(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "query", ["items=some", "annotator=99", "class=-1", "class=x", "at=1000", "annotator=" + "9" * 99]
 )
-def test_bad_choices_are_refused_in_words(client: TestClient, query: str) -> None:
+def test_malformed_filters_are_refused_with_a_message(client: TestClient, query: str) -> None:
     answer = client.get(f"/api/view?{query}")
     assert answer.status_code == 400
     assert "must be" in answer.json()["error"]
@@ -215,7 +215,7 @@ def test_bad_choices_are_refused_in_words(client: TestClient, query: str) -> Non
 def test_an_item_that_another_tab_settled_is_not_settled_again(client: TestClient, run: Path) -> None:
     item = client.get("/api/view").json()["item"]
     assert settle(client).status_code == 200
-    body = {name: item[name] for name in ("index", "shown", "version")} | {"label": 1}
+    body = {name: item[name] for name in ("index", "facts_hash", "version")} | {"label": 1}
     late = client.post("/api/settle", json=body)
     assert late.status_code == 409
     assert "was settled meanwhile, as cat, by rita" in late.json()["error"]
@@ -223,7 +223,7 @@ def test_an_item_that_another_tab_settled_is_not_settled_again(client: TestClien
     assert len((run / "decisions.jsonl").read_text().splitlines()) == 1
 
 
-def test_tampering_while_it_runs_is_said(client: TestClient, run: Path) -> None:
+def test_tampering_while_the_server_runs_is_reported(client: TestClient, run: Path) -> None:
     settle(client)
     path = run / "decisions.jsonl"
     path.write_text(path.read_text() + "{}\n")
@@ -232,13 +232,13 @@ def test_tampering_while_it_runs_is_said(client: TestClient, run: Path) -> None:
     assert "decisions.jsonl, line 2 was changed" in answer.json()["error"]
 
 
-def test_an_unchanged_head_is_a_short_answer(client: TestClient) -> None:
-    assert client.get("/api/view?head=0").json() == {"head": 0}
+def test_the_answer_is_short_if_the_ledger_has_no_new_lines(client: TestClient) -> None:
+    assert client.get("/api/view?n_ledger_lines=0").json() == {"n_ledger_lines": 0}
     settle(client)
-    assert client.get("/api/view?head=0").json()["settled"] == 1
+    assert client.get("/api/view?n_ledger_lines=0").json()["n_settled"] == 1
 
 
-def test_a_view_is_whole_when_another_tab_writes_meanwhile(
+def test_a_view_is_complete_if_another_tab_writes_meanwhile(
     client: TestClient, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = read_run(run)
@@ -250,12 +250,12 @@ def test_a_view_is_whole_when_another_tab_writes_meanwhile(
         if session is not sam:
             index, choice = next(positions), ItemFilter(disputed=False)
             item = sam.view(choice, at=index)["item"]
-            sam.settle(index, 0, shown=item["shown"], version=item["version"], choice=choice)
+            sam.settle(index, 0, facts_hash=item["facts_hash"], version=item["version"], item_filter=choice)
         return found
 
     monkeypatch.setattr(ReviewSession, "decision_state", read_then_write)
-    view = client.get("/api/view?head=0").json()
-    assert view == {"head": 0} or "item" in view
+    view = client.get("/api/view?n_ledger_lines=0").json()
+    assert view == {"n_ledger_lines": 0} or "item" in view
 
 
 def test_a_refit_without_decisions_is_refused(client: TestClient) -> None:
@@ -284,7 +284,7 @@ def command(*arguments: str | Path) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_export_writes_what_is_settled(client: TestClient, run: Path, tmp_path: Path) -> None:
+def test_export_writes_the_decisions(client: TestClient, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "gold.csv"
     code, said = command(run, "--export", out)
     assert code == 2
@@ -304,7 +304,7 @@ def test_export_writes_what_is_settled(client: TestClient, run: Path, tmp_path: 
     assert not (tmp_path / "other.csv").exists()
 
 
-def test_without_the_extra_it_says_what_to_install(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_says_what_to_install(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "crowdfuse.review.server")
     code, said = command(run)
@@ -313,7 +313,7 @@ def test_without_the_extra_it_says_what_to_install(run: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("what", ["nowhere", "."])
-def test_what_is_no_run_is_refused(what: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(what: str, tmp_path: Path) -> None:
     code, said = command(tmp_path / what)
     assert code == 2
     assert "run folder" in said

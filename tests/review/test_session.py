@@ -1,4 +1,4 @@
-"""Reviewing without a page: order, choices, decisions and what is recorded with them, inputs that are gone."""
+"""Review sessions without a page: order, filters, decisions and what is recorded with them, missing inputs."""
 
 from __future__ import annotations
 
@@ -12,184 +12,197 @@ import numpy as np
 import pytest
 
 from crowdfuse import load, runs
-from crowdfuse.review.folder import read_run
 from crowdfuse.review.item_inputs import ItemInputs, NoPictureError
-from crowdfuse.review.session import KEYS, ItemFilter, RefusedError, ReviewSession, gold_csv, keys_of, read_gold_rows
+from crowdfuse.review.run_folder import read_run
+from crowdfuse.review.session import (
+    CLASS_KEYS,
+    ItemFilter,
+    RefusedError,
+    ReviewSession,
+    assign_keys,
+    gold_csv,
+    read_gold_rows,
+)
 from tests.review.conftest import TRUTH, make_run, read_rows, write_rows
 
 DISPUTED = ItemFilter()
 
 
-def at_desk(run: Path, who: str = "rita") -> ReviewSession:
+def open_session(run: Path, who: str = "rita") -> ReviewSession:
     folder = read_run(run)
     return ReviewSession(folder, ItemInputs(folder), who)
 
 
 @pytest.fixture
-def desk(run: Path) -> ReviewSession:
-    return at_desk(run)
+def session(run: Path) -> ReviewSession:
+    return open_session(run)
 
 
-def seen(desk: ReviewSession, choice: ItemFilter = DISPUTED) -> dict[str, Any]:
-    item: dict[str, Any] = desk.view(choice)["item"]
-    return {"index": item["index"], "shown": item["shown"], "version": item["version"], "choice": choice}
+def seen(session: ReviewSession, item_filter: ItemFilter = DISPUTED) -> dict[str, Any]:
+    item: dict[str, Any] = session.view(item_filter)["item"]
+    return {
+        "index": item["index"],
+        "facts_hash": item["facts_hash"],
+        "version": item["version"],
+        "item_filter": item_filter,
+    }
 
 
-def test_the_least_sure_comes_first(desk: ReviewSession, run: Path) -> None:
+def test_the_least_confident_item_comes_first(session: ReviewSession, run: Path) -> None:
     rows = read_rows(run / "review_items.csv")[1:]
-    assert desk.run.items == [row[0] for row in rows]
+    assert session.run.items == [row[0] for row in rows]
     shown = []
     for _ in range(5):
-        shown.append(desk.view(DISPUTED)["item"]["item"])
-        desk.settle(label=0, **seen(desk))
+        shown.append(session.view(DISPUTED)["item"]["item"])
+        session.settle(label=0, **seen(session))
     assert shown == [row[0] for row in rows if row[5]][:5]
 
 
-def test_a_line_says_who_when_what_was_shown_and_which_model(desk: ReviewSession, run: Path) -> None:
-    choice = ItemFilter(annotator=desk.names.index("bob"))
-    before = desk.view(choice)["item"]
-    desk.settle(label=2, **seen(desk, choice))
+def test_a_ledger_line_records_reviewer_model_and_what_was_shown(session: ReviewSession, run: Path) -> None:
+    item_filter = ItemFilter(annotator=session.annotator_names.index("bob"))
+    before = session.view(item_filter)["item"]
+    session.settle(label=2, **seen(session, item_filter))
     line = json.loads((run / "decisions.jsonl").read_text())
     model = json.loads((run / "model" / "model.json").read_text())
     assert (line["who"], line["item"], line["label"]) == ("rita", before["item"], "owl")
     assert line["model"] == model["weights_sha256"]
-    assert line["shown"] == before["facts"] | {"of": {"disputed": True, "annotator": "bob", "class": None}}
-    assert {entry["annotator"] for entry in line["shown"]["said"]} == {"ada", "bob", "cy"}
+    assert line["shown"] == before["facts"] | {"item_filter": {"disputed": True, "annotator": "bob", "class": None}}
+    assert {entry["annotator"] for entry in line["shown"]["labels"]} == {"ada", "bob", "cy"}
     assert line["shown"]["input"] == {
         "kind": "image",
         "file": str(run.parent / "inputs" / before["item"]),
-        "found": True,
+        "exists": True,
     }
 
 
-def test_weights_are_those_of_the_model_on_this_item(desk: ReviewSession, run: Path) -> None:
-    material = runs.job_data.read_job_data(runs.Job(**vars(desk.run.job) | {
+def test_weights_equal_those_of_the_model_on_the_item(session: ReviewSession, run: Path) -> None:
+    material = runs.read_job_data(runs.Job(**vars(session.run.job) | {
         "labels": str(run.parent / "labels.csv"), "inputs": str(run.parent / "inputs"),
     }))  # fmt: skip
     weights = load(run / "model").annotator_weights(material.loaded.inputs.values, material.all_annotations)
     for index in (0, 7, 20):
-        row = material.items.tolist().index(desk.run.items[index])
-        facts = desk.facts(index)
-        assert facts["weights_are"] == "here"
-        for line in facts["said"]:
+        row = material.items.tolist().index(session.run.items[index])
+        facts = session.facts(index)
+        assert facts["weight_source"] == "item"
+        for line in facts["labels"]:
             column = material.all_annotations.annotators.tolist().index(line["annotator"])
             assert line["weight"] == pytest.approx(weights[row, column], abs=1e-4)
-        assert [line["weight"] for line in facts["said"]] == sorted(
-            (line["weight"] for line in facts["said"]), reverse=True
+        assert [line["weight"] for line in facts["labels"]] == sorted(
+            (line["weight"] for line in facts["labels"]), reverse=True
         )
 
 
-def test_choices_are_by_annotator_and_class(desk: ReviewSession, run: Path) -> None:
+def test_items_are_filtered_by_annotator_and_class(session: ReviewSession, run: Path) -> None:
     triples = read_rows(run.parent / "labels.csv")[1:]
     everything = ItemFilter(disputed=False)
-    assert desk.view(everything)["total"] == len(desk.run.items)
-    bob = desk.names.index("bob")
-    assert desk.view(ItemFilter(disputed=False, annotator=bob))["total"] == len(
+    assert session.view(everything)["n_items"] == len(session.run.items)
+    bob = session.annotator_names.index("bob")
+    assert session.view(ItemFilter(disputed=False, annotator=bob))["n_items"] == len(
         {t[0] for t in triples if t[1] == "bob"}
     )
     fused = {row[0]: row[1] for row in read_rows(run / "fused.csv")[1:]}
     consensus = {row[0]: row[1] for row in read_rows(run / "review_items.csv")[1:]}
     for k, name in enumerate(TRUTH):
         wanted = {t[0] for t in triples if t[2] == name} | {i for i in fused if name in (fused[i], consensus[i])}
-        assert desk.view(ItemFilter(disputed=False, label=k))["total"] == len(wanted)
+        assert session.view(ItemFilter(disputed=False, label=k))["n_items"] == len(wanted)
 
 
-def test_skipped_items_come_again_at_the_end(desk: ReviewSession) -> None:
-    first = desk.view(DISPUTED)["item"]["item"]
-    desk.skip(**seen(desk))
-    total = desk.view(DISPUTED)["total"]
+def test_skipped_items_come_again_at_the_end(session: ReviewSession) -> None:
+    first = session.view(DISPUTED)["item"]["item"]
+    session.skip(**seen(session))
+    total = session.view(DISPUTED)["n_items"]
     for _ in range(total - 1):
-        assert desk.view(DISPUTED)["item"]["item"] != first
-        desk.settle(label=0, **seen(desk))
-    assert desk.view(DISPUTED)["item"]["item"] == first
-    desk.settle(label=0, **seen(desk))
-    assert desk.view(DISPUTED)["item"] is None
-    assert desk.view(DISPUTED)["settled"] == total
+        assert session.view(DISPUTED)["item"]["item"] != first
+        session.settle(label=0, **seen(session))
+    assert session.view(DISPUTED)["item"]["item"] == first
+    session.settle(label=0, **seen(session))
+    assert session.view(DISPUTED)["item"] is None
+    assert session.view(DISPUTED)["n_settled"] == total
 
 
-def test_undo_brings_the_item_back_once(desk: ReviewSession) -> None:
-    before = desk.view(DISPUTED)["item"]["item"]
-    made = desk.settle(label=0, **seen(desk))
-    desk.undo(made["line"])
-    assert desk.view(DISPUTED)["item"]["item"] == before
-    assert read_gold_rows(desk.run.path)[0] == []
+def test_undo_brings_the_item_back_once(session: ReviewSession) -> None:
+    before = session.view(DISPUTED)["item"]["item"]
+    made = session.settle(label=0, **seen(session))
+    session.undo(made["line"])
+    assert session.view(DISPUTED)["item"]["item"] == before
+    assert read_gold_rows(session.run.path)[0] == []
     for line in (made["line"], 2, 99, 0):
         with pytest.raises(RefusedError, match="nothing to undo"):
-            desk.undo(line)
+            session.undo(line)
 
 
-def test_two_desks_see_each_other_and_override_nothing(run: Path) -> None:
-    rita, sam = at_desk(run), at_desk(run, "sam")
+def test_two_sessions_see_each_others_decisions_and_override_none(run: Path) -> None:
+    rita, sam = open_session(run), open_session(run, "sam")
     both_see = seen(rita)
     assert seen(sam) == both_see
     rita.settle(label=1, **both_see)
     with pytest.raises(RefusedError, match="was settled meanwhile, as dog, by rita"):
         sam.settle(label=0, **both_see)
-    assert sam.view(DISPUTED)["settled"] == 1
+    assert sam.view(DISPUTED)["n_settled"] == 1
     sam.settle(label=0, **seen(sam))
     assert [label for _, label in read_gold_rows(run)[0]] == ["dog", "cat"]
-    assert rita.view(DISPUTED)["settled"] == 2
-    last = rita.view(DISPUTED)["last"]
+    assert rita.view(DISPUTED)["n_settled"] == 2
+    last = rita.view(DISPUTED)["last_decision"]
     assert last["label"] == "dog"  # rita's own, not sam's
 
 
-def test_what_was_not_shown_is_not_decided(desk: ReviewSession, run: Path) -> None:
-    given = seen(desk)
-    (run.parent / "inputs" / desk.run.items[given["index"]]).unlink()
-    with pytest.raises(RefusedError, match="has changed since it was shown"):
-        desk.settle(label=0, **given)
+def test_a_decision_is_refused_if_the_facts_changed_since_they_were_shown(session: ReviewSession, run: Path) -> None:
+    given = seen(session)
+    (run.parent / "inputs" / session.run.items[given["index"]]).unlink()
+    with pytest.raises(RefusedError, match="have changed since it was shown"):
+        session.settle(label=0, **given)
     assert not (run / "decisions.jsonl").read_bytes()
 
 
-def test_images_that_are_gone_are_named(run: Path) -> None:
+def test_missing_images_are_named(run: Path) -> None:
     shutil.move(run.parent / "inputs", run.parent / "elsewhere")
-    desk = at_desk(run)
-    item = desk.view(DISPUTED)["item"]
-    assert item["facts"]["input"] == {"kind": "image", "file": str(Path("inputs", item["item"])), "found": False}
+    session = open_session(run)
+    item = session.view(DISPUTED)["item"]
+    assert item["facts"]["input"] == {"kind": "image", "file": str(Path("inputs", item["item"])), "exists": False}
     with pytest.raises(NoPictureError, match=item["item"]):
-        desk.exhibits.picture(item["index"])
-    assert item["facts"]["weights_are"] == "means"
+        session.item_inputs.picture(item["index"])
+    assert item["facts"]["weight_source"] == "mean"
     means = {row[0]: float(row[4]) for row in read_rows(run / "annotators.csv")[1:]}
-    assert {line["annotator"]: line["weight"] for line in item["facts"]["said"]} == means
-    assert any("24 of 24 images are not below" in note for note in desk.about()["notes"])
-    desk.settle(label=0, **seen(desk))
+    assert {line["annotator"]: line["weight"] for line in item["facts"]["labels"]} == means
+    assert any("24 of 24 images are not in" in note for note in session.about()["notes"])
+    session.settle(label=0, **seen(session))
 
 
-def test_a_damaged_image_is_named(desk: ReviewSession, run: Path) -> None:
-    path = run.parent / "inputs" / desk.run.items[0]
+def test_a_damaged_image_is_named(session: ReviewSession, run: Path) -> None:
+    path = run.parent / "inputs" / session.run.items[0]
     path.write_bytes(path.read_bytes()[:60])
     with pytest.raises(NoPictureError, match=f"{path.name}: not a readable image"):
-        desk.exhibits.picture(0)
+        session.item_inputs.picture(0)
 
 
 @pytest.mark.parametrize("how", ["gone", "changed"])
-def test_labels_that_are_gone_or_changed_are_done_without(run: Path, how: str) -> None:
+def test_review_works_without_the_file_of_labels(run: Path, how: str) -> None:
     labels = run.parent / "labels.csv"
     labels.unlink() if how == "gone" else labels.write_text(labels.read_text() + "photo-00.png,new,cat\n")
-    desk = at_desk(run)
-    facts = desk.view(DISPUTED)["item"]["facts"]
-    assert facts["said"] == []
-    assert " x" in facts["counts"]
-    assert any("labels.csv" in note and "who said what cannot be shown" in note for note in desk.about()["notes"])
-    desk.settle(label=1, **seen(desk))
+    session = open_session(run)
+    facts = session.view(DISPUTED)["item"]["facts"]
+    assert facts["labels"] == []
+    assert " x" in facts["label_counts"]
+    assert any("labels.csv" in note and "single labels cannot be shown" in note for note in session.about()["notes"])
+    session.settle(label=1, **seen(session))
     assert len(read_gold_rows(run)[0]) == 1
 
 
-def test_features_are_shown_by_name_and_gone_ones_done_without(tmp_path: Path) -> None:
+def test_features_are_shown_by_name_and_may_be_missing(tmp_path: Path) -> None:
     items = [f"{n}" for n in range(12)]
     run = make_run(tmp_path, items=items, classes=["7", "8"], annotators=["ada", "bob", "cy"], kind="table")
-    desk = at_desk(run)
-    item = desk.view(DISPUTED)["item"]
+    session = open_session(run)
+    item = session.view(DISPUTED)["item"]
     row = {row[0]: row[1:] for row in read_rows(tmp_path / "inputs.csv")}[item["item"]]
     assert item["facts"]["input"]["values"] == [
         [name, pytest.approx(float(value))]
         for name, value in zip(("height", "<b>width</b>", "depth"), row, strict=True)
     ]
-    assert item["facts"]["weights_are"] == "here"
-    desk.settle(label=1, **seen(desk))
+    assert item["facts"]["weight_source"] == "item"
+    session.settle(label=1, **seen(session))
     assert read_gold_rows(run)[0] == [(item["item"], "8")]
     (tmp_path / "inputs.csv").unlink()
-    assert at_desk(run).view(DISPUTED)["item"]["facts"]["input"]["kind"] == "nothing"
+    assert open_session(run).view(DISPUTED)["item"]["facts"]["input"]["kind"] == "missing"
 
 
 def test_arrays_of_images_are_shown_as_images(tmp_path: Path) -> None:
@@ -204,12 +217,12 @@ def test_arrays_of_images_are_shown_as_images(tmp_path: Path) -> None:
         kind="table",
         inputs=str(tmp_path / "x.npz"),
     )
-    desk = at_desk(run)
-    assert desk.facts(0)["input"]["kind"] == "image"
-    assert desk.exhibits.picture(0)[1] == "image/png"
+    session = open_session(run)
+    assert session.facts(0)["input"]["kind"] == "image"
+    assert session.item_inputs.picture(0)[1] == "image/png"
 
 
-def test_items_with_gold_are_not_asked_for(tmp_path: Path) -> None:
+def test_items_with_gold_labels_are_not_reviewed(tmp_path: Path) -> None:
     items = [f"i{n}" for n in range(12)]
     write_rows(tmp_path / "gold.csv", ("item", "label"), [("i3", "a")])
     write_rows(tmp_path / "test.csv", ("item", "label"), [("i5", "b")])
@@ -218,16 +231,16 @@ def test_items_with_gold_are_not_asked_for(tmp_path: Path) -> None:
     assert set(items) - set(read_run(run).items) == {"i3", "i5"}
 
 
-def test_long_lists_of_people_are_read_and_csv_stays_as_it_was(run: Path) -> None:
+def test_very_long_fields_are_read_and_the_csv_limit_is_restored(run: Path) -> None:
     rows = read_rows(run / "review_items.csv")
     rows[1][rows[0].index("disagreeing")] = "; ".join(f"annotator-{n}" for n in range(20_000))
     write_rows(run / "review_items.csv", tuple(rows[0]), rows[1:])
     usual = csv.field_size_limit()
-    assert read_run(run).rows[0]["disagreeing"].endswith("annotator-19999")
+    assert read_run(run).review_rows[0]["disagreeing"].endswith("annotator-19999")
     assert csv.field_size_limit() == usual
 
 
-def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
+def test_only_finished_runs_can_be_reviewed(run: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such run folder"):
         read_run(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
@@ -237,19 +250,19 @@ def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
         read_run(run)
 
 
-def test_force_does_not_replace_decisions(desk: ReviewSession, run: Path) -> None:
-    desk.settle(label=0, **seen(desk))
+def test_force_does_not_replace_decisions(session: ReviewSession, run: Path) -> None:
+    session.settle(label=0, **seen(session))
     job = runs.Job(
-        **vars(desk.run.job) | {"labels": str(run.parent / "labels.csv"), "inputs": str(run.parent / "inputs")}
+        **vars(session.run.job) | {"labels": str(run.parent / "labels.csv"), "inputs": str(run.parent / "inputs")}
     )
     with pytest.raises(FileExistsError, match="holds decisions of reviewers"):
         runs.start(job, run, force=True, verbose=0)
     assert read_gold_rows(run)[0]
 
 
-def test_keys_are_distinct_and_leave_undo_and_skip_alone() -> None:
-    assert len(set(KEYS)) == len(KEYS) == 33
-    assert not set("us?") & set(KEYS)
+def test_keys_are_distinct_and_not_those_of_undo_and_skip() -> None:
+    assert len(set(CLASS_KEYS)) == len(CLASS_KEYS) == 33
+    assert not set("us?") & set(CLASS_KEYS)
 
 
 def test_gold_can_be_read_back(tmp_path: Path) -> None:
@@ -272,9 +285,9 @@ def test_gold_can_be_read_back(tmp_path: Path) -> None:
         ([*"0123456789abcdefghijklmnopqrtvwxy"], "0123456789abcdefghijklmnopqrtvwxy"),
     ],
 )
-def test_each_class_has_a_key_and_its_own_where_its_name_is_one(classes: list[str], keys: str) -> None:
-    assert keys_of(classes) == [*keys]
+def test_each_class_gets_a_key_its_own_name_if_possible(classes: list[str], keys: str) -> None:
+    assert assign_keys(classes) == [*keys]
 
 
-def test_with_many_classes_none_has_a_key() -> None:
-    assert keys_of([str(number) for number in range(34)]) == [None] * 34
+def test_classes_have_no_keys_if_there_are_too_many() -> None:
+    assert assign_keys([str(number) for number in range(34)]) == [None] * 34

@@ -358,7 +358,7 @@ def test_an_existing_file_is_replaced_by_force_alone_and_only_when_all_went_well
         ({"--mean": "1,2"}, "mean must be one number or three (red, green, blue), got 1.0, 2.0"),
         ({"--mean": "a"}, "--mean must be numbers"),
         ({"--mean": "nan"}, "mean must be one number or three"),
-        ({"--std": "0"}, "std must be above 0"),
+        ({"--std": "0"}, "std must be greater than 0"),
         ({"--device": "gpu"}, "device must be one of auto, cpu, cuda, mps, got 'gpu'"),
         ({"--on-unreadable": "skp"}, "on_unreadable must be one of error, skip, got 'skp'; did you mean 'skip'?"),
     ],

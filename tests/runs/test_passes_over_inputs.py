@@ -29,11 +29,11 @@ def test_a_run_checks_hashes_and_measures_its_inputs_once(tmp_path: Path, monkey
 
         monkeypatch.setattr(owner, name, counted)
 
-    count(inputs, "_refuse_unfinite")
+    count(inputs, "_refuse_nonfinite")
     count(Inputs, "hash_into")
     count(Standardize, "measure")
     start(job(make_crowd(tmp_path), method="fusion"), tmp_path / "run", force=False, verbose=0)
-    assert counts == {"_refuse_unfinite": 1, "hash_into": 1, "measure": 1}
+    assert counts == {"_refuse_nonfinite": 1, "hash_into": 1, "measure": 1}
 
 
 def test_all_results_come_from_one_pass_and_equal_those_of_the_single_methods(monkeypatch: pytest.MonkeyPatch) -> None:

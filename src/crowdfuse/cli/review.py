@@ -28,9 +28,9 @@ def review(
     if export is not None:
         _export(run, export, force)
         return
-    from crowdfuse.review.folder import read_run
     from crowdfuse.review.item_inputs import ItemInputs
     from crowdfuse.review.refit import Refit
+    from crowdfuse.review.run_folder import read_run
     from crowdfuse.review.server import serve
     from crowdfuse.review.session import ReviewSession
 
@@ -44,7 +44,7 @@ def review(
     settled = len(session.decision_state().settled())
     typer.echo(f"{run}: {len(folder.items):,} items, {disputed:,} of them disputed, {settled:,} already settled")
     typer.echo(f"decisions are stored in {session.ledger.path} under the name {session.reviewer}")
-    if session.ledger.torn:
+    if session.ledger.torn_bytes:
         typer.echo("note: the last line of this file is incomplete; that decision was never confirmed and is ignored")
     serve(session, Refit(folder), port, typer.echo)
 

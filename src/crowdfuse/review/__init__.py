@@ -1,1 +1,33 @@
-"""A page on which people settle what annotators dispute: decisions on disk, gold out of them, the model fitted anew."""
+"""The review page, on which people settle disputed items: decisions on disk, gold labels from them, and a refit.
+
+The server is in `crowdfuse.review.server`, which needs the extra `crowdfuse[web]`.
+"""
+
+from __future__ import annotations
+
+from crowdfuse.review.changes import compare_run_folders
+from crowdfuse.review.decision_state import DecisionState, next_open_items, replay
+from crowdfuse.review.item_inputs import ItemInputs, NoPictureError
+from crowdfuse.review.ledger import Ledger, LedgerError
+from crowdfuse.review.refit import Refit
+from crowdfuse.review.run_folder import RunFolder, read_run
+from crowdfuse.review.session import ItemFilter, RefusedError, ReviewSession, gold_csv, read_gold_rows
+
+__all__ = [
+    "DecisionState",
+    "ItemFilter",
+    "ItemInputs",
+    "Ledger",
+    "LedgerError",
+    "NoPictureError",
+    "Refit",
+    "RefusedError",
+    "ReviewSession",
+    "RunFolder",
+    "compare_run_folders",
+    "gold_csv",
+    "next_open_items",
+    "read_gold_rows",
+    "read_run",
+    "replay",
+]

@@ -1,4 +1,4 @@
-"""What a refit changed: accuracy where it is known, fused labels, predictions, how far annotators are believed."""
+"""Compare a run with its refit: test accuracy, fused labels, predictions, and agreement of the annotators."""
 
 from __future__ import annotations
 
@@ -6,63 +6,88 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.review.folder import Row, read_table
+from crowdfuse.review.run_folder import CsvRow, read_run_csv
 from crowdfuse.review.session import read_gold_rows
 from crowdfuse.runs.folder import SUMMARY_FILE
 
-MAX_LISTED_CHANGES = 50  # changes that are named, of each kind
-MIN_ACCURACY_CHANGE = 0.0005  # reliabilities are written with four digits
+MAX_LISTED_CHANGES = 50  # of each kind
+MIN_AGREEMENT_CHANGE = 0.0005  # agreements are written with four digits
 
 
 def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
-    """Two run folders of the same labels, compared; decisions are those of the first."""
-    old, new = (_by(read_table(run / "fused.csv", ("item", "fused", "predicted")), "item") for run in (before, after))
+    """Compare two run folders of the same labels.
+
+    Parameters
+    ----------
+    before : Path
+        The run that was reviewed.
+    after : Path
+        Its refit.
+
+    Returns
+    -------
+    changes : dict of str to Any
+        n_items; test_accuracy (before and after, None without test items); n_test_items; n_settled; n_agreeing, how
+        many decisions equal the fused label and the prediction, before and after; fused, predicted and annotators,
+        each with n_changed and the first 50 changed rows.
+    """
+    old, new = (_by(read_run_csv(run / "fused.csv", ("item", "fused", "predicted")), "item") for run in (before, after))
     settled = dict(read_gold_rows(before)[0])
     columns = ("annotator", "agreement_with_predicted")
-    people_old, people_new = (_by(read_table(run / "annotators.csv", columns), "annotator") for run in (before, after))
+    annotators_old, annotators_new = (
+        _by(read_run_csv(run / "annotators.csv", columns), "annotator") for run in (before, after)
+    )
     annotators: list[dict[str, Any]] = [
         {
             "annotator": name,
             "before": float(row["agreement_with_predicted"]),
-            "after": float(people_new[name]["agreement_with_predicted"]),
+            "after": float(annotators_new[name]["agreement_with_predicted"]),
         }
-        for name, row in people_old.items()
-        if row["agreement_with_predicted"] and people_new.get(name, {}).get("agreement_with_predicted")
+        for name, row in annotators_old.items()
+        if row["agreement_with_predicted"] and annotators_new.get(name, {}).get("agreement_with_predicted")
     ]
-    moved = [row for row in annotators if abs(row["after"] - row["before"]) > MIN_ACCURACY_CHANGE]
-    moved.sort(key=lambda row: -abs(row["after"] - row["before"]))
+    changed = [row for row in annotators if abs(row["after"] - row["before"]) > MIN_AGREEMENT_CHANGE]
+    changed.sort(key=lambda row: -abs(row["after"] - row["before"]))
     return {
-        "items": len(old),
-        "accuracy": [_summary(run).get("test_accuracy") for run in (before, after)],
-        "testItems": _summary(after).get("n_test_items"),
-        "settled": len(settled),
-        "agree": {
+        "n_items": len(old),
+        "test_accuracy": [_summary(run).get("test_accuracy") for run in (before, after)],
+        "n_test_items": _summary(after).get("n_test_items"),
+        "n_settled": len(settled),
+        "n_agreeing": {
             column: [
                 sum(rows.get(item, {}).get(column) == label for item, label in settled.items()) for rows in (old, new)
             ]
             for column in ("fused", "predicted")
         },
-        "fused": _differing(old, new, "fused", settled),
-        "predicted": _differing(old, new, "predicted", settled),
-        "annotators": {"count": len(moved), "of": len(annotators), "listed": moved[:MAX_LISTED_CHANGES]},
+        "fused": _changed_rows(old, new, "fused", settled),
+        "predicted": _changed_rows(old, new, "predicted", settled),
+        "annotators": {
+            "n_changed": len(changed),
+            "n_annotators": len(annotators),
+            "rows": changed[:MAX_LISTED_CHANGES],
+        },
     }
 
 
-def _differing(old: dict[str, Row], new: dict[str, Row], column: str, settled: dict[str, str]) -> dict[str, Any]:
-    """Items of which a column says something else, those that were not settled first: there it is news."""
-    found = [
+def _changed_rows(
+    old: dict[str, CsvRow], new: dict[str, CsvRow], column: str, settled: dict[str, str]
+) -> dict[str, Any]:
+    """Return the items whose value in a column changed, those that were not settled first."""
+    changes = [
         {"item": item, "before": row[column], "after": new[item][column], "settled": settled.get(item)}
         for item, row in old.items()
         if item in new and new[item][column] != row[column]
     ]
-    found.sort(key=lambda change: change["settled"] is not None)
-    return {"count": len(found), "listed": found[:MAX_LISTED_CHANGES]}
+    changes.sort(key=lambda change: change["settled"] is not None)
+    return {"n_changed": len(changes), "rows": changes[:MAX_LISTED_CHANGES]}
 
 
-def _by(rows: list[Row], column: str) -> dict[str, Row]:
+def _by(rows: list[CsvRow], column: str) -> dict[str, CsvRow]:
+    """Return the rows by their value in a column."""
     return {row[column]: row for row in rows}
 
 
 def _summary(run: Path) -> dict[str, Any]:
+    """Return the summary of a run."""
     content: dict[str, Any] = json.loads((run / SUMMARY_FILE).read_text(encoding="utf-8"))
     return content

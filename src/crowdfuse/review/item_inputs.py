@@ -1,4 +1,4 @@
-"""What can be shown of an item: its image or its values, and how much each annotator counts on it."""
+"""The input of each item, as an image or as values, and the weights of its labels."""
 
 from __future__ import annotations
 
@@ -17,70 +17,123 @@ from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs, read_features, read_image
 from crowdfuse.io.images import find_images, image_names, open_upright, unreadable_message
 from crowdfuse.io.labels import column_beside
-from crowdfuse.review.folder import RunFolder
+from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.runs.job import resolve_job_path
 
-SHOWN_VALUES = 40  # of a row of features
-MAX_IMAGE_SIDE_PIXELS = 1400  # pixels a side of an image that is sent
-MAX_LOSSLESS_SIDE_PIXELS = 512  # up to here images are sent without loss
+MAX_SHOWN_VALUES = 40
+MAX_IMAGE_SIDE_PIXELS = 1400  # larger images are sent at this size
+MAX_LOSSLESS_SIDE_PIXELS = 512  # larger images are sent as JPEG
 
 
 class NoPictureError(LookupError):
-    """Why an item has no picture, in words."""
+    """An item has no picture; the message says why."""
 
 
 class ItemInputs:
-    """The inputs of a run, as far as they are still there, and its model; `notes` say what is missing."""
+    """The inputs of a run and its model, as far as they still exist.
+
+    Parameters
+    ----------
+    run : RunFolder
+        The run.
+
+    Attributes
+    ----------
+    notes : list of str
+        Remarks for the reviewer on inputs that are missing or have changed.
+    folder : Path or None
+        The folder of images; None if the inputs are not images in a folder.
+    """
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self.notes: list[str] = []
         self.folder: Path | None = None
         self._loaded: LoadedInputs | None = None
-        self._one_thread = threading.Lock()
+        self._lock = threading.Lock()
         path = resolve_job_path(run.path, run.job.inputs)
         if path.is_dir() or (not path.exists() and not path.suffix):
             self.folder = path
             self._files = _find_files(path, run.items)
             missing = sum(not file.is_file() for file in self._files)
             if missing:
-                self.notes.append(f"{missing:,} of {len(self._files):,} images are not below {path}")
+                self.notes.append(f"{missing:,} of {len(self._files):,} images are not in {path}")
         else:
             self._load_features(path)
         self._classifier = self._load_model()
 
     def describe(self, index: int) -> dict[str, Any]:
-        """What stands for an item: {"kind": "image", ...}, {"kind": "values", ...} or {"kind": "nothing", ...}."""
+        """Return what can be shown of the input of an item.
+
+        Parameters
+        ----------
+        index : int
+            Position of the item in `run.items`.
+
+        Returns
+        -------
+        description : dict of str to Any
+            `kind` is "image" (with `file` and `exists`), "values" (with `values` and `n_more`) or "missing" (with
+            `reason`).
+        """
         if self.folder is not None:
             file = self._files[index]
-            return {"kind": "image", "file": _as_words(file), "found": file.is_file()}
+            return {"kind": "image", "file": _printable_path(file), "exists": file.is_file()}
         row = self._row(index)
         if self._loaded is None or row is None:
-            return {"kind": "nothing", "why": f"{self.run.job.inputs} has no values of it that can be read"}
+            return {"kind": "missing", "reason": f"{self.run.job.inputs} has no readable values for it"}
         if _is_picture(row):
-            return {"kind": "image", "file": self.run.job.inputs, "found": True}
+            return {"kind": "image", "file": self.run.job.inputs, "exists": True}
         flat = row.ravel()
         names = self._loaded.columns or [f"{number:,}" for number in range(1, len(flat) + 1)]
-        values = [[name, float(value)] for name, value in zip(names, flat[:SHOWN_VALUES], strict=False)]
-        return {"kind": "values", "values": values, "more": max(0, len(flat) - SHOWN_VALUES)}
+        values = [[name, float(value)] for name, value in zip(names, flat[:MAX_SHOWN_VALUES], strict=False)]
+        return {"kind": "values", "values": values, "n_more": max(0, len(flat) - MAX_SHOWN_VALUES)}
 
     def has_picture(self, index: int) -> bool:
-        """Whether there is an image to be seen."""
-        found = self.describe(index)
-        return found["kind"] == "image" and bool(found["found"])
+        """Return whether an item has an image that exists.
+
+        Parameters
+        ----------
+        index : int
+            Position of the item in `run.items`.
+
+        Returns
+        -------
+        has_picture : bool
+        """
+        description = self.describe(index)
+        return description["kind"] == "image" and bool(description["exists"])
 
     def picture(self, index: int) -> tuple[bytes, str]:
-        """An image of the item that any browser shows, and its media type. The file itself is never sent."""
+        """Return an image of an item that any browser can show. It is encoded anew: the file itself is never sent.
+
+        Parameters
+        ----------
+        index : int
+            Position of the item in `run.items`.
+
+        Returns
+        -------
+        data : bytes
+            The encoded image.
+        media_type : str
+            "image/png" or "image/jpeg".
+
+        Raises
+        ------
+        NoPictureError
+            If the item has no image, or its file does not exist or cannot be read.
+        """
         if self.folder is not None:
             file = self._files[index]
             if not file.is_file():
-                raise NoPictureError(f"{_as_words(file)} is not there")
+                raise NoPictureError(f"{_printable_path(file)} does not exist")
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error", Image.DecompressionBombWarning)
                     image = open_upright(file, MAX_IMAGE_SIDE_PIXELS).convert("RGB")
-            except Exception as error:  # Pillow's readers raise whatever they stumble over
-                raise NoPictureError(unreadable_message(_as_words(file), error)) from error
+            except Exception as error:  # Pillow's readers raise errors of any type
+                raise NoPictureError(unreadable_message(_printable_path(file), error)) from error
         else:
             row = self._row(index)
             if row is None or not _is_picture(row):
@@ -95,22 +148,34 @@ class ItemInputs:
         return data.getvalue(), "image/jpeg"
 
     def weights(self, index: int) -> list[float] | None:
-        """How much each label of an item counts there, in the order of the labels; None where that is not known."""
-        said = self.run.annotations
-        if self._classifier is None or said is None:
+        """Return the weight of each label of an item.
+
+        Parameters
+        ----------
+        index : int
+            Position of the item in `run.items`.
+
+        Returns
+        -------
+        weights : list of float or None
+            In the order of the labels; None without labels, model or input.
+        """
+        annotations = self.run.annotations
+        if self._classifier is None or annotations is None:
             return None
         x = self._model_input(index)
         if x is None:
             return None
         try:
-            with self._one_thread, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of annotators never seen in training: the run said so
-                found = self._classifier.annotator_weights(x[None], said[index : index + 1], sparse=True)
-        except ValueError:  # the inputs have another shape than they had
+            with self._lock, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about annotators without labels in training; the run has noted it
+                weights = self._classifier.annotator_weights(x[None], annotations[index : index + 1], sparse=True)
+        except ValueError:  # the inputs do not have the shape any more that the model was trained on
             return None
-        return [float(value) for value in found.data]
+        return [float(value) for value in weights.data]
 
     def _model_input(self, index: int) -> NDArray[Any] | None:
+        """Return the input of an item as the model reads it; None if it cannot be read."""
         if self.folder is None:
             return self._row(index)
         assert self._classifier is not None
@@ -120,46 +185,48 @@ class ItemInputs:
             return None
 
     def _row(self, index: int) -> NDArray[Any] | None:
-        """The values of an item, dense."""
+        """Return the values of an item as a dense array; None without values."""
         if self._loaded is None or self._rows[index] < 0:
             return None
-        with self._one_thread:
+        with self._lock:
             row = self._loaded.inputs.values[self._rows[index] : self._rows[index] + 1]
             dense: NDArray[Any] = row.toarray()[0] if self._loaded.inputs.is_sparse else np.asarray(row)[0]
         return dense
 
     def _load_features(self, path: Path) -> None:
+        """Load the table or array of inputs; add a note if it cannot be read or has changed."""
         run = self.run
         try:
             self._loaded = read_features(path, item=column_beside(path, run.job.reading.item))
             self._rows = self._loaded.rows_of(np.array(run.items, dtype=object))
         except (OSError, ValueError) as error:
             self._loaded = None
-            self.notes.append(f"the inputs cannot be read ({error}): items are shown by their names and labels alone")
+            self.notes.append(f"the inputs cannot be read ({error}): only names and labels of items are shown")
             return
         if self._loaded.fingerprint() != run.hashes.get("inputs"):
-            self.notes.append(f"{path} has changed since the run: what is shown may not be what was trained on")
+            self.notes.append(f"{path} has changed since the run: the values shown may differ from those in training")
 
     def _load_model(self) -> CrowdClassifier | None:
+        """Return the model of the run; None, with a note, if it cannot be loaded."""
         try:
             classifier = load(self.run.path / "model")
         except (OSError, ValueError) as error:
-            self.notes.append(
-                f"the model cannot be loaded ({error}): annotators' weights are their means over all items"
-            )
+            self.notes.append(f"the model cannot be loaded ({error}): the weights shown are means over all items")
             return None
         if hasattr(classifier, "feature_names_in_"):
-            del classifier.feature_names_in_  # the columns are in order; scikit-learn need not warn of an array
+            del (
+                classifier.feature_names_in_
+            )  # the columns are in order, so scikit-learn must not warn that the array has no names
         return classifier
 
 
 def _find_files(folder: Path, items: list[str]) -> list[Path]:
-    """The file of each item, by its path below the folder with or without the ending; where it ought to be if gone."""
+    """Return the file of each item, whose name is its path below the folder, with or without the ending."""
     by_name: dict[str, Path] = {}
     if folder.is_dir():
         try:
             paths = find_images(folder)
-        except ValueError:  # all of them are gone
+        except ValueError:  # the folder has no images any more
             paths = []
         if paths:
             names, short_names = image_names(folder, paths)
@@ -167,18 +234,18 @@ def _find_files(folder: Path, items: list[str]) -> list[Path]:
     return [by_name.get(item, folder / item) for item in items]
 
 
-def _as_words(file: Path) -> str:
-    """A file's name that can be sent, even where its bytes are no text."""
+def _printable_path(file: Path) -> str:
+    """Return a path as text that can be encoded, even if its bytes are not valid text."""
     return str(file).encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _is_picture(row: NDArray[Any]) -> bool:
-    """Whether values are laid out as an image: (height, width), or with 1 or 3 channels before that."""
+    """Return whether values have the shape of an image: (height, width), or (1 or 3, height, width)."""
     return row.ndim == 2 or (row.ndim == 3 and row.shape[0] in (1, 3))
 
 
 def _as_image(row: NDArray[Any]) -> Image.Image:
-    """Bytes as they are; other values from the least, black, to the greatest, white."""
+    """Return values as an image; values that are not bytes are scaled, the smallest to black, the largest to white."""
     if row.dtype != np.uint8:
         low, high = float(row.min()), float(row.max())
         row = ((row - low) * (255 / (high - low) if high > low else 0)).astype(np.uint8)

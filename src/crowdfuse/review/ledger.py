@@ -1,8 +1,8 @@
-"""Decisions on disk: one line each, only ever appended, on the disk before anybody is told, chained by hashes.
+"""The ledger: a file with one line per decision, which is only appended to and whose lines are chained by hashes.
 
-A line is a JSON object that ends in its own hash and names that of the line before. Whoever edits, removes, inserts or
-swaps lines breaks the chain there. That lines are missing at the end does not show by the file alone: keep the last
-hash, which an export names, to see that too.
+A line is a JSON object that ends with its own hash and contains the hash of the line before. Editing, removing,
+inserting or swapping lines breaks the chain there. Lines missing at the end cannot be seen from the file alone: an
+export prints the last hash, so keep it to check that too.
 """
 
 from __future__ import annotations
@@ -25,21 +25,34 @@ else:
     import fcntl
 
 FIRST_PREVIOUS_HASH = "0" * 64
-SEAL = re.compile(rb', "hash": "([0-9a-f]{64})"\}')
-SEAL_LENGTH = len(', "hash": ""}') + 64
+HASH_SUFFIX = re.compile(rb', "hash": "([0-9a-f]{64})"\}')
+HASH_SUFFIX_LENGTH = len(', "hash": ""}') + 64
 
-WORDS = ("item", "who", "when")  # what every line has, as text
+REQUIRED_TEXT_FIELDS = ("item", "who", "when")
+RECOVERY_ADVICE = "restore the file from a copy, or move it away and start a new one"
 
 LedgerEntry = dict[str, Any]
 
 
 class LedgerError(ValueError):
-    """The file of decisions is not what was written."""
+    """The file of decisions was changed, shortened or removed; the message names the line."""
 
 
 class Ledger:
-    """The decisions of one run. Any number of threads and processes may have it open, each sees all lines.
+    """The decisions of one run. Several threads and processes may use it at the same time; each sees all lines.
 
+    Parameters
+    ----------
+    path : Path
+        The file. It is created with the first decision.
+
+    Attributes
+    ----------
+    torn_bytes : int
+        Length of an incomplete last line, left by a crash. It was never confirmed, and the next decision removes it.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger(Path(folder, "decisions.jsonl"))
@@ -50,40 +63,69 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.torn = 0
-        """Bytes of a last line that was cut off: a decision that was never confirmed to anybody."""
+        self.torn_bytes = 0
         self._known: list[LedgerEntry] = []
-        self._end = 0  # of what is known, in bytes
+        self._end = 0  # bytes of the known lines
         self._last = FIRST_PREVIOUS_HASH
-        self._one_thread = threading.RLock()
+        self._lock = threading.RLock()
 
     @property
     def last_hash(self) -> str:
-        """The hash of the last line that is known; it stands for all of them."""
+        """The hash of the last known line, which depends on all lines before it."""
         return self._last
 
     def entries(self, *, from_start: bool = False) -> list[LedgerEntry]:
-        """All lines up to now, checked; `from_start` reads and checks again what is known already."""
-        with self._one_thread:
+        """Return all lines, after checking the new ones.
+
+        Parameters
+        ----------
+        from_start : bool, default=False
+            Whether to read and check all lines again.
+
+        Returns
+        -------
+        entries : list of dict
+
+        Raises
+        ------
+        LedgerError
+            If the file was changed, shortened or removed.
+        """
+        with self._lock:
             if from_start:
                 self._forget()
             if self.path.exists():
                 with _locked(self.path, os.O_RDONLY) as file:
                     self._catch_up(file)
             elif self._known:
-                raise LedgerError(f"{self.path} is gone, though it was in use; {RECOVERY_HINT}")
+                raise LedgerError(f"{self.path} was removed while it was in use; {RECOVERY_ADVICE}")
             return list(self._known)
 
     def append(self, compose: Callable[[list[LedgerEntry]], LedgerEntry]) -> LedgerEntry:
-        """Write what `compose` returns as the next line, and return the line once it is on the disk.
+        """Append a line, and return it once it is on the disk. An incomplete last line is removed first.
 
-        `compose` is given all lines, at a moment when nobody else can write, and may refuse by raising. A line that a
-        crash cut off is removed first.
+        Parameters
+        ----------
+        compose : callable
+            Gets all lines while no other process can write, and returns the new entry. If it raises an error, nothing
+            is written.
+
+        Returns
+        -------
+        entry : dict of str to Any
+            The new line, with `line`, `when`, `previous` and `hash`.
+
+        Raises
+        ------
+        LedgerError
+            If the file was changed, shortened or removed.
+        OSError
+            If the line cannot be written; it does not count then.
         """
-        with self._one_thread:
+        with self._lock:
             is_new = not self.path.exists()
             if is_new and self._known:
-                raise LedgerError(f"{self.path} is gone, though it was in use; {RECOVERY_HINT}")
+                raise LedgerError(f"{self.path} was removed while it was in use; {RECOVERY_ADVICE}")
             with _locked(self.path, os.O_RDWR | os.O_CREAT) as file:
                 self._catch_up(file)
                 entry = {
@@ -92,89 +134,94 @@ class Ledger:
                     **compose(list(self._known)),
                     "previous": self._last,
                 }
-                text, seal = _seal(entry)
-                try:
-                    os.ftruncate(file, self._end)
-                    os.lseek(file, self._end, os.SEEK_SET)
-                    rest = memoryview(text)
-                    while rest:
-                        rest = rest[os.write(file, rest) :]
-                    os.fsync(file)
-                except OSError as error:
-                    os.ftruncate(file, self._end)
-                    raise OSError(
-                        f"{self.path}: the decision could not be written, and does not count: {error}"
-                    ) from error
+                text, line_hash = _encode_line(entry)
+                self._write(file, text)
                 if is_new:
                     _sync_folder(self.path.parent)
-                self.torn = 0
-                self._known.append(entry | {"hash": seal})
+                self.torn_bytes = 0
+                self._known.append(entry | {"hash": line_hash})
                 self._end += len(text)
-                self._last = seal
+                self._last = line_hash
                 return self._known[-1]
 
+    def _write(self, file: int, text: bytes) -> None:
+        """Write a line after the known ones, to the disk; leave no part of it if that fails."""
+        try:
+            os.ftruncate(file, self._end)
+            os.lseek(file, self._end, os.SEEK_SET)
+            rest = memoryview(text)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
+        except OSError as error:
+            os.ftruncate(file, self._end)
+            raise OSError(f"{self.path}: the decision could not be written, and does not count: {error}") from error
+
     def _forget(self) -> None:
-        self._known, self._end, self._last, self.torn = [], 0, FIRST_PREVIOUS_HASH, 0
+        """Forget all known lines."""
+        self._known, self._end, self._last, self.torn_bytes = [], 0, FIRST_PREVIOUS_HASH, 0
 
     def _catch_up(self, file: int) -> None:
-        """Read and check the lines that others have written since."""
+        """Read and check the lines that other processes have written since the last call."""
         if os.fstat(file).st_size < self._end:
-            raise LedgerError(f"{self.path} has become shorter while it was in use; {RECOVERY_HINT}")
+            raise LedgerError(f"{self.path} became shorter while it was in use; {RECOVERY_ADVICE}")
         os.lseek(file, self._end, os.SEEK_SET)
         data = b"".join(iter(lambda: os.read(file, 1 << 20), b""))
         *lines, rest = data.split(b"\n")
         for line in lines:
-            entry, seal = self._checked(line, len(self._known) + 1)
+            entry, line_hash = self._check_line(line, len(self._known) + 1)
             self._known.append(entry)
             self._end += len(line) + 1
-            self._last = seal
-        self.torn = len(rest)
+            self._last = line_hash
+        self.torn_bytes = len(rest)
 
-    def _checked(self, line: bytes, number: int) -> tuple[LedgerEntry, str]:
+    def _check_line(self, line: bytes, number: int) -> tuple[LedgerEntry, str]:
+        """Return the entry of a line and its hash; raise `LedgerError` if it was changed."""
         place = f"{self.path}, line {number}"
-        found = SEAL.fullmatch(line[-SEAL_LENGTH:])
-        if found is None:
-            raise LedgerError(f"{place} was changed: it does not end in a hash; {RECOVERY_HINT}")
-        body, seal = line[:-SEAL_LENGTH] + b"}", found[1].decode()
-        if hashlib.sha256(body).hexdigest() != seal:
-            raise LedgerError(f"{place} was changed: its content is not what its hash says; {RECOVERY_HINT}")
+        suffix = HASH_SUFFIX.fullmatch(line[-HASH_SUFFIX_LENGTH:])
+        if suffix is None:
+            raise LedgerError(f"{place} was changed: it does not end with a hash; {RECOVERY_ADVICE}")
+        body, line_hash = line[:-HASH_SUFFIX_LENGTH] + b"}", suffix[1].decode()
+        if hashlib.sha256(body).hexdigest() != line_hash:
+            raise LedgerError(f"{place} was changed: its content does not match its hash; {RECOVERY_ADVICE}")
         try:
             entry: LedgerEntry = json.loads(body)
             previous, own_number = entry["previous"], entry["line"]
-            needed: Any = {"settle": ("label", str), "undo": ("undoes", int), "skip": ("item", str)}[entry["action"]]
-            complete = isinstance(entry[needed[0]], needed[1]) and all(type(entry[name]) is str for name in WORDS)
+            required: Any = {"settle": ("label", str), "undo": ("undoes", int), "skip": ("item", str)}[entry["action"]]
+            complete = isinstance(entry[required[0]], required[1]) and all(
+                type(entry[name]) is str for name in REQUIRED_TEXT_FIELDS
+            )
         except (ValueError, TypeError, KeyError) as error:
-            raise LedgerError(f"{place} is not what crowdfuse review writes ({error!r}); {RECOVERY_HINT}") from error
+            raise LedgerError(f"{place} was not written by crowdfuse review ({error!r}); {RECOVERY_ADVICE}") from error
         if not complete:
-            raise LedgerError(f"{place} is not what crowdfuse review writes; {RECOVERY_HINT}")
+            raise LedgerError(f"{place} was not written by crowdfuse review; {RECOVERY_ADVICE}")
         if previous != self._last or own_number != number:
             raise LedgerError(
                 f"{place} does not follow the line before it: lines were changed, removed, added or swapped; "
-                f"{RECOVERY_HINT}"
+                f"{RECOVERY_ADVICE}"
             )
-        return entry | {"hash": seal}, seal
+        return entry | {"hash": line_hash}, line_hash
 
 
-RECOVERY_HINT = "bring the file back from a copy, or move it away and begin anew"
-
-
-def _seal(entry: LedgerEntry) -> tuple[bytes, str]:
-    """The line of an entry, and its hash."""
-    body = json.dumps(entry).encode()  # ASCII, so that any name is written, even of half a character
-    seal = hashlib.sha256(body).hexdigest()
-    return body[:-1] + f', "hash": "{seal}"}}\n'.encode(), seal
+def _encode_line(entry: LedgerEntry) -> tuple[bytes, str]:
+    """Return the line of an entry, and its hash."""
+    body = json.dumps(entry).encode()  # ASCII, so that any name can be written, even a lone surrogate
+    line_hash = hashlib.sha256(body).hexdigest()
+    return body[:-1] + f', "hash": "{line_hash}"}}\n'.encode(), line_hash
 
 
 @contextmanager
 def _locked(path: Path, flags: int) -> Iterator[int]:
-    """The open file, with no other process or thread in here; the lock goes with whoever is killed."""
+    """Open the file under a lock that excludes other processes; a killed process loses its lock."""
     try:
         file = os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0), 0o644)
     except PermissionError as error:
-        raise PermissionError(f"{path} cannot be opened: {error.strerror}; see who may read and write it") from error
+        raise PermissionError(f"{path} cannot be opened: {error.strerror}; check its permissions") from error
     try:
         if sys.platform == "win32":
-            os.lseek(file, 1 << 40, os.SEEK_SET)  # a byte that is never written: on Windows nobody reads locked ones
+            os.lseek(
+                file, 1 << 40, os.SEEK_SET
+            )  # a byte that is never written: Windows does not let others read locked bytes
             msvcrt.locking(file, msvcrt.LK_LOCK, 1)
             try:
                 yield file
@@ -189,7 +236,7 @@ def _locked(path: Path, flags: int) -> Iterator[int]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """That a new file is there is on the disk as well."""
+    """Write the entry of a new file in its folder to the disk."""
     if sys.platform != "win32":
         handle = os.open(folder, os.O_RDONLY)
         try:

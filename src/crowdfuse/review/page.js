@@ -1,21 +1,21 @@
-// The review page. Names of people's items, classes and annotators only ever become text, never markup.
+// The review page. Names of items, classes and annotators are only ever inserted as text, never as markup.
 "use strict";
 
-const at = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 const token = document.querySelector("meta[name=crowdfuse-token]").content;
-let about = null; // what stays the same
-let view = null; // what is shown now; its head, the number of lines in the ledger, never decreases
-let viewChoice = null; // the choice of items that the view was requested for
+let about = null; // what does not change during the session
+let view = null; // what is shown now; its n_ledger_lines, the number of lines in the ledger, never decreases
+let viewFilter = null; // the filter that the view was requested for
 let waiting = true; // for the answer to a request of `exchange`
 let loading = false; // the image of the item
 let round = 0; // increases with every request of `exchange` and every view that is shown
-const mine = []; // lines that this tab wrote, to be undone from the last
+const ownLines = []; // ledger lines that this tab wrote; undo takes the last
 let refitTimer = 0;
 let refitRound = 0; // increases with every request for the state of the refit and every refit that is started
 let byPointer = false;
-let lost = false; // the server does not answer
+let serverUnreachable = false;
 
-function make(tag, options = {}, ...children) {
+function createElement(tag, options = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(options)) {
     if (name === "text") element.textContent = value;
@@ -25,32 +25,32 @@ function make(tag, options = {}, ...children) {
   element.append(...children);
   return element;
 }
-const isolated = (text, tag = "bdi", options = {}) =>
-  make(tag, { text, dir: "auto", ...(String(text).length > 40 ? { title: text } : {}), ...options }); // some are cut off
-const percent = (share) => (share === null || share === undefined ? "unknown" : share > 0.9995 && share < 1 ? "> 99.9 %" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
-const number = (value) => value.toLocaleString("en-US");
-const count = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+const isolateText = (text, tag = "bdi", options = {}) =>
+  createElement(tag, { text, dir: "auto", ...(String(text).length > 40 ? { title: text } : {}), ...options }); // long names are cut off, so the title has them in full
+const formatPercent = (share) => (share === null || share === undefined ? "unknown" : share > 0.9995 && share < 1 ? "> 99.9 %" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
+const formatNumber = (value) => value.toLocaleString("en-US");
+const formatCount = (value, noun) => `${formatNumber(value)} ${noun}${value === 1 ? "" : "s"}`;
 
-function track(share, kind = "") {
-  const fill = make("i");
+function shareBar(share, kind = "") {
+  const fill = createElement("i");
   fill.style.width = `${100 * Math.min(1, Math.max(0, share || 0))}%`;
-  return make("div", { class: `track ${kind}`, "aria-hidden": "true" }, fill);
+  return createElement("div", { class: `track ${kind}`, "aria-hidden": "true" }, fill);
 }
 
-function say(text) {
-  at("live").textContent = "";
-  requestAnimationFrame(() => { at("live").textContent = text; });
+function announce(text) {
+  byId("live").textContent = "";
+  requestAnimationFrame(() => { byId("live").textContent = text; });
 }
-function complain(text) {
-  if (at("problem").textContent !== text) at("problem").textContent = text; // said once, not with every look around
-  at("problem").hidden = !text;
-  lost = false;
+function showError(text) {
+  if (byId("error").textContent !== text) byId("error").textContent = text; // announced once, not with every poll
+  byId("error").hidden = !text;
+  serverUnreachable = false;
 }
-const isBusy = () => waiting || loading; // nothing is decided before the item is there to be seen
+const isBusy = () => waiting || loading; // no decision before the item is visible
 
-// ---- talking to the server -------------------------------------------------------------------
+// ---- requests to the server -------------------------------------------------------------------
 
-async function ask(path, body) {
+async function requestJson(path, body) {
   const options = body === undefined ? {} : {
     method: "POST", body: JSON.stringify(body),
     headers: { "content-type": "application/json", "x-crowdfuse-token": token },
@@ -59,177 +59,177 @@ async function ask(path, body) {
   try {
     answer = await fetch(path, options);
   } catch {
-    throw new Error("crowdfuse review does not answer. What was settled is on disk; start it again, then reload this page.");
+    throw new Error("crowdfuse review does not answer. All decisions are on disk; start it again, then reload this page.");
   }
   let content;
   try {
     content = await answer.json();
   } catch {
-    throw new Error(`crowdfuse review answered with ${answer.status} and no reason; see its terminal.`);
+    throw new Error(`crowdfuse review answered with status ${answer.status} and no message; see its terminal.`);
   }
   if (!answer.ok) throw Object.assign(new Error(content.error), { view: content.view });
   return content;
 }
 
-function choice(more = {}) {
-  const chosen = new URLSearchParams({ items: at("items").value, ...more });
-  if (at("annotator").value) chosen.set("annotator", at("annotator").value);
-  if (at("class").value) chosen.set("class", at("class").value);
-  return chosen;
+function filterParameters(more = {}) {
+  const parameters = new URLSearchParams({ items: byId("items").value, ...more });
+  if (byId("annotator").value) parameters.set("annotator", byId("annotator").value);
+  if (byId("class").value) parameters.set("class", byId("class").value);
+  return parameters;
 }
 
-// Decisions and changes of the choice are sent one at a time, so their answers arrive in order. Polling goes on
-// meanwhile, so `lookAround` has to recognize answers that arrive too late.
-async function exchange(send, told) {
+// Decisions and changes of the filter are sent one at a time, so their answers arrive in order. Polling continues
+// meanwhile, so `pollView` has to recognize answers that arrive too late.
+async function exchange(send, message) {
   waiting = true;
   round += 1;
-  const chosen = String(choice());
+  const filterText = String(filterParameters());
   let found = null;
   let problem = "";
   try {
-    found = await send(chosen);
+    found = await send(filterText);
   } catch (error) {
     problem = error.message;
-    told = problem;
+    message = problem;
     found = error.view;
   }
   waiting = false;
-  if (String(choice()) !== chosen) await refresh(told); // the choice was changed before the answer arrived
-  else if (found) show(found, chosen, told);
-  if (problem) complain(problem);
+  if (String(filterParameters()) !== filterText) await loadView(message); // the filter was changed before the answer arrived
+  else if (found) show(found, filterText, message);
+  if (problem) showError(problem);
 }
 
-function act(action, body, told) {
+function sendDecision(action, body, message) {
   if (isBusy()) return;
-  complain("");
-  exchange(async (chosen) => {
+  showError("");
+  exchange(async (filterText) => {
     try {
-      const done = await ask(`api/${action}?${chosen}`, body);
-      if (action === "undo") mine.pop();
-      else mine.push(done.line);
+      const done = await requestJson(`api/${action}?${filterText}`, body);
+      if (action === "undo") ownLines.pop();
+      else ownLines.push(done.line);
       return done.view;
     } catch (error) {
-      if (error.view && action === "undo") mine.pop();
+      if (error.view && action === "undo") ownLines.pop();
       throw error;
     }
-  }, told);
+  }, message);
 }
-const seen = () => ({ index: view.item.index, shown: view.item.shown, version: view.item.version });
+const shownItem = () => ({ index: view.item.index, facts_hash: view.item.facts_hash, version: view.item.version });
 
 function settle(label) {
   if (!view || !view.item || isBusy()) return;
   const name = about.classes[label].name;
-  const button = at("classes").querySelector(`[data-label="${label}"]`);
+  const button = byId("classes").querySelector(`[data-label="${label}"]`);
   if (button) button.classList.add("chosen");
-  act("settle", { ...seen(), label }, `Settled as ${name}.`);
+  sendDecision("settle", { ...shownItem(), label }, `Settled as ${name}.`);
 }
-const skip = () => view && view.item && act("skip", seen(), "Skipped.");
+const skip = () => view && view.item && sendDecision("skip", shownItem(), "Skipped.");
 function undo() {
-  const line = mine.length ? mine[mine.length - 1] : view && view.last && view.last.line;
-  if (line) act("undo", { line }, "Undone.");
+  const line = ownLines.length ? ownLines[ownLines.length - 1] : view && view.last_decision && view.last_decision.line;
+  if (line) sendDecision("undo", { line }, "Undone.");
 }
 
-const refresh = (told) => exchange(async (chosen) => {
-  const found = await ask(`api/view?${chosen}`);
-  complain("");
+const loadView = (message) => exchange(async (filterText) => {
+  const found = await requestJson(`api/view?${filterText}`);
+  showError("");
   return found;
-}, told);
+}, message);
 
-// Other tabs and other people may be at the same run. An answer is dropped if a decision was sent or a view was shown
+// Other tabs and other people may review the same run. An answer is dropped if a decision was sent or a view was shown
 // after its request: it may be older than the view, or show an item that was left since.
-async function lookAround() {
+async function pollView() {
   if (document.hidden || isBusy()) return;
-  const chosen = String(choice());
-  if (chosen !== viewChoice) { // the view of this choice did not arrive
-    await refresh();
+  const filterText = String(filterParameters());
+  if (filterText !== viewFilter) { // the view of this filter did not arrive
+    await loadView();
     return;
   }
-  const askedIn = round;
+  const requestRound = round;
   const before = view.item;
   let found;
   try {
-    found = await ask(`api/view?${choice(before ? { head: view.head, at: before.index } : { head: view.head })}`);
+    found = await requestJson(`api/view?${filterParameters(before ? { n_ledger_lines: view.n_ledger_lines, at: before.index } : { n_ledger_lines: view.n_ledger_lines })}`);
   } catch (error) {
-    if (askedIn !== round) return;
-    complain(error.message);
-    lost = true;
+    if (requestRound !== round) return;
+    showError(error.message);
+    serverUnreachable = true;
     return;
   }
-  if (lost) complain("");
-  if (askedIn !== round || found.head <= view.head) return;
+  if (serverUnreachable) showError("");
+  if (requestRound !== round || found.n_ledger_lines <= view.n_ledger_lines) return;
   const stays = found.item && before && found.item.index === before.index;
-  if (stays && found.item.version === before.version && found.item.shown === before.shown) {
+  if (stays && found.item.version === before.version && found.item.facts_hash === before.facts_hash) {
     view = found;
     showProgress();
   } else {
-    show(found, chosen, stays ? "It was changed in another tab." : before ? "It was settled in another tab." : "");
+    show(found, filterText, stays ? "The item was changed in another tab." : before ? "The item was settled in another tab." : "");
   }
 }
 
-// ---- showing ---------------------------------------------------------------------------------
+// ---- showing the item and the progress -------------------------------------------------------
 
-function show(found, chosen, told = "") {
+function show(found, filterText, message = "") {
   view = found;
-  viewChoice = chosen;
+  viewFilter = filterText;
   loading = false;
   round += 1;
   showProgress();
   const item = view.item;
   document.querySelector("main").classList.toggle("finished", !item);
-  at("done").hidden = Boolean(item);
+  byId("done").hidden = Boolean(item);
   if (!item) {
     showEnd();
-    say(`${told} ${at("done-title").textContent}`);
+    announce(`${message} ${byId("done-title").textContent}`);
     return;
   }
-  at("name").replaceChildren(isolated(item.item));
-  showExhibit(item);
-  showOpinions(item.facts);
-  showSaid(item.facts);
+  byId("name").replaceChildren(isolateText(item.item));
+  showInput(item);
+  showEstimates(item.facts);
+  showLabels(item.facts);
   showClasses(item.facts);
-  const fused = item.facts.fused ? ` Fused label ${item.facts.fused}, ${percent(item.facts.fused_confidence)}.` : "";
-  say(`${told} Item ${item.item}.${fused}`);
+  const fused = item.facts.fused ? ` Fused label ${item.facts.fused}, ${formatPercent(item.facts.fused_confidence)}.` : "";
+  announce(`${message} Item ${item.item}.${fused}`);
 }
 
 function showProgress() {
-  const left = view.total - view.settled;
-  at("bar").max = Math.max(1, view.total);
-  at("bar").value = view.settled;
-  at("progress").textContent = `${number(view.settled)} of ${number(view.total)} settled` +
-    (view.skipped ? `, ${number(view.skipped)} skipped` : "") + `, ${number(left)} to go`;
-  at("export").setAttribute("aria-disabled", String(!view.decisions));
-  at("export").textContent = view.decisions ? `Export gold (${number(view.decisions)})` : "Export gold";
-  at("refit").disabled = !view.decisions;
-  at("undo").disabled = !mine.length && !view.last;
-  at("last").replaceChildren();
-  if (view.last) {
-    const what = view.last.action === "skip" ? ["skipped ", isolated(view.last.item)]
-      : [isolated(view.last.item), " is ", isolated(view.last.label, "b")];
-    at("last").replaceChildren(make("span", { class: "clamp" }, "Last: ", ...what));
+  const left = view.n_items - view.n_settled;
+  byId("bar").max = Math.max(1, view.n_items);
+  byId("bar").value = view.n_settled;
+  byId("progress").textContent = `${formatNumber(view.n_settled)} of ${formatNumber(view.n_items)} settled` +
+    (view.n_skipped ? `, ${formatNumber(view.n_skipped)} skipped` : "") + `, ${formatNumber(left)} to go`;
+  byId("export").setAttribute("aria-disabled", String(!view.n_decisions));
+  byId("export").textContent = view.n_decisions ? `Export gold (${formatNumber(view.n_decisions)})` : "Export gold";
+  byId("refit").disabled = !view.n_decisions;
+  byId("undo").disabled = !ownLines.length && !view.last_decision;
+  byId("last").replaceChildren();
+  if (view.last_decision) {
+    const what = view.last_decision.action === "skip" ? ["skipped ", isolateText(view.last_decision.item)]
+      : [isolateText(view.last_decision.item), " is ", isolateText(view.last_decision.label, "b")];
+    byId("last").replaceChildren(createElement("span", { class: "clamp" }, "Last: ", ...what));
   }
 }
 
 function showEnd() {
-  const all = at("items").value === "all" && !at("annotator").value && !at("class").value;
-  at("done-title").textContent = view.total ? "All settled." : "There is nothing to settle here.";
-  at("done-text").textContent = all ? "Export what is settled as gold, or refit and see what it changes."
-    : "Choose other items above; or export what is settled as gold; or refit, and see what it changes.";
-  at("done-title").focus();
+  const all = byId("items").value === "all" && !byId("annotator").value && !byId("class").value;
+  byId("done-title").textContent = view.n_items ? "All settled." : "No items match this filter.";
+  byId("done-text").textContent = all ? "Export the decisions as gold labels, or refit to see what they change."
+    : "Choose other items above, export the decisions as gold labels, or refit to see what they change.";
+  byId("done-title").focus();
 }
 
-function showExhibit(item) {
-  const box = at("exhibit");
+function showInput(item) {
+  const box = byId("input");
   const input = item.facts.input;
   box.className = "";
-  at("file").textContent = "";
+  byId("file").textContent = "";
   if (input.kind === "values") {
-    const list = make("dl");
+    const list = createElement("dl");
     for (const [name, value] of input.values) {
-      list.append(make("div", {}, isolated(name, "dt"), make("dd", { text: Number(value.toPrecision(5)) })));
+      list.append(createElement("div", {}, isolateText(name, "dt"), createElement("dd", { text: Number(value.toPrecision(5)) })));
     }
     box.className = "values";
     box.replaceChildren(list);
-    if (input.more) box.append(make("p", { class: "quiet", text: `and ${count(input.more, "value")} more` }));
+    if (input.n_more) box.append(createElement("p", { class: "quiet", text: `and ${formatCount(input.n_more, "value")} more` }));
     box.tabIndex = 0;
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", "Values of the item");
@@ -238,277 +238,277 @@ function showExhibit(item) {
   box.removeAttribute("tabindex");
   box.removeAttribute("role");
   box.removeAttribute("aria-label");
-  if (input.kind === "nothing") {
-    missing("There is nothing to see of this item.", input.why);
+  if (input.kind === "missing") {
+    showMissingInput("The input of this item cannot be shown.", input.reason);
     return;
   }
-  if (!input.found) {
-    missing("The image is not there any more.", input.file);
+  if (!input.exists) {
+    showMissingInput("The image file does not exist any more.", input.file);
     return;
   }
-  at("file").replaceChildren(isolated(input.file));
+  byId("file").replaceChildren(isolateText(input.file));
   loading = true;
-  const image = make("img", { alt: `Item ${item.item}` });
+  const image = createElement("img", { alt: `Item ${item.item}` });
   image.addEventListener("load", () => {
-    if (!image.isConnected) return; // another item is shown by now
+    if (!image.isConnected) return; // another item is shown now
     image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) <= 128);
     loading = false;
-    if (view.next_image !== null) new Image().src = `image/${view.next_image}`; // so that it is there at once
+    if (view.next_image !== null) new Image().src = `image/${view.next_image}`; // so that the next item shows at once
   });
   image.addEventListener("error", async () => {
     const answer = await fetch(image.src).then((found) => found.json()).catch(() => ({ error: input.file }));
     if (!image.isConnected) return;
-    missing("The image cannot be shown.", answer.error);
+    showMissingInput("The image cannot be shown.", answer.error);
     loading = false;
   });
   image.src = `image/${item.index}`;
   box.replaceChildren(image);
 }
 
-function missing(title, text) {
-  at("exhibit").replaceChildren(make("div", { class: "missing" }, make("b", { text: title }), isolated(text)));
+function showMissingInput(title, text) {
+  byId("input").replaceChildren(createElement("div", { class: "missing" }, createElement("b", { text: title }), isolateText(text)));
 }
 
-function showOpinions(facts) {
+function showEstimates(facts) {
   const rows = [
-    ["fused", "Fused label: what the annotators' labels amount to", facts.fused, facts.fused_confidence],
-    ["", "What the model says without the labels", facts.predicted, facts.predicted_confidence],
-    ["", "Both together, with everybody's usual mistakes in mind", facts.consensus, facts.confidence],
+    ["fused", "Fused label of the annotators' labels", facts.fused, facts.fused_confidence],
+    ["", "Prediction of the model, from the input alone", facts.predicted, facts.predicted_confidence],
+    ["", "Consensus of labels and prediction", facts.consensus, facts.confidence],
   ];
-  at("opinions").replaceChildren(...rows.filter((row) => row[2]).map(([kind, title, label, share]) =>
-    make("div", { class: kind }, make("dt", { text: title }),
-      make("dd", { class: "clamp" }, isolated(label)), make("dd", { class: "share", text: percent(share) }), track(share))));
+  byId("estimates").replaceChildren(...rows.filter((row) => row[2]).map(([kind, title, label, share]) =>
+    createElement("div", { class: kind }, createElement("dt", { text: title }),
+      createElement("dd", { class: "clamp" }, isolateText(label)), createElement("dd", { class: "share", text: formatPercent(share) }), shareBar(share))));
 }
 
-function showSaid(facts) {
-  at("counts").replaceChildren();
-  if (!facts.said.length) at("counts").replaceChildren(isolated(facts.counts, "span", { class: "clamp" }));
-  else if (facts.weights_are === "means") at("counts").textContent = "Weights are means over all items: those here are not known.";
-  at("said").replaceChildren(...facts.said.map((line) => {
+function showLabels(facts) {
+  byId("counts").replaceChildren();
+  if (!facts.labels.length) byId("counts").replaceChildren(isolateText(facts.label_counts, "span", { class: "clamp" }));
+  else if (facts.weight_source === "mean") byId("counts").textContent = "The weights on this item are not available; shown are means over all items.";
+  byId("labels").replaceChildren(...facts.labels.map((line) => {
     const differs = line.label !== facts.fused;
-    const chip = make("span", { class: differs ? "chip differs" : "chip" }, isolated(line.label, "span", { class: "clamp" }));
-    if (differs) chip.append(make("span", { class: "unseen", text: " (differs from the fused label)" }));
-    return make("div", { class: "person" },
-      make("div", { class: "nameof clamp" }, isolated(line.annotator)), chip,
-      figure("weight", line.weight, ""), figure("reliability", line.reliability, "second"));
+    const chip = createElement("span", { class: differs ? "chip differs" : "chip" }, isolateText(line.label, "span", { class: "clamp" }));
+    if (differs) chip.append(createElement("span", { class: "unseen", text: " (differs from the fused label)" }));
+    return createElement("div", { class: "person" },
+      createElement("div", { class: "nameof clamp" }, isolateText(line.annotator)), chip,
+      labelledShareBar("weight", line.weight, ""), labelledShareBar("agreement", line.agreement, "second"));
   }));
 }
-function figure(title, share, kind) {
-  return make("div", { class: "figure" }, make("span", { text: title }), track(share, kind), make("b", { text: percent(share) }));
+function labelledShareBar(title, share, kind) {
+  return createElement("div", { class: "figure" }, createElement("span", { text: title }), shareBar(share, kind), createElement("b", { text: formatPercent(share) }));
 }
 
-// ---- classes: a key each, or a box to type into where they are too many ------------------------
+// ---- classes: one key per class, or a search box if there are too many -------------------------
 
 function showClasses(facts) {
   const votes = new Map();
-  for (const line of facts.said) votes.set(line.label, (votes.get(line.label) || 0) + 1);
+  for (const line of facts.labels) votes.set(line.label, (votes.get(line.label) || 0) + 1);
   const many = about.classes.length && about.classes[0].key === null;
   let shown = about.classes.map((entry, label) => ({ ...entry, label, votes: votes.get(entry.name) || 0 }));
   if (many) {
-    at("find").value = "";
+    byId("find").value = "";
     shown = shown.sort((one, other) => other.votes - one.votes || one.label - other.label);
   }
-  const focused = at("classes").contains(document.activeElement) ? document.activeElement.dataset.label : null;
-  at("classes").classList.toggle("many", many);
-  at("classes").classList.toggle("short", about.classes.every((entry) => entry.name.length <= 6));
-  at("classes").replaceChildren(...shown.map((entry) => {
-    const words = make("span", {}, isolated(entry.name));
-    if (entry.votes) words.append(make("small", { text: `said by ${entry.votes}` }));
-    const button = make("button", { type: "button", "data-label": entry.label }, words);
+  const focused = byId("classes").contains(document.activeElement) ? document.activeElement.dataset.label : null;
+  byId("classes").classList.toggle("many", many);
+  byId("classes").classList.toggle("short", about.classes.every((entry) => entry.name.length <= 6));
+  byId("classes").replaceChildren(...shown.map((entry) => {
+    const words = createElement("span", {}, isolateText(entry.name));
+    if (entry.votes) words.append(createElement("small", { text: formatCount(entry.votes, "label") }));
+    const button = createElement("button", { type: "button", "data-label": entry.label }, words);
     if (entry.key) {
-      button.prepend(make("kbd", { text: entry.key, "aria-hidden": "true" }));
+      button.prepend(createElement("kbd", { text: entry.key, "aria-hidden": "true" }));
       button.setAttribute("aria-keyshortcuts", entry.key);
     }
     button.addEventListener("click", () => settle(entry.label));
     return button;
   }));
   if (many) {
-    narrow();
-    if (!matchMedia("(pointer: coarse)").matches) at("find").focus({ preventScroll: true }); // no keyboard over the image
-  } else if (focused !== null) { // who goes by Tab and Enter stays where they are
-    at("classes").querySelector(`[data-label="${Number(focused)}"]`).focus({ preventScroll: true });
+    filterClasses();
+    if (!matchMedia("(pointer: coarse)").matches) byId("find").focus({ preventScroll: true }); // on phones the keyboard would cover the image
+  } else if (focused !== null) { // keep the focus for people who use Tab and Enter
+    byId("classes").querySelector(`[data-label="${Number(focused)}"]`).focus({ preventScroll: true });
   }
 }
 
 function visibleClasses() {
   return [...at("classes").children].filter((button) => !button.hidden);
 }
-function narrow() {
-  const wanted = at("find").value.trim().toLocaleLowerCase();
-  for (const button of at("classes").children) {
+function filterClasses() {
+  const wanted = byId("find").value.trim().toLocaleLowerCase();
+  for (const button of byId("classes").children) {
     const name = about.classes[Number(button.dataset.label)].name.toLocaleLowerCase();
     button.hidden = !name.includes(wanted);
     button.removeAttribute("aria-current");
   }
-  if (wanted) mark(0);
+  if (wanted) highlightClass(0);
 }
-function mark(place) {
+function highlightClass(place) {
   const buttons = visibleClasses();
   for (const button of buttons) button.removeAttribute("aria-current");
   const button = buttons[(place + buttons.length) % Math.max(1, buttons.length)];
-  if (!button) return say("No class has this in its name.");
+  if (!button) return announce("No class name contains this text.");
   button.setAttribute("aria-current", "true");
   button.scrollIntoView({ block: "nearest" });
-  return say(about.classes[Number(button.dataset.label)].name);
+  return announce(about.classes[Number(button.dataset.label)].name);
 }
-function inFinder(event) {
+function onSearchKey(event) {
   const buttons = visibleClasses();
   const place = buttons.findIndex((button) => button.getAttribute("aria-current") === "true");
   if (event.key === "Enter" && place >= 0) settle(Number(buttons[place].dataset.label));
-  else if (event.key === "ArrowDown") mark(place + 1);
-  else if (event.key === "ArrowUp") mark(place < 0 ? -1 : place - 1);
-  else if (event.key === "Escape") { at("find").value = ""; narrow(); at("find").blur(); }
+  else if (event.key === "ArrowDown") highlightClass(place + 1);
+  else if (event.key === "ArrowUp") highlightClass(place < 0 ? -1 : place - 1);
+  else if (event.key === "Escape") { byId("find").value = ""; filterClasses(); byId("find").blur(); }
   else return;
   event.preventDefault();
 }
 
 // ---- refit -----------------------------------------------------------------------------------
 
-async function lookAtRefit() {
+async function pollRefit() {
   clearTimeout(refitTimer);
-  const askedIn = ++refitRound;
+  const requestRound = ++refitRound;
   try {
-    const found = await ask("api/refit-status");
-    if (askedIn === refitRound) showRefit(found); // else a refit was started since, which this answer does not know
+    const found = await requestJson("api/refit-status");
+    if (requestRound === refitRound) showRefit(found); // otherwise a refit was started after this request
   } catch (error) {
-    complain(error.message);
+    showError(error.message);
   }
 }
 async function startRefit() {
-  at("refit").disabled = true;
-  complain("");
+  byId("refit").disabled = true;
+  showError("");
   try {
-    const found = await ask("api/refit", {});
+    const found = await requestJson("api/refit", {});
     refitRound += 1;
     showRefit(found);
-    at("refitted").scrollIntoView({ block: "nearest" });
-    say("The refit has begun.");
+    byId("refitted").scrollIntoView({ block: "nearest" });
+    announce("The refit has started.");
   } catch (error) {
-    complain(error.message);
-    lookAtRefit(); // it may have been started in another tab
+    showError(error.message);
+    pollRefit(); // another tab may have started it
   }
-  at("refit").disabled = !view.decisions;
+  byId("refit").disabled = !view.n_decisions;
 }
 
 let wasRunning = false;
 function showRefit(found) {
-  at("refitted").hidden = found.state === "none";
-  at("changes").hidden = found.state !== "done";
-  const state = at("refit-state");
+  byId("refitted").hidden = found.state === "none";
+  byId("changes").hidden = found.state !== "done";
+  const state = byId("refit-state");
   if (found.state === "running") {
-    const bar = make("progress", { "aria-label": "Progress of the refit" });
-    if (found.of) { bar.max = found.of; bar.value = found.done; }
-    state.replaceChildren(make("p", { text: "Training again, with what is settled as certain. You can go on reviewing." }),
-      isolated(found.said, "p", { class: "quiet" }), bar);
+    const bar = createElement("progress", { "aria-label": "Progress of the refit" });
+    if (found.n_epochs) { bar.max = found.n_epochs; bar.value = found.epoch; }
+    state.replaceChildren(createElement("p", { text: "Training again, with the decisions as gold labels. You can continue to review." }),
+      isolateText(found.message, "p", { class: "quiet" }), bar);
     wasRunning = true;
-    refitTimer = setTimeout(lookAtRefit, 1000);
+    refitTimer = setTimeout(pollRefit, 1000);
     return;
   }
-  if (found.state === "failed") state.replaceChildren(make("p", {}, "The refit did not come to its end: ", isolated(found.said)));
+  if (found.state === "failed") state.replaceChildren(createElement("p", {}, "The refit failed: ", isolateText(found.message)));
   if (found.state === "done") {
-    state.replaceChildren(make("p", { class: "quiet" }, "The new run is in ", isolated(found.out)));
+    state.replaceChildren(createElement("p", { class: "quiet" }, "The new run is in ", isolateText(found.out)));
     showChanges(found.changes);
   }
   if (wasRunning) {
-    say(found.state === "done" ? "The refit is done." : "The refit failed.");
-    at("refitted").scrollIntoView({ block: "nearest" });
+    announce(found.state === "done" ? "The refit is done." : "The refit failed.");
+    byId("refitted").scrollIntoView({ block: "nearest" });
   }
   wasRunning = false;
 }
 
 function showChanges(changes) {
   const cards = [];
-  const card = (title, figures, text) => cards.push(make("div", {}, make("span", { class: "quiet", text: title }),
-    make("b", { text: figures }), make("span", { class: "quiet", text })));
-  const [before, after] = changes.accuracy;
+  const card = (title, figures, text) => cards.push(createElement("div", {}, createElement("span", { class: "quiet", text: title }),
+    createElement("b", { text: figures }), createElement("span", { class: "quiet", text })));
+  const [before, after] = changes.test_accuracy;
   if (before !== null && after !== null && before !== undefined) {
-    card("Test accuracy", `${(100 * before).toFixed(1)} → ${(100 * after).toFixed(1)} %`, `of ${count(changes.testItems, "test item")}`);
+    card("Test accuracy", `${(100 * before).toFixed(1)} → ${(100 * after).toFixed(1)} %`, `of ${formatCount(changes.n_test_items, "test item")}`);
   }
-  card("Fused labels that changed", number(changes.fused.count), `of ${number(changes.items)}`);
-  card("Predictions that changed", number(changes.predicted.count), `of ${number(changes.items)}`);
-  card("Decisions that the model predicts", changes.agree.predicted.map(number).join(" → "),
-    `of ${number(changes.settled)}; it has been trained on them now`);
+  card("Fused labels that changed", formatNumber(changes.fused.n_changed), `of ${formatNumber(changes.n_items)}`);
+  card("Predictions that changed", formatNumber(changes.predicted.n_changed), `of ${formatNumber(changes.n_items)}`);
+  card("Decisions that equal the prediction", changes.n_agreeing.predicted.map(formatNumber).join(" → "),
+    `of ${formatNumber(changes.n_settled)}; the new model was trained on them`);
   const lists = [
     ["Fused labels that changed", changes.fused], ["Predictions that changed", changes.predicted],
-  ].map(([title, found]) => table(title, found.count, ["item", "before", "after"], found.listed.map((row) =>
+  ].map(([title, found]) => table(title, found.n_changed, ["item", "before", "after"], found.rows.map((row) =>
     [row.settled ? `${row.item} (settled: ${row.settled})` : row.item, row.before, row.after])));
   const people = changes.annotators;
-  lists.push(table("Annotators whose reliability changed", people.count, ["annotator", "before", "after"],
-    people.listed.map((row) => [row.annotator, percent1(row.before), percent1(row.after)]), true));
-  const chance = make("p", { class: "quiet", text: "A training that begins with other labels ends elsewhere: some of these changes are chance." });
-  at("changes").replaceChildren(make("div", { class: "cards" }, ...cards), chance, make("div", { class: "tables" }, ...lists));
+  lists.push(table("Annotators whose agreement with the predictions changed", people.n_changed, ["annotator", "before", "after"],
+    people.rows.map((row) => [row.annotator, formatPercentOneDigit(row.before), formatPercentOneDigit(row.after)]), true));
+  const chance = createElement("p", { class: "quiet", text: "Some of these changes are chance: training on other labels gives slightly different results everywhere." });
+  byId("changes").replaceChildren(createElement("div", { class: "cards" }, ...cards), chance, createElement("div", { class: "tables" }, ...lists));
 }
-const percent1 = (share) => `${(100 * share).toFixed(1)} %`;
+const formatPercentOneDigit = (share) => `${(100 * share).toFixed(1)} %`;
 
 function table(title, total, heads, rows, numbers = false) {
   const kind = (place) => (numbers && place ? { class: "number" } : {});
-  const body = make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((text, place) => make("td", kind(place), isolated(text))))));
-  const head = make("thead", {}, make("tr", {}, ...heads.map((text, place) => make("th", { text, scope: "col", ...kind(place) }))));
-  const some = rows.length < total ? `, the first ${number(rows.length)}` : "";
-  const box = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": title }, make("table", {}, head, body));
-  return make("div", {}, make("h2", { text: title }), make("p", { class: "quiet", text: total ? `${number(total)}${some}` : "none" }), ...(total ? [box] : []));
+  const body = createElement("tbody", {}, ...rows.map((row) => createElement("tr", {}, ...row.map((text, place) => createElement("td", kind(place), isolateText(text))))));
+  const head = createElement("thead", {}, createElement("tr", {}, ...heads.map((text, place) => createElement("th", { text, scope: "col", ...kind(place) }))));
+  const some = rows.length < total ? `, the first ${formatNumber(rows.length)}` : "";
+  const box = createElement("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": title }, createElement("table", {}, head, body));
+  return createElement("div", {}, createElement("h2", { text: title }), createElement("p", { class: "quiet", text: total ? `${formatNumber(total)}${some}` : "none" }), ...(total ? [box] : []));
 }
 
 // ---- keys ------------------------------------------------------------------------------------
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-  if (at("help-box").open || event.target.matches("input, select, textarea")) return;
+  if (byId("help-box").open || event.target.matches("input, select, textarea")) return;
   if (event.key === "?") { help(); event.preventDefault(); return; }
-  if (!at("shortcuts").checked) return;
+  if (!byId("shortcuts").checked) return;
   const key = event.key.toLowerCase();
   const label = about.classes.findIndex((entry) => entry.key === key);
   if (key === "u") undo();
   else if (key === "s") skip();
-  else if (key === "/" && !at("finder").hidden) at("find").focus();
+  else if (key === "/" && !byId("finder").hidden) byId("find").focus();
   else if (label >= 0) settle(label);
   else return;
   event.preventDefault();
 }
 function help() {
-  at("help-box").showModal();
+  byId("help-box").showModal();
 }
 
-async function begin() {
-  about = await ask("api/about");
+async function initialize() {
+  about = await requestJson("api/about");
   document.title = `Review ${about.run}`;
-  at("run").textContent = about.run;
-  at("who").replaceChildren("as ", isolated(about.who), `, model ${about.method} ${about.model.slice(0, 8)}`);
+  byId("run").textContent = about.run;
+  byId("reviewer").replaceChildren("as ", isolateText(about.reviewer), `, model ${about.method} ${about.model_sha256.slice(0, 8)}`);
   about.annotators.forEach((entry, index) =>
-    at("annotator").append(make("option", { value: index, text: `${entry.name} (${count(entry.labels, "label")})` })));
-  at("annotator").disabled = !about.knowsWhoSaidWhat;
-  about.classes.forEach((entry, index) => at("class").append(make("option", { value: index, text: entry.name })));
+    byId("annotator").append(createElement("option", { value: index, text: `${entry.name} (${formatCount(entry.n_labels, "label")})` })));
+  byId("annotator").disabled = !about.labels_available;
+  about.classes.forEach((entry, index) => byId("class").append(createElement("option", { value: index, text: entry.name })));
   const keys = about.classes.map((entry) => entry.key).sort();
-  at("finder").hidden = Boolean(keys[0]);
-  at("help-classes").replaceChildren(...(keys[0]
-    ? [make("kbd", { text: keys[0] }), " to ", make("kbd", { text: keys[keys.length - 1] })]
-    : [make("kbd", { text: "/" }), " and type"]));
-  if (!keys[0]) at("help-decide").textContent = "a part of the class, then Enter; arrows choose; Esc leaves the box, and the other keys work";
-  at("help-file").replaceChildren("Decisions are in ", isolated(about.decisions), ".");
-  at("notes").hidden = !about.notes.length;
-  at("notes").querySelector("summary").textContent = count(about.notes.length, "note") + " on this run";
-  at("notes").querySelector("ul").replaceChildren(...about.notes.map((note) => isolated(note, "li")));
+  byId("finder").hidden = Boolean(keys[0]);
+  byId("help-classes").replaceChildren(...(keys[0]
+    ? [createElement("kbd", { text: keys[0] }), " to ", createElement("kbd", { text: keys[keys.length - 1] })]
+    : [createElement("kbd", { text: "/" }), " and type"]));
+  if (!keys[0]) byId("help-decide").textContent = "a part of the class name, then Enter; arrows choose another class; Esc leaves the box, and the other keys work again";
+  byId("help-file").replaceChildren("Decisions are in ", isolateText(about.decisions_file), ".");
+  byId("notes").hidden = !about.notes.length;
+  byId("notes").querySelector("summary").textContent = formatCount(about.notes.length, "note") + " on this run";
+  byId("notes").querySelector("ul").replaceChildren(...about.notes.map((note) => isolateText(note, "li")));
 
   document.addEventListener("keydown", onKey);
-  at("find").addEventListener("keydown", inFinder);
-  at("find").addEventListener("input", narrow);
-  at("undo").addEventListener("click", undo);
-  at("skip").addEventListener("click", skip);
-  at("help").addEventListener("click", help);
-  at("refit").addEventListener("click", startRefit);
-  at("export").addEventListener("click", (event) => { if (!view || !view.decisions) event.preventDefault(); });
+  byId("find").addEventListener("keydown", onSearchKey);
+  byId("find").addEventListener("input", filterClasses);
+  byId("undo").addEventListener("click", undo);
+  byId("skip").addEventListener("click", skip);
+  byId("help").addEventListener("click", help);
+  byId("refit").addEventListener("click", startRefit);
+  byId("export").addEventListener("click", (event) => { if (!view || !view.n_decisions) event.preventDefault(); });
   for (const id of ["items", "annotator", "class"]) {
-    // with a mouse the choice is made at once, and the next key is for a class; with keys one walks through the list
-    at(id).addEventListener("pointerdown", () => { byPointer = true; });
-    at(id).addEventListener("keydown", () => { byPointer = false; });
-    at(id).addEventListener("change", () => { if (byPointer) at(id).blur(); if (!waiting) refresh(); });
+    // after a choice by mouse the next key decides for a class; with the keyboard, keys move through the list
+    byId(id).addEventListener("pointerdown", () => { byPointer = true; });
+    byId(id).addEventListener("keydown", () => { byPointer = false; });
+    byId(id).addEventListener("change", () => { if (byPointer) byId(id).blur(); if (!waiting) loadView(); });
   }
-  at("shortcuts").checked = localStorage.getItem("crowdfuse-keys") !== "off";
-  at("shortcuts").addEventListener("change", () =>
-    localStorage.setItem("crowdfuse-keys", at("shortcuts").checked ? "on" : "off"));
-  document.addEventListener("visibilitychange", lookAround);
-  await refresh();
-  setInterval(lookAround, 2000);
-  lookAtRefit();
+  byId("shortcuts").checked = localStorage.getItem("crowdfuse-keys") !== "off";
+  byId("shortcuts").addEventListener("change", () =>
+    localStorage.setItem("crowdfuse-keys", byId("shortcuts").checked ? "on" : "off"));
+  document.addEventListener("visibilitychange", pollView);
+  await loadView();
+  setInterval(pollView, 2000);
+  pollRefit();
 }
-begin().catch((error) => complain(error.message));
+initialize().catch((error) => showError(error.message));

@@ -1,7 +1,4 @@
-"""The model fitted anew with the decisions as gold, in a process of its own, into a folder beside the run.
-
-`python -m crowdfuse.review.refit` is that process: it reads a job from its standard input.
-"""
+"""Fit a run again with the decisions as gold labels, in a process of its own, into a folder beside the run."""
 
 from __future__ import annotations
 
@@ -21,41 +18,58 @@ from crowdfuse.io.files import sha256, write_text
 from crowdfuse.io.labels import read_gold_beside_labels
 from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.review.changes import compare_run_folders
-from crowdfuse.review.folder import RunFolder
+from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.review.session import gold_csv, read_gold_rows
 from crowdfuse.runs.job import Job, resolve_job_path
 
-EPOCH = re.compile(r"epoch (\d+)/(\d+)")
+EPOCH_PATTERN = re.compile(r"epoch (\d+)/(\d+)")
 
 
 class Refit:
-    """Fitting a run anew: one at a time. What an earlier one changed is found again after a restart."""
+    """The refits of a run, one at a time. The result of an earlier one is found again after a restart.
+
+    Parameters
+    ----------
+    run : RunFolder
+        The run that is reviewed.
+    """
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self._process: subprocess.Popen[bytes] | None = None
         self._out: Path | None = None
-        self._said: Any = None  # a file, not a pipe: the process goes on should this one be killed
-        self._one_thread = threading.Lock()
+        self._output: Any = None  # a file, not a pipe, so that the refit continues if this process is killed
+        self._lock = threading.Lock()
         self._compared: tuple[Path, dict[str, Any]] | None = None
 
     def start(self) -> None:
-        """Begin, unless one is running."""
-        with self._one_thread:
+        """Start a refit.
+
+        Raises
+        ------
+        ValueError
+            If a refit is running, nothing is settled, or a file of the run is missing or has changed.
+        """
+        with self._lock:
             if self._process is not None and self._process.poll() is None:
-                raise ValueError(f"a refit is running already, into {self._out}; wait for it")
+                raise ValueError(f"a refit is running already, into {self._out}; wait until it ends")
             self._refuse_changed()
             rows, _ = read_gold_rows(self.run.path)
             if not rows:
-                raise ValueError("nothing is settled yet, so there is nothing to fit anew with")
-            out = next_folder(self.run.path)
+                raise ValueError("nothing is settled yet; settle an item before a refit")
+            out = next_refit_folder(self.run.path)
             job = job_with_gold(self.run, rows, out)
-            self._said = tempfile.NamedTemporaryFile(prefix="crowdfuse-refit-")  # noqa: SIM115  # read until the next
+            self._output = tempfile.NamedTemporaryFile(prefix="crowdfuse-refit-")  # noqa: SIM115  # open until the next refit
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "crowdfuse.review.refit"],  # -P: no module of the folder it starts in
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "crowdfuse.review.refit_process",
+                ],  # -P: import no module from the current folder
                 stdin=subprocess.PIPE,
-                stdout=self._said,
-                stderr=self._said,
+                stdout=self._output,
+                stderr=self._output,
                 env=os.environ | {"COLUMNS": "300"},
             )
             self._out = out
@@ -64,37 +78,59 @@ class Refit:
                 pipe.write(json.dumps({"job": asdict(job), "out": str(out)}).encode())
 
     def _refuse_changed(self) -> None:
-        """What changed is to be the decisions alone."""
-        for name, given in self.run.job.files().items():
-            path = resolve_job_path(self.run.path, str(given))
+        """Raise an error if a file of the run is missing or has changed: only the decisions may differ."""
+        for name, file in self.run.job.files().items():
+            path = resolve_job_path(self.run.path, str(file))
             if not path.exists() or sha256(path) != self.run.hashes.get(name):
                 raise ValueError(
-                    f"{path} ({name}) is gone, or has changed since the run, so that a refit would compare two things "
-                    "at once; bring it back, or export the decisions and start a new run: crowdfuse fit --gold"
+                    f"{path} ({name}) is missing or has changed since the run, so a refit would change more than the "
+                    "decisions; restore it, or export the decisions and start a new run: crowdfuse fit --gold"
                 )
 
     def status(self) -> dict[str, Any]:
-        """{"state": "none", "running", "failed" or "done", ...}: what it says, how far it is, what changed."""
-        with self._one_thread:
+        """Return the state of the refit.
+
+        Returns
+        -------
+        status : dict of str to Any
+            `state` is "none", "running" (with out, message, epoch and n_epochs), "failed" (with out and message) or
+            "done" (with out and changes, see `compare_run_folders`).
+        """
+        with self._lock:
             if self._process is not None and self._out is not None:
                 lines = self._lines()
                 if self._process.poll() is None:
-                    found = [match for line in lines for match in EPOCH.findall(line)]
-                    done, of = (int(part) for part in found[-1]) if found else (0, 0)
-                    said = lines[-1] if lines else "reading the files"
-                    return {"state": "running", "out": _from_here(self._out), "said": said, "done": done, "of": of}
+                    matches = [match for line in lines for match in EPOCH_PATTERN.findall(line)]
+                    epoch, n_epochs = (int(part) for part in matches[-1]) if matches else (0, 0)
+                    return {
+                        "state": "running",
+                        "out": _relative(self._out),
+                        "message": lines[-1] if lines else "reading the files",
+                        "epoch": epoch,
+                        "n_epochs": n_epochs,
+                    }
                 if not runs.is_finished(self._out):
-                    said = lines[-1] if lines else f"it ended with {self._process.returncode}"
-                    return {"state": "failed", "out": _from_here(self._out), "said": said.removeprefix("error: ")}
-            finished = [out for out in refits_of(self.run.path) if runs.is_finished(out)]
+                    message = lines[-1] if lines else f"it ended with exit code {self._process.returncode}"
+                    return {
+                        "state": "failed",
+                        "out": _relative(self._out),
+                        "message": message.removeprefix("error: "),
+                    }
+            finished = [out for out in list_refits(self.run.path) if runs.is_finished(out)]
             if not finished:
                 return {"state": "none"}
             if self._compared is None or self._compared[0] != finished[-1]:
                 self._compared = finished[-1], compare_run_folders(self.run.path, finished[-1])
-            return {"state": "done", "out": _from_here(finished[-1]), "changes": self._compared[1]}
+            return {"state": "done", "out": _relative(finished[-1]), "changes": self._compared[1]}
 
     def stop(self) -> Path | None:
-        """End what is running; returns its folder, with which `crowdfuse fit --resume` goes on."""
+        """Stop the refit that is running.
+
+        Returns
+        -------
+        out : Path or None
+            Its folder, which `crowdfuse fit --resume` continues; None if no refit is running.
+        """
         if self._process is None or self._process.poll() is not None:
             return None
         self._process.terminate()
@@ -102,63 +138,52 @@ class Refit:
         return self._out
 
     def _lines(self) -> list[str]:
-        text = Path(self._said.name).read_text(encoding="utf-8", errors="replace")
+        """Return what the process has printed."""
+        text = Path(self._output.name).read_text(encoding="utf-8", errors="replace")
         return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def refits_of(run: Path) -> list[Path]:
-    """The folders of a run's refits, the last one last."""
+def list_refits(run: Path) -> list[Path]:
+    """Return the folders of the refits of a run, the newest last."""
     run = run.resolve()
-    found = [(match, path) for path in run.parent.iterdir() if (match := _number(run, path)) and path.is_dir()]
-    return [path for _, path in sorted(found)]
+    numbered = [
+        (number, path) for path in run.parent.iterdir() if (number := _refit_number(run, path)) and path.is_dir()
+    ]
+    return [path for _, path in sorted(numbered)]
 
 
-def next_folder(run: Path) -> Path:
-    """A folder beside the run for its next refit: run-refit-1, run-refit-2, ..."""
+def next_refit_folder(run: Path) -> Path:
+    """Return the folder of the next refit, beside the run: run-refit-1, run-refit-2, ..."""
     run = run.resolve()
-    taken = [_number(run, path) for path in run.parent.iterdir()]
+    taken = [_refit_number(run, path) for path in run.parent.iterdir()]
     return run.parent / f"{run.name}-refit-{max([0, *taken]) + 1}"
 
 
-def _number(run: Path, path: Path) -> int:
+def _refit_number(run: Path, path: Path) -> int:
+    """Return the number of the refit that a folder or gold file belongs to, 0 for other files."""
     match = re.fullmatch(re.escape(run.name) + r"-refit-([1-9]\d*)(-gold\.csv)?", path.name)
     return int(match[1]) if match else 0
 
 
-def _from_here(path: Path) -> str:
-    """As somebody would type it who is where the page was started."""
+def _relative(path: Path) -> str:
+    """Return a path relative to the current folder if it is below it."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job:
-    """The job of a run, with these decisions as gold to train on, beside what it had; writes that gold beside `out`.
+    """Return the job of a run with the decisions as gold labels to train on; writes these gold labels beside `out`.
 
-    A decision counts for more than the gold that was given before.
+    Gold labels that the run was trained on are kept, unless a decision replaces them.
     """
     job = run.job
-    given = {name: str(resolve_job_path(run.path, str(path)).resolve()) for name, path in job.files().items()}
+    paths = {name: str(resolve_job_path(run.path, str(path)).resolve()) for name, path in job.files().items()}
     gold: dict[str, str] = {}
     if job.gold is not None:
-        path = Path(given["gold"])
+        path = Path(paths["gold"])
         ids, truth = read_gold_beside_labels(path, job.reading)
         gold = dict(zip(ids_to_strings(ids).tolist(), ids_to_strings(truth).tolist(), strict=True))
     gold |= dict(rows)
     file = out.with_name(f"{out.name}-gold.csv")
     write_text(file, gold_csv(list(gold.items())))
     inputs = str(resolve_job_path(run.path, job.inputs).resolve())
-    return replace(job, **given | {"inputs": inputs, "gold": str(file)})  # type: ignore[arg-type]  # all are names
-
-
-def main() -> int:
-    """Fit what standard input asks for; what is wrong is said in the last line."""
-    asked = json.load(sys.stdin)
-    try:
-        runs.start(Job.from_json(asked["job"]), Path(asked["out"]), force=False, verbose=1)
-    except (ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return replace(job, **paths | {"inputs": inputs, "gold": str(file)})  # type: ignore[arg-type]  # all are str

@@ -1,7 +1,7 @@
-"""The review page's server: for this machine's browser alone. Whatever does not come from the page itself is refused.
+"""The server of the review page, for browsers on the same machine. It refuses all requests that other sites cause.
 
-It answers on 127.0.0.1 only, to that name or localhost (so that no foreign name can be pointed at it), to pages of its
-own (so that no other site can ask it anything), and changes something only for those who know the token of this start.
+It listens on 127.0.0.1 only. It answers only under that name or localhost (against DNS rebinding) and only to its own
+pages (against cross-site requests). Changes need a token that is new with every start of the server.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 HOST = "127.0.0.1"
-MAX_PORT_TRIES = 100  # that are tried, one after another
-MAX_BODY_BYTES = 10_000  # bytes that a page has to say
-HEADERS = {
+MAX_PORT_TRIES = 100
+MAX_BODY_BYTES = 10_000  # of a request
+SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -45,77 +45,79 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-TYPES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}
+MEDIA_TYPES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
 class BadRequestError(ValueError):
-    """A request that the page would never send."""
+    """A request is malformed; the message says how."""
 
 
-def make_app(desk: ReviewSession, refit: Refit, port: int, token: str) -> ASGIApp:
-    """The application; `port` and `token` are what requests must know."""
+def make_app(session: ReviewSession, refit: Refit, port: int, token: str) -> ASGIApp:
+    """Return the application. Requests must name this port, and changes need the token."""
 
     def page(request: Request) -> Response:
-        text = _packaged("page.html").replace("{{token}}", token)
+        text = _read_asset("page.html").replace("{{token}}", token)
         return Response(text, media_type="text/html")
 
-    def part(request: Request) -> Response:
+    def asset(request: Request) -> Response:
         name = request.url.path.strip("/")
-        return Response(_packaged(name), media_type=TYPES[name])
+        return Response(_read_asset(name), media_type=MEDIA_TYPES[name])
 
     def about(request: Request) -> Response:
-        return JSONResponse(desk.about())
+        return JSONResponse(session.about())
 
     def view(request: Request) -> Response:
-        choice = _choice(request, desk)
-        at = _query_number(request, "at", len(desk.run.items))
-        head = desk.decision_state().n_lines  # asked once: another tab may write at any time
-        if request.query_params.get("head") == str(head):
-            return JSONResponse({"head": head})
-        return JSONResponse(desk.view(choice, at))
+        item_filter = _item_filter(request, session)
+        at = _query_integer(request, "at", len(session.run.items))
+        n_lines = session.decision_state().n_lines  # read once, since another tab may write at any time
+        if request.query_params.get("n_ledger_lines") == str(n_lines):
+            return JSONResponse({"n_ledger_lines": n_lines})
+        return JSONResponse(session.view(item_filter, at))
 
     def image(request: Request) -> Response:
-        index = _whole(request.path_params["index"], len(desk.run.items), "index")
+        index = _parse_integer(request.path_params["index"], len(session.run.items), "index")
         try:
-            data, kind = desk.exhibits.picture(index)
+            data, media_type = session.item_inputs.picture(index)
         except NoPictureError as error:
             return JSONResponse({"error": str(error)}, 404)
-        return Response(data, media_type=kind)
+        return Response(data, media_type=media_type)
 
     def export(request: Request) -> Response:
-        rows, _ = read_gold_rows(desk.run.path)
-        name = {"content-disposition": 'attachment; filename="gold.csv"'}
-        return Response(gold_csv(rows), media_type="text/csv", headers=name)
+        rows, _ = read_gold_rows(session.run.path)
+        headers = {"content-disposition": 'attachment; filename="gold.csv"'}
+        return Response(gold_csv(rows), media_type="text/csv", headers=headers)
 
-    async def act(request: Request) -> Response:
-        return await _in_thread(act_on, request, await _body(request))
+    async def decide(request: Request) -> Response:
+        return await run_in_threadpool(record_decision, request, await _read_body(request))
 
-    def act_on(request: Request, asked: dict[str, Any]) -> Response:
-        action, choice = request.url.path.rpartition("/")[2], _choice(request, desk)
+    def record_decision(request: Request, body: dict[str, Any]) -> Response:
+        action, item_filter = request.url.path.rpartition("/")[2], _item_filter(request, session)
         try:
             if action == "undo":
-                entry = desk.undo(_whole(asked.get("line"), 1 << 40, "line"))
+                entry = session.undo(_parse_integer(body.get("line"), 1 << 40, "line"))
             else:
-                index = _whole(asked.get("index"), len(desk.run.items), "index")
-                seen: dict[str, Any] = {
-                    "shown": str(asked.get("shown")),
-                    "version": _whole(asked.get("version"), 1 << 40, "version"),
-                    "choice": choice,
+                index = _parse_integer(body.get("index"), len(session.run.items), "index")
+                shown: dict[str, Any] = {
+                    "facts_hash": str(body.get("facts_hash")),
+                    "version": _parse_integer(body.get("version"), 1 << 40, "version"),
+                    "item_filter": item_filter,
                 }
                 if action == "skip":
-                    entry = desk.skip(index, **seen)
+                    entry = session.skip(index, **shown)
                 else:
-                    entry = desk.settle(index, _whole(asked.get("label"), len(desk.run.classes), "label"), **seen)
+                    entry = session.settle(
+                        index, _parse_integer(body.get("label"), len(session.run.classes), "label"), **shown
+                    )
         except RefusedError as error:
-            return JSONResponse({"error": str(error), "view": desk.view(choice)}, 409)
-        at = desk.position(entry["item"]) if action == "undo" else None
-        return JSONResponse({"line": entry["line"], "item": entry["item"], "view": desk.view(choice, at)})
+            return JSONResponse({"error": str(error), "view": session.view(item_filter)}, 409)
+        at = session.position(entry["item"]) if action == "undo" else None
+        return JSONResponse({"line": entry["line"], "item": entry["item"], "view": session.view(item_filter, at)})
 
     async def start_refit(request: Request) -> Response:
-        await _body(request)
-        return await _in_thread(begin, request)
+        await _read_body(request)
+        return await run_in_threadpool(start_refit_now)
 
-    def begin(request: Request) -> Response:
+    def start_refit_now() -> Response:
         try:
             refit.start()
         except ValueError as error:
@@ -127,21 +129,25 @@ def make_app(desk: ReviewSession, refit: Refit, port: int, token: str) -> ASGIAp
 
     routes = [
         Route("/", page),
-        *(Route(f"/{name}", part) for name in TYPES),
+        *(Route(f"/{name}", asset) for name in MEDIA_TYPES),
         Route("/api/about", about),
         Route("/api/view", view),
-        *(Route(f"/api/{action}", act, methods=["POST"]) for action in ("settle", "skip", "undo")),
+        *(Route(f"/api/{action}", decide, methods=["POST"]) for action in ("settle", "skip", "undo")),
         Route("/api/refit", start_refit, methods=["POST"]),
         Route("/api/refit-status", refit_status),
         Route("/image/{index:str}", image),
         Route("/export.csv", export),
     ]
-    handlers: dict[Any, Callable[..., Any]] = {BadRequestError: _say(400), ValueError: _say(500), OSError: _say(500)}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), port, token)
+    handlers: dict[Any, Callable[..., Any]] = {
+        BadRequestError: _error_handler(400),
+        ValueError: _error_handler(500),
+        OSError: _error_handler(500),
+    }
+    return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), port, token)
 
 
-class Guard:
-    """Lets in what comes from the page itself, and sends every answer with headers that keep it to itself."""
+class RequestGuard:
+    """Middleware that refuses requests from other sites, and adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self.app, self.token = app, token
@@ -149,9 +155,11 @@ class Guard:
         self.origins = {f"http://{host}" for host in self.hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it with status 403."""
+
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                added = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
                 message["headers"] = [*message.get("headers", []), *added]
             await send(message)
 
@@ -159,14 +167,14 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        why = self.rejection_reason(Request(scope))
-        if why is not None:
-            await JSONResponse({"error": why}, 403)(scope, receive, send_guarded)
+        reason = self.rejection_reason(Request(scope))
+        if reason is not None:
+            await JSONResponse({"error": reason}, 403)(scope, receive, send_guarded)
             return
         await self.app(scope, receive, send_guarded)
 
     def rejection_reason(self, request: Request) -> str | None:
-        """Why a request is refused, None if it is not."""
+        """Return why a request is refused; None if it is allowed."""
         headers = request.headers
         if headers.getlist("host") != [headers.get("host")] or headers.get("host") not in self.hosts:
             return f"this server answers to {' and '.join(sorted(self.hosts))} only"
@@ -175,43 +183,44 @@ class Guard:
         if headers.get("origin", next(iter(self.origins))) not in self.origins:
             return "this request comes from another site"
         if request.method not in ("GET", "HEAD"):
-            given = headers.get("x-crowdfuse-token", "")
-            if not secrets.compare_digest(given.encode(), self.token.encode()):
-                return "this page is of an earlier start of crowdfuse review; reload it"
+            token = headers.get("x-crowdfuse-token", "")
+            if not secrets.compare_digest(token.encode(), self.token.encode()):
+                return "this page was loaded before crowdfuse review was restarted; reload it"
         return None
 
 
-def serve(desk: ReviewSession, refit: Refit, port: int, say: Callable[[str], None]) -> None:
-    """Answer until Ctrl-C. Where the port is taken, the next free one is; `say` is told which."""
+def serve(session: ReviewSession, refit: Refit, port: int, echo: Callable[[str], None]) -> None:
+    """Serve the page until Ctrl-C, on the next free port if `port` is in use; `echo` prints messages."""
     with _listening(port) as listener:
-        taken = listener.getsockname()[1]
-        if taken != port:
-            say(f"port {port} is in use; this is on port {taken}")
-        app = make_app(desk, refit, taken, secrets.token_urlsafe(24))
+        free_port = listener.getsockname()[1]
+        if free_port != port:
+            echo(f"port {port} is in use; using port {free_port} instead")
+        app = make_app(session, refit, free_port, secrets.token_urlsafe(24))
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, proxy_headers=False, ws="none",
             timeout_graceful_shutdown=2,
         )  # fmt: skip
-        say(f"open http://{HOST}:{taken}/ in a browser on this machine; Ctrl-C ends")
+        echo(f"open http://{HOST}:{free_port}/ in a browser on this machine; stop with Ctrl-C")
         try:
             uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:
-            say("ended; what was settled is on disk")
+            echo("stopped; all decisions are on disk")
         finally:
             stopped = refit.stop()
             if stopped is not None:
-                say(f"the refit was stopped; go on with crowdfuse fit --resume {stopped}")
+                echo(f"the refit was stopped; continue it with crowdfuse fit --resume {stopped}")
 
 
 @contextmanager
 def _listening(port: int) -> Iterator[socket.socket]:
+    """Yield a socket that listens on this port, or on the next free one."""
     for candidate in range(port, min(port + MAX_PORT_TRIES, 65536)):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        if sys.platform != "win32":  # where it would let two servers have one port
+        if sys.platform != "win32":  # on Windows this option would let two servers share a port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, candidate))
-            listener.listen()  # of two that have bound a port, one may listen
+            listener.listen()  # two sockets may bind a port, but only one may listen
         except OSError:
             listener.close()
             continue
@@ -224,7 +233,8 @@ def _listening(port: int) -> Iterator[socket.socket]:
 # ---- reading requests ------------------------------------------------------------------------
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _read_body(request: Request) -> dict[str, Any]:
+    """Return the JSON object in the body of a request."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise BadRequestError("the request must be JSON")
     data = b""
@@ -233,36 +243,34 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(data) > MAX_BODY_BYTES:
             raise BadRequestError(f"the request is longer than {MAX_BODY_BYTES:,} bytes")
     try:
-        asked = json.loads(data)
+        body = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"the request is not JSON: {error}") from error
-    if not isinstance(asked, dict):
+    if not isinstance(body, dict):
         raise BadRequestError("the request must be a JSON object")
-    return asked
+    return body
 
 
-async def _in_thread(work: Callable[..., Response], *given: Any) -> Response:
-    return await run_in_threadpool(work, *given)
-
-
-def _choice(request: Request, desk: ReviewSession) -> ItemFilter:
-    which = request.query_params.get("items", "disputed")
-    if which not in ("disputed", "all"):
-        raise BadRequestError(f"items must be disputed or all, got {which!r}")
+def _item_filter(request: Request, session: ReviewSession) -> ItemFilter:
+    """Return the filter in the query of a request."""
+    items = request.query_params.get("items", "disputed")
+    if items not in ("disputed", "all"):
+        raise BadRequestError(f"items must be disputed or all, got {items!r}")
     return ItemFilter(
-        disputed=which == "disputed",
-        annotator=_query_number(request, "annotator", len(desk.names)),
-        label=_query_number(request, "class", len(desk.run.classes)),
+        disputed=items == "disputed",
+        annotator=_query_integer(request, "annotator", len(session.annotator_names)),
+        label=_query_integer(request, "class", len(session.run.classes)),
     )
 
 
-def _query_number(request: Request, name: str, end: int) -> int | None:
+def _query_integer(request: Request, name: str, end: int) -> int | None:
+    """Return a whole number in the query of a request, None if it is absent or empty."""
     text = request.query_params.get(name)
-    return _whole(text, end, name) if text else None
+    return _parse_integer(text, end, name) if text else None
 
 
-def _whole(value: Any, end: int, name: str) -> int:
-    """A whole number from 0 to below `end`, as JSON or as digits."""
+def _parse_integer(value: Any, end: int, name: str) -> int:
+    """Return a whole number from 0 to below `end`, given as JSON or as digits."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
         value = int(value)
     if type(value) is not int or not 0 <= value < end:
@@ -270,9 +278,11 @@ def _whole(value: Any, end: int, name: str) -> int:
     return value
 
 
-def _say(status: int) -> Callable[[Request, Exception], Response]:
+def _error_handler(status: int) -> Callable[[Request, Exception], Response]:
+    """Return a handler that answers with the message of an error."""
     return lambda request, error: JSONResponse({"error": str(error)}, status)
 
 
-def _packaged(name: str) -> str:
+def _read_asset(name: str) -> str:
+    """Return the text of a file of this package."""
     return (files("crowdfuse.review") / name).read_text(encoding="utf-8")

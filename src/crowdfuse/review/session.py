@@ -1,4 +1,4 @@
-"""Where reviewing happens, with or without a page: what is shown, what is decided, what it amounts to."""
+"""A review session, with or without a page: what is shown, which decisions are made, and the gold labels from them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,32 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.review.folder import RunFolder
+from crowdfuse.review.decision_state import DecisionState, next_open_items, replay
 from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.ledger import Ledger, LedgerEntry
-from crowdfuse.review.queue import DecisionState, next_open_items, replay
+from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.runs.folder import DECISIONS_FILE
 
-KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one a class; without s and u, which skip and undo
+CLASS_KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one key per class; s and u are for skip and undo
 
 
 class RefusedError(ValueError):
-    """What was asked cannot be done as things stand now; says why."""
+    """A decision was refused because something has changed since the item was shown; the message says what."""
 
 
 @dataclass(frozen=True)
 class ItemFilter:
-    """Which items are shown: all, or the disputed ones; labelled by one annotator; said to be of one class."""
+    """Which items are shown.
+
+    Parameters
+    ----------
+    disputed : bool, default=True
+        Only items on which an annotator or the model disagrees with the consensus.
+    annotator : int, default=None
+        Only items that this annotator labelled: a position in `ReviewSession.annotator_names`.
+    label : int, default=None
+        Only items with this class as a label, fused label or consensus: a position in `RunFolder.classes`.
+    """
 
     disputed: bool = True
     annotator: int | None = None
@@ -38,187 +48,308 @@ class ItemFilter:
 
 
 class ReviewSession:
-    """One run under review by one person; others may be at it in other tabs and processes."""
+    """The review of one run by one person. Other tabs and processes may review the same run at the same time.
 
-    def __init__(self, run: RunFolder, exhibits: ItemInputs, who: str) -> None:
-        self.run, self.exhibits, self.reviewer = run, exhibits, who
+    Parameters
+    ----------
+    run : RunFolder
+        The run.
+    item_inputs : ItemInputs
+        The inputs of the run.
+    reviewer : str
+        Name of the reviewer, recorded with each decision.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        The decisions on disk.
+    annotator_names : list of str
+        Names of the annotators, those who agree most with the predictions first.
+    """
+
+    def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:
+        self.run, self.item_inputs, self.reviewer = run, item_inputs, reviewer
         self.ledger = Ledger(run.path / DECISIONS_FILE)
-        self.names = list(run.annotators)
+        self.annotator_names = list(run.annotators)
         self._position = {name: index for index, name in enumerate(run.items)}
-        self._standing = DecisionState()
-        self._one_thread = threading.RLock()
-        self._facts = lru_cache(256)(self._make_facts)
-        self._orders = lru_cache(64)(self._make_order)
+        self._state = DecisionState()
+        self._lock = threading.RLock()
+        self._cached_facts = lru_cache(256)(self._make_facts)
+        self._cached_order = lru_cache(64)(self._make_order)
         self.decision_state()
 
     def about(self) -> dict[str, Any]:
-        """What stays the same: classes with their keys, annotators, notes."""
+        """Return what does not change during the session: classes with their keys, annotators, notes.
+
+        Returns
+        -------
+        about : dict of str to Any
+            Keys: run, method, model_sha256, reviewer, classes, annotators, labels_available, decisions_file, notes.
+        """
         run = self.run
         return {
             "run": run.path.resolve().name,
             "method": run.job.method,
-            "model": run.model,
-            "who": self.reviewer,
+            "model_sha256": run.model_sha256,
+            "reviewer": self.reviewer,
             "classes": [
-                {"name": name, "key": key} for name, key in zip(run.classes, keys_of(run.classes), strict=True)
+                {"name": name, "key": key} for name, key in zip(run.classes, assign_keys(run.classes), strict=True)
             ],
             "annotators": [
-                {"name": name, "labels": int(row["n_labels"]), "reliability": _number(row["agreement_with_predicted"])}
+                {
+                    "name": name,
+                    "n_labels": int(row["n_labels"]),
+                    "agreement": _number(row["agreement_with_predicted"]),
+                }
                 for name, row in run.annotators.items()
             ],
-            "knowsWhoSaidWhat": run.annotations is not None,
-            "decisions": str(self.ledger.path),
-            "notes": run.notes + self.exhibits.notes,
+            "labels_available": run.annotations is not None,
+            "decisions_file": str(self.ledger.path),
+            "notes": run.notes + self.item_inputs.notes,
         }
 
     def decision_state(self) -> DecisionState:
-        """What all decisions up to now amount to."""
-        with self._one_thread:
-            return self._up_to(self.ledger.entries())
+        """Return the valid decisions after all lines that the ledger has now.
 
-    def view(self, choice: ItemFilter, at: int | None = None) -> dict[str, Any]:
-        """The item to look at now, what comes after it, and how far things are. `at` stays in view while it is open."""
-        with self._one_thread:
-            standing, order = self.decision_state(), self._orders(choice)
-            turn = next_open_items(order, self.run.items, standing, 2)
-            if at is not None and not standing.is_settled(self.run.items[at]):
-                turn = [at, *(index for index in turn if index != at)]
-            of_choice = [standing.of(self.run.items[index]) for index in order]
-            last = standing.last_of(self.reviewer)
+        Returns
+        -------
+        state : DecisionState
+        """
+        with self._lock:
+            return self._state_after(self.ledger.entries())
+
+    def view(self, item_filter: ItemFilter, at: int | None = None) -> dict[str, Any]:
+        """Return the item to decide on now, and the progress.
+
+        Parameters
+        ----------
+        item_filter : ItemFilter
+            Which items are shown.
+        at : int, default=None
+            Position of an item that stays in view until it is settled.
+
+        Returns
+        -------
+        view : dict of str to Any
+            Keys: n_ledger_lines, item (None if all are settled), next_image, n_items, n_settled, n_skipped,
+            n_decisions (of the whole run), last_decision, torn_bytes.
+        """
+        with self._lock:
+            state, order = self.decision_state(), self._cached_order(item_filter)
+            upcoming = next_open_items(order, self.run.items, state, 2)
+            if at is not None and not state.is_settled(self.run.items[at]):
+                upcoming = [at, *(index for index in upcoming if index != at)]
+            decisions = [state.decision_on(self.run.items[index]) for index in order]
+            last = state.last_of(self.reviewer)
+            has_next_image = len(upcoming) > 1 and self.item_inputs.has_picture(upcoming[1])
             return {
-                "head": standing.n_lines,
-                "item": self._item(turn[0], standing) if turn else None,
-                "next_image": turn[1] if len(turn) > 1 and self.exhibits.has_picture(turn[1]) else None,
-                "total": len(order),
-                "settled": sum(entry is not None and entry["action"] == "settle" for entry in of_choice),
-                "skipped": sum(entry is not None and entry["action"] == "skip" for entry in of_choice),
-                "decisions": len(standing.settled()),
-                "last": None
+                "n_ledger_lines": state.n_lines,
+                "item": self._item(upcoming[0], state) if upcoming else None,
+                "next_image": upcoming[1] if has_next_image else None,
+                "n_items": len(order),
+                "n_settled": sum(entry is not None and entry["action"] == "settle" for entry in decisions),
+                "n_skipped": sum(entry is not None and entry["action"] == "skip" for entry in decisions),
+                "n_decisions": len(state.settled()),
+                "last_decision": None
                 if last is None
                 else {name: last.get(name) for name in ("line", "action", "item", "label")},
-                "torn": self.ledger.torn,
+                "torn_bytes": self.ledger.torn_bytes,
             }
 
-    def settle(self, index: int, label: int, *, shown: str, version: int, choice: ItemFilter) -> LedgerEntry:
-        """Decide the class of an item; on disk when this returns."""
-        decision = {"action": "settle", "label": self.run.classes[label]}
-        return self._append(index, decision, shown, version, choice)
+    def settle(self, index: int, label: int, *, facts_hash: str, version: int, item_filter: ItemFilter) -> LedgerEntry:
+        """Decide the class of an item. The decision is on disk when this returns.
 
-    def skip(self, index: int, *, shown: str, version: int, choice: ItemFilter) -> LedgerEntry:
-        """Put an item behind all the others."""
-        return self._append(index, {"action": "skip"}, shown, version, choice)
+        Parameters
+        ----------
+        index : int
+            Position of the item in `run.items`.
+        label : int
+            Position of the class in `run.classes`.
+        facts_hash : str
+            Hash of the facts that were shown, from the view.
+        version : int
+            Version of the item when it was shown, from the view.
+        item_filter : ItemFilter
+            Which items were shown; recorded with the decision.
+
+        Returns
+        -------
+        entry : dict of str to Any
+            The line of the ledger.
+
+        Raises
+        ------
+        RefusedError
+            If the item was settled or skipped, or its facts have changed, since it was shown.
+        """
+        decision = {"action": "settle", "label": self.run.classes[label]}
+        return self._append(index, decision, facts_hash, version, item_filter)
+
+    def skip(self, index: int, *, facts_hash: str, version: int, item_filter: ItemFilter) -> LedgerEntry:
+        """Move an item behind all others.
+
+        Parameters
+        ----------
+        index : int
+            Position of the item in `run.items`.
+        facts_hash : str
+            Hash of the facts that were shown, from the view.
+        version : int
+            Version of the item when it was shown, from the view.
+        item_filter : ItemFilter
+            Which items were shown; recorded with the decision.
+
+        Returns
+        -------
+        entry : dict of str to Any
+            The line of the ledger.
+
+        Raises
+        ------
+        RefusedError
+            If the item was settled or skipped, or its facts have changed, since it was shown.
+        """
+        return self._append(index, {"action": "skip"}, facts_hash, version, item_filter)
 
     def undo(self, line: int) -> LedgerEntry:
-        """Take back what was done in a line of the ledger, if it still counts; the line itself stays."""
+        """Undo a decision or a skip. Its line stays in the ledger, followed by a line that undoes it.
+
+        Parameters
+        ----------
+        line : int
+            Number of the line to undo.
+
+        Returns
+        -------
+        entry : dict of str to Any
+            The new line of the ledger.
+
+        Raises
+        ------
+        RefusedError
+            If the line is not the valid one about its item.
+        """
 
         def compose(entries: list[LedgerEntry]) -> LedgerEntry:
             entry = entries[line - 1] if 0 < line <= len(entries) else None
-            counts = None if entry is None else self._up_to(entries).of(entry["item"])
-            if entry is None or counts is None or counts["line"] != line:
-                raise RefusedError("there is nothing to undo: it was undone already, or something was decided after it")
+            valid = None if entry is None else self._state_after(entries).decision_on(entry["item"])
+            if entry is None or valid is None or valid["line"] != line:
+                raise RefusedError("there is nothing to undo: it was undone already, or a later decision replaced it")
             return {
                 "action": "undo",
                 "item": entry["item"],
                 "undoes": line,
                 "who": self.reviewer,
-                "model": self.run.model,
+                "model": self.run.model_sha256,
             }
 
-        with self._one_thread:
+        with self._lock:
             return self.ledger.append(compose)
 
     def position(self, item: str) -> int | None:
-        """Where an item stands in the run's order; None where it is not to be reviewed."""
+        """Return the position of an item in `run.items`.
+
+        Parameters
+        ----------
+        item : str
+            The item.
+
+        Returns
+        -------
+        position : int or None
+            None if the item is not to be reviewed.
+        """
         return self._position.get(item)
 
-    def _append(self, index: int, what: LedgerEntry, shown: str, version: int, choice: ItemFilter) -> LedgerEntry:
+    def facts(self, index: int) -> dict[str, Any]:
+        """Return everything that is shown about an item, which is recorded with the decision.
+
+        Parameters
+        ----------
+        index : int
+            Position of the item in `run.items`.
+
+        Returns
+        -------
+        facts : dict of str to Any
+            Keys: rank, fused, fused_confidence, predicted, predicted_confidence, consensus, confidence,
+            label_counts, labels, weight_source ("item" or "mean"), input.
+        """
+        return self._cached_facts(index) | {"input": self.item_inputs.describe(index)}
+
+    def _append(
+        self, index: int, decision: LedgerEntry, facts_hash: str, version: int, item_filter: ItemFilter
+    ) -> LedgerEntry:
+        """Append a decision to the ledger and return its line, unless something changed since the item was shown."""
         item = self.run.items[index]
 
         def compose(entries: list[LedgerEntry]) -> LedgerEntry:
-            standing = self._up_to(entries)
-            if standing.version.get(item, 0) != version:
-                entry = standing.of(item)
+            state = self._state_after(entries)
+            if state.version.get(item, 0) != version:
+                entry = state.decision_on(item)
                 if entry is not None and entry["action"] == "settle":
                     raise RefusedError(f"{item} was settled meanwhile, as {entry['label']}, by {entry['who']}")
-                raise RefusedError(f"{item} was looked at meanwhile, in another tab; look again")
+                raise RefusedError(f"{item} was skipped or undone meanwhile, in another tab; look at it again")
             facts = self.facts(index)
-            if hash_facts(facts) != shown:
-                raise RefusedError(f"what is known of {item} has changed since it was shown; look again")
+            if hash_facts(facts) != facts_hash:
+                raise RefusedError(f"the facts about {item} have changed since it was shown; look at it again")
             return {
-                **what,
+                **decision,
                 "item": item,
                 "who": self.reviewer,
-                "model": self.run.model,
-                "shown": facts | self._in_names(choice),
+                "model": self.run.model_sha256,
+                "shown": facts | {"item_filter": self._filter_names(item_filter)},
             }
 
-        with self._one_thread:
+        with self._lock:
             return self.ledger.append(compose)
 
-    def _in_names(self, choice: ItemFilter) -> dict[str, Any]:
-        annotator = None if choice.annotator is None else self.names[choice.annotator]
-        label = None if choice.label is None else self.run.classes[choice.label]
-        return {"of": {"disputed": choice.disputed, "annotator": annotator, "class": label}}
+    def _filter_names(self, item_filter: ItemFilter) -> dict[str, Any]:
+        """Return the filter with names instead of positions."""
+        annotator = None if item_filter.annotator is None else self.annotator_names[item_filter.annotator]
+        label = None if item_filter.label is None else self.run.classes[item_filter.label]
+        return {"disputed": item_filter.disputed, "annotator": annotator, "class": label}
 
-    def _up_to(self, entries: list[LedgerEntry]) -> DecisionState:
-        if len(entries) > self._standing.n_lines:
-            self._standing.apply(entries[self._standing.n_lines :])
-        return self._standing
+    def _state_after(self, entries: list[LedgerEntry]) -> DecisionState:
+        """Return the state after all these lines; only new lines are applied."""
+        if len(entries) > self._state.n_lines:
+            self._state.apply(entries[self._state.n_lines :])
+        return self._state
 
-    def _make_order(self, choice: ItemFilter) -> list[int]:
+    def _make_order(self, item_filter: ItemFilter) -> list[int]:
+        """Return the positions of the items that pass the filter."""
         run = self.run
-        keep = np.array([not choice.disputed or run.is_disputed(index) for index in range(len(run.items))], bool)
-        if choice.label is not None:
-            name = run.classes[choice.label]
+        keep = np.array([not item_filter.disputed or run.is_disputed(index) for index in range(len(run.items))], bool)
+        if item_filter.label is not None:
+            name = run.classes[item_filter.label]
             keep &= np.array(
-                [name in (row["consensus"], self._fused(row["item"], "fused")) for row in run.rows], bool
-            ) | (self._has(lambda said: said.label == choice.label))
-        if choice.annotator is not None and run.annotations is not None:
-            who = {str(name): r for r, name in enumerate(run.annotations.annotators)}.get(
-                self.names[choice.annotator], -1
-            )
-            keep &= self._has(lambda said: said.annotator == who)
+                [name in (row["consensus"], self._fused(row["item"], "fused")) for row in run.review_rows], bool
+            ) | self._has_label(lambda ann: ann.label == item_filter.label)
+        if item_filter.annotator is not None and run.annotations is not None:
+            codes = {str(name): code for code, name in enumerate(run.annotations.annotators)}
+            code = codes.get(self.annotator_names[item_filter.annotator], -1)
+            keep &= self._has_label(lambda ann: ann.annotator == code)
         return [int(index) for index in np.flatnonzero(keep)]
 
-    def _has(self, test: Any) -> Any:
-        """Which items have a label that passes the test."""
-        found = np.zeros(len(self.run.items), bool)
+    def _has_label(self, condition: Any) -> Any:
+        """Return whether each item has a label that meets the condition."""
+        has_label = np.zeros(len(self.run.items), bool)
         if self.run.annotations is not None:
-            found[self.run.annotations.item[test(self.run.annotations)]] = True
-        return found
+            has_label[self.run.annotations.item[condition(self.run.annotations)]] = True
+        return has_label
 
-    def _item(self, index: int, standing: DecisionState) -> dict[str, Any]:
+    def _item(self, index: int, state: DecisionState) -> dict[str, Any]:
+        """Return an item with its facts, and what a decision on it must send back."""
         facts = self.facts(index)
         item = self.run.items[index]
-        version = standing.version.get(item, 0)
-        return {"index": index, "item": item, "version": version, "shown": hash_facts(facts), "facts": facts}
-
-    def facts(self, index: int) -> dict[str, Any]:
-        """Everything that is shown of an item, and recorded with the decision."""
-        return self._facts(index) | {"input": self.exhibits.describe(index)}
+        version = state.version.get(item, 0)
+        return {"index": index, "item": item, "version": version, "facts_hash": hash_facts(facts), "facts": facts}
 
     def _make_facts(self, index: int) -> dict[str, Any]:
-        run, row = self.run, self.run.rows[index]
+        """Return the facts about an item, without its input."""
+        row = self.run.review_rows[index]
         item = row["item"]
-        weights = self.exhibits.weights(index)
-        said = []
-        if run.annotations is not None:
-            start, end = run.annotations.indptr[index : index + 2]
-            for place, (r, k) in enumerate(
-                zip(run.annotations.annotator[start:end], run.annotations.label[start:end], strict=True)
-            ):
-                name = str(run.annotations.annotators[r])
-                figures = run.annotators.get(name, {})
-                mean = _number(figures.get("mean_weight", ""))
-                said.append(
-                    {
-                        "annotator": name,
-                        "label": run.classes[k],
-                        "weight": mean if weights is None else round(weights[place], 4),
-                        "reliability": _number(figures.get("agreement_with_predicted", "")),
-                    }
-                )
-            said.sort(key=lambda line: -(line["weight"] or 0))
+        weights = self.item_inputs.weights(index)
         return {
             "rank": index + 1,
             "fused": self._fused(item, "fused"),
@@ -227,53 +358,107 @@ class ReviewSession:
             "predicted_confidence": _number(self._fused(item, "predicted_confidence")),
             "consensus": row["consensus"],
             "confidence": _number(row["confidence"]),
-            "counts": row["labels"],
-            "said": said,
-            "weights_are": "here" if weights is not None else "means",
+            "label_counts": row["labels"],
+            "labels": self._labels(index, weights),
+            "weight_source": "item" if weights is not None else "mean",
         }
 
+    def _labels(self, index: int, weights: list[float] | None) -> list[dict[str, Any]]:
+        """Return the labels of an item, the one with the largest weight first."""
+        run = self.run
+        if run.annotations is None:
+            return []
+        labels = []
+        start, end = run.annotations.indptr[index : index + 2]
+        pairs = zip(run.annotations.annotator[start:end], run.annotations.label[start:end], strict=True)
+        for place, (annotator, label) in enumerate(pairs):
+            name = str(run.annotations.annotators[annotator])
+            row = run.annotators.get(name, {})
+            mean_weight = _number(row.get("mean_weight", ""))
+            labels.append(
+                {
+                    "annotator": name,
+                    "label": run.classes[label],
+                    "weight": mean_weight if weights is None else round(weights[place], 4),
+                    "agreement": _number(row.get("agreement_with_predicted", "")),
+                }
+            )
+        labels.sort(key=lambda line: -(line["weight"] or 0))
+        return labels
+
     def _fused(self, item: str, column: str) -> str:
+        """Return a value of the item in `fused.csv`, empty if it has no row there."""
         return self.run.fused.get(item, {}).get(column, "")
 
 
 def hash_facts(facts: dict[str, Any]) -> str:
-    """A short name for what was shown."""
+    """Return a short hash of the facts that are shown about an item."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_gold_rows(run: Path) -> tuple[list[tuple[str, str]], str]:
-    """Item and class of every decision that counts, and the hash of the last line; the whole file is checked."""
+    """Read the gold labels that reviewers decided on. The whole ledger is checked.
+
+    Parameters
+    ----------
+    run : Path
+        The run folder.
+
+    Returns
+    -------
+    rows : list of tuple of str
+        Item and class of every valid decision, in the order of the decisions.
+    last_hash : str
+        The hash of the last line of the ledger.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger was changed.
+    """
     ledger = Ledger(run / DECISIONS_FILE)
     settled = replay(ledger.entries(from_start=True)).settled()
     return [(item, entry["label"]) for item, entry in settled.items()], ledger.last_hash
 
 
 def gold_csv(rows: list[tuple[str, str]]) -> str:
-    """Gold as crowdfuse and others read it.
+    r"""Return gold labels as the text of a CSV file with columns `item` and `label`.
 
+    Parameters
+    ----------
+    rows : list of tuple of str
+        Item and class.
+
+    Returns
+    -------
+    text : str
+
+    Examples
+    --------
     >>> gold_csv([("a", "cat")])
-    'item,label\\na,cat\\n'
+    'item,label\na,cat\n'
     """
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("item", "label"), *rows])
     return text.getvalue()
 
 
-def keys_of(classes: Sequence[str]) -> Sequence[str | None]:
-    """The key that decides for each class; none where there are too many classes.
+def assign_keys(classes: Sequence[str]) -> Sequence[str | None]:
+    """Return the key that decides for each class; None for all if there are too many classes.
 
-    A class whose name is a key has that one: who sees a 7 presses 7. The others take what is free, in order.
+    A class whose name is a key gets this key: 7 decides for class 7. The others get the free keys in order.
 
-    >>> keys_of(["cat", "dog"]), keys_of(["0", "1", "many"]), keys_of(["A", "B", "other"])
+    >>> assign_keys(["cat", "dog"]), assign_keys(["0", "1", "many"]), assign_keys(["A", "B", "other"])
     (['1', '2'], ['0', '1', '2'], ['a', 'b', '1'])
     """
-    if len(classes) > len(KEYS):
+    if len(classes) > len(CLASS_KEYS):
         return [None] * len(classes)
     names = [name.lower() for name in classes]
-    own = {name for name in names if name in {"0", *KEYS} and names.count(name) == 1}
-    free = (key for key in KEYS if key not in own)
+    own = {name for name in names if name in {"0", *CLASS_KEYS} and names.count(name) == 1}
+    free = (key for key in CLASS_KEYS if key not in own)
     return [name if name in own else next(free) for name in names]
 
 
 def _number(text: str) -> float | None:
+    """Return the number in a cell of a table, None if the cell is empty."""
     return float(text) if text else None

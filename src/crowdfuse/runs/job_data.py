@@ -52,7 +52,13 @@ class JobData:
     notes: list[str]
 
     def gold_by_row(self) -> NDArray[Any] | None:
-        """Return the gold labels to train on, one entry per item, None where an item has none."""
+        """Return the gold labels to train on.
+
+        Returns
+        -------
+        gold : ndarray of shape (n_items,) or None
+            The true class of each row, None where an item has none; None without gold labels.
+        """
         if self.gold is None:
             return None
         by_row = np.full(len(self.items), None, dtype=object)
@@ -60,7 +66,13 @@ class JobData:
         return by_row
 
     def validation_set(self) -> tuple[Any, NDArray[Any]] | None:
-        """Return the inputs and gold labels that choose the epoch."""
+        """Return the inputs and gold labels that choose the epoch.
+
+        Returns
+        -------
+        validation : tuple or None
+            Inputs and true classes of the validation items; None without validation.
+        """
         return None if self.validation is None else (self.loaded.inputs.values[self.validation[0]], self.validation[1])
 
 

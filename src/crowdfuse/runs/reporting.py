@@ -48,7 +48,35 @@ class _Story:
 def report_run(
     run: Path, *, gold: Path | None = None, n_items: int = 30, sensitivity: float = 0.95, positive: Any = None
 ) -> Report:
-    """The report on a run folder. `gold` names more items whose true class is known, to judge by."""
+    """Report on a run folder.
+
+    Parameters
+    ----------
+    run : Path
+        The run folder.
+    gold : Path, default=None
+        File with further gold labels (item, label) to evaluate on; they train nothing.
+    n_items : int, default=30
+        Number of disputed items to show, at most 200.
+    sensitivity : float, default=0.95
+        With two classes: the share of the positive class that a threshold must find.
+    positive : Any, default=None
+        With two classes: the positive class. None takes the second.
+
+    Returns
+    -------
+    report : Report
+        Files that are missing or have changed since the run are listed in it; the rest is shown.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such run folder, or it has no model yet.
+    RunFormatError
+        If another version of crowdfuse wrote the folder in another format.
+    ValueError
+        If an option is wrong, or no item of `gold` is in the run.
+    """
     check_settings(n_items, sensitivity)
     if not run.is_dir():
         raise FileNotFoundError(f"{run}: no such run folder")

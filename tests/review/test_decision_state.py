@@ -1,4 +1,4 @@
-"""What decisions amount to, and what comes next, against a simple replay."""
+"""Valid decisions and the next items, compared with a simple replay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfuse.review.queue import DecisionState, next_open_items, replay
+from crowdfuse.review.decision_state import DecisionState, next_open_items, replay
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -16,36 +16,36 @@ def entry(line: int, action: str, item: str, **more: Any) -> dict[str, Any]:
     return {"line": line, "action": action, "item": item, "who": "rita", **more}
 
 
-def test_the_last_line_that_was_not_undone_counts() -> None:
+def test_the_last_line_that_was_not_undone_is_valid() -> None:
     lines = [
         entry(1, "skip", "a"),
         entry(2, "settle", "a", label="cat"),
         entry(3, "settle", "b", label="dog"),
         entry(4, "undo", "a", undoes=2),
     ]
-    standing = replay(lines)
-    assert {item: line["label"] for item, line in standing.settled().items()} == {"b": "dog"}
-    skipped = standing.of("a")
+    state = replay(lines)
+    assert {item: line["label"] for item, line in state.settled().items()} == {"b": "dog"}
+    skipped = state.decision_on("a")
     assert skipped is not None
     assert skipped["action"] == "skip"
-    assert standing.version == {"a": 4, "b": 3}
-    last = standing.last_of("rita")
+    assert state.version == {"a": 4, "b": 3}
+    last = state.last_of("rita")
     assert last is not None
     assert last["line"] == 3
-    assert standing.last_of("somebody else") is None
+    assert state.last_of("somebody else") is None
 
 
-def test_untouched_come_first_then_skipped_by_age() -> None:
-    standing = replay([entry(1, "skip", "c"), entry(2, "skip", "a"), entry(3, "settle", "d", label="cat")])
-    assert next_open_items([0, 1, 2, 3], NAMES, standing, 9) == [1, 2, 0]
-    assert next_open_items([0, 1, 2, 3], NAMES, standing, 2) == [1, 2]
-    assert next_open_items([3], NAMES, standing, 2) == []
+def test_untouched_items_come_first_then_skipped_ones_by_age() -> None:
+    state = replay([entry(1, "skip", "c"), entry(2, "skip", "a"), entry(3, "settle", "d", label="cat")])
+    assert next_open_items([0, 1, 2, 3], NAMES, state, 9) == [1, 2, 0]
+    assert next_open_items([0, 1, 2, 3], NAMES, state, 2) == [1, 2]
+    assert next_open_items([3], NAMES, state, 2) == []
     again = replay([entry(1, "skip", "c"), entry(2, "skip", "a"), entry(3, "skip", "c")])
     assert next_open_items([0, 2], NAMES, again, 9) == [0, 2]  # skipped again, c goes behind a
 
 
 @given(st.lists(st.tuples(st.sampled_from(["settle", "skip", "undo"]), st.sampled_from(NAMES), st.integers(1, 12))))
-def test_as_by_striking_out_what_was_undone(moves: list[tuple[str, str, int]]) -> None:
+def test_the_state_equals_removing_all_undone_lines(moves: list[tuple[str, str, int]]) -> None:
     lines: list[dict[str, Any]] = []
     for action, item, undone in moves:
         if action == "undo":
@@ -56,10 +56,10 @@ def test_as_by_striking_out_what_was_undone(moves: list[tuple[str, str, int]]) -
         else:
             lines.append(entry(len(lines) + 1, action, item, label=f"{len(lines)}"))
     struck = {line["undoes"] for line in lines if line["action"] == "undo"}
-    standing = DecisionState()
+    state = DecisionState()
     for line in lines:  # one at a time is the same as all at once
-        standing.apply([line])
-    assert standing.settled() == replay(lines).settled()
+        state.apply([line])
+    assert state.settled() == replay(lines).settled()
     for item in NAMES:
         left = [x for x in lines if x["item"] == item and x["action"] != "undo" and x["line"] not in struck]
-        assert standing.of(item) == (left[-1] if left else None)
+        assert state.decision_on(item) == (left[-1] if left else None)

@@ -1,0 +1,168 @@
+"""Which decisions are valid after all lines of a ledger, and which items come next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crowdfuse.review.ledger import LedgerEntry
+
+
+@dataclass
+class DecisionState:
+    """The valid decision on each item: the last line about it in the ledger that was not undone.
+
+    Parameters
+    ----------
+    n_lines : int, default=0
+        Number of lines of the ledger that have been applied.
+    version : dict of str to int, default={}
+        The number of the last line about each item. It changes with every decision, skip and undo.
+
+    Examples
+    --------
+    >>> state = DecisionState()
+    >>> state.apply([{"line": 1, "action": "settle", "item": "a", "label": "cat"}])
+    >>> state.is_settled("a")
+    True
+    >>> state.apply([{"line": 2, "action": "undo", "item": "a", "undoes": 1}])
+    >>> state.settled()
+    {}
+    """
+
+    n_lines: int = 0
+    version: dict[str, int] = field(default_factory=dict)
+    _valid: dict[str, list[LedgerEntry]] = field(default_factory=dict)
+
+    def apply(self, entries: Iterable[LedgerEntry]) -> None:
+        """Apply further lines of the ledger.
+
+        Parameters
+        ----------
+        entries : iterable of dict
+            Lines that follow those applied before.
+        """
+        for entry in entries:
+            lines = self._valid.setdefault(entry["item"], [])
+            if entry["action"] == "undo":
+                lines[:] = [line for line in lines if line["line"] != entry["undoes"]]
+            else:
+                lines.append(entry)
+            self.version[entry["item"]] = self.n_lines = entry["line"]
+
+    def decision_on(self, item: str) -> LedgerEntry | None:
+        """Return the valid line about an item.
+
+        Parameters
+        ----------
+        item : str
+            The item.
+
+        Returns
+        -------
+        entry : dict or None
+            A line with action "settle" or "skip"; None if there is none.
+        """
+        lines = self._valid.get(item)
+        return lines[-1] if lines else None
+
+    def is_settled(self, item: str) -> bool:
+        """Return whether the class of an item was decided.
+
+        Parameters
+        ----------
+        item : str
+            The item.
+
+        Returns
+        -------
+        settled : bool
+        """
+        entry = self.decision_on(item)
+        return entry is not None and entry["action"] == "settle"
+
+    def settled(self) -> dict[str, LedgerEntry]:
+        """Return the valid decisions.
+
+        Returns
+        -------
+        decisions : dict of str to dict
+            The line of each settled item, in the order of the decisions.
+        """
+        last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["action"] == "settle"]
+        return {entry["item"]: entry for entry in sorted(last, key=lambda entry: int(entry["line"]))}
+
+    def last_of(self, reviewer: str) -> LedgerEntry | None:
+        """Return the last valid line of a reviewer.
+
+        Parameters
+        ----------
+        reviewer : str
+            Name of the reviewer.
+
+        Returns
+        -------
+        entry : dict or None
+        """
+        last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["who"] == reviewer]
+        return max(last, key=lambda entry: int(entry["line"]), default=None)
+
+
+def replay(entries: Iterable[LedgerEntry]) -> DecisionState:
+    """Return the state after all lines of a ledger.
+
+    Parameters
+    ----------
+    entries : iterable of dict
+        The lines, from the first on.
+
+    Returns
+    -------
+    state : DecisionState
+
+    Examples
+    --------
+    >>> replay([{"line": 1, "action": "settle", "item": "a", "label": "cat"}]).decision_on("a")["label"]
+    'cat'
+    """
+    state = DecisionState()
+    state.apply(entries)
+    return state
+
+
+def next_open_items(order: Sequence[int], names: Sequence[str], state: DecisionState, count: int) -> list[int]:
+    """Return the next items that are not settled: first those without a decision, then skipped ones, oldest first.
+
+    Parameters
+    ----------
+    order : sequence of int
+        Positions in `names`, in the order of review.
+    names : sequence of str
+        Names of all items.
+    state : DecisionState
+        The valid decisions.
+    count : int
+        How many items to return at most.
+
+    Returns
+    -------
+    positions : list of int
+
+    Examples
+    --------
+    >>> state = replay([{"line": 1, "action": "skip", "item": "a"}])
+    >>> next_open_items([0, 1], ["a", "b"], state, 2)
+    [1, 0]
+    """
+    untouched: list[int] = []
+    skipped: list[tuple[Any, int]] = []
+    for index in order:
+        entry = state.decision_on(names[index])
+        if entry is None:
+            untouched.append(index)
+            if len(untouched) == count:
+                return untouched
+        elif entry["action"] == "skip":
+            skipped.append((entry["line"], index))
+    return (untouched + [index for _, index in sorted(skipped)])[:count]

@@ -1,0 +1,24 @@
+"""The process of a refit: `python -m crowdfuse.review.refit_process` reads a job from its standard input and runs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from crowdfuse import runs
+
+
+def main() -> int:
+    """Run the job in standard input and return the exit code; the last line of standard error has the error."""
+    request = json.load(sys.stdin)
+    try:
+        runs.start(runs.Job.from_json(request["job"]), Path(request["out"]), force=False, verbose=1)
+    except (ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
