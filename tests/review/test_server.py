@@ -185,7 +185,8 @@ def test_images_are_encoded_anew(client: TestClient, run: Path) -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"index": 0}', b"\xff", b'{"index": true, "label": 0}',
-     b'{"index": -1, "label": 0, "facts_hash": "", "version": 0}', b'{"index": 0, "label": 3, "facts_hash": "", "version": 0}',
+     b'{"index": -1, "label": 0, "facts_hash": "", "version": 0}',
+     b'{"index": 0, "label": 3, "facts_hash": "", "version": 0}',
      b'{"index": 0.0, "label": 0, "facts_hash": "", "version": 0}',
      b'{"index": 0, "label": null, "facts_hash": "", "version": 0}',
      b'{"index": 1e99, "label": 0}', b'{"index": 0, "x": "' + b"x" * 20_000 + b'"}', b"[" * 9_000],

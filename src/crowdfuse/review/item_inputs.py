@@ -214,9 +214,8 @@ class ItemInputs:
             self.notes.append(f"the model cannot be loaded ({error}): the weights shown are means over all items")
             return None
         if hasattr(classifier, "feature_names_in_"):
-            del (
-                classifier.feature_names_in_
-            )  # the columns are in order, so scikit-learn must not warn that the array has no names
+            # the columns are in order, so scikit-learn must not warn that the array has no names
+            del classifier.feature_names_in_
         return classifier
 
 

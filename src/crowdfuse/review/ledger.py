@@ -219,9 +219,8 @@ def _locked(path: Path, flags: int) -> Iterator[int]:
         raise PermissionError(f"{path} cannot be opened: {error.strerror}; check its permissions") from error
     try:
         if sys.platform == "win32":
-            os.lseek(
-                file, 1 << 40, os.SEEK_SET
-            )  # a byte that is never written: Windows does not let others read locked bytes
+            # lock a byte that is never written: Windows does not let others read locked bytes
+            os.lseek(file, 1 << 40, os.SEEK_SET)
             msvcrt.locking(file, msvcrt.LK_LOCK, 1)
             try:
                 yield file

@@ -61,12 +61,8 @@ class Refit:
             job = job_with_gold(self.run, rows, out)
             self._output = tempfile.NamedTemporaryFile(prefix="crowdfuse-refit-")  # noqa: SIM115  # open until the next refit
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "crowdfuse.review.refit_process",
-                ],  # -P: import no module from the current folder
+                # -P: import no module from the current folder
+                [sys.executable, "-P", "-m", "crowdfuse.review.refit_process"],
                 stdin=subprocess.PIPE,
                 stdout=self._output,
                 stderr=self._output,

@@ -1,4 +1,4 @@
-"""The process of a refit: `python -m crowdfuse.review.refit_process` reads a job from its standard input and runs it."""
+"""The process of a refit, `python -m crowdfuse.review.refit_process`: reads a job from standard input, and runs it."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from crowdfuse.training.distributed import AllProcessesError, all_gather, is_ran
 
 
 def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
-    """Run a job into a new folder and return its summary.
+    r"""Run a job into a new folder and return its summary.
 
     With several processes, the first one writes the folder and returns the summary; the others return an empty dict.
 
@@ -80,7 +80,7 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
     >>> with tempfile.TemporaryDirectory() as name:
     ...     folder = Path(name)
     ...     np.save(folder / "features.npy", np.array([[0.0], [1.0], [2.0], [3.0]]))
-    ...     text = "item,annotator,label\\n0,ada,cat\\n1,ada,cat\\n2,bob,dog\\n3,bob,dog\\n"
+    ...     text = "item,annotator,label\n0,ada,cat\n1,ada,cat\n2,bob,dog\n3,bob,dog\n"
     ...     _ = (folder / "labels.csv").write_text(text)
     ...     job = Job(str(folder / "labels.csv"), str(folder / "features.npy"), "majority-vote", {"epochs": 1})
     ...     summary = start(job, folder / "run", force=False, verbose=0)

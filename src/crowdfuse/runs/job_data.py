@@ -169,7 +169,9 @@ def _check_unlabelled(
     notes.append(f"{int(unlabelled.sum()):,} items have inputs but no labels: not trained on")
 
 
-def _match_gold_to_rows(job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]) -> GoldRows:
+def _match_gold_to_rows(
+    job: Job, path: Path, loaded: LoadedInputs, classes: NDArray[Any], notes: list[str]
+) -> GoldRows:
     """Return the rows of the items in a gold file, and their true classes."""
     ids, truth = read_gold_beside_labels(path, job.reading)
     rows = loaded.rows_of(ids)
