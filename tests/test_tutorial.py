@@ -12,9 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from crowdfuse.cli import app
-from crowdfuse.review.folder import read_run
-from crowdfuse.review.item_inputs import ItemInputs
-from crowdfuse.review.session import ItemFilter, ReviewSession
+from crowdfuse.review import ItemFilter, ItemInputs, ReviewSession, read_run
 
 ROOT = Path(__file__).parent.parent
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -78,12 +76,13 @@ def run(command: str) -> Result:
 def settle_two(run: Path) -> dict[str, str]:
     """Settle the first two items, each as the last class."""
     folder = read_run(run)
-    desk = ReviewSession(folder, ItemInputs(folder), "you")
+    session = ReviewSession(folder, ItemInputs(folder), "you")
     settled = {}
     for _ in range(2):
-        item = desk.view(ItemFilter())["item"]
+        item = session.view(ItemFilter())["item"]
         last = len(folder.classes) - 1
-        desk.settle(item["index"], last, shown=item["shown"], version=item["version"], choice=ItemFilter())
+        shown = {"facts_hash": item["facts_hash"], "version": item["version"]}
+        session.settle(item["index"], last, **shown, item_filter=ItemFilter())
         settled[item["item"]] = folder.classes[-1]
     return settled
 
