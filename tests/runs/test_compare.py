@@ -192,10 +192,10 @@ def test_many_annotators_are_not_each_tried_alone(crowd: Path) -> None:
         (["--set", "annotator=ann"], "single-annotator tries each annotator"),
         (["--methods", "true-label"], "true-label trains on gold labels: give them with --gold"),
         (["--methods", "true-label", "--gold", "others.csv"], "all of them are used for testing"),
-        (["--json", "comparison/runs.jsonl"], "also read"),
+        (["--json", "comparison/runs.jsonl"], "would be overwritten"),
         (["--seeds", "99999999999999999999"], "--seeds must be from 0"),
-        (["--seeds", "a"], "--seeds must be whole numbers"),
-        (["--json", "labels.csv", "--force"], "also read"),
+        (["--seeds", "a"], "--seeds must be integers"),
+        (["--json", "labels.csv", "--force"], "would be overwritten"),
     ],
 )
 def test_bad_requests_are_refused_before_any_work(crowd: Path, arguments: list[str], said: str) -> None:
