@@ -1,4 +1,4 @@
-"""A method is one new file, its estimator and a line for its name: everything else picks it up by itself."""
+"""Adding a method takes the two templates and lines in two files; every command then includes it."""
 
 from __future__ import annotations
 
@@ -14,52 +14,48 @@ import pytest
 
 import crowdfuse
 
-METHOD = '''
-from torch.nn.functional import cross_entropy
-
-from crowdfuse.methods.base import Loss, Method
-
-
-class Toy(Method):
-    """Cross-entropy on every label."""
-
-    def crowd_loss(self, h, batch):
-        losses = cross_entropy(self.class_logits(h)[batch.item], batch.label, reduction="none")
-        return Loss(losses.sum(), batch.weight.sum())
-'''
-ESTIMATOR = '''
-from dataclasses import dataclass
-from typing import ClassVar
-
-from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.methods.toy import Toy
+TEMPLATE_NAMES = {
+    "crowdfuse.methods._template": "crowdfuse.methods.toy",
+    "crowdfuse.estimators._template": "crowdfuse.estimators.toy",
+    "TemplateMethod": "Toy",
+    "TemplateClassifier": "ToyClassifier",
+    '"template"': '"toy"',
+}
+"""What someone who copies the two templates renames."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ToyClassifier(CrowdClassifier):
-    """A toy."""
+def copy_template(package: Path, folder: str) -> None:
+    """Copy `_template.py` of a package to `toy.py`, with the names changed."""
+    text = (package / folder / "_template.py").read_text(encoding="utf-8")
+    for old, new in TEMPLATE_NAMES.items():
+        text = text.replace(old, new)
+    assert "TemplateMethod" not in text
+    assert "TemplateClassifier" not in text
+    (package / folder / "toy.py").write_text(text, encoding="utf-8")
 
-    method_name: ClassVar[str] = "toy"
 
-    def _build(self, spec):
-        return Toy(spec)
-'''
+def insert_after(path: Path, line: str, new: str) -> None:
+    """Insert a line after another one that must occur exactly once."""
+    text = path.read_text(encoding="utf-8")
+    assert text.count(line) == 1, f"{path} has {text.count(line)} lines {line!r}"
+    path.write_text(text.replace(line, line + new), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with one more method, and a small crowd to try it on."""
+    """Return a folder with a copy of the package that has one more method, and a small crowd."""
     folder = tmp_path_factory.mktemp("extended")
     package = folder / "crowdfuse"
     shutil.copytree(Path(crowdfuse.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "methods" / "toy.py").write_text(METHOD)
-    (package / "estimators" / "toy.py").write_text(ESTIMATOR)
-    with (package / "estimators" / "__init__.py").open("a") as names:
-        names.write("from crowdfuse.estimators.toy import ToyClassifier as ToyClassifier\n")
-    registry = package / "registry.py"
-    line = '    "fusion": "FusionClassifier",\n'
-    assert line in registry.read_text()
-    registry.write_text(registry.read_text().replace(line, line + '    "toy": "ToyClassifier",\n'))
+    copy_template(package, "methods")
+    copy_template(package, "estimators")
+    insert_after(
+        package / "estimators" / "registry.py", '    "fusion": "FusionClassifier",\n', '    "toy": "ToyClassifier",\n'
+    )
+    names = package / "estimators" / "__init__.py"
+    line = "    from crowdfuse.estimators.true_label import TrueLabelClassifier\n"
+    insert_after(names, line, "    from crowdfuse.estimators.toy import ToyClassifier\n")
+    insert_after(names, '    "SingleAnnotatorClassifier",\n', '    "ToyClassifier",\n')
     generator = np.random.default_rng(0)
     y = generator.integers(0, 2, 120)
     np.save(folder / "features.npy", generator.normal(size=(120, 2)) + 4 * y[:, None])
@@ -70,6 +66,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> str:
+    """Run a command with the extended package and return its output."""
     environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "200"}
     command = [sys.executable, "-m", "crowdfuse", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -78,20 +75,20 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("command", [["fit"], ["compare"], ["reproduce", "table1"]])
-def test_it_is_in_the_help(extended: Path, command: list[str]) -> None:
+def test_the_new_method_is_in_the_help(extended: Path, command: list[str]) -> None:
     assert "toy," in run(extended, *command, "--help")
 
 
-def test_it_is_compared_without_being_named(extended: Path) -> None:
+def test_compare_includes_the_new_method_by_default(extended: Path) -> None:
     files = ("labels.csv", "--inputs", "features.npy", "--gold", "gold.csv")
     shown = run(extended, "compare", *files, "--epochs", "2", "--seeds", "0", "--quiet")
     assert re.search(r"\| toy \| 1 \| \d+\.\d\d \|", shown)
 
 
-def test_it_can_be_fitted_and_loaded(extended: Path) -> None:
+def test_the_new_method_can_be_fitted_and_loaded(extended: Path) -> None:
     run(extended, "fit", "labels.csv", "--inputs", "features.npy", "--method", "toy", "--epochs", "2", "--out", "run")
     assert "120 predictions" in run(extended, "predict", "run", "features.npy")
 
 
-def test_it_is_part_of_the_papers_table(extended: Path) -> None:
+def test_the_new_method_can_be_run_in_the_papers_table(extended: Path) -> None:
     assert "toy, 30, seed 0" in run(extended, "reproduce", "table1", "--methods", "toy", "--values", "30", "--plan")

@@ -90,11 +90,19 @@ def problems_of(value: Any) -> list[str]:
     if inspect.isclass(value):
         own_signature = value.__init__ is not object.__init__ or value.__new__ is not object.__new__
         signature = inspect.signature(value) if own_signature else inspect.Signature()
+        if is_catch_all(signature):  # the constructor of nn.Module or Protocol
+            signature = inspect.Signature()
         return parameter_problems(parameter_names(signature), sections, fields=True)
     found = parameter_problems(parameter_names(inspect.signature(value)) - {"self", "cls"}, sections, fields=False)
     if has_result(value) and not {"Returns", "Yields"} & set(sections):
         found.append("no Returns section")
     return found
+
+
+def is_catch_all(signature: inspect.Signature) -> bool:
+    """Return whether a signature is (*args, **kwargs)."""
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    return kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
 
 
 def parameter_names(signature: inspect.Signature) -> set[str]:

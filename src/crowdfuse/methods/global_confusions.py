@@ -63,12 +63,38 @@ class GlobalConfusions(Method):
         """
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the matrix of each pair's annotator, (L, K, K)."""
+        """Return the matrix of each pair's annotator.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+        item, annotator : Tensor of shape (L,)
+            Position of the item and annotator of each pair.
+
+        Returns
+        -------
+        matrices : Tensor of shape (L, K, K)
+            Axes (true, said); rows sum to 1.
+        """
         active, position = active_annotators(annotator, self.n_annotators)
         return self.log_confusions(active).exp()[position]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior of the class given the item's labels, (B, K)."""
+        """Return the posterior of the class given the item's labels.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+        item, annotator, label : Tensor of shape (L,)
+            Position of the item, annotator and class of each label.
+
+        Returns
+        -------
+        posterior : Tensor of shape (B, K)
+            Rows of items without labels are 0.
+        """
         return posterior(self.log_prior(features), self.class_log_likelihoods(annotator, label), item)
 
     def class_log_likelihoods(self, annotator: Tensor, label: Tensor) -> Tensor:
@@ -133,16 +159,43 @@ class CountedConfusions(GlobalConfusions):
         self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' matrices, (U, K, K)."""
+        """Return the logarithms of some annotators' matrices.
+
+        Parameters
+        ----------
+        annotators : Tensor of shape (U,)
+            Annotator numbers.
+
+        Returns
+        -------
+        log_confusions : Tensor of shape (U, K, K)
+            Axes (annotator, true, said).
+        """
         return self.matrices[annotators].log()
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean matrix."""
+        """Append annotators with the mean matrix.
+
+        Parameters
+        ----------
+        count : int
+            Number of annotators to add.
+        """
         super().add_annotators(count)
         extend_tables(self, ("matrices",), count)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the logarithm of the class shares, the same for every item, (B, K)."""
+        """Return the logarithm of the class shares, the same for every item.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, D)
+            Features of the items.
+
+        Returns
+        -------
+        log_prior : Tensor of shape (B, K)
+        """
         return self.prior.log().expand(len(features), -1)
 
     def estimate_confusions(self, data: TrainingData, classes: sparse.csr_array) -> None:
