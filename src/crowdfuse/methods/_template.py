@@ -94,4 +94,4 @@ class TemplateMethod(Method):
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return minus the length of the bias, (L,): annotators with a small bias get more weight."""
-        return -take_rows(self.bias, annotator).norm(dim=1)
+        return -take_rows(self.bias, annotator).square().sum(1).sqrt()
