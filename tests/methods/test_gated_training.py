@@ -168,7 +168,7 @@ def test_a_saved_model_is_the_model_also_after_newcomers(tmp_path: Path, wrong: 
 def test_a_model_for_many_annotators_keeps_its_heads_when_more_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crowdfuse.estimators.gated.SHARED_LIMIT", 3)
+    monkeypatch.setattr("crowdfuse.estimators.gated.MAX_ANNOTATORS_WITH_SHARED_GATES", 3)
     X, _, said = make_crowd(100)
     clf = GatedClassifier(epochs=3).fit(X, annotations_of(said[:, :3], NAMES[:3]))
     clf.partial_fit(X, annotations_of(said))
