@@ -152,7 +152,7 @@ def test_weights_are_a_softmax_over_the_labels_that_exist(case: Case) -> None:
 
 
 def drawn_matrices(case: Case) -> Tensor:
-    """Logits of one matrix an annotator, (R, K, K)."""
+    """Logits of one matrix per annotator, (R, K, K)."""
     shape = (case.n_annotators, case.n_classes, case.n_classes)
     return torch.randn(shape, generator=torch.Generator().manual_seed(case.n_items), dtype=torch.float64) * 2
 
@@ -180,7 +180,7 @@ def test_vote_shares_are_counted(case: Case) -> None:
         assert shares[n].tolist() == pytest.approx([said.count(k) / max(1, len(said)) for k in range(case.n_classes)])
 
 
-def test_gradients_through_the_evidence_by_gradcheck() -> None:
+def test_gradients_of_label_likelihoods_by_gradcheck() -> None:
     case = make_case(4, 3, 3, 1, 0.3, "random", seed=5)
 
     def loss(logits: Tensor, class_logits: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ def test_gradients_through_the_evidence_by_gradcheck() -> None:
 
 @given(st.integers(1, 6), st.integers(2, 5), st.integers(1, 3), st.sampled_from([2, 16]), st.integers(0, 2**20))
 @settings(max_examples=40, deadline=None)
-def test_what_is_said_is_a_mixture_written_out(n_rows: int, n_classes: int, n_said: int, few: int, seed: int) -> None:
+def test_rowwise_mixture_equals_its_definition(n_rows: int, n_classes: int, n_said: int, few: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(n_rows, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
     matrices = torch.randn(n_rows, n_classes, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
@@ -208,7 +208,7 @@ def test_what_is_said_is_a_mixture_written_out(n_rows: int, n_classes: int, n_sa
             torch.testing.assert_close(found[i, s], (f[i] @ A[i])[labels[i, s]].log())
 
 
-def test_what_is_said_survives_extreme_logits() -> None:
+def test_rowwise_mixture_survives_extreme_logits() -> None:
     logits = torch.tensor([[300.0, 0.0]]).requires_grad_()
     matrices = torch.tensor([[[300.0, 0.0], [0.0, 300.0]]]).requires_grad_()
     found = rowwise_mixture_log_likelihood(logits, matrices, torch.tensor([[1]]))
@@ -301,7 +301,7 @@ def test_bad_bases_are_refused(arguments: tuple[int, int], said: str) -> None:
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 10])
 @pytest.mark.parametrize("above_chance", [True, False])
-def test_class_scores_are_what_the_best_accuracy_gives(n_classes: int, above_chance: bool) -> None:
+def test_class_scores_use_the_best_accuracy(n_classes: int, above_chance: bool) -> None:
     """Against the largest over a grid of g of what a label is worth, in the mean over what is said."""
     generator = torch.Generator().manual_seed(n_classes)
     said = torch.cat(
@@ -325,7 +325,7 @@ def test_class_scores_are_what_the_best_accuracy_gives(n_classes: int, above_cha
     torch.testing.assert_close(expected_class_log_likelihood(said, above_chance=above_chance), best, rtol=0, atol=2e-5)
 
 
-def test_an_annotator_who_guesses_says_nothing_for_any_class() -> None:
+def test_a_guessing_annotator_is_no_evidence_for_any_class() -> None:
     even = torch.full((4,), 0.25)
     for above_chance in (True, False):
         torch.testing.assert_close(expected_class_log_likelihood(even, above_chance=above_chance), even.log())
@@ -335,7 +335,7 @@ DERANGEMENTS = {2: 1, 3: 2, 4: 9, 5: 44, 6: 265, 7: 1854, 8: 14_833}
 
 
 @pytest.mark.parametrize("n_classes", DERANGEMENTS)
-def test_derangements_move_every_class_and_are_as_many_as_there_are(n_classes: int) -> None:
+def test_derangements_move_every_class_and_are_complete(n_classes: int) -> None:
     """Also where more are asked for than exist: that must end."""
     for asked in (1, 5, 20_000):
         found = derangements(n_classes, asked, np.random.default_rng(0))

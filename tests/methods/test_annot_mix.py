@@ -101,7 +101,7 @@ def test_without_mixing_it_is_the_likelihood_of_each_label() -> None:
     torch.testing.assert_close(total, expected)
 
 
-def test_annotators_start_alike_and_right_as_often_as_told() -> None:
+def test_annotators_start_alike_and_right_with_probability_eta() -> None:
     torch.manual_seed(0)
     spec = ModelSpec(make_trunk("mlp", (4,), (8,), 0.0), None, None, 3, 2, (), 0.0, 0)
     matrices = AnnotMix(spec, alpha=1.0, eta=0.8, embedding=3).log_confusions(torch.arange(2)).exp()
@@ -123,7 +123,7 @@ class Counting(nn.Module):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_the_backbone_runs_once_a_label_where_labels_are_mixed(alpha: float) -> None:
+def test_the_backbone_runs_once_per_label_when_labels_are_mixed(alpha: float) -> None:
     data = crowd(8, 4, 3, gold=2)
     counting = Counting()
     spec = ModelSpec(Trunk(counting, 5, (), False), None, None, 3, 4, (), 0.0, 0)
@@ -132,7 +132,7 @@ def test_the_backbone_runs_once_a_label_where_labels_are_mixed(alpha: float) -> 
     assert counting.rows == ([n_labels + 2] if alpha else [8])
 
 
-def test_one_label_and_one_item_with_gold_are_no_problem_for_batch_norm() -> None:
+def test_batch_norm_works_with_one_label_and_one_gold_item() -> None:
     X = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
     ann = Annotations.from_matrix(np.array([[-1], [1]]), classes=[0, 1])
     data = TrainingData(Inputs(X), ann, np.array([0, -1]), np.ones(2, np.float32))
@@ -142,7 +142,7 @@ def test_one_label_and_one_item_with_gold_are_no_problem_for_batch_norm() -> Non
     assert weight == 2
 
 
-def test_of_many_annotators_a_step_moves_those_of_its_batch() -> None:
+def test_a_step_changes_only_the_annotators_of_its_batch() -> None:
     n_annotators = 10 * MAX_DENSE_GRADIENT_ROWS
     method = make(3, n_annotators, 1.0)
     said = np.full((4, n_annotators), -1)
@@ -165,7 +165,7 @@ def test_of_many_annotators_a_step_moves_those_of_its_batch() -> None:
         ({"embedding": 0}, "embedding must be a whole number of at least 1, got 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], complaint: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         AnnotMixClassifier(**settings).fit(np.eye(3), np.arange(3))
 
@@ -174,7 +174,7 @@ SKILL = np.array([0.9, 0.65, 0.45, 0.25])  # of four annotators; with four class
 
 
 def one_label_each(n_items: int, seed: int) -> tuple[Any, Any, Any]:
-    """Four classes in ten dimensions, and one label an item, 44 % of them wrong."""
+    """Four classes in ten dimensions, and one label per item, 44 % of them wrong."""
     generator = np.random.default_rng(seed)
     truth = generator.integers(0, 4, n_items)
     X = generator.normal(size=(n_items, 10))
@@ -186,8 +186,8 @@ def one_label_each(n_items: int, seed: int) -> tuple[Any, Any, Any]:
     return X, truth, Y
 
 
-def test_mixing_keeps_few_and_noisy_labels_from_being_learned_by_heart() -> None:
-    """The paper's claim, with one label an item: better than the same without mixing, and than the vote."""
+def test_mixing_reduces_memorization_of_few_noisy_labels() -> None:
+    """The paper's claim, with one label per item: better than the same without mixing, and than the vote."""
     X, _, Y = one_label_each(400, seed=0)
     X_test, truth_test, _ = one_label_each(3000, seed=100)
     settings: dict[str, Any] = {"epochs": 40, "hidden": (256,), "learning_rate": 0.02, "batch_size": 128}
@@ -198,7 +198,7 @@ def test_mixing_keeps_few_and_noisy_labels_from_being_learned_by_heart() -> None
     assert clf.confusion_matrices_.diagonal(axis1=1, axis2=2).mean(1).argsort().tolist() == [3, 2, 1, 0]
 
 
-def test_mixed_matrices_come_close_to_what_annotators_do() -> None:
+def test_confusion_matrices_are_close_to_the_planted_ones() -> None:
     X, truth, _ = one_label_each(4000, seed=0)
     generator = np.random.default_rng(1)
     wrong = (truth[:, None] + generator.integers(1, 4, (4000, 4))) % 4

@@ -31,7 +31,7 @@ def objective(d: Any, q: Any, cost: float, usual: float) -> float:
 
 @pytest.mark.parametrize("cost", [0.3, 1.0, 2.0, 4.0])
 @pytest.mark.parametrize("usual", [1.0, 3.5])
-def test_terms_are_as_good_as_a_search_over_all_of_them_finds(cost: float, usual: float) -> None:
+def test_outlier_terms_are_as_good_as_a_numerical_search(cost: float, usual: float) -> None:
     generator = np.random.default_rng(0)
     found = 0
     for n_labels in (1, 2, 3):
@@ -54,7 +54,7 @@ def test_terms_are_as_good_as_a_search_over_all_of_them_finds(cost: float, usual
     assert found if cost < 2 else found < 24
 
 
-def test_losses_have_the_right_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outlier_losses_have_the_right_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the terms fill up the likelihood, and where there are none. At the very best terms, after many rounds:
     those after a few are good ones, with the gradients of a loss that is a little higher."""
     monkeypatch.setattr(coin_net, "N_SOLVER_ITERATIONS", 300)
@@ -71,7 +71,7 @@ def test_losses_have_the_right_gradients(monkeypatch: pytest.MonkeyPatch) -> Non
         )
 
 
-def test_labels_that_are_next_to_impossible_stay_finite() -> None:
+def test_nearly_impossible_labels_give_finite_losses() -> None:
     log_q = torch.tensor([-500.0, -500.0, -1e-9, -0.1]).requires_grad_()
     losses = outlier_losses(log_q, torch.tensor([0, 0, 1, 1]), 3, 1.0, NONE)
     losses.sum().backward()
@@ -88,7 +88,7 @@ def method(shape: tuple[int, int, int], weight: float = 0.8) -> COINNet:
     return made
 
 
-def test_there_are_no_outliers_before_the_network_knows_anything() -> None:
+def test_the_first_phase_has_no_outliers() -> None:
     made = method(SHAPES[0])
     batch = crowd(SHAPES[0])[0].batch(np.arange(SHAPES[0][0]))
     likely = torch.full((len(batch.item),), 1e-6, dtype=torch.float64).log()
@@ -128,7 +128,7 @@ def test_loss_is_its_definition_written_out(shape: tuple[int, int, int]) -> None
     assert count.item() == pytest.approx(weight)
 
 
-def test_no_outliers_at_any_price_is_geo_crowd_net() -> None:
+def test_a_very_large_outlier_cost_gives_geo_crowd_net() -> None:
     X, truth = blobs(300, 0.3, seed=0)
     Y = ask(truth, one_coin(0.8, 0.7, 0.6), missing=0.2, seed=1)
     same: dict[str, Any] = {"epochs": 3, "schedule": "constant"}  # other schedules begin anew with each phase
@@ -142,7 +142,7 @@ def test_no_outliers_at_any_price_is_geo_crowd_net() -> None:
 # ---- what the paper claims -----------------------------------------------------------------------
 
 
-def test_items_that_fool_everybody_are_found_and_do_no_harm() -> None:
+def test_items_on_which_everybody_errs_are_found_and_do_no_harm() -> None:
     """On a quarter of the items nearly everybody says the next class: they agree more there than elsewhere."""
     generator = np.random.default_rng(0)
     X, truth = blobs(400, 0.4, seed=0)
@@ -176,7 +176,7 @@ def test_labels_without_overlap_are_refused_with_a_way_out() -> None:
 
 
 @pytest.mark.parametrize("setting", [{"outlier_weight": 0}, {"volume_weight": -1}, {"start": 0.3}])
-def test_settings_that_cannot_be_are_refused(setting: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))):
         COINNetClassifier(**setting).fit(np.eye(4), [[0, 0], [1, 1], [0, 0], [1, 1]])
 

@@ -66,7 +66,7 @@ def test_the_first_step_is_finite_although_all_matrices_start_alike() -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in method.parameters())
 
 
-def test_gold_tells_of_the_annotators() -> None:
+def test_gold_trains_the_annotator_model() -> None:
     spec, data, said = generated(17, 5, 3)
     method = conal(spec)
     gold = np.random.default_rng(3).integers(0, 3, 17)
@@ -105,7 +105,7 @@ def test_matrices_and_fused_labels_are_those_of_each_pair() -> None:
         ({"embedding": 0}, "embedding must be a whole number of at least 1, got 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CoNALClassifier(**settings).fit(np.zeros((2, 1)), [[0], [1]])
 
@@ -128,7 +128,7 @@ def excess(matrix: NDArray[Any], true: int, said: int) -> float:
     return float(np.log(matrix[true, said]) - np.log(matrix[true, others]).mean())
 
 
-def test_common_noise_is_told_from_individual_noise() -> None:
+def test_common_and_individual_noise_are_separated() -> None:
     """The paper's claim. Layers an annotator alone put what everybody confuses into everybody's matrix."""
     X, truth = blobs(1500, 0.5, seed=0)
     X_test, truth_test = blobs(4000, 0.5, seed=10)

@@ -88,7 +88,7 @@ def test_it_starts_as_the_identity(layer: Any) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_matrices_are_what_is_said_where_the_class_is_certain(layer: Any) -> None:
+def test_matrices_are_label_distributions_given_a_certain_class(layer: Any) -> None:
     method = stirred(CrowdLayer(spec(), layer=layer))
     shown = method.log_confusions(torch.tensor([2, 0])).exp()
     for place, r in enumerate([2, 0]):
@@ -97,7 +97,7 @@ def test_matrices_are_what_is_said_where_the_class_is_certain(layer: Any) -> Non
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_gold_tells_of_the_annotators(layer: Any) -> None:
+def test_gold_trains_the_annotator_model(layer: Any) -> None:
     spec, data, said = generated(17, 5, 3)
     method = stirred(CrowdLayer(spec, layer=layer))
     gold = np.random.default_rng(3).integers(0, 3, 17)
@@ -115,7 +115,7 @@ def test_gold_tells_of_the_annotators(layer: Any) -> None:
 
 
 @pytest.mark.parametrize("n_labels", [1, 40])
-def test_a_product_a_pair_is_the_same_one_by_one_and_all_at_once(n_labels: int) -> None:
+def test_products_per_pair_equal_the_dense_product(n_labels: int) -> None:
     generator = torch.Generator().manual_seed(0)
     f = torch.rand(6, 3, generator=generator, dtype=torch.float64, requires_grad=True)
     W = torch.rand(5, 3, 3, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -125,7 +125,7 @@ def test_a_product_a_pair_is_the_same_one_by_one_and_all_at_once(n_labels: int) 
     assert torch.autograd.gradcheck(lambda f, W: times_matrices(f, W, item, annotator), (f, W))
 
 
-def test_newcomers_have_the_mean_layer() -> None:
+def test_new_annotators_have_the_mean_layer() -> None:
     method = stirred(CrowdLayer(spec(), layer="vector+bias"))
     means = method.vector.mean(0), method.bias.mean(0)
     method.add_annotators(2)
@@ -143,7 +143,7 @@ CALLS_2_A_3 = 0.9 * np.eye(K)[[0, 1, 3, 3]] + 0.025
 ADVERSARY = 0.9 * np.eye(K)[[1, 2, 3, 0]] + 0.025
 
 
-def test_biases_are_found_and_undone() -> None:
+def test_planted_annotator_biases_are_recovered() -> None:
     """The paper's claim. One annotator calls class 2 class 3, another says the next class: the vote takes 2 for 3."""
     X, truth = blobs(2000, 0.5, seed=1)
     X_test, truth_test = blobs(4000, 0.5, seed=11)

@@ -394,7 +394,7 @@ def test_held_out_labels_choose_the_class_rule(likelier: bool, expected: int) ->
     assert method.is_initialized
 
 
-def test_two_classes_are_never_read_below_chance() -> None:
+def test_two_classes_always_use_the_rule_above_chance() -> None:
     method = make("uniform", 2, 3)
     data = of_labels(np.array([[0] * 3, [1] * 3]))
     method.prepare(data)
@@ -409,7 +409,7 @@ def test_two_classes_are_never_read_below_chance() -> None:
     assert method.target.tolist() == [0, 0]
 
 
-def test_ctrl_c_while_items_are_read_starts_nothing() -> None:
+def test_ctrl_c_before_the_second_phase_leaves_the_model_uninitialized() -> None:
     method = make("uniform", 3, 2)
     data = crowd(3, 2, with_gold=False)
     method.prepare(data)

@@ -44,7 +44,7 @@ def some(truth: NDArray[Any], count: int) -> NDArray[np.float64]:
     return gold
 
 
-def test_two_classes_without_gold_go_by_the_vote_and_say_so() -> None:
+def test_contradicting_annotators_of_two_classes_fall_back_to_the_vote() -> None:
     X, truth, Y = contradicting(1200)
     clf = GatedClassifier(**SETTINGS).fit(X, Y)
     vote = MajorityVoteClassifier(**SETTINGS).fit(X, Y)
@@ -63,7 +63,7 @@ def divided_by_shifts(n: int, wrong: float) -> tuple[NDArray[Any], NDArray[Any],
     return X, truth, np.stack(said, axis=1)
 
 
-def test_more_classes_go_by_the_vote_where_most_sure_annotators_contradict_each_other() -> None:
+def test_contradicting_annotators_of_many_classes_fall_back_to_the_vote() -> None:
     X, truth, Y = divided_by_shifts(1500, wrong=0.1)
     clf = GatedClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y)
     vote = MajorityVoteClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y)
@@ -87,7 +87,7 @@ def test_more_classes_go_by_the_vote_where_most_sure_annotators_contradict_each_
         ([[-1, -1, -1], [-1, -1, 0], [0, -1, -1]], 0.0),
     ],
 )
-def test_sure_pairs_of_two_minds_are_counted(named: list[list[int]], share: float) -> None:
+def test_confident_pairs_that_disagree_are_counted(named: list[list[int]], share: float) -> None:
     assert gated.disagreement_share(np.array(named), np.ones(3)) == pytest.approx(share)
 
 
@@ -102,7 +102,7 @@ def test_a_few_gold_items_tell_who_is_right_where() -> None:
     assert np.mean((gates > 0.5) == (truth[:, None] == Y)) > 0.85
 
 
-def test_gold_overrules_what_everybody_says_and_watches_the_likelihood() -> None:
+def test_gold_overrules_unanimous_labels_and_checks_the_likelihood_phase() -> None:
     X, truth, noisy = renamed()
     alone = GatedClassifier(**SETTINGS).fit(X, noisy)
     told = GatedClassifier(**SETTINGS).fit(X, noisy, gold=some(truth, 200))
@@ -114,14 +114,14 @@ def test_gold_overrules_what_everybody_says_and_watches_the_likelihood() -> None
 
 
 @pytest.mark.parametrize("hold_out", [True, False])
-def test_gold_is_heard_with_and_without_held_out_labels(hold_out: bool) -> None:
+def test_gold_is_used_with_and_without_held_out_labels(hold_out: bool) -> None:
     X, truth, Y = contradicting(800, seed=2)
     clf = GatedClassifier(**SETTINGS, hold_out=hold_out).fit(X, Y, gold=some(truth, 60))
     assert clf.score(X[60:], truth[60:]) > 0.9
     assert bool(clf.method_.skips_likelihood) is not hold_out
 
 
-def test_gold_that_lacks_a_class_does_not_decide() -> None:
+def test_gold_without_a_common_class_does_not_choose_the_start() -> None:
     """It could not name that class, however right it is about the others."""
     X, truth, Y = renamed()
     gold = some(truth, 200)
@@ -132,7 +132,7 @@ def test_gold_that_lacks_a_class_does_not_decide() -> None:
     assert np.mean(clf.predict(X) == 3) > 0.1
 
 
-def test_gold_that_agrees_with_the_labels_changes_nothing_about_the_start() -> None:
+def test_gold_that_agrees_with_the_labels_does_not_change_the_start() -> None:
     X, truth, _ = contradicting(600)
     right = np.random.default_rng(3).random((600, 3)) < 0.9
     clf = GatedClassifier(**SETTINGS).fit(X, np.where(right, truth[:, None], 1 - truth[:, None]), gold=some(truth, 50))
@@ -140,7 +140,7 @@ def test_gold_that_agrees_with_the_labels_changes_nothing_about_the_start() -> N
     assert clf.score(X, truth) > 0.95
 
 
-def test_one_who_is_always_wrong_is_not_a_contradiction() -> None:
+def test_an_annotator_who_is_always_wrong_is_not_a_contradiction() -> None:
     X, truth, _ = contradicting(600)
     right = np.random.default_rng(3).random((600, 5)) < np.array([0.95, 0.9, 0.9, 0.9, 0.03])
     clf = GatedClassifier(**SETTINGS).fit(X, np.where(right, truth[:, None], 1 - truth[:, None]))
@@ -150,7 +150,7 @@ def test_one_who_is_always_wrong_is_not_a_contradiction() -> None:
 
 @pytest.mark.parametrize("gold", [None, 40])
 @pytest.mark.parametrize("stop_after", [6, 7, 13, 18])
-def test_what_was_decided_survives_a_stop(
+def test_decisions_survive_stop_and_resume(
     gold: int | None, stop_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, truth, Y = contradicting(400, seed=4)
@@ -162,7 +162,7 @@ def test_what_was_decided_survives_a_stop(
     assert_resumes(make, (X, truth, Y), tmp_path, monkeypatch, stop_after, None, **given)
 
 
-def test_a_training_that_goes_on_decides_anew() -> None:
+def test_partial_fit_decides_anew() -> None:
     X, truth, Y = contradicting(600)
     clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=some(truth, 50))
     assert clf.diagnostics_["initial_classes_from"] == "gold"
@@ -192,6 +192,6 @@ def test_gold_classifier_never_predicts_a_class_without_gold() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])
-def test_too_little_gold_is_left_alone(count: int) -> None:
+def test_too_little_gold_gives_no_classifier(count: int) -> None:
     described = np.ones((count, 3), np.float32)
     assert fit_gold_classifier(described, np.arange(count) % 2, np.ones(count, np.int64), 2) is None

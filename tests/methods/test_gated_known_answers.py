@@ -42,7 +42,7 @@ def ask(truth: NDArray[Any], right: Any, n_classes: int, seed: int = 1) -> NDArr
 
 
 @pytest.mark.parametrize("wrong", ["uniform", "annotator", "shared", "basis"])
-def test_where_an_annotator_is_weak_is_found(wrong: Any) -> None:
+def test_weak_regions_of_annotators_are_found(wrong: Any) -> None:
     """Each annotator is always wrong inside a disc of its own, and right outside."""
     X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
     truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
@@ -58,7 +58,7 @@ def test_where_an_annotator_is_weak_is_found(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(("n_classes", "n_known"), [(6, 2), (8, 3)])
-def test_classes_that_nobody_knows_are_found(n_classes: int, n_known: int) -> None:
+def test_classes_that_an_annotator_does_not_know_are_found(n_classes: int, n_known: int) -> None:
     """Five annotators, each right on a few classes and wrong on all others; two classes are known to nobody."""
     data = ring(n_classes, 0.12, n_items=5000, seed=1)
     generator = np.random.default_rng(2)
@@ -75,7 +75,7 @@ def test_classes_that_nobody_knows_are_found(n_classes: int, n_known: int) -> No
 
 
 @pytest.mark.parametrize("wrong", ["uniform", "annotator"])
-def test_a_spammer_and_an_adversary_cost_next_to_nothing_and_are_seen(wrong: Any) -> None:
+def test_a_spammer_and_an_adversary_are_recognized_and_cost_little(wrong: Any) -> None:
     data = ring(5, 0.25)
     good = ask(data.truth, [0.85, 0.8, 0.8, 0.75], 5)
     fits = {}
@@ -114,7 +114,7 @@ def test_two_classes_are_not_worse_than_the_vote(right: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["uniform", "annotator"])
-def test_gold_anchors_what_all_annotators_get_wrong(wrong: Any) -> None:
+def test_gold_corrects_mistakes_that_all_annotators_share(wrong: Any) -> None:
     """All annotators always say the next class: without gold there is nothing to tell it by."""
     data = ring(5, 0.2)
     Y = np.column_stack([(data.truth + 1) % 5] * 3)
@@ -125,7 +125,7 @@ def test_gold_anchors_what_all_annotators_get_wrong(wrong: Any) -> None:
     assert data.score(clf) > 0.9
 
 
-def test_labels_that_say_nothing_are_not_believed() -> None:
+def test_random_labels_get_low_gates() -> None:
     data = ring(4, 0.3)
     clf = GatedClassifier(**FAST).fit(data.X, np.random.default_rng(0).integers(0, 4, (2500, 3)))
     assert clf.annotator_accuracy(data.X).mean() < 0.5

@@ -48,7 +48,7 @@ def test_every_kind_resumes_to_the_same_bits(
     assert_resumes(make, crowd, tmp_path, monkeypatch, 15, "annotations")
 
 
-def test_a_checkpoint_holds_what_was_held_out(crowd: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_a_checkpoint_is_refused_with_another_hold_out(crowd: Any, tmp_path: Path) -> None:  # noqa: F811
     X, _, Y = crowd
     GatedClassifier(**SETTINGS, checkpoint=tmp_path).fit(X, Y)
     with pytest.raises(ValueError, match=r"settings\.hold_out was True, now False"):
@@ -101,7 +101,7 @@ def test_ctrl_c_in_any_phase_leaves_a_model_that_predicts(
 
 
 @pytest.mark.parametrize("hold_out", [True, False])
-def test_few_epochs_train_what_they_can_and_one_is_refused(hold_out: bool) -> None:
+def test_two_and_three_epochs_work_and_one_is_refused(hold_out: bool) -> None:
     X, truth, Y = easy(1000)
     settings: dict[str, Any] = {"batch_size": 16, "learning_rate": 0.01, "hold_out": hold_out}
     for epochs, phases in ((2, ["annotator labels", "start"]), (3, ["annotator labels", "start", "gates"])):
@@ -151,7 +151,7 @@ def saved(clf: GatedClassifier, folder: Path, X: Any, labels: Annotations) -> Ga
 
 @pytest.mark.parametrize("heads", ["shared", "embedded"])
 @pytest.mark.parametrize("wrong", ["uniform", "annotator", "shared", "basis"])
-def test_a_saved_model_is_the_model_also_after_newcomers(tmp_path: Path, wrong: Any, heads: Any) -> None:
+def test_a_saved_model_is_identical_also_after_new_annotators(tmp_path: Path, wrong: Any, heads: Any) -> None:
     X, truth, said = make_crowd(400)
     clf = GatedClassifier(epochs=6, batch_size=32, learning_rate=0.01, wrong=wrong, annotator_heads=heads)
     clf.fit(X[:200], annotations_of(said[:200, :3], NAMES[:3]))
@@ -178,7 +178,7 @@ def test_a_model_for_many_annotators_keeps_its_heads_when_more_come(
     np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
 
 
-def test_what_belongs_to_the_rows_is_no_part_of_the_model() -> None:
+def test_buffers_of_rows_are_not_saved_with_the_model() -> None:
     X, _, Y = easy(200)
     clf = GatedClassifier(epochs=3).fit(X, Y)
     assert isinstance(clf.method_, Gated)
@@ -216,7 +216,7 @@ POOR: dict[str, Any] = {
 
 @pytest.mark.parametrize("wrong", ["uniform", "annotator", "shared", "basis"])
 @pytest.mark.parametrize("name", POOR)
-def test_poor_labels_train_and_end(name: str, wrong: Any) -> None:
+def test_training_ends_on_degenerate_labels(name: str, wrong: Any) -> None:
     X, _, Y = easy(120)
     labels = POOR[name](np.random.default_rng(1), Y)
     ann = Annotations.from_matrix(labels, classes=range(5))

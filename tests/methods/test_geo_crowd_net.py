@@ -57,7 +57,7 @@ def test_loss_is_its_definition_written_out(shape: tuple[int, int, int], regular
     assert count.item() == pytest.approx(weight)
 
 
-def test_everybody_labelling_everything_is_the_papers_volume_but_for_a_constant() -> None:
+def test_with_complete_labels_the_volume_is_the_papers_up_to_a_constant() -> None:
     A = torch.rand(3, 4, 4).double().softmax(2)
     stacked = A.transpose(1, 2).flatten(0, 1)  # the paper's W: said by true, one annotator under the other
     ours = log_volume(stacked, torch.ones(12).double())
@@ -81,7 +81,7 @@ def test_volumes_of_flat_matrices_are_finite(n_items: int) -> None:
     assert rows.grad.isfinite().all()
 
 
-def test_a_volume_is_largest_for_classes_that_are_certain_and_even() -> None:
+def test_the_volume_is_largest_for_certain_balanced_classes() -> None:
     even, uneven = torch.eye(3), torch.eye(3)[[0, 0, 0, 1, 2]]
     unsure = 0.8 * even + 0.2 / 3
     volumes = [log_volume(rows, torch.ones(len(rows))).item() for rows in (even, uneven, unsure)]
@@ -90,7 +90,7 @@ def test_a_volume_is_largest_for_classes_that_are_certain_and_even() -> None:
     assert log_volume(even, torch.ones(3)).item() == pytest.approx(log_volume(even.repeat(9, 1), torch.ones(27)).item())
 
 
-def test_a_step_moves_those_annotators_alone_whom_it_has_to_do_with() -> None:
+def test_a_step_changes_only_the_annotators_of_its_batch() -> None:
     shape = (3, 500, 3)
     data, Y = crowd(shape)
     for regularizer in REGULARIZERS:
@@ -102,7 +102,7 @@ def test_a_step_moves_those_annotators_alone_whom_it_has_to_do_with() -> None:
         assert gradient.coalesce().indices()[0].tolist() == np.flatnonzero(Y[0] >= 0).tolist()
 
 
-def test_gold_is_certain_and_tells_of_annotators() -> None:
+def test_gold_trains_classifier_and_annotator_model() -> None:
     shape = (7, 3, 3)
     gold = np.array([0, 2, -1, 1, 1, -1, -1])
     made = method(shape)
@@ -121,7 +121,7 @@ def test_gold_is_certain_and_tells_of_annotators() -> None:
     torch.testing.assert_close(count, rest_count)
 
 
-def test_labels_are_judged_and_fused_by_the_matrices() -> None:
+def test_label_probabilities_and_fused_labels_come_from_the_matrices() -> None:
     shape = (7, 3, 3)
     made = method(shape)
     data, Y = crowd(shape)
@@ -139,7 +139,7 @@ def test_labels_are_judged_and_fused_by_the_matrices() -> None:
         torch.testing.assert_close(fused[n], q / q.sum() if (Y[n] >= 0).any() else torch.zeros(3).double())
 
 
-def test_it_starts_where_it_is_told() -> None:
+def test_start_sets_the_initial_accuracy() -> None:
     made = GeoCrowdNet(spec(2, 3), regularizer="f", volume_weight=0.1, start=0.8)
     torch.testing.assert_close(made.confusion_logits.softmax(2), torch.full((2, 3, 3), 0.1) + 0.7 * torch.eye(3))
 
@@ -187,7 +187,7 @@ def test_experts_of_uncertain_items_are_found_by_the_volume_of_the_matrices_alon
         ({"start": 0.4}, "start=0.4 is no more than chance with 2 classes"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(setting: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_refused(setting: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         GeoCrowdNetClassifier(**setting).fit(np.eye(4), [0, 1, 0, 1])
 

@@ -74,7 +74,7 @@ def of_labels(method: Method, n: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_gold_items_are_certain_and_tell_of_their_annotators(name: str) -> None:
+def test_gold_items_train_classifier_and_annotator_model(name: str) -> None:
     method = METHODS[name]()
     mixed = data()
     method.prepare(mixed)
@@ -92,7 +92,7 @@ def test_items_with_gold_alone_are_trained_on(name: str) -> None:
     assert METHODS[name]().training_mask(data())[:3].all()
 
 
-def test_true_label_looks_at_gold_and_nothing_else() -> None:
+def test_true_label_uses_only_gold() -> None:
     method = TrueLabel(spec())
     mixed = data()
     assert method.training_mask(mixed).tolist() == [True, True, True, False, False]
@@ -131,7 +131,7 @@ def test_counted_matrices_take_gold_for_the_truth(make: Any) -> None:
 @pytest.mark.parametrize(
     "kind", [FusionClassifier, GatedClassifier, TraceRegClassifier, MBEMClassifier, TwoStageClassifier]
 )
-def test_a_little_gold_turns_a_crowd_that_is_mostly_wrong(kind: type[CrowdClassifier]) -> None:
+def test_a_little_gold_corrects_a_crowd_that_is_mostly_wrong(kind: type[CrowdClassifier]) -> None:
     """Two of three annotators always say the next class: only gold can tell."""
     generator = np.random.default_rng(0)
     truth = generator.integers(0, 3, 600)

@@ -86,7 +86,7 @@ AT_RANDOM = one_coin(1 / K)
 ALWAYS_THE_SAME = np.eye(K)[np.full((1, K), 2)]
 
 
-def test_fusion_believes_a_spammer_who_always_says_the_same() -> None:
+def test_fusion_trusts_a_spammer_with_a_constant_label() -> None:
     """A weakness of the method, not of this code: who is easiest to predict costs the least loss to believe.
 
     Kept as a test so that the day it is mended is noticed; the estimator's documentation says so.
@@ -110,7 +110,7 @@ def test_fusion_believes_a_spammer_who_always_says_the_same() -> None:
         (TraceRegClassifier, ALWAYS_THE_SAME),
     ],
 )
-def test_a_spammer_costs_nothing_and_is_seen(kind: type[CrowdClassifier], spammer: NDArray[Any]) -> None:
+def test_a_spammer_is_recognized_and_costs_nothing(kind: type[CrowdClassifier], spammer: NDArray[Any]) -> None:
     X, truth = blobs(5000, 0.5, seed=0)
     X_test, truth_test = blobs(5000, 0.5, seed=1)
     good = ask(truth, one_coin(0.85, 0.8, 0.75), missing=0.2, seed=2)
@@ -125,7 +125,7 @@ def test_a_spammer_costs_nothing_and_is_seen(kind: type[CrowdClassifier], spamme
         assert clf.annotator_weights(X_test).mean(0).argmin() == 3
 
 
-def test_wdn_weights_say_who_makes_up_the_vote_not_who_is_right() -> None:
+def test_wdn_weights_reflect_the_vote_and_not_accuracy() -> None:
     X, truth = blobs(10_000, 0.25, seed=0)
     Y = ask(truth, one_coin(0.9, 0.9, 0.9, 0.5), missing=0.6, seed=1)
     Y[:, 3] = ask(truth, one_coin(0.5), missing=0.0, seed=2)[:, 0]  # the worst labels everything

@@ -111,7 +111,7 @@ def test_matrices_evidence_and_fused_labels_agree(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_has_the_gradient_that_differences_find(kind: str) -> None:
+def test_the_loss_gradient_equals_finite_differences(kind: str) -> None:
     data = crowd(6, 4, 3, gold=2)
     method = make(kind, 3, 4).double()
     batch = data.batch(np.arange(6))
@@ -137,7 +137,7 @@ class _Lossy(nn.Module):
         return self.method.loss(batch).total
 
 
-def test_weights_and_performance_look_on() -> None:
+def test_weights_and_performance_have_no_gradient_to_embeddings_and_backbone() -> None:
     """Weights teach the embeddings nothing, and how annotators do teaches the backbone nothing."""
     data = crowd(6, 3, 3)
     method = make("isotropic", 3, 3)
@@ -164,7 +164,7 @@ def test_copies_share_the_weight_of_one() -> None:
     torch.testing.assert_close(method._label_weights(everyone), torch.ones(5))
 
 
-def test_of_many_annotators_a_step_compares_and_moves_those_of_its_batch() -> None:
+def test_a_step_compares_and_changes_only_the_annotators_of_its_batch() -> None:
     n_annotators = 3 * max(MAX_DENSE_GRADIENT_ROWS, MAX_COMPARED_ANNOTATORS)
     method = make("diagonal", 3, n_annotators)
     said = np.full((4, n_annotators), -1)
@@ -195,7 +195,7 @@ def test_of_many_annotators_a_step_compares_and_moves_those_of_its_batch() -> No
         ({"gamma_rate": -1}, "gamma_rate must be a number of at least 0, got -1"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], complaint: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         MaDLClassifier(**settings).fit(np.eye(3), np.arange(3))
 
@@ -237,7 +237,7 @@ def copies(n_items: int, seed: int) -> tuple[Any, Any, Any]:
     return X, truth, np.where(generator.random(said.shape) < 0.5, -1, said)
 
 
-def test_copies_of_one_who_guesses_count_less_and_do_not_outvote_the_rest() -> None:
+def test_copies_of_a_guessing_annotator_count_less() -> None:
     X, _, Y = copies(600, seed=0)
     X_test, truth_test, _ = copies(3000, seed=100)
     settings: dict[str, Any] = {"epochs": 20, "learning_rate": 0.01}

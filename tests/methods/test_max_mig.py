@@ -110,7 +110,7 @@ def test_it_starts_from_the_vote() -> None:
     assert (made.label_log_evidence == 7).all()
 
 
-def test_gold_teaches_both_sides() -> None:
+def test_gold_trains_classifier_and_aggregator() -> None:
     shape = (7, 3, 3)
     gold = np.array([0, 2, -1, 1, 1, -1, -1])  # of item 4 there is no label
     made = method(shape)
@@ -155,7 +155,7 @@ def test_a_step_moves_the_rows_of_its_labels_alone() -> None:
 
 
 @pytest.mark.parametrize("prior", ["uniform", "votes"])
-def test_copies_of_a_naive_annotator_outvote_the_others_and_do_not_fool_it(prior: Literal["votes", "uniform"]) -> None:
+def test_copies_of_an_annotator_win_the_vote_but_not_max_mig(prior: Literal["votes", "uniform"]) -> None:
     """One who says the first class of 4 items in 5, whatever they are, and two who copy it; two who are right in 70 %.
 
     The naive labels also spoil the prior that is taken from the votes, and that costs something.
@@ -189,7 +189,7 @@ def test_one_annotator_is_refused_with_a_way_out_before_any_work() -> None:
         MaxMIGClassifier(prior="even").fit(X, [[0, 0], [1, 1], [0, 0], [1, 1]])  # type: ignore[arg-type]
 
 
-def test_a_model_that_knows_others_goes_on_with_one(tmp_path: Path) -> None:
+def test_a_trained_model_continues_with_one_annotator(tmp_path: Path) -> None:
     X, truth = blobs(200, 0.25, seed=0)
     clf = MaxMIGClassifier(epochs=10, learning_rate=0.02).fit(X, ask(truth, one_coin(0.9, 0.8), 0.1, seed=1))
     clf.save(tmp_path / "model")

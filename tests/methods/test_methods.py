@@ -143,7 +143,7 @@ def test_trace_reg_loss_is_its_definition_written_out(batch: Batch, data: Traini
     torch.testing.assert_close(method.confusions(batch.x, batch.item, batch.annotator), A[batch.annotator])
 
 
-def test_trace_reg_starts_where_it_is_told() -> None:
+def test_trace_reg_start_sets_the_initial_accuracy() -> None:
     method = TraceReg(spec(), trace_weight=0.3, start=0.8)
     torch.testing.assert_close(method.confusion_logits.softmax(2), torch.full((3, 3, 3), 0.1) + 0.7 * torch.eye(3))
 
@@ -224,7 +224,7 @@ def test_mbem_trains_on_the_vote_and_then_on_the_posterior(batch: Batch, data: T
     np.testing.assert_allclose(fused, q[batch.row], rtol=1e-4)
 
 
-def test_mbem_believes_many_labels_without_underflow() -> None:
+def test_mbem_posterior_of_many_labels_does_not_underflow() -> None:
     R = 2000  # a product of so many probabilities is 0 in any float
     method = MBEM(replace(spec(), n_annotators=R), rounds=2, chosen="epoch")
     method.matrices.copy_(torch.tensor([[0.4, 0.3, 0.3], [0.3, 0.4, 0.3], [0.3, 0.3, 0.4]]).expand(R, 3, 3))
@@ -320,7 +320,7 @@ def test_wdn_leaves_annotators_without_labels_out(data: TrainingData, weights: s
     torch.testing.assert_close(logits, p.sum(1) if weights == "released" else p.mean(1).log())
 
 
-def test_wdn_weights_below_zero_count_for_nothing() -> None:
+def test_wdn_negative_weights_count_as_0() -> None:
     method = wdn("released")
     item, annotator = torch.zeros(3, dtype=torch.long), torch.arange(3)
     with torch.no_grad():

@@ -47,7 +47,7 @@ def test_a_small_q_is_cross_entropy_and_the_largest_is_one_minus_p() -> None:
     )
 
 
-def test_a_label_that_is_all_but_impossible_costs_little_and_pulls_at_nothing() -> None:
+def test_a_nearly_impossible_label_has_bounded_loss_and_no_gradient() -> None:
     logits = torch.tensor([[500.0, -500.0]], requires_grad=True)
     loss = generalized_cross_entropy(logits.log_softmax(1), torch.tensor([1]), 0.7)
     loss.sum().backward()
@@ -101,13 +101,13 @@ def test_the_loss_of_a_batch_is_written_out_with_gold_by_cross_entropy() -> None
 
 
 @pytest.mark.parametrize("q", [0, -0.1, 1.01, np.nan, "0.7"])
-def test_a_q_that_makes_no_sense_is_refused(q: Any) -> None:
+def test_invalid_q_is_refused(q: Any) -> None:
     with pytest.raises(ValueError, match=r"q must be a number above 0 and at most 1, got .*MajorityVoteClassifier"):
         RobustVoteClassifier(q=q).fit(np.eye(3), np.arange(3))
 
 
 def noisy(n_items: int, wrong: float, seed: int) -> tuple[Any, Any, Any]:
-    """Four classes in ten dimensions, and one label an item, of which a share is any of the other classes."""
+    """Four classes in ten dimensions, and one label per item, of which a share is any of the other classes."""
     generator = np.random.default_rng(seed)
     truth = generator.integers(0, 4, n_items)
     X = generator.normal(size=(n_items, 10))
@@ -116,7 +116,7 @@ def noisy(n_items: int, wrong: float, seed: int) -> tuple[Any, Any, Any]:
     return X, truth, said[:, None]
 
 
-def test_a_network_that_could_learn_wrong_votes_by_heart_does_so_less() -> None:
+def test_robust_loss_memorizes_fewer_wrong_votes() -> None:
     """The paper's claim: with 40 % of the labels wrong at random, cross-entropy memorises, the robust loss does not."""
     X, truth, Y = noisy(300, 0.4, seed=0)
     X_test, truth_test, _ = noisy(2000, 0.4, seed=100)

@@ -28,7 +28,7 @@ def crowd(n_items: int = 60) -> TrainingData:
 
 
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
-def test_trains_on_what_the_aggregator_made(aggregator: str) -> None:
+def test_two_stage_trains_on_the_consensus(aggregator: str) -> None:
     data = crowd()
     labelled = np.diff(data.annotations.indptr) > 0
     result = AGGREGATORS[aggregator](data.annotations, seed=0)
@@ -49,7 +49,7 @@ def test_trains_on_what_the_aggregator_made(aggregator: str) -> None:
         assert count == labelled.sum()
 
 
-def test_rows_that_do_not_count_have_no_say() -> None:
+def test_rows_of_weight_0_are_not_aggregated() -> None:
     data = crowd()
     data.weight[30:] = 0
     method = TwoStage(spec(), aggregator="dawid-skene", target="soft")
@@ -70,6 +70,6 @@ def test_planted_confusions_are_recovered_and_fuse_the_labels() -> None:
     np.testing.assert_allclose(clf.fused_labels(X, Y)[labelled], result.class_probabilities[labelled], atol=0.02)
 
 
-def test_an_aggregator_that_is_not_known_is_refused() -> None:
+def test_an_unknown_aggregator_is_refused() -> None:
     with pytest.raises(ValueError, match=r"aggregator .*dawid"):
         TwoStageClassifier(aggregator="dawid").fit(np.eye(3), np.arange(3))

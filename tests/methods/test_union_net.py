@@ -70,7 +70,7 @@ def test_it_stays_finite_where_probabilities_underflow(variant: Any) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_gold_tells_of_the_annotators(variant: Any) -> None:
+def test_gold_trains_the_annotator_model(variant: Any) -> None:
     spec, data, said = generated(17, 5, 3)
     method = stirred(UnionNet(spec, variant=variant))
     gold = np.random.default_rng(3).integers(0, 3, 17)
@@ -98,7 +98,7 @@ def test_matrices_are_the_annotators_part_of_the_union() -> None:
 
 
 @pytest.mark.parametrize("more", [(), (2,)])
-def test_segment_logsumexp_is_logsumexp_an_item(more: tuple[int, ...]) -> None:
+def test_segment_logsumexp_is_logsumexp_per_item(more: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(7, *more, generator=generator, dtype=torch.float64, requires_grad=True)
     item = torch.tensor([0, 3, 0, 1, 3, 3, 0])
@@ -134,7 +134,7 @@ def far(clf: Any, X: NDArray[Any], spread: float) -> float:
     return float(np.abs(clf.predict_proba(X) - truth).sum(1).mean() / 2)
 
 
-def test_experts_of_different_classes_make_up_the_true_probabilities() -> None:
+def test_experts_of_different_classes_recover_the_true_probabilities() -> None:
     """The paper's claim: consistent. No one annotator knows all classes, and together they tell how likely each is.
 
     A layer an annotator with a softmax after it finds the classes too, and not how likely they are; a vote neither.

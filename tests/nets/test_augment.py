@@ -25,7 +25,7 @@ def all_crops(image: Tensor, padding: int) -> list[Tensor]:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(2, 9, 10), (9, 10)], ids=["channels", "grey"])
-def test_every_output_is_a_crop_and_every_crop_comes(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_every_output_is_a_crop_and_every_crop_occurs(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     image = distinct(shape, dtype)
     torch.manual_seed(0)
     out = CropAndFlip(padding=4)(image.expand(3000, *shape))
@@ -40,7 +40,7 @@ def test_every_output_is_a_crop_and_every_crop_comes(shape: tuple[int, ...], dty
     assert int(counts[:81].sum()) == pytest.approx(1500, abs=150)
 
 
-def test_images_are_drawn_for_themselves_and_keep_their_places() -> None:
+def test_each_image_is_cropped_independently_and_in_order() -> None:
     x = torch.arange(1, 5, dtype=torch.float32)[:, None, None, None].expand(4, 3, 8, 8)
     torch.manual_seed(0)
     out = CropAndFlip(padding=2)(x)
@@ -126,7 +126,7 @@ def test_crops_are_parts_of_the_image_of_the_shapes_asked_for() -> None:
         assert side - 2.5 < float(last[:, place].max()) < side - 0.49
 
 
-def test_a_shape_that_cannot_fit_is_cut_to_the_image() -> None:
+def test_a_crop_that_cannot_fit_is_clipped_to_the_image() -> None:
     x = torch.arange(8.0).expand(4, 1, 8, 8)
     out = RandomResizedCropAndFlip(8, scale=(1, 1), ratio=(4, 4), flip=False)(x)
     torch.testing.assert_close(out, x)  # as wide as the image; its height does not show
@@ -140,7 +140,7 @@ def test_a_shape_that_cannot_fit_is_cut_to_the_image() -> None:
         ({"size": 8, "ratio": (2, 1)}, r"ratio must be .*got \(2, 1\)"),
     ],
 )
-def test_impossible_settings(settings: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         RandomResizedCropAndFlip(**settings)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="padding must be at least 0 pixels"):

@@ -58,14 +58,14 @@ def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("some_nets:resnet50", {"width": 4, "kind": "plain"}, 4),
     ],
 )
-def test_modules_classes_and_functions_give_a_network(nets: Path, name: str, arguments: Any, width: int) -> None:
+def test_modules_classes_and_functions_are_accepted(nets: Path, name: str, arguments: Any, width: int) -> None:
     found = load_backbone(name, arguments)
     assert isinstance(found, nn.Linear)
     assert found.out_features == width
 
 
 @pytest.mark.parametrize("name", ["READY", "resnet50"])
-def test_a_network_that_was_not_trained_is_the_same_every_time(nets: Path, name: str) -> None:
+def test_an_untrained_network_is_the_same_every_time(nets: Path, name: str) -> None:
     weights = []
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
@@ -98,7 +98,7 @@ def test_a_network_that_was_not_trained_is_the_same_every_time(nets: Path, name:
         ("some_nets:READY", {"width": 3}, "is a network already and takes no arguments, got width"),
     ],
 )
-def test_a_name_that_gives_no_network_is_refused(nets: Path, name: str, arguments: Any, words: str) -> None:
+def test_a_name_without_a_network_is_refused(nets: Path, name: str, arguments: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         load_backbone(name, arguments)
 
@@ -155,6 +155,6 @@ def test_an_exported_network_that_cannot_be_used_is_refused(exported: tuple[Path
             load_backbone(str(bad), trust_model=True)
 
 
-def test_trust_is_for_exported_networks_alone(nets: Path) -> None:
+def test_trust_model_is_only_for_exported_networks(nets: Path) -> None:
     with pytest.raises(ValueError, match=r"--trust-model .* is for \.pt2 files, and some_nets:READY is not one"):
         load_backbone("some_nets:READY", trust_model=True)

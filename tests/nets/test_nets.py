@@ -23,7 +23,7 @@ def test_annotator_head_equals_one_mlp_with_an_output_for_every_annotator(n_anno
 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (7, 6)])
-def test_separate_heads_are_one_mlp_an_annotator(hidden: tuple[int, ...]) -> None:
+def test_separate_heads_are_one_mlp_per_annotator(hidden: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     heads = SeparateHeads(5, hidden, 3, 4).double()
     features = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
@@ -39,7 +39,7 @@ def test_separate_heads_are_one_mlp_an_annotator(hidden: tuple[int, ...]) -> Non
     assert torch.autograd.gradcheck(lambda f: heads(f, item, annotator), features)
 
 
-def test_lenet_is_the_papers() -> None:
+def test_lenet_has_the_papers_layers() -> None:
     net = LeNet()
     assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 256)
     assert net(torch.zeros(2, 28, 28)).shape == (2, 256)

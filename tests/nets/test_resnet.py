@@ -46,7 +46,7 @@ def shake(net: torch.nn.Module) -> None:
 
 @pytest.mark.parametrize(("n_in", "n_out", "stride"), [(4, 4, 1), (4, 6, 2), (4, 6, 1)])
 @pytest.mark.parametrize("training", [True, False])
-def test_a_block_by_hand(n_in: int, n_out: int, stride: int, training: bool) -> None:
+def test_a_block_equals_its_definition(n_in: int, n_out: int, stride: int, training: bool) -> None:
     block = BasicBlock(n_in, n_out, stride).double().train(training)
     shake(block)
     x = torch.randn(3, n_in, 7, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -56,7 +56,7 @@ def test_a_block_by_hand(n_in: int, n_out: int, stride: int, training: bool) -> 
 
 
 @pytest.mark.parametrize("stem", ["small", "large"])
-def test_the_network_by_hand(stem: Stem) -> None:
+def test_the_network_equals_its_definition(stem: Stem) -> None:
     torch.manual_seed(0)
     net = ResNet18(channels=2, stem=stem).eval()
     shake(net)
@@ -71,7 +71,7 @@ def test_the_network_by_hand(stem: Stem) -> None:
 
 
 @pytest.mark.parametrize(("stem", "side", "total"), [("small", 3, 11_168_832), ("large", 7, 11_176_512)])
-def test_parameters_counted_by_hand(stem: Stem, side: int, total: int) -> None:
+def test_the_number_of_parameters_is_right(stem: Stem, side: int, total: int) -> None:
     def norm(n: int) -> int:
         return 2 * n
 
@@ -84,7 +84,7 @@ def test_parameters_counted_by_hand(stem: Stem, side: int, total: int) -> None:
     assert sum(p.numel() for p in ResNet18(stem=stem).parameters()) == total
 
 
-def test_the_names_are_torchvisions(small: ResNet18) -> None:
+def test_parameter_names_are_those_of_torchvision(small: ResNet18) -> None:
     norm = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
     names = {"conv1.weight", *(f"bn1.{part}" for part in norm)}
     for block in (f"layer{layer}.{block}" for layer in range(1, 5) for block in range(2)):
@@ -96,7 +96,7 @@ def test_the_names_are_torchvisions(small: ResNet18) -> None:
     assert len(names) == 120
 
 
-def test_the_start(small: ResNet18) -> None:
+def test_initial_weights_are_as_in_the_paper(small: ResNet18) -> None:
     for name, tensor in small.named_parameters():
         if tensor.ndim == 4:
             fan_out = tensor.shape[0] * tensor.shape[2] * tensor.shape[3]
@@ -106,7 +106,7 @@ def test_the_start(small: ResNet18) -> None:
 
 
 @pytest.mark.parametrize(("stem", "side", "maps"), [("small", 32, 4), ("small", 64, 8), ("large", 224, 7)])
-def test_sizes(stem: Stem, side: int, maps: int) -> None:
+def test_feature_maps_have_the_right_sizes(stem: Stem, side: int, maps: int) -> None:
     net = ResNet18(stem=stem).eval()
     seen: list[torch.Size] = []
     net.layer4.register_forward_hook(lambda module, inputs, out: seen.append(out.shape))
@@ -135,7 +135,7 @@ def test_gradients_reach_everything_and_evaluation_changes_nothing(small: ResNet
     assert all(tensor.equal(before[name]) for name, tensor in small.state_dict().items())
 
 
-def test_which_stem() -> None:
+def test_the_stem_depends_on_the_image_size() -> None:
     shapes = [(3, 32, 32), (64, 64), (3, 65, 20), (3, 224, 224)]
     assert [resnet_stem(shape) for shape in shapes] == ["small", "small", "large", "large"]
     with pytest.raises(ValueError, match="stem must be one of small, large, got 'smal'; did you mean 'small'"):
