@@ -281,7 +281,7 @@ def test_items_with_training_gold_are_not_disputed(tmp_path: Path, gone: tuple[s
     assert (known["n_items"], known["predicted"]["n"]) == (10, 10)
     assert known["fused"]["value"] is None  # gold is right by definition
     assert known["consensus"]["value"] is None
-    assert any(note.startswith("10 items with gold that was trained on") for note in facts["notes"])
+    assert any(note.startswith("10 items with gold labels that were trained on") for note in facts["notes"])
 
 
 # ---- run folders -------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
     assert given[2]["gold"] == "all.csv, items with labels"
     test.unlink()
     facts = report_run(run).facts
-    assert "test.csv (test) is not there any more" in facts["limitations"][0]
+    assert "test.csv (test) does not exist any more" in facts["limitations"][0]
     assert [known["gold"] for known in facts["accuracy"]] == ["gold"]
 
 
@@ -355,7 +355,7 @@ def test_labels_come_from_the_run_if_their_file_changed(run: Path) -> None:
     for part in ("annotators", "disputed", "suspicious", "class_confusion"):
         assert facts[part] == before[part]
     labels.unlink()
-    assert "is not there any more" in report_run(run).facts["limitations"][0]
+    assert "does not exist any more" in report_run(run).facts["limitations"][0]
 
 
 def test_report_without_inputs_uses_recorded_results(run: Path) -> None:
@@ -408,7 +408,7 @@ def test_remaining_images_keep_weights_and_map(tmp_path: Path) -> None:
     report = report_run(run, n_items=40)
     facts = report.facts
     assert len(facts["limitations"]) == 1
-    assert "the map and the weights are of 38 of the 40 items" in facts["limitations"][0]
+    assert "the map and the weights cover 38 of the 40 items" in facts["limitations"][0]
     assert facts["map"]["n_items"] == 38
     weights = {item["item"]: {label["annotator"]: label["weight"] for label in item["listed_labels"]}
                for item in before["disputed"]["items"]}  # fmt: skip

@@ -331,7 +331,7 @@ function showClasses(facts) {
 }
 
 function visibleClasses() {
-  return [...at("classes").children].filter((button) => !button.hidden);
+  return [...byId("classes").children].filter((button) => !button.hidden);
 }
 function filterClasses() {
   const wanted = byId("find").value.trim().toLocaleLowerCase();

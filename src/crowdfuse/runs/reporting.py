@@ -1,4 +1,4 @@
-"""A run folder as a report: the model, and the files it was made from as far as they are there and unchanged."""
+"""Make the report of a run folder, from the model and from those files of the run that still exist unchanged."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ TRAINING_USE_OF_GOLD = {
 
 
 @dataclass
-class _Story:
-    """What the reader must be told on the way."""
+class _Messages:
+    """Messages for the reader, collected while the report is made."""
 
-    missing: list[str] = field(default_factory=list)
+    limitations: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -91,46 +91,46 @@ def report_run(
     if not (run / "model").is_dir():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(run / "model")
-    story = _Story()
+    messages = _Messages()
     if not is_finished(run):
-        story.notes.append(
-            f"The training was interrupted: this is what the model had learned. Go on with --resume {run}"
+        messages.notes.append(
+            f"The training was interrupted: this is the model at that point. Continue with crowdfuse fit --resume {run}"
         )
     names = getattr(classifier, "feature_names_in_", None)
     if names is not None:
-        del classifier.feature_names_in_  # the columns were taken by name; scikit-learn need not warn of an array
-    unchanged = {name: _is_unchanged(name, path, hashes, story) for name, path in job.files().items()}
+        del classifier.feature_names_in_  # columns were selected by name: scikit-learn must not warn
+    unchanged = {name: _is_unchanged(name, path, hashes, messages) for name, path in job.files().items()}
     gone: dict[str, Any] = {name: None for name, same in unchanged.items() if not same and name != "labels"}
     asked = replace(job, on_missing="drop", **gone)
     loaded, gone_inputs = _read_inputs(job, hashes)
     folder = Path(job.inputs) if _is_image_folder(job, classifier.input_shape_) else None
     if loaded is not None and unchanged["labels"]:
-        material = read_job_data(asked, loaded)
-        story.notes += [note[:1].upper() + note[1:] + "." for note in material.notes]
-        ann, trained = material.all_annotations, material.train_annotations
-        sets = _sets_of_material(material)
+        data = read_job_data(asked, loaded)
+        messages.notes += [note[:1].upper() + note[1:] + "." for note in data.notes]
+        ann, trained = data.all_annotations, data.train_annotations
+        sets = _sets_of_data(data)
     else:
         ann = _by_row(_labels(run, job, unchanged["labels"], classifier.classes_), loaded)
         ann = trained = classifier._known(ann, warn=False)
-        sets = _sets_of_files(asked, ann, loaded, story)
-    story.notes += diagnostic_notes(classifier)
-    certain = _certain(sets, ann, story)
+        sets = _sets_of_files(asked, ann, loaded, messages)
+    messages.notes += diagnostic_notes(classifier)
+    training_gold = _training_gold(sets, ann, messages)
     if loaded is None:
-        look = _look_at_record(run, ann, certain)
+        report_data = _recorded_report_data(run, ann, training_gold)
         if folder is not None and (run / "fused.csv").exists():
-            look = _with_images_left(look, classifier, folder)
-        story.missing.append(f"{gone_inputs}: {_without_inputs(look)}.")
+            report_data = _add_remaining_images(report_data, classifier, folder)
+        messages.limitations.append(f"{gone_inputs}: {_without_inputs(report_data)}.")
     else:
-        look = compute_report_data(classifier, loaded.inputs, ann, training_gold=certain)
+        report_data = compute_report_data(classifier, loaded.inputs, ann, training_gold=training_gold)
     if gold is not None:
-        sets = _sets_given(gold, job, ann, loaded, trained, sets, story)
+        sets = _sets_given(gold, job, ann, loaded, trained, sets, messages)
     return make_report(
-        look,
+        report_data,
         training=training_facts(classifier),
         gold_sets=sets,
-        make_previews=_pictures(look, folder, names),
-        notes=story.notes,
-        limitations=story.missing,
+        make_previews=_preview_maker(report_data, folder, names),
+        notes=messages.notes,
+        limitations=messages.limitations,
         n_items=n_items,
         sensitivity=sensitivity,
         positive=positive,
@@ -138,26 +138,32 @@ def report_run(
     )
 
 
-# ---- files that may have gone or changed ---------------------------------------------------------
+# ---- files that may be missing or changed ---------------------------------------------------------
 
 
-def _is_unchanged(name: str, path: Path, hashes: dict[str, str], story: _Story) -> bool:
-    instead = {"labels": "who said what is taken from the run's own record, review_labels.csv"}
+def _is_unchanged(name: str, path: Path, hashes: dict[str, str], messages: _Messages) -> bool:
+    """Return whether a file is the one that the run read; add a message if it is not."""
+    instead = {"labels": "the labels are taken from the record of the run, review_labels.csv"}
     without = instead.get(name, "accuracy on it is not shown")
     if not path.is_file():
-        story.missing.append(f"{path} ({name}) is not there any more, seen from here or from the run: {without}.")
+        messages.limitations.append(
+            f"{path} ({name}) does not exist any more (tried from here and from the folders above the run): {without}."
+        )
         return False
     if sha256(path) != hashes.get(name):
-        story.missing.append(f"{path} ({name}) has changed since the fit: {without}.")
+        messages.limitations.append(f"{path} ({name}) has changed since the fit: {without}.")
         return False
     return True
 
 
 def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None, str]:
-    """The inputs, if they are what was trained on; else why not."""
+    """Return the inputs, or None and the reason if they are missing or have changed since the run."""
     path = Path(job.inputs)
     if not path.exists():
-        return None, f"The inputs, {path}, are not there any more, seen from here or from the run"
+        return (
+            None,
+            f"The inputs, {path}, do not exist any more (tried from here and from the folders above the run)",
+        )
     try:
         loaded = read_job_inputs(job)
     except (ValueError, OSError) as error:
@@ -167,40 +173,41 @@ def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None,
     return loaded, ""
 
 
-def _without_inputs(look: ReportData) -> str:
+def _without_inputs(report_data: ReportData) -> str:
+    """Return what the report cannot show without the inputs."""
     recorded = "predictions and fused labels are those that the run recorded"
-    if look.model is None:
-        return f"there is no map of the items, no weight of an annotator on an item, and no features; {recorded}"
-    there = int((look.model.input_rows >= 0).sum())
+    if report_data.model is None:
+        return f"there is no map of the items, and there are no weights per item and no features; {recorded}"
+    there = int((report_data.model.input_rows >= 0).sum())
     return (
-        f"the map and the weights are of {there:,} of the {len(look.ann):,} items, those of which the model still says "
-        f"what it said; {recorded}"
+        f"the map and the weights cover {there:,} of the {len(report_data.ann):,} items, those whose prediction is "
+        f"still the recorded one; {recorded}"
     )
 
 
 def _is_image_folder(job: Job, shape: tuple[int, ...]) -> bool:
-    """Whether the inputs are, or were, a folder of images."""
+    """Return whether the inputs are, or were, a folder of images."""
     return len(shape) == 3 and (Path(job.inputs).is_dir() or not Path(job.inputs).suffix)
 
 
-# ---- what the run recorded -----------------------------------------------------------------------
+# ---- records of the run -----------------------------------------------------------------------
 
 
 def _labels(run: Path, job: Job, is_unchanged: bool, classes: NDArray[Any]) -> Annotations:
-    """The labels: from their file, or, where it changed, as the run wrote them down."""
+    """Return the labels from their file, or from the record of the run if the file has changed."""
     names = list(classes)
     if is_unchanged:
         return read_labels(Path(job.labels), replace(job.reading, classes=names))
     record = run / "review_labels.csv"
     if not record.exists():
-        raise FileNotFoundError(f"{record} is not there either; bring one of the two back")
+        raise FileNotFoundError(f"{record} does not exist either; restore one of the two files")
     return read_labels(
         record, Reading(item="item", annotator="annotator", label="label", classes=names, format="table")
     )
 
 
 def _by_row(ann: Annotations, loaded: LoadedInputs | None) -> Annotations:
-    """Labels on record meet inputs by name; every one of them had inputs when it was written down."""
+    """Return the labels in the order of the rows of the inputs, joined by item id."""
     if loaded is None:
         return ann.take_rows(np.arange(len(ann)), ann.items)
     position = np.full(len(loaded.items), -1)
@@ -209,11 +216,11 @@ def _by_row(ann: Annotations, loaded: LoadedInputs | None) -> Annotations:
     return ann.take_rows(position, loaded.items)
 
 
-def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> ReportData:
-    """Fused labels and predictions as the run wrote them down."""
+def _recorded_report_data(run: Path, ann: Annotations, training_gold: IntArray | None) -> ReportData:
+    """Return the fused labels and predictions that the run recorded in `fused.csv`."""
     path = run / "fused.csv"
     if not path.exists():
-        return report_data_from_labels(ann, training_gold=certain)
+        return report_data_from_labels(ann, training_gold=training_gold)
     with path.open(newline="", encoding="utf-8") as lines:
         table = list(csv.DictReader(lines))
     try:
@@ -226,11 +233,11 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Re
             )
         }
     except (KeyError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: it is not what crowdfuse fit writes ({error!r})") from error
+        raise ValueError(f"{path} is damaged: crowdfuse fit did not write it like this ({error!r})") from error
     (fused, fused_sure), (predicted, sure) = columns["fused"], columns["predicted"]
     return report_data_from_labels(
         ann,
-        training_gold=certain,
+        training_gold=training_gold,
         predicted=predicted,
         predicted_confidence=sure,
         fused=fused,
@@ -238,19 +245,20 @@ def _look_at_record(run: Path, ann: Annotations, certain: IntArray | None) -> Re
     )
 
 
-def _with_images_left(look: ReportData, classifier: CrowdClassifier, folder: Path) -> ReportData:
-    """Where images of a folder have gone or changed, the others still have their weights and their place on the map."""
+def _add_remaining_images(report_data: ReportData, classifier: CrowdClassifier, folder: Path) -> ReportData:
+    """Add the weights and map positions of the images that still exist unchanged."""
     try:
         left = read_features(folder, image_shape=classifier.input_shape_)
-        position = left.rows_of(look.ann.items)
-    except (ValueError, OSError):  # why, is said already
-        return look
-    return add_available_inputs(look, classifier, left.inputs, position)
+        position = left.rows_of(report_data.ann.items)
+    except (ValueError, OSError):  # a limitation has been noted already
+        return report_data
+    return add_available_inputs(report_data, classifier, left.inputs, position)
 
 
 def _column(
     table: list[dict[str, str]], rows: IntArray, ann: Annotations, label: str, confidence: str
 ) -> tuple[IntArray, NDArray[np.float64]]:
+    """Return the class code and the confidence of each item, from two columns of `fused.csv`; -1 and NaN without."""
     keep = rows >= 0
     codes, sure = np.full(ann.n_items, -1, np.int64), np.full(ann.n_items, np.nan)
     codes[rows[keep]] = positions_of(np.array([line[label] for line in table], dtype=object)[keep], ann.classes)
@@ -261,24 +269,24 @@ def _column(
 # ---- gold ----------------------------------------------------------------------------------------
 
 
-def _sets_of_material(material: JobData) -> list[GoldSet]:
+def _sets_of_data(data: JobData) -> list[GoldSet]:
+    """Return the gold labels of the job, by their use in training."""
     sets = []
     for name, (seen, is_unbiased) in TRAINING_USE_OF_GOLD.items():
-        known = getattr(material, name)
+        known = getattr(data, name)
         if known is not None and len(known[0]):
             rows, truth = known
-            sets.append(GoldSet(name, rows, positions_of(truth, material.all_annotations.classes), seen, is_unbiased))
+            sets.append(GoldSet(name, rows, positions_of(truth, data.all_annotations.classes), seen, is_unbiased))
     return sets
 
 
-def _certain(sets: list[GoldSet], ann: Annotations, story: _Story) -> IntArray | None:
-    """The true class of each row that was trained on, -1 elsewhere; None where there is none."""
+def _training_gold(sets: list[GoldSet], ann: Annotations, messages: _Messages) -> IntArray | None:
+    """Return the gold label of each row that was trained on, -1 for other rows; None without such rows."""
     for known in sets:
         if known.name == "gold":
-            story.notes.append(
-                f"{format_count(len(known.rows), 'item')} with gold that was trained on: it stands for their fused "
-                "label "
-                "and consensus, and nobody needs to look at them again."
+            messages.notes.append(
+                f"{format_count(len(known.rows), 'item')} with gold labels that were trained on: these are their fused "
+                "label and consensus, and they need no review."
             )
             codes = np.full(ann.n_items, -1, np.int64)
             codes[known.rows] = known.codes
@@ -286,11 +294,12 @@ def _certain(sets: list[GoldSet], ann: Annotations, story: _Story) -> IntArray |
     return None
 
 
-def _sets_of_files(job: Job, ann: Annotations, loaded: LoadedInputs | None, story: _Story) -> list[GoldSet]:
+def _sets_of_files(job: Job, ann: Annotations, loaded: LoadedInputs | None, messages: _Messages) -> list[GoldSet]:
+    """Return the gold labels in the files of the job, by their use in training."""
     sets = []
     for name, path in job.files().items():
         if name in TRAINING_USE_OF_GOLD:
-            rows, codes = _match_gold_to_rows(path, job, ann, loaded, story)
+            rows, codes = _match_gold_to_rows(path, job, ann, loaded, messages)
             if len(rows):
                 sets.append(GoldSet(name, rows, codes, *TRAINING_USE_OF_GOLD[name]))
     return sets
@@ -303,14 +312,14 @@ def _sets_given(
     loaded: LoadedInputs | None,
     trained: Annotations,
     sets: list[GoldSet],
-    story: _Story,
+    messages: _Messages,
 ) -> list[GoldSet]:
-    """Gold given for the report, apart by what training saw of its items; then what else the run had."""
-    rows, codes = _match_gold_to_rows(path, job, ann, loaded, story)
+    """Return the gold labels given for the report, split by their use in training, and then those of the run."""
+    rows, codes = _match_gold_to_rows(path, job, ann, loaded, messages)
     if not len(rows):
         raise ValueError(
-            f"no item of {path} is in this run, whose items are called {format_names(ann.items, 3)}; see that the "
-            "ids match"
+            f"no item of {path} is in this run, whose item ids are {format_names(ann.items, 3)}; check that both use "
+            "the same ids"
         )
     parts, left = [], np.ones(len(rows), bool)
     for known in sets:
@@ -320,7 +329,7 @@ def _sets_given(
         )
         left &= ~inside
     labelled = np.diff(trained.indptr)[rows] > 0
-    seen = ("the model was trained on their labels, not on this gold", "nothing of them was trained on")
+    seen = ("the model was trained on their labels, not on this gold", "the model was not trained on them")
     parts.append((f"{path.name}, items with labels", left & labelled, seen[0], True))
     parts.append((f"{path.name}, other items", left & ~labelled, seen[1], True))
     given = [
@@ -333,9 +342,9 @@ def _sets_given(
 
 
 def _match_gold_to_rows(
-    path: Path, job: Job, ann: Annotations, loaded: LoadedInputs | None, story: _Story
+    path: Path, job: Job, ann: Annotations, loaded: LoadedInputs | None, messages: _Messages
 ) -> tuple[IntArray, IntArray]:
-    """Rows and true classes of a gold file's items."""
+    """Return the rows and the true class codes of the items in a gold file."""
     ids, truth = read_gold_beside_labels(path, job.reading)
     rows = positions_of(ids, ann.items) if loaded is None else loaded.rows_of(ids)
     codes = positions_of(truth, ann.classes)
@@ -343,25 +352,32 @@ def _match_gold_to_rows(
     if outside.any():
         raise ValueError(
             f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(truth[outside][:1])}, which is "
-            "not one of the "
-            f"classes ({format_names(ann.classes)})"
+            f"not one of the classes ({format_names(ann.classes)})"
         )
     if (rows < 0).any():
-        story.notes.append(f"{format_count(int((rows < 0).sum()), 'item')} of {path} not in this run, left out.")
+        messages.notes.append(f"{format_count(int((rows < 0).sum()), 'item')} of {path} not in this run, left out.")
     return rows[rows >= 0], codes[rows >= 0]
 
 
-# ---- pictures ------------------------------------------------------------------------------------
+# ---- previews of items ------------------------------------------------------------------------------------
 
 
-def _pictures(look: ReportData, folder: Path | None, names: Any) -> Callable[[IntArray, int], list[ItemPreview]]:
-    def show(rows: IntArray, side: int) -> list[ItemPreview]:
-        if folder is not None:  # from the files: sharper than what the network sees
-            names_of = [str(look.ann.items[row]) for row in rows]
+def _preview_maker(
+    report_data: ReportData, folder: Path | None, names: Any
+) -> Callable[[IntArray, int], list[ItemPreview]]:
+    """Return a function that makes previews of rows, with this many pixels per side."""
+
+    def make_previews(rows: IntArray, side: int) -> list[ItemPreview]:
+        if folder is not None:  # the files are sharper than the inputs of the network
+            names_of = [str(report_data.ann.items[row]) for row in rows]
             files = [(name, image_file_of(folder, name)) for name in names_of]
             return [
                 {"missing": printable(name)} if file is None else preview_of_file(file, side) for name, file in files
             ]
-        return [{} for _ in rows] if look.model is None else previews_of_inputs(look.model.inputs, rows, side, names)
+        return (
+            [{} for _ in rows]
+            if report_data.model is None
+            else previews_of_inputs(report_data.model.inputs, rows, side, names)
+        )
 
-    return show
+    return make_previews
