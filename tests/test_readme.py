@@ -101,6 +101,6 @@ def test_embed_and_fit_run(crowd_folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_linked_file_exists() -> None:
     root = Path(__file__).parent.parent
-    for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]:
+    for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.relative_to(root)} links to {target}"
