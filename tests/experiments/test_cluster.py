@@ -24,7 +24,7 @@ from crowdfuse.experiments.cluster import Command, make_ray_backend
 from crowdfuse.experiments.mnist import MnistExecutor
 from crowdfuse.experiments.runner import GridResult, run_grid
 from crowdfuse.experiments.store import VERSIONS, Record, RunSpec, Store, run_key
-from tests.experiments.test_runner import _lines, files, is_alive, n_lines, start, wait_until, without_times
+from tests.experiments.test_runner import _lines, files, finish, is_alive, n_lines, started, wait_until, without_times
 
 __all__ = ["files"]  # a fixture
 
@@ -57,22 +57,22 @@ def session(pid: int) -> int | None:
 
 
 def test_ray_interrupted_and_continued_gives_what_the_pool_gives(tmp_path: Path, files: list[str]) -> None:
-    few = [*files, "--epochs", "100", "--seeds", "0,1", "--jobs", "2"]  # long enough to be stopped in the middle
-    pool = start(tmp_path, [*few, "--out", "pool"])
-    assert pool.communicate()[0]
+    few = [*files, "--seeds", "0,1", "--jobs", "2"]
+    assert finish(tmp_path, [*few, "--out", "pool"])
     store = tmp_path / "ray" / "runs.jsonl"
     arguments = [*few, "--out", "ray", "--cluster", "local"]
-    process = start(tmp_path, arguments)
-    wait_until(lambda: n_lines(store) >= 1)
-    assert len(of_session(process.pid)) > 2
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
-    _, said = process.communicate()
+    with started(tmp_path, arguments, "ray:1") as process:
+        wait_until(lambda: n_lines(store) >= 1)
+        assert len(of_session(process.pid)) > 2
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+        _, said = process.communicate()
     assert process.returncode == 130, said
     assert "interrupted; run the same command again to continue" in said
     wait_until(lambda: not of_session(process.pid))  # nobody is left behind
     stored = store.read_bytes()
-    process = start(tmp_path, arguments)
-    shown, said = process.communicate()
+    assert n_lines(store) == 1
+    with started(tmp_path, arguments) as process:
+        shown, said = process.communicate()
     assert process.returncode == 0, said
     wait_until(lambda: not of_session(process.pid))
     assert store.read_bytes().startswith(stored)

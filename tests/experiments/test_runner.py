@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from crowdfuse.experiments import runner
 from crowdfuse.experiments.runner import run_grid
 from crowdfuse.experiments.store import RunSpec, Store, run_key
 from crowdfuse.synthesis import weakness_annotators
+from tests.programs import pausing_crowdfuse
+from tests.programs.pausing_crowdfuse import PAUSE_VARIABLE
 
 RUNS: list[RunSpec] = [{"method": "toy", "seed": seed} for seed in range(4)]
 
@@ -120,11 +124,15 @@ def files(tmp_path: Path) -> list[str]:
     return ["labels.csv", "--inputs", "features.npy", "--gold", "gold.csv", "--epochs", "3", "--seeds", "0,1,2"]
 
 
-def start(folder: Path, arguments: list[str]) -> subprocess.Popen[str]:
-    """A real `crowdfuse compare`; where the tests run in the background, Ctrl-C is given back its meaning."""
-    command = [sys.executable, "-m", "crowdfuse", "compare", *arguments, "--methods", "fusion,trace-reg,true-label"]
-    return subprocess.Popen(
+@contextmanager
+def started(folder: Path, arguments: list[str], pause: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A real `crowdfuse compare`, which may pause; where the tests run in the background, Ctrl-C is given back its
+    meaning."""
+    program = [pausing_crowdfuse.__file__] if pause else ["-m", "crowdfuse"]
+    command = [sys.executable, *program, "compare", *arguments, "--methods", "fusion,trace-reg,true-label"]
+    process = subprocess.Popen(
         command,
+        env=os.environ | ({PAUSE_VARIABLE: pause} if pause else {}),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -132,6 +140,20 @@ def start(folder: Path, arguments: list[str]) -> subprocess.Popen[str]:
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def finish(folder: Path, arguments: list[str]) -> str:
+    """Let a `crowdfuse compare` come to its end; returns what it prints."""
+    with started(folder, arguments) as process:
+        shown, said = process.communicate()
+    assert process.returncode == 0, said
+    return shown
 
 
 def n_lines(path: Path) -> int:
@@ -165,22 +187,19 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_grid_killed_twice_gives_the_same_table_and_repeats_nothing(tmp_path: Path, files: list[str]) -> None:
-    through = start(tmp_path, [*files, "--out", "through"])
-    assert through.communicate()[0]
-    assert through.returncode == 0
+    assert finish(tmp_path, [*files, "--out", "through"])
     store = tmp_path / "killed" / "runs.jsonl"
     for lines in (1, 4):
-        process = start(tmp_path, [*files, "--out", "killed", "--jobs", "2"])
-        wait_until(lambda lines=lines: n_lines(store) >= lines)
-        workers = children(process.pid)
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+        with started(tmp_path, [*files, "--out", "killed", "--jobs", "2"], f"stored:{lines}") as process:
+            wait_until(lambda lines=lines: n_lines(store) >= lines)
+            workers = children(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+        assert n_lines(store) == lines
         assert len(workers) >= 2
         wait_until(lambda workers=workers: not any(map(is_alive, workers)))  # nobody is left behind
     stored = store.read_bytes()
-    process = start(tmp_path, [*files, "--out", "killed", "--jobs", "2"])
-    shown, _ = process.communicate()
-    assert process.returncode == 0
+    shown = finish(tmp_path, [*files, "--out", "killed", "--jobs", "2"])
     assert store.read_bytes().startswith(stored)
     records = [json_line["run"] for json_line in _lines(store)]
     assert len(records) == len({run_key(run) for run in records}) == 9

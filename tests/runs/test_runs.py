@@ -26,10 +26,13 @@ from crowdfuse.runs import Job, RunFormatError, fitting, resume, start
 from crowdfuse.runs.job import make_classifier
 from crowdfuse.runs.job_data import read_job_data
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
+from tests.programs import pausing_crowdfuse
+from tests.programs.pausing_crowdfuse import PAUSE_VARIABLE
 
 N = 36
 NAMES = ["ada", "bob", "cy"]
-EPOCHS = 80  # enough to stop the run before it ends
+EPOCHS = 6  # enough to be stopped three times on the way
+TIMEOUT_SECONDS = 600.0  # on a busy machine a process may take long to start
 
 
 def write_rows(path: Path, header: str, rows: Any) -> str:
@@ -374,10 +377,11 @@ def expected(long_job: Job, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return results(run)
 
 
-def begin(arguments: list[str]) -> subprocess.Popen[str]:
-    """Start `crowdfuse fit` in a process that reacts to Ctrl-C even if the tests run in the background."""
+def begin(arguments: list[str], pause: str) -> subprocess.Popen[str]:
+    """Start `crowdfuse fit`, which waits at a checkpoint for the signal; it reacts to Ctrl-C even in the background."""
     return subprocess.Popen(
-        [str(Path(sys.executable).with_name("crowdfuse")), "fit", *arguments, "--quiet"],
+        [sys.executable, pausing_crowdfuse.__file__, "fit", *arguments, "--quiet"],
+        env=os.environ | {PAUSE_VARIABLE: pause},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -392,15 +396,14 @@ def arguments(asked: Job, out: Path) -> list[str]:
 
 def stop_when(process: subprocess.Popen[str], happened: Callable[[], bool], how: signal.Signals) -> str:
     """Send a signal once something has happened, wait for the end, and return the output."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     try:
         while not happened():
             assert process.poll() is None, process.communicate()[0]
             assert time.monotonic() < deadline
-            time.sleep(0.001)
-        assert process.poll() is None, "it finished before it could be stopped"
+            time.sleep(0.01)
         process.send_signal(how)
-        return process.communicate(timeout=60)[0]
+        return process.communicate(timeout=TIMEOUT_SECONDS)[0]
     finally:
         if process.poll() is None:
             process.kill()
@@ -420,10 +423,11 @@ def test_a_run_killed_several_times_ends_with_the_same_bits(
         return checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
 
     # killed after the settings were written, before training; then twice after a new checkpoint
-    process = begin(arguments(long_job, run))
+    process = begin(arguments(long_job, run), "checkpoint:0")
     stop_when(process, (run / "settings.json").exists, signal.SIGKILL)
+    assert not checkpoint.exists()
     for _ in range(2):
-        process = begin(["--resume", str(run)])
+        process = begin(["--resume", str(run)], "checkpoint:1")
         stop_when(process, changed_since(written()), signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
         assert not (run / "summary.json").exists()
@@ -437,7 +441,7 @@ def test_ctrl_c_leaves_a_working_model_and_a_run_that_can_be_resumed(
     long_job: Job, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    process = begin(arguments(long_job, run))
+    process = begin(arguments(long_job, run), "checkpoint:1")
     said = stop_when(process, (run / CHECKPOINT_FILE).exists, signal.SIGINT)
     assert process.returncode == 130, said
     assert f"continue with: crowdfuse fit --resume {run}" in said

@@ -29,25 +29,34 @@ from crowdfuse.training.batches import rows_of_rank, split_into_batches
 from crowdfuse.training.checkpoints import FILE_NAME
 from crowdfuse.training.distributed import launched_processes
 from crowdfuse.training.launching import run_in_processes, synchronize_batch_norm
+from tests.programs import pausing_crowdfuse
+from tests.programs.pausing_crowdfuse import PAUSE_VARIABLE
 from tests.runs.test_runs import make_crowd as make_files
 from tests.training import in_two_processes as two
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-TIMEOUT_SECONDS = 300.0  # on a busy machine a process may take long to start
+TIMEOUT_SECONDS = 600.0  # on a busy machine a process may take long to start
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 needs_proc = pytest.mark.skipif(not Path("/proc").exists(), reason="processes are looked up in /proc")
 
 
-def begin(command: list[str]) -> subprocess.Popen[str]:
+def begin(command: list[str], **more: str) -> subprocess.Popen[str]:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.Popen(command, text=True, env=ENVIRONMENT, **pipes)
+    return subprocess.Popen(command, text=True, env=ENVIRONMENT | more, **pipes)
 
 
 def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not happened():
         assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def wait_until_ended(pids: list[int]) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while any(map(is_running, pids)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -171,20 +180,24 @@ def test_ctrl_c_in_one_process_ends_all_at_the_same_step(folder: Path) -> None:
 
 def fit(job: Job, out: Path, *more: str) -> list[str]:
     settings = [f"--set={name}={value}" for name, value in job.settings.items()]
-    return ["-m", "crowdfuse", "fit", job.labels, "--inputs", job.inputs, "--out", str(out), *settings, *more]
+    program = str(pausing_crowdfuse.__file__)
+    return [program, "fit", job.labels, "--inputs", job.inputs, "--out", str(out), *settings, *more]
+
+
+PAUSE = {PAUSE_VARIABLE: "checkpoint:1"}  # the process that saves checkpoints waits to be killed, the other for it
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     crowd = make_files(tmp_path)
-    settings = {"epochs": 150, "batch_size": 10, "precision": "64-true"}
+    settings = {"epochs": 5, "batch_size": 10, "precision": "64-true"}
     return Job(labels=crowd["labels"], inputs=crowd["inputs"], settings=settings)
 
 
 @needs_proc
 def test_a_killed_process_ends_the_run_and_one_process_resumes_it(job: Job, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = begin([*TORCHRUN, *fit(job, run)])
+    process = begin([*TORCHRUN, *fit(job, run)], **PAUSE)
     try:
         wait_for(process, (run / FILE_NAME).exists)
         workers = children(process)
@@ -195,7 +208,7 @@ def test_a_killed_process_ends_the_run_and_one_process_resumes_it(job: Job, tmp_
         process.kill()
     assert process.returncode not in (0, None)
     assert "SIGKILL" in output
-    assert not any(map(is_running, workers))
+    wait_until_ended(workers)
     assert not (run / "summary.json").exists()
 
     again = begin([*TORCHRUN, *fit(job, run)])
@@ -213,7 +226,7 @@ def test_a_killed_process_ends_the_run_and_one_process_resumes_it(job: Job, tmp_
 @needs_proc
 def test_processes_started_here_end_when_one_is_killed(job: Job, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = begin([sys.executable, *fit(job, run, "--set=devices=2", "--quiet")])
+    process = begin([sys.executable, *fit(job, run, "--set=devices=2", "--quiet")], **PAUSE)
     try:
         wait_for(process, (run / FILE_NAME).exists)
         workers = [pid for pid in children(process) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
@@ -225,7 +238,7 @@ def test_processes_started_here_end_when_one_is_killed(job: Job, tmp_path: Path)
     assert process.returncode == 2, output
     assert "Traceback" not in output
     assert "a process of the training died" in output
-    assert not any(map(is_running, workers))
+    wait_until_ended(workers)
 
 
 def test_processes_started_here_take_the_steps_of_one() -> None:
