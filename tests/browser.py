@@ -11,6 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Dialog, Page, Route, sync_playwright
 
+TIMEOUT_MS = 300_000  # on a busy machine a browser may take long; only a failure takes all of it
 OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -29,7 +30,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.fail("these tests need Chromium, which was not found; install it with: apt-get install chromium")
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=OPTIONS)
+        chromium = playwright.chromium.launch(executable_path=program, args=OPTIONS, timeout=TIMEOUT_MS)
         yield chromium
         chromium.close()
 
@@ -40,6 +41,7 @@ def opened(browser: Browser, path: Path, *, width: int = 1180, dark: bool = Fals
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", offline=True
     )
+    context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
     wrong: list[str] = []
 

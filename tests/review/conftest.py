@@ -8,9 +8,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.server import _listening, make_app
 from crowdfuse.review.session import ReviewSession
 from crowdfuse.runs import Job, start
+from tests.browser import TIMEOUT_MS
 
 N = 24
 TRUTH = ["cat", "dog", "owl"]
@@ -123,9 +126,17 @@ class Served:
         self.process.wait()
 
 
+def choose_port() -> int:
+    """A port that was free and that the system does not hand out again soon; the server takes the next if need be."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @contextmanager
-def serving(run: Path, port: int = 8900) -> Iterator[Served]:
-    """`crowdfuse review`, from its first word to its end."""
+def serving(run: Path, port: int | None = None) -> Iterator[Served]:
+    """`crowdfuse review`, from its first word to its end. Pages of other tests may still ask at the ports of these."""
+    port = port or choose_port()
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "crowdfuse", "review", str(run), "--port", str(port), "--reviewer", "rita"]
     process = subprocess.Popen(
@@ -154,7 +165,7 @@ def serving_here(run: Path) -> Iterator[str]:
     """The same server in a thread: no process has to start. Its address."""
     folder = read_run(run)
     session, refit = ReviewSession(folder, ItemInputs(folder), "rita"), Refit(folder)
-    with _listening(8900) as listener:
+    with _listening(0) as listener:  # the system chooses a port
         port = listener.getsockname()[1]
         config = uvicorn.Config(make_app(session, refit, port, "token"), log_level="warning", ws="none")
         server = uvicorn.Server(config)
@@ -188,6 +199,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     def opened(url: str, **settings: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}} | settings)
         contexts.append(context)
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
         page.on("console", note)
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -205,7 +217,8 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
 def until(page: Any, expression: str) -> None:
     """Wait for something to become true. Playwright's own wait polls by eval, which the page's policy forbids."""
-    for _ in range(1500):
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while time.monotonic() < deadline:
         if page.evaluate(expression):
             return
         page.wait_for_timeout(20)

@@ -230,7 +230,7 @@ def test_refit_shows_what_changed(run: Path, open_page: OpenPage) -> None:
         for key in "123":
             press(page, key)
         page.click("#refit")
-        page.wait_for_selector("#changes .cards", timeout=60_000)
+        page.wait_for_selector("#changes .cards")
         assert "run-refit-1" in page.locator("#refit-state").inner_text()
         assert "Fused labels that changed" in page.locator("#changes").inner_text()
         assert problems(page) == []

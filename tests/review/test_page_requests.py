@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.session import ItemFilter, ReviewSession
+from tests.browser import TIMEOUT_MS
 from tests.review.conftest import TRUTH, announced, press, ready, serving_here, shown, until
 
 OpenPage = Callable[..., Any]
@@ -47,11 +49,10 @@ class Held:
 
     def wait(self) -> None:
         """Wait until there is a request."""
-        for _ in range(3000):
-            if self.routes:
-                return
+        deadline = time.monotonic() + TIMEOUT_MS / 1000
+        while not self.routes:
+            assert time.monotonic() < deadline, "the page sent no such request"
             self.page.wait_for_timeout(10)
-        raise AssertionError("the page sent no such request")
 
     def release(self, answer: Any = None) -> None:
         """Send these requests to the server now, or answer them by `answer`, and let later ones pass."""
@@ -226,3 +227,11 @@ def test_the_state_of_the_refit_from_before_its_start_is_dropped(run: Path, open
         page.evaluate("polled")
         assert page.locator("#refitted").is_visible()
         assert "epoch 1/2" in page.locator("#refit-state").inner_text()
+
+
+def test_a_poll_carries_the_token_of_this_start(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        with page.expect_request(POLLING) as request:
+            page.evaluate("lookAround()")
+        assert request.value.headers["x-crowdfuse-token"] == page.evaluate("token")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -31,20 +33,31 @@ def settle(run: Path, count: int) -> dict[str, str]:
     return made
 
 
+def hold_processes(patch: pytest.MonkeyPatch, folder: Path) -> Path:
+    """Let Python processes that start from here wait until something is written to the pipe that is returned."""
+    gate, program = folder / "gate", folder / "python"
+    os.mkfifo(gate)
+    program.write_text(f'#!/bin/sh\nread -r line < "{gate}"\nexec "{sys.executable}" "$@"\n')
+    program.chmod(0o755)
+    patch.setattr(sys, "executable", str(program))
+    return gate
+
+
 def test_a_refit_trains_on_the_decisions_and_reports_the_changes(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (run / "summary.json").read_bytes()
     made = settle(run, 6)
     refit = Refit(read_run(run))
     assert refit.status() == {"state": "none"}
-    refit.start()
-    with pytest.raises(ValueError, match="running already"):
+    with monkeypatch.context() as patch:
+        gate = hold_processes(patch, run.parent)
         refit.start()
-    states = set()
+        with pytest.raises(ValueError, match="running already"):
+            refit.start()
+        assert refit.status()["state"] == "running"
+        gate.write_text("go\n")
     while (status := refit.status())["state"] == "running":
-        states.add(status["state"])
         time.sleep(0.1)
     assert status["state"] == "done", status
-    assert states == {"running"}
     out = run.parent / "run-refit-1"
     assert status["out"] == str(out)
     assert dict(read_rows(run.parent / "run-refit-1-gold.csv")[1:]) == made
@@ -104,7 +117,7 @@ def test_earlier_gold_labels_are_kept_unless_a_decision_replaces_them(tmp_path: 
     assert list_refits(run) == [tmp_path / "run-refit-1"]
 
 
-def test_a_refit_that_cannot_start_says_why(run: Path) -> None:
+def test_a_refit_that_cannot_start_says_why(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refit = Refit(read_run(run))
     with pytest.raises(ValueError, match="nothing is settled yet"):
         refit.start()
@@ -115,6 +128,7 @@ def test_a_refit_that_cannot_start_says_why(run: Path) -> None:
         refit.start()
     (run.parent / "labels.csv").write_bytes(labels)
     assert not (run.parent / "run-refit-1-gold.csv").exists()
+    hold_processes(monkeypatch, run.parent)
     refit.start()
     assert refit.stop() == run.parent / "run-refit-1"
     assert refit.status()["state"] == "failed"

@@ -136,6 +136,15 @@ def test_nothing_changes_without_the_token(client: TestClient, token: str, path:
     assert not (run / "decisions.jsonl").exists()
 
 
+@pytest.mark.parametrize("path", ["/api/about", "/api/view", "/api/view?head=0", "/api/refit-status"])
+def test_a_page_of_an_earlier_start_reads_nothing_of_this_one(client: TestClient, path: str) -> None:
+    """It may be of another run, with other items and classes."""
+    assert client.get(path).status_code == 200
+    answer = client.get(path, headers={"x-crowdfuse-token": "of the earlier start"})
+    assert answer.status_code == 403
+    assert "reload" in answer.json()["error"]
+
+
 def test_every_answer_has_the_security_headers(client: TestClient) -> None:
     answers = [
         client.get(path) for path in ("/", "/page.js", "/page.css", "/icon.svg", "/api/about", "/image/0", "/nothing")

@@ -51,7 +51,8 @@ const isBusy = () => waiting || loading; // no decision before the item is visib
 // ---- requests to the server -------------------------------------------------------------------
 
 async function requestJson(path, body) {
-  const options = body === undefined ? {} : {
+  // reading requests carry the token too: another run may be served at this address by now
+  const options = body === undefined ? { headers: { "x-crowdfuse-token": token } } : {
     method: "POST", body: JSON.stringify(body),
     headers: { "content-type": "application/json", "x-crowdfuse-token": token },
   };
