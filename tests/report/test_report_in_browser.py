@@ -41,20 +41,20 @@ def image_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def first_cells(page: Page) -> list[str]:
-    page.locator("#annotator-table").scroll_into_view_if_needed()  # the browser does not lay out what is off screen
-    return page.locator("#annotator-table tbody tr:not([hidden]) td:first-child").all_inner_texts()
+    """Return the names in the visible rows as text: rows off screen have no layout before the next frame."""
+    return page.locator("#annotator-table tbody tr:not([hidden]) td:first-child").all_text_contents()
 
 
 def test_annotator_table_sorts_by_mouse_and_keyboard(browser: Browser, page_file: Path) -> None:
     with opened(browser, page_file) as page:
         head = page.locator("#annotator-table th", has_text="Labels")
         head.locator("button").click()
-        labels = [int(text) for text in page.locator("#annotator-table tbody td:nth-child(2)").all_inner_texts()]
+        labels = [int(text) for text in page.locator("#annotator-table tbody td:nth-child(2)").all_text_contents()]
         assert head.get_attribute("aria-sort") == "descending"
         assert labels == sorted(labels, reverse=True)
         head.locator("button").press("Enter")
         assert head.get_attribute("aria-sort") == "ascending"
-        assert [int(x) for x in page.locator("#annotator-table tbody td:nth-child(2)").all_inner_texts()] == labels[
+        assert [int(x) for x in page.locator("#annotator-table tbody td:nth-child(2)").all_text_contents()] == labels[
             ::-1
         ]
         assert (
