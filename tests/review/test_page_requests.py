@@ -233,5 +233,5 @@ def test_a_poll_carries_the_token_of_this_start(run: Path, open_page: OpenPage) 
     with serving_here(run) as url:
         page = open_page(url)
         with page.expect_request(POLLING) as request:
-            page.evaluate("lookAround()")
+            page.evaluate("pollView()")
         assert request.value.headers["x-crowdfuse-token"] == page.evaluate("token")
