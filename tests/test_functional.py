@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from crowdfuse import functional
 from crowdfuse.functional import (
     basis_penalty,
     dense_confusions,
@@ -21,6 +20,7 @@ from crowdfuse.functional import (
     expected_class_log_likelihood,
     fuse_by_basis,
     kl_divergence,
+    label_likelihoods,
     label_log_probabilities,
     penalty_form,
     permutation_basis,
@@ -199,7 +199,7 @@ def test_rowwise_mixture_equals_its_definition(n_rows: int, n_classes: int, n_sa
     logits = torch.randn(n_rows, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
     matrices = torch.randn(n_rows, n_classes, n_classes, generator=generator, dtype=torch.float64).requires_grad_()
     labels = torch.randint(n_classes, (n_rows, n_said), generator=generator)
-    with patch.object(functional, "MIN_CLASSES_FOR_ROWS_FIRST", few):  # both ways to lay it out
+    with patch.object(label_likelihoods, "MIN_CLASSES_FOR_ROWS_FIRST", few):  # both ways to lay it out
         found = rowwise_mixture_log_likelihood(logits, matrices, labels)
         assert torch.autograd.gradcheck(lambda c, m: rowwise_mixture_log_likelihood(c, m, labels), (logits, matrices))
     f, A = logits.softmax(1), matrices.softmax(2)

@@ -1,15 +1,18 @@
-"""Detect from the structure of an export which tool wrote it."""
+"""Detect the format of labels: which tool wrote an export, or whether a table is wide (one column per annotator)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
+
+import pyarrow as pa
 
 from crowdfuse.io import argilla, label_studio, prodigy
 from crowdfuse.io.exports import ExportLabels, ExportRecords, describe_keys
-from crowdfuse.io.tables import TableError
-from crowdfuse.labels.ids import format_count
+from crowdfuse.io.tables import TableError, choose_columns, encode_column
+from crowdfuse.labels.ids import format_count, ids_to_strings
 
 READERS: dict[str, Callable[[ExportRecords, str | None, str | None], ExportLabels]] = {
     "label-studio": label_studio.read,
@@ -42,6 +45,22 @@ def detect_format(source: ExportRecords) -> str:
         f"  {label_studio.EXPECTED}\n  {argilla.EXPECTED}\n  {prodigy.EXPECTED}\n"
         f"Found {_describe_contents(source)}. A table with one row per label is read from .csv, .tsv or .parquet"
     )
+
+
+def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
+    """Whether a table is wide: besides the item column it has at least two, and any two of them share a value.
+
+    Only for tables without a column that has a usual name for annotators or labels.
+    """
+    try:
+        id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
+        columns = [
+            encode_column(table[name], name, where, text=False)[0] for name in table.column_names if name != id_column
+        ]
+    except TableError:
+        return False
+    values = [set(ids_to_strings(names)) for names in columns]
+    return len(values) >= 2 and all(one & other for one, other in combinations(values, 2))
 
 
 def _describe_contents(source: ExportRecords) -> str:

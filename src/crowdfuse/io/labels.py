@@ -22,7 +22,7 @@ from crowdfuse.io.dictionary_encoding import (
     trailing_bytes_to_skip,
 )
 from crowdfuse.io.exports import JSON_ENDINGS, ExportRecords, read_json
-from crowdfuse.io.format_detection import READERS, detect_format, detect_record_format
+from crowdfuse.io.format_detection import READERS, detect_format, detect_record_format, is_wide
 from crowdfuse.io.hugging_face import dataset_table, is_dataset, with_class_names
 from crowdfuse.io.label_studio import label_studio_gold
 from crowdfuse.io.tables import (
@@ -37,7 +37,7 @@ from crowdfuse.io.tables import (
     encode_column,
     usual_columns,
 )
-from crowdfuse.io.wide import is_wide, read_wide
+from crowdfuse.io.wide import read_wide
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.encoding import unknown_class_message
 from crowdfuse.labels.ids import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,22 +22,6 @@ class WideLabels(NamedTuple):
     annotator: NDArray[np.int32]
     label: NDArray[np.int32]
     row: NDArray[np.int64]  # row of the table
-
-
-def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
-    """Whether a table is wide: besides the item column it has at least two, and any two of them share a value.
-
-    Only for tables without a column that has a usual name for annotators or labels.
-    """
-    try:
-        id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
-        columns = [
-            encode_column(table[name], name, where, text=False)[0] for name in table.column_names if name != id_column
-        ]
-    except TableError:
-        return False
-    values = [set(ids_to_strings(names)) for names in columns]
-    return len(values) >= 2 and all(one & other for one, other in combinations(values, 2))
 
 
 def read_wide(table: pa.Table, item: str | None, where: str, *, text: bool) -> WideLabels:

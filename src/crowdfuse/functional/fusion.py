@@ -1,0 +1,98 @@
+"""The fused label and the penalty of the fusion method, computed from basis coefficients without K x K matrices."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def fuse_by_basis(
+    weights: Tensor, coefficients: Tensor, label: Tensor, item: Tensor, basis: Tensor, n_items: int
+) -> Tensor:
+    """Return the fused labels `t_n = sum_r w_n^r P_n^r e_{y_n^r}`, with `P = sum_m c_m B_m`.
+
+    They are a scatter-add of `w c_m` into the classes `pi_m(y)`.
+
+    Parameters
+    ----------
+    weights : Tensor of shape (L,)
+        Weight w of each pair.
+    coefficients : Tensor of shape (L, M)
+        Coefficients c of each pair.
+    label : Tensor of shape (L,)
+        Label y of each pair.
+    item : Tensor of shape (L,)
+        Position of each pair's item.
+    basis : Tensor of shape (M, K)
+        Permutations, as from `permutation_basis`.
+    n_items : int
+        Number of items B.
+
+    Returns
+    -------
+    fused : Tensor of shape (B, K)
+        Rows of items without labels are 0.
+
+    Examples
+    --------
+    >>> one = torch.ones(1)
+    >>> fuse_by_basis(one, torch.tensor([[0.7, 0.3]]), torch.tensor([0]), torch.tensor([0]),
+    ...               torch.tensor([[0, 1], [1, 0]]), 1)
+    tensor([[0.7000, 0.3000]])
+    """
+    n_classes = basis.shape[1]
+    reached = basis.T[label]  # (L, M): the class to which each permutation maps the label
+    cell = item[:, None] * n_classes + reached
+    fused = coefficients.new_zeros(n_items * n_classes)
+    return fused.index_add(0, cell.flatten(), (weights[:, None] * coefficients).flatten()).view(n_items, n_classes)
+
+
+def penalty_form(basis: Tensor) -> Tensor:
+    """Return the matrix of the quadratic form in `basis_penalty`, which depends on the basis alone.
+
+    Let `D[m, k] = 1` where pi_m moves class k, else 0. The penalty is `|c D|^2 = c^T H c` with `H = D D^T`, where
+    `H[m, l]` counts the classes that both pi_m and pi_l move. The smaller of the two matrices is returned.
+
+    Parameters
+    ----------
+    basis : Tensor of shape (M, K)
+        Permutations, as from `permutation_basis`.
+
+    Returns
+    -------
+    form : Tensor of shape (M, K) or (M, M)
+        D if K < M, else H.
+
+    Examples
+    --------
+    >>> penalty_form(torch.tensor([[0, 1, 2], [1, 0, 2]])).tolist()
+    [[0.0, 0.0], [0.0, 2.0]]
+    """
+    n_bases, n_classes = basis.shape
+    moves = (basis != torch.arange(n_classes, device=basis.device)).to(torch.get_default_dtype())
+    return moves if n_classes < n_bases else moves @ moves.T
+
+
+def basis_penalty(coefficients: Tensor, form: Tensor) -> Tensor:
+    """Return the penalty `sum_k (1 - P_kk)^2` of each pair, for `P = sum_m c_m B_m`.
+
+    Since the coefficients sum to 1, `1 - P_kk = (c D)_k`, so no K x K matrix is built (see `penalty_form`).
+
+    Parameters
+    ----------
+    coefficients : Tensor of shape (L, M)
+        Coefficients c of each pair; rows sum to 1.
+    form : Tensor of shape (M, K) or (M, M)
+        The result of `penalty_form`.
+
+    Returns
+    -------
+    penalty : Tensor of shape (L,)
+
+    Examples
+    --------
+    >>> basis_penalty(torch.tensor([[0.5, 0.5]]), penalty_form(torch.tensor([[0, 1, 2], [1, 0, 2]])))
+    tensor([0.5000])
+    """
+    product = coefficients @ form
+    return product.square().sum(1) if form.shape[1] < form.shape[0] else (product * coefficients).sum(1)

@@ -1,0 +1,212 @@
+"""Likelihoods of labels given the class, and the posterior of the class given the labels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crowdfuse.functional.segments import scatter_sum
+
+MIN_CLASSES_FOR_ROWS_FIRST = 16
+"""With fewer classes, torch's softmax over the last dimension takes several times as long as over another."""
+
+
+def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+    """Return `log A_r[k, y]` of each pair and class k: the log-probability of the label if the item's class is k.
+
+    Parameters
+    ----------
+    log_confusions : Tensor of shape (R, K, K)
+        Logarithms of one matrix A_r per annotator, axes (true, said), rows summing to 1.
+    annotator : Tensor of shape (L,)
+        Annotator r of each pair.
+    label : Tensor of shape (L,)
+        Label y of each pair.
+
+    Returns
+    -------
+    log_probabilities : Tensor of shape (L, K)
+
+    Examples
+    --------
+    >>> A = torch.tensor([[[0.9, 0.1], [0.4, 0.6]]])
+    >>> label_log_probabilities(A.log(), torch.tensor([0, 0]), torch.tensor([0, 1])).exp()
+    tensor([[0.9000, 0.4000],
+            [0.1000, 0.6000]])
+    """
+    n_classes = log_confusions.shape[1]
+    columns = log_confusions.transpose(1, 2).flatten(0, 1)  # rows are (annotator, label)
+    return columns.index_select(0, annotator * n_classes + label)
+
+
+def mixture_log_likelihood(
+    log_f: Tensor, log_confusions: Tensor, item: Tensor, annotator: Tensor, label: Tensor
+) -> Tensor:
+    """Return `log sum_k f_n(k) A_r[k, y]` of each pair: the log-probability of the label given class probabilities f.
+
+    The sum is computed from probabilities, which takes half the time of a sum in logarithms, unless one of them would
+    underflow.
+
+    Parameters
+    ----------
+    log_f : Tensor of shape (B, K)
+        Logarithms of the class probabilities of each item.
+    log_confusions : Tensor of shape (R, K, K)
+        Logarithms of one matrix A_r per annotator, axes (true, said), rows summing to 1.
+    item : Tensor of shape (L,)
+        Position of each pair's item.
+    annotator : Tensor of shape (L,)
+        Annotator of each pair.
+    label : Tensor of shape (L,)
+        Label of each pair.
+
+    Returns
+    -------
+    log_likelihood : Tensor of shape (L,)
+
+    Examples
+    --------
+    >>> A = torch.tensor([[[0.9, 0.1], [0.4, 0.6]]])
+    >>> mixture_log_likelihood(torch.tensor([[0.5, 0.5]]).log(), A.log(), *torch.tensor([[0], [0], [1]])).exp()
+    tensor([0.3500])
+    """
+    n_classes = log_f.shape[1]
+    columns = log_confusions.transpose(1, 2).flatten(0, 1)  # rows are (annotator, label)
+    column = annotator * n_classes + label
+    probability = (log_f.exp().index_select(0, item) * columns.exp().index_select(0, column)).sum(1)
+    if not len(probability) or probability.detach().min() > 1e-20:
+        return probability.log()
+    return (log_f.index_select(0, item) + columns.index_select(0, column)).logsumexp(1)
+
+
+def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
+    """Return `log sum_k f(k) A[k, y]` of S labels y per row, where each row has its own matrix A.
+
+    Sums are in logarithms. The gradient is written out: with `q(k) = f(k) A[k, y] / p(y)` it is `q - f` for the class
+    logits and `q(k) ([c = y] - A[k, c])` for the matrix logits.
+
+    Parameters
+    ----------
+    class_logits : Tensor of shape (L, K)
+        f is their softmax.
+    matrix_logits : Tensor of shape (L, K, K)
+        A is their softmax over the last axis; axes (true, said).
+    labels : Tensor of shape (L, S)
+        The labels y of each row.
+
+    Returns
+    -------
+    log_likelihood : Tensor of shape (L, S)
+
+    Examples
+    --------
+    >>> f, A = torch.tensor([[0.5, 0.5]]), torch.tensor([[[0.9, 0.1], [0.4, 0.6]]])
+    >>> rowwise_mixture_log_likelihood(f.log(), A.log(), torch.tensor([[0, 1]])).exp()
+    tensor([[0.6500, 0.3500]])
+    """
+    log_p: Tensor = _RowwiseMixture.apply(class_logits, matrix_logits, labels)  # type: ignore[no-untyped-call]
+    return log_p
+
+
+class _RowwiseMixture(torch.autograd.Function):
+    """`rowwise_mixture_log_likelihood` with its gradient.
+
+    With few classes the dimension of the rows is moved last, which takes torch a third of the time. `k` and `c` are the
+    dimensions of the true class and of the label.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the log-likelihoods (L, S)."""
+        n_classes = class_logits.shape[1]
+        ctx.rows, k, c = (-1, 0, 1) if n_classes < MIN_CLASSES_FOR_ROWS_FIRST else (0, 1, 2)
+        log_f, log_A, labels = (
+            part.movedim(0, ctx.rows).contiguous() for part in (class_logits, matrix_logits, labels)
+        )
+        log_f, log_A = log_f.log_softmax(k), log_A.log_softmax(c)
+        places = torch.stack([labels] * n_classes, k)
+        joint = log_A.gather(c, places) + log_f.unsqueeze(c)
+        log_p = joint.logsumexp(k)
+        ctx.save_for_backward(log_f, log_A, places, joint, log_p)
+        return log_p.movedim(ctx.rows, 0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Return the gradients of class logits and matrix logits."""
+        log_f, log_A, places, joint, log_p = ctx.saved_tensors
+        k, c = (0, 1) if ctx.rows else (1, 2)
+        gradient = gradient.movedim(0, ctx.rows)
+        q = (joint - log_p.unsqueeze(k)).exp() * gradient.unsqueeze(k)
+        of_class = q.sum(c)
+        of_matrix = (log_A.exp() * -of_class.unsqueeze(c)).scatter_add_(c, places, q)
+        of_class = of_class - log_f.exp() * gradient.sum(k, keepdim=True)
+        return of_class.movedim(ctx.rows, 0), of_matrix.movedim(ctx.rows, 0), None
+
+
+def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: bool) -> Tensor:
+    """Return how well each class explains an annotator's label distribution for an item.
+
+    The annotator model is: right with probability g, wrong labels uniform. It gives label k the probability g if k is
+    the true class, and every other label `(1 - g) / (K - 1)`. Given the probabilities q of the annotator's labels, the
+    best g for class k is q_k, and the expected log-likelihood of a label is
+    `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. It is high where q_k is large, and also where q_k is far below
+    1 / K, since nobody who guesses avoids a class by chance.
+
+    Parameters
+    ----------
+    label_probabilities : Tensor of shape (..., K)
+        Probabilities q of the labels that the annotator would give.
+    above_chance : bool
+        Whether g is at least 1 / K, so that only frequent labels count as evidence for a class.
+
+    Returns
+    -------
+    log_likelihood : Tensor of shape (..., K)
+
+    Examples
+    --------
+    >>> q = torch.tensor([0.6, 0.4, 0.0, 0.0])
+    >>> expected_class_log_likelihood(q, above_chance=True)
+    tensor([-1.1125, -1.3322, -1.3863, -1.3863])
+    >>> expected_class_log_likelihood(torch.tensor([1/3, 1/3, 1/3, 0.0]), above_chance=False)
+    tensor([-1.3689, -1.3689, -1.3689, -1.0986])
+    """
+    n_classes = label_probabilities.shape[-1]
+    q = label_probabilities.clamp(1e-6, 1 - 1e-6)
+    if above_chance:
+        q = q.clamp(min=1 / n_classes)
+    return q * q.log() + (1 - q) * ((1 - q).log() - math.log(n_classes - 1))
+
+
+def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tensor:
+    """Return the posterior `q_n(k)`, proportional to `prior_n(k) prod_r A_r[k, y_nr]`.
+
+    It is computed in logarithms, since the product over many labels would underflow.
+
+    Parameters
+    ----------
+    log_prior : Tensor of shape (B, K)
+        Logarithms of the class probabilities before the labels are known.
+    log_likelihoods : Tensor of shape (L, K)
+        `log A_r[k, y]` of each pair and class, as from `label_log_probabilities`.
+    item : Tensor of shape (L,)
+        Position of each pair's item.
+
+    Returns
+    -------
+    posterior : Tensor of shape (B, K)
+        Rows of items without labels are 0.
+
+    Examples
+    --------
+    >>> log_likelihoods = torch.tensor([[0.9, 0.4], [0.9, 0.4]]).log()
+    >>> posterior(torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log(), log_likelihoods, torch.tensor([0, 0]))
+    tensor([[0.8351, 0.1649],
+            [0.0000, 0.0000]])
+    """
+    n_items = len(log_prior)
+    labelled = torch.bincount(item, minlength=n_items) > 0
+    return (log_prior + scatter_sum(log_likelihoods, item, n_items)).softmax(1) * labelled[:, None]

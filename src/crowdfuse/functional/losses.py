@@ -1,0 +1,65 @@
+"""Losses against soft targets, safe where a target is exactly 0."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
+    """Return `KL(target || f)` of each row, with 0 log 0 = 0 and gradient 0 through target entries that are 0.
+
+    `torch.nn.functional.kl_div` has NaN gradients there, and fused labels often contain exact zeros.
+
+    Parameters
+    ----------
+    target : Tensor of shape (B, K)
+        Probabilities.
+    log_probabilities : Tensor of shape (B, K)
+        Logarithms of f.
+
+    Returns
+    -------
+    divergence : Tensor of shape (B,)
+
+    Examples
+    --------
+    >>> kl_divergence(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]]).log())
+    tensor([0.6931])
+    """
+    positive = target > 0
+    logarithm = torch.where(positive, target, 1).log()
+    return torch.where(positive, target * (logarithm - log_probabilities), 0).sum(1)
+
+
+def generalized_cross_entropy(log_probabilities: Tensor, target: Tensor, q: float) -> Tensor:
+    """Return `(1 - p^q) / q` of each row, where p is the probability of its target class.
+
+    It approaches cross-entropy as q goes to 0 and is 1 - p for q = 1; its gradient is p^q times that of cross-entropy.
+    It is computed from logarithms, so that a small q loses no digits and a p that underflows gives no NaN.
+
+    Parameters
+    ----------
+    log_probabilities : Tensor of shape (B, K)
+        Logarithms of the class probabilities.
+    target : Tensor of shape (B,)
+        Class of each row.
+    q : float
+        0 < q <= 1.
+
+    Returns
+    -------
+    loss : Tensor of shape (B,)
+
+    References
+    ----------
+    Zhang and Sabuncu, "Generalized cross entropy loss for training deep neural networks with noisy labels",
+    NeurIPS 2018.
+
+    Examples
+    --------
+    >>> generalized_cross_entropy(torch.tensor([[0.25, 0.75]]).log(), torch.tensor([0]), 0.5)
+    tensor([1.])
+    """
+    log_p = log_probabilities.gather(1, target[:, None])[:, 0]
+    return -(q * log_p).expm1() / q
