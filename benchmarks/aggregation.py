@@ -54,7 +54,7 @@ def main() -> None:
     for _ in range(arguments.repeats):
         for side in sides:  # by turns, so that a busy moment of the machine hits both
             runs[side].append(in_fresh_process(measure, side, arguments))
-    results = {side: summarise(found) for side, found in runs.items()}
+    results = {side: summarize_runs(found) for side, found in runs.items()}
     print(f"{'':12}{'median s':>10}{'best s':>10}{'peak MB':>10}{'accuracy':>10}{'theirs / ours':>16}")
     for side, result in results.items():
         result["ratio"] = result["median_seconds"] / results["crowdfuse"]["median_seconds"]
@@ -171,7 +171,7 @@ def with_crowd_kit(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, 
     return seconds, fitted.labels_.sort_index().to_numpy()
 
 
-def summarise(runs: list[dict[str, float]]) -> dict[str, float]:
+def summarize_runs(runs: list[dict[str, float]]) -> dict[str, float]:
     seconds = [run["seconds"] for run in runs]
     return {
         "median_seconds": statistics.median(seconds),

@@ -118,7 +118,7 @@ def choose_methods(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
                 by["agreement"][method] = classifier.score(*unseen)
                 by["gold"][method] = classifier.score(*given.validation)
             chosen = {how: max(found, key=lambda method: found[method]) for how, found in by.items()}
-            yield {"data": name, "seed": seed, "test accuracy": accuracy, "chosen by": chosen}
+            yield {"data": name, "seed": seed, "test_accuracy": accuracy, "chosen_by": chosen}
 
 
 def print_epochs(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -135,7 +135,7 @@ def print_methods(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     print("| data | seed | likelihood of labels | agreement with labels | gold | best in hindsight | worst |")
     print("|---|---|---|---|---|---|---|")
     for row in rows:
-        accuracy, chosen = row["test accuracy"], row["chosen by"]
+        accuracy, chosen = row["test_accuracy"], row["chosen_by"]
         figures = [f"{accuracy[chosen[how]]:.1f} ({chosen[how]})" for how in ("likelihood", "agreement", "gold")]
         ends = f"{max(accuracy.values()):.1f} | {min(accuracy.values()):.1f}"
         print(f"| {row['data']} | {row['seed']} | {' | '.join(figures)} | {ends} |", flush=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from crowdfuse import MajorityVoteClassifier
-from crowdfuse.experiments.crowds import DATASETS, NETWORK, CrowdsExecutor
+from crowdfuse.experiments.crowds import DATASETS, NETWORK_SETTINGS, CrowdsExecutor
 
 DROPOUT = (0.0, 0.5)
 
@@ -34,11 +34,11 @@ def main() -> None:
         for seed in map(int, given.seeds.split(",")):
             crowd = work.crowd(name, seed)
             for dropout in DROPOUT:
-                settings = NETWORK | (DATASETS[name].training or {}) | {"dropout": dropout}
+                settings = NETWORK_SETTINGS | (DATASETS[name].training or {}) | {"dropout": dropout}
                 classifier = MajorityVoteClassifier(**settings, random_state=seed, classes=crowd.classes)
                 classifier.fit(crowd.X, crowd.annotations, validation=0.1)
                 agreement = 100 * classifier.history_[-1]["validation_accuracy"]
-                found.append({"set": name, "seed": seed, "dropout": dropout, "labels predicted": agreement})
+                found.append({"dataset": name, "seed": seed, "dropout": dropout, "held_out_agreement": agreement})
                 print(f"| {name} | {seed} | {dropout:g} | {agreement:.2f} |", flush=True)
     if given.json:
         given.json.write_text(json.dumps(found, indent=2) + "\n")

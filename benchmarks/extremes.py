@@ -20,15 +20,15 @@ from sklearn.datasets import load_digits
 
 from crowdfuse.estimators.registry import estimator_class
 
-SKILLS = np.array([0.9, 0.85, 0.8, 0.75])
+ANNOTATOR_ACCURACIES = np.array([0.9, 0.85, 0.8, 0.75])
 ROWS = (
     ("perfect", "true-label"),
     ("perfect", "gated"),
     ("four", "gated"),
-    ("four and the adversary", "gated"),
-    ("four and the adversary", "majority-vote"),
-    ("four and the adversary", "trace-reg"),
-    ("four and the adversary", "fusion"),
+    ("four_and_adversary", "gated"),
+    ("four_and_adversary", "majority-vote"),
+    ("four_and_adversary", "trace-reg"),
+    ("four_and_adversary", "fusion"),
 )
 
 
@@ -37,21 +37,21 @@ def measure(seed: int) -> dict[str, float]:
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(X))
     train, test = np.split(order, [2 * len(X) // 3])
-    right = generator.random((len(y), 4)) < SKILLS
+    right = generator.random((len(y), 4)) < ANNOTATOR_ACCURACIES
     four = np.where(right, y[:, None], (y[:, None] + generator.integers(1, 10, right.shape)) % 10)
     labels = {
         "perfect": np.stack([y] * 3, 1),
         "four": four,
-        "four and the adversary": np.column_stack([four, (y + 1) % 10]),
+        "four_and_adversary": np.column_stack([four, (y + 1) % 10]),
     }
     found: dict[str, float] = {}
     for crowd, method in ROWS:
         classifier: Any = estimator_class(method)(random_state=seed)
         classifier.fit(X[train], y[train] if method == "true-label" else labels[crowd][train])
-        found[f"{crowd}, {method}"] = 100 * classifier.score(X[test], y[test])
-        if (crowd, method) == ("four and the adversary", "gated"):
+        found[f"{crowd}_{method}".replace("-", "_")] = 100 * classifier.score(X[test], y[test])
+        if (crowd, method) == ("four_and_adversary", "gated"):
             matrix = classifier.confusion_matrices(X[train])[:, 4].mean(0)
-            found["the adversary's next class, by gated"] = float(np.mean([matrix[k, (k + 1) % 10] for k in range(10)]))
+            found["adversary_next_class_gated"] = float(np.mean([matrix[k, (k + 1) % 10] for k in range(10)]))
     return found
 
 

@@ -61,12 +61,12 @@ def compare(data: Path, methods: list[str], epochs: int, seeds: list[int]) -> di
         row: dict[str, Any] = {
             "accuracy": values,
             "mean": float(np.mean(values)),
-            "spread": float(np.std(values, ddof=1)),
+            "std": float(np.std(values, ddof=1)),
         }
         if method != "majority-vote":
             difference = np.subtract(values, accuracy["majority-vote"])
             half = t_interval_half_width(difference)
-            row["over soft vote"] = float(difference.mean())
+            row["gain_over_soft_vote"] = float(difference.mean())
             row["interval"] = [float(difference.mean() - half), float(difference.mean() + half)]
         table[method] = row
     return {"seeds": seeds, "epochs": epochs, "methods": table}
@@ -97,8 +97,8 @@ def main() -> None:
         for method, row in result["methods"].items():
             over = ""
             if "interval" in row:
-                over = f"{row['over soft vote']:+.2f} [{row['interval'][0]:+.2f}, {row['interval'][1]:+.2f}]"
-            print(f"| {epochs} | {method} | {row['mean']:.2f} ({row['spread']:.2f}) | {over} |", flush=True)
+                over = f"{row['gain_over_soft_vote']:+.2f} [{row['interval'][0]:+.2f}, {row['interval'][1]:+.2f}]"
+            print(f"| {epochs} | {method} | {row['mean']:.2f} ({row['std']:.2f}) | {over} |", flush=True)
     if given.json:
         given.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -60,8 +60,8 @@ def measure(method: str, n_annotators: int, n_labels: int, heads: str | None) ->
         "heads": heads,
         "annotators": n_annotators,
         "labels": n_labels,
-        "seconds an epoch": round(seconds, 3),
-        "MB above the data": round((peak - before) / 1024, 1),
+        "seconds_per_epoch": round(seconds, 3),
+        "mb_above_data": round((peak - before) / 1024, 1),
         "parameters": sum(p.numel() for p in clf.method_.parameters()),
     }
 
@@ -89,8 +89,8 @@ def main() -> None:
             row = json.loads(answer.stdout)
             rows.append(row)
             print(
-                f"| {method} | {n_annotators:,} | {n_labels:,} | {row['seconds an epoch']:.2f} | "
-                f"{row['MB above the data']:.0f} | {row['parameters']:,} |",
+                f"| {method} | {n_annotators:,} | {n_labels:,} | {row['seconds_per_epoch']:.2f} | "
+                f"{row['mb_above_data']:.0f} | {row['parameters']:,} |",
                 flush=True,
             )
     if given.json:

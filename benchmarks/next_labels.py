@@ -104,7 +104,7 @@ def compare(ann: Annotations, gold: NDArray[np.int64], seeds: list[int]) -> dict
         "accuracy": {buyer: curve.tolist() for buyer, curve in curves.items()},
         "half": half,
         "lead": interval(lead[:, 1:-1].mean(1)),  # at the start and at the end both have the same labels
-        "lead at half": interval(lead[:, half]),
+        "lead_at_half": interval(lead[:, half]),
         "saved": 1 - needed / half,
     }
 
@@ -130,7 +130,7 @@ def main() -> None:
         result = results[name] = compare(*read(given.data, name), seeds)
         mean = {buyer: np.mean(curve, 0) for buyer, curve in result["accuracy"].items()}
         half = result["half"]
-        leads = [f"{at:+.2f} [{low:+.2f}, {high:+.2f}]" for at, low, high in (result["lead"], result["lead at half"])]
+        leads = [f"{at:+.2f} [{low:+.2f}, {high:+.2f}]" for at, low, high in (result["lead"], result["lead_at_half"])]
         print(
             f"| {name} | {mean['random'][0]:.2f} | {mean['random'][half]:.2f} | {mean['next_labels'][half]:.2f} | "
             f"{mean['random'][-1]:.2f} | {leads[0]} | {leads[1]} | {100 * result['saved']:.0f} % |",

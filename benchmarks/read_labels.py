@@ -52,7 +52,7 @@ def main() -> None:
         for _ in range(arguments.repeats):
             for reader in readers:  # by turns, so that a busy moment of the machine hits all
                 runs[reader].append(in_fresh_process(measure, reader, path))
-    results = {reader: summarise(found) for reader, found in runs.items()}
+    results = {reader: summarize_runs(found) for reader, found in runs.items()}
     ours = results["crowdfuse"]["median_seconds"]
     print(f"{'':16}{'median s':>10}{'best s':>10}{'peak MB':>10}{'ours / theirs':>16}")
     for reader, result in results.items():
@@ -134,7 +134,7 @@ def read_with_pandas(engine: str, path: Path) -> object:
     return [pd.factorize(table[column]) for column in ("item", "annotator", "label")]
 
 
-def summarise(runs: list[dict[str, float]]) -> dict[str, float]:
+def summarize_runs(runs: list[dict[str, float]]) -> dict[str, float]:
     seconds = [run["seconds"] for run in runs]
     return {
         "median_seconds": statistics.median(seconds),

@@ -100,9 +100,9 @@ def measure(method: str, n_items: int, n_annotators: int, n_labels: int, browser
             "annotators": n_annotators,
             "labels": n_labels,
             "seconds": round(time.perf_counter() - wall, 1),
-            "processor seconds": round(time.process_time() - processor, 1),
-            "MB above model and data": round(peak.above()),
-            "MB of the page": round(page.stat().st_size / 1e6, 2),
+            "cpu_seconds": round(time.process_time() - processor, 1),
+            "mb_above_model_and_data": round(peak.above()),
+            "page_mb": round(page.stat().st_size / 1e6, 2),
         }
         return row | (in_browser(page) if browser else {})
 
@@ -128,8 +128,8 @@ def in_browser(path: Path) -> dict[str, float]:
         for what, do in (("open", lambda: page.goto(path.as_uri())), ("sort", lambda: page.evaluate(SORT))):
             wall, processor = time.perf_counter(), busy()
             do()
-            figures[f"seconds to {what}"] = round(time.perf_counter() - wall, 2)
-            figures[f"processor seconds to {what}"] = round(busy() - processor, 2)
+            figures[f"seconds_to_{what}"] = round(time.perf_counter() - wall, 2)
+            figures[f"cpu_seconds_to_{what}"] = round(busy() - processor, 2)
         chromium.close()
     return figures
 

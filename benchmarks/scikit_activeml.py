@@ -140,7 +140,7 @@ PAIRS: dict[str, tuple[Fit, Fit, Fit]] = {  # theirs, ours, and the least there 
         plain(every_label),
     ),
 }
-SIDES = ("theirs", "ours", "a plain epoch")
+SIDES = ("theirs", "ours", "plain_epoch")
 
 
 def main() -> None:
@@ -198,21 +198,21 @@ def _row(
         "annotators": n_annotators,
         "batch": batch,
         "method": name,
-        "seconds an epoch": {side: seconds[name, side] for side in SIDES},
+        "seconds_per_epoch": {side: seconds[name, side] for side in SIDES},
         "accuracy": {side: accuracy[name, side] for side in ("theirs", "ours")},
-        "times faster": took["theirs"] / took["ours"],
-        "theirs over plain": took["theirs"] / took["a plain epoch"],
+        "speedup": took["theirs"] / took["ours"],
+        "theirs_relative_to_plain": took["theirs"] / took["plain_epoch"],
         "difference": [float(points.mean()), float(points.mean()) - half, float(points.mean()) + half],
     }
 
 
 def _show(row: dict[str, Any]) -> None:
-    took = {side: f"{statistics.median(row['seconds an epoch'][side]):.3f}" for side in SIDES}
+    took = {side: f"{statistics.median(row['seconds_per_epoch'][side]):.3f}" for side in SIDES}
     right = {side: f"{100 * statistics.mean(of):.2f}" for side, of in row["accuracy"].items()}
     difference = "{:+.2f} ({:+.2f} to {:+.2f})".format(*row["difference"])
     cells = (
         f"{row['annotators']:,}", f"{row['batch']:,}", row["method"], took["theirs"], took["ours"],
-        f"{row['times faster']:.1f}", took["a plain epoch"], f"{row['theirs over plain']:.1f}",
+        f"{row['speedup']:.1f}", took["plain_epoch"], f"{row['theirs_relative_to_plain']:.1f}",
         right["theirs"], right["ours"], difference,
     )  # fmt: skip
     print(f"| {' | '.join(map(str, cells))} |", flush=True)

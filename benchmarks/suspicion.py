@@ -206,11 +206,11 @@ def main() -> None:
     print(f"| average precision | {' | '.join(names)} | mean |\n|---|{'---|' * (len(names) + 1)}")
     base = [float((crowd.ann.label != crowd.gold[crowd.ann.item]).mean()) for crowd in crowds]
     means = {method: [float(np.mean(found[name])) for name in names] for method, found in table.items()}
-    for method, values in {**means, "share of wrong labels": base}.items():
+    for method, values in {**means, "wrong_label_share": base}.items():
         print(f"| {method} | {' | '.join(f'{value:.4f}' for value in values)} | {np.mean(values):.4f} |")
     if given.json:
-        settings = {"seeds": seeds, "cleanlab": VERSION, "share of wrong labels": dict(zip(names, base, strict=True))}
-        given.json.write_text(json.dumps({"settings": settings, "average precision": table}, indent=2) + "\n")
+        settings = {"seeds": seeds, "cleanlab": VERSION, "wrong_label_share": dict(zip(names, base, strict=True))}
+        given.json.write_text(json.dumps({"settings": settings, "average_precision": table}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,23 +8,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from crowdfuse.experiments import comparison_results as evidence
-from crowdfuse.experiments.methods_page import page
+from crowdfuse.experiments import comparison_results
+from crowdfuse.experiments.methods_page import render_methods_page
 from crowdfuse.io.files import write_json, write_text
 
 HERE = Path(__file__).parent
-TABLES = {"mnist-kinds": "mnist-kinds", "crowds": "crowds-tuned"}
+TABLE_FOLDERS = {"mnist-kinds": "mnist-kinds", "crowds": "crowds-tuned"}
 
 
-def from_tables() -> evidence.ComparisonResults:
-    """The digests of the stored tables, by group."""
+def collect_results() -> comparison_results.ComparisonResults:
+    """Return the digests of the stored tables, by group."""
     return {
         group: json.loads((HERE / "results" / folder / "table.json").read_text(encoding="utf-8"))["digest"]
-        for group, folder in TABLES.items()
+        for group, folder in TABLE_FOLDERS.items()
     }
 
 
 if __name__ == "__main__":
-    found = from_tables()
-    write_json(Path(evidence.__file__).with_name(evidence.FILE), found)
-    write_text(HERE / "methods.md", page(found))
+    results = collect_results()
+    write_json(Path(comparison_results.__file__).with_name(comparison_results.RESULTS_FILE), results)
+    write_text(HERE / "methods.md", render_methods_page(results))

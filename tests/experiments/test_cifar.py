@@ -9,7 +9,9 @@ from sklearn.datasets import make_blobs
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.experiments.catalog import SMALL_EXPERIMENTS
+from crowdfuse.cli.options import parse_names
+from crowdfuse.experiments.catalog import PAPER_EXPERIMENTS, SMALL_EXPERIMENTS
+from crowdfuse.experiments.grid import Experiment
 from crowdfuse.synthesis import SyntheticCrowd
 
 N_CLASSES = 4
@@ -46,7 +48,7 @@ def reproduce(name: str, data: Path, *arguments: str) -> Any:
 def test_table2_at_desk_size(data: Path) -> None:
     result = reproduce("table2", data, "--values", "20")
     assert result.exit_code == 0, result.output
-    for shown in ("majority-vote-soft", "annotator-3", "(70.0)", "so its numbers are of another size"):
+    for shown in ("majority-vote-soft", "annotator-3", "(70.0)", "so its accuracies are not comparable"):
         assert shown in result.output.replace("\n", " ")
     assert "points from the paper" not in result.output
 
@@ -57,7 +59,7 @@ def test_table2_at_desk_size(data: Path) -> None:
         ("supp2", "22", "fusion-weights-only"),
         ("supp3", "own,unseen", "(73.1)"),
         ("ablation-lambda", "0,1", "lambda 0"),
-        ("ablation-bases", "1,5", "fusion at epsilon 23"),
+        ("ablation-bases", "1,5", "fusion-epsilon-23"),
     ],
 )
 def test_ablations(data: Path, name: str, values: str, shown: str) -> None:
@@ -65,10 +67,16 @@ def test_ablations(data: Path, name: str, values: str, shown: str) -> None:
     assert result.exit_code == 0, result.output
     assert shown in result.output
     assert "items: a trial." in result.output
-    assert ("Share of right labels" in result.output) is name.startswith("supp")  # else rows have their own annotators
+    assert ("Annotator accuracy" in result.output) is name.startswith("supp")  # else rows have their own annotators
 
 
-def test_the_knob_reaches_the_method_and_the_row_its_annotators() -> None:
+@pytest.mark.parametrize("experiment", [*PAPER_EXPERIMENTS.values(), *SMALL_EXPERIMENTS.values()])
+def test_every_row_can_be_selected_on_the_command_line(experiment: Experiment) -> None:
+    for row in (*experiment.methods, *experiment.extra_rows):
+        assert parse_names(row, "--methods") == [row]  # a comma in the name would split it
+
+
+def test_the_parameter_reaches_the_method_and_the_row_its_annotators() -> None:
     cells = SMALL_EXPERIMENTS["ablation-lambda"].cells(values=[0.3])
     assert [cell.run["settings"]["penalty"] for cell in cells] == [0.3, 0.3]
     assert [cell.run["annotators"]["epsilon"] for cell in cells] == [22, 23]
@@ -100,12 +108,12 @@ def test_an_unknown_protocol_is_refused(data: Path) -> None:
 
 
 def test_ready_distances_go_with_every_kind_of_wrong_label(data: Path) -> None:
-    run = SMALL_EXPERIMENTS["table2"].cells(values=[22], methods=["fusion"], data={"train": 160})[0].run
+    run = SMALL_EXPERIMENTS["table2"].cells(values=[22], methods=["fusion"], data={"n_train": 160})[0].run
     work = SMALL_EXPERIMENTS["table2"].scale.executor(data)
     parts = work.load(run)
 
     def made_up(**changes: Any) -> SyntheticCrowd:
-        return work.annotators({**run, "annotators": run["annotators"] | changes}, parts)
+        return work.make_annotators({**run, "annotators": run["annotators"] | changes}, parts)
 
     inside = ~made_up().is_correct
     assert inside.any(0).all()

@@ -21,31 +21,40 @@ from typer.testing import CliRunner
 from crowdfuse.cli import app
 from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE
 from crowdfuse.experiments import cluster
-from crowdfuse.experiments.cluster import Command, make_ray_backend
+from crowdfuse.experiments.cluster import DriverContext, make_ray_backend
 from crowdfuse.experiments.mnist import MnistExecutor
 from crowdfuse.experiments.runner import GridResult, run_grid
 from crowdfuse.experiments.store import VERSIONS, Record, RunSpec, Store, run_key
-from tests.experiments.test_runner import _lines, files, finish, is_alive, n_lines, started, wait_until, without_times
+from tests.experiments.test_runner import (
+    compare_here,
+    files,
+    is_alive,
+    n_lines,
+    read_lines,
+    started,
+    wait_until,
+    without_times,
+)
 
 __all__ = ["files"]  # a fixture
 
-# workers of a test's cluster do not know its modules
+# workers of the cluster cannot import the modules of the tests
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture(scope="module", autouse=True)
-def apart() -> Iterator[None]:
-    """Ray's files in a folder of their own: on this machine others may have a Ray. (Sockets need a short path.)"""
+def own_ray_folder() -> Iterator[None]:
+    """Give Ray its own folder, as another Ray may run on this machine. (Sockets need a short path.)"""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)
         yield
 
 
-# ---- on this machine, as people type it -----------------------------------------------------------
+# ---- on this machine, from the command line -----------------------------------------------------------
 
 
 def of_session(leader: int) -> list[int]:
-    """All living processes of the session that a process leads."""
+    """Return all living processes of the session that a process leads."""
     numbers = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
     return [pid for pid in numbers if is_alive(pid) and session(pid) == leader]
 
@@ -57,19 +66,22 @@ def session(pid: int) -> int | None:
         return None
 
 
-def test_ray_interrupted_and_continued_gives_what_the_pool_gives(tmp_path: Path, files: list[str]) -> None:
-    few = [*files, "--seeds", "0,1", "--jobs", "2"]
-    assert finish(tmp_path, [*few, "--out", "pool"])
+def test_ray_interrupted_and_continued_gives_the_results_of_one_process(
+    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = [*files, "--seeds", "0,1"]
+    compare_here([*few, "--out", "here"])
     store = tmp_path / "ray" / "runs.jsonl"
-    arguments = [*few, "--out", "ray", "--cluster", "local"]
+    arguments = [*few, "--out", "ray", "--cluster", "local", "--jobs", "2"]
     with started(tmp_path, arguments, "ray:1") as process:
         wait_until(lambda: n_lines(store) >= 1)
         assert len(of_session(process.pid)) > 2
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal
         _, said = process.communicate()
     assert process.returncode == 130, said
     assert "interrupted; run the same command again to continue" in said
-    wait_until(lambda: not of_session(process.pid))  # nobody is left behind
+    wait_until(lambda: not of_session(process.pid))  # no process survives
     stored = store.read_bytes()
     assert n_lines(store) == 1
     with started(tmp_path, arguments) as process:
@@ -77,28 +89,28 @@ def test_ray_interrupted_and_continued_gives_what_the_pool_gives(tmp_path: Path,
     assert process.returncode == 0, said
     wait_until(lambda: not of_session(process.pid))
     assert store.read_bytes().startswith(stored)
-    assert len(_lines(store)) == 6
-    assert results(store) == results(tmp_path / "pool" / "runs.jsonl")
-    table = [(tmp_path / name / "table.md").read_text() for name in ("pool", "ray")]
+    assert len(read_lines(store)) == 4
+    assert results(store) == results(tmp_path / "here" / "runs.jsonl")
+    table = [(tmp_path / name / "table.md").read_text() for name in ("here", "ray")]
     assert without_times(table[0]) == without_times(table[1])
     assert shown.startswith(table[1])
     assert not (tmp_path / "ray" / "runs.unfinished").exists()
 
 
 def results(store: Path) -> dict[str, Any]:
-    """What came out of each run, to the last bit, but not how long it took."""
-    lines = {run_key(line["run"]): line["result"] for line in _lines(store)}
+    """Return the exact results of each run, without the time it took."""
+    lines = {run_key(line["run"]): line["result"] for line in read_lines(store)}
     for result in lines.values():
-        del result["seconds an epoch"]
+        del result["seconds_per_epoch"]
     return lines
 
 
-# ---- on a cluster that runs already ---------------------------------------------------------------
+# ---- on a running cluster ---------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def client_port() -> Iterator[int]:
-    """A cluster of two CPUs that runs already, in RAY_ADDRESS; the port of its client server, if it has one."""
+    """Start a cluster with two CPUs, put its address into RAY_ADDRESS, and return the port of its client server."""
     with pytest.MonkeyPatch.context() as patch, reserved_port() as port:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         head = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 100 * 2**20}
@@ -114,7 +126,7 @@ def client_port() -> Iterator[int]:
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """A port that only servers with SO_REUSEPORT can take, as those of gRPC do: nobody is there first by chance."""
+    """Reserve a free port: only servers with SO_REUSEPORT, such as those of gRPC, can listen on it."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("", 0))
@@ -122,7 +134,7 @@ def reserved_port() -> Iterator[int]:
 
 
 class Work:
-    """Notes in a folder how often each seed was tried; a method a kind of trouble."""
+    """Counts in a folder how often each seed was tried; the method says what goes wrong."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -155,14 +167,19 @@ def grid(work: Work, methods: list[str], *, address: str = "auto", jobs: int | N
     runs: list[RunSpec] = [{"method": method, "seed": seed} for seed, method in enumerate(methods)]
     store = Store(work.folder / "runs.jsonl")
     return run_grid(
-        runs, work, store, jobs=jobs, backend=make_ray_backend(address), name=lambda run: f"seed {run['seed']}"
+        runs,
+        work,
+        store,
+        n_jobs=jobs,
+        backend=make_ray_backend(address),
+        describe_run=lambda run: f"seed {run['seed']}",
     )
 
 
-def test_a_run_whose_worker_dies_is_tried_again(
+def test_a_run_whose_worker_died_is_tried_again(
     client_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "RETRIES", 1)
+    monkeypatch.setattr(cluster, "MAX_RETRIES_PER_RUN", 1)
     monkeypatch.chdir(tmp_path)
     work = Work(Path("."))
     finished = grid(work, ["fine", "fails", "dies once", "dies", "fine"])
@@ -170,17 +187,17 @@ def test_a_run_whose_worker_dies_is_tried_again(
     assert [record.result["continued"] for record in finished.records] == [False, True, False]
     assert {record.result["folder"] for record in finished.records} == {str(tmp_path)}
     died = "its process died (killed, or out of memory), also when it was tried again"
-    assert sorted(finished.failed) == ["seed 1: it diverged", f"seed 3: {died}"]
+    assert sorted(finished.failures) == ["seed 1: it diverged", f"seed 3: {died}"]
     assert [work.tried(seed) for seed in range(5)] == [1, 1, 2, 2, 1]
     assert n_lines(Path("runs.jsonl")) == 3
     finished = grid(work, ["fine", "fine", "dies once", "fine", "fine"])
     assert len(finished.records) == n_lines(Path("runs.jsonl")) == 5
-    assert [work.tried(seed) for seed in range(5)] == [1, 2, 2, 3, 1]  # what is in the store is not done again
+    assert [work.tried(seed) for seed in range(5)] == [1, 2, 2, 3, 1]  # stored runs are not repeated
 
 
-def test_jobs_limits_how_many_run_at_a_time(client_port: int, tmp_path: Path) -> None:
+def test_n_jobs_limits_parallel_runs(client_port: int, tmp_path: Path) -> None:
     finished = grid(Work(tmp_path), ["fine"] * 8, jobs=1)
-    assert not finished.failed
+    assert not finished.failures
     # a run begins when the ones before it are stored, although there are two CPUs
     assert [record.result["n_stored"] for record in finished.records] == list(range(8))
 
@@ -201,22 +218,28 @@ def test_runs_on_a_cluster_end_with_the_command(client_port: int, tmp_path: Path
 def test_a_cluster_is_reached_by_its_address(client_port: int, tmp_path: Path) -> None:
     finished = grid(Work(tmp_path), ["fine", "fails", "fine"], address=f"ray://127.0.0.1:{client_port}")
     assert [record.run["seed"] for record in finished.records] == [0, 2]
-    assert finished.failed == ["seed 1: it diverged"]
+    assert finished.failures == ["seed 1: it diverged"]
 
 
-# ---- what a worker finds, without Ray ---------------------------------------------------------------
+# ---- a worker, without Ray ---------------------------------------------------------------
 
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """As sent from another machine, whose folders are not here."""
-    monkeypatch.setattr(cluster, "_unpacked", lambda work: work)
+    """Return a context as sent from another machine, whose folders do not exist here."""
+    monkeypatch.setattr(cluster, "_unpickled", lambda work: work)
     monkeypatch.chdir(tmp_path)
     there = Path("/not/on/this/machine")
-    return {"made_by": VERSIONS, "host": "laptop", "folder": there, "data": None, "unfinished": there / "unfinished"}
+    return {
+        "versions": VERSIONS,
+        "host": "laptop",
+        "folder": there,
+        "data_folder": None,
+        "checkpoints": there / "unfinished",
+    }
 
 
-def test_without_a_shared_disk_a_run_has_a_passing_place_for_its_state(command: dict[str, Any], tmp_path: Path) -> None:
+def test_without_a_shared_disk_a_run_has_a_temporary_checkpoint(command: dict[str, Any], tmp_path: Path) -> None:
     seen = []
 
     class Noting(Work):
@@ -224,34 +247,38 @@ def test_without_a_shared_disk_a_run_has_a_passing_place_for_its_state(command: 
             seen.append(checkpoint)
             return super().__call__(run, checkpoint)
 
-    outcome = cluster._on_worker(Command(**command), [Noting(tmp_path)], "key", {"method": "fine", "seed": 0})
+    outcome = cluster._execute_on_worker(
+        DriverContext(**command), [Noting(tmp_path)], "key", {"method": "fine", "seed": 0}
+    )
     assert isinstance(outcome, Record)
     assert not seen[0].parent.exists()
     assert not Path("/not").exists()
 
 
-def test_data_that_a_worker_lacks_is_named_with_the_machine(
+def test_missing_data_of_a_worker_are_named_with_its_host(
     command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run: RunSpec = {"data": {"train": 10}, "method": "fusion", "seed": 0, "settings": {}}
-    monkeypatch.setenv(DATA_FOLDER_VARIABLE, "")  # so that it is as before afterwards
+    monkeypatch.setenv(DATA_FOLDER_VARIABLE, "")  # so that monkeypatch restores it
     monkeypatch.delenv(DATA_FOLDER_VARIABLE)
     for folder, data, named in ((Path("/no/such"), None, "/no/such"), (None, "/the/laptops", "/the/laptops")):
-        outcome = cluster._on_worker(Command(**command | {"data": data}), [MnistExecutor(folder)], "key", run)
+        outcome = cluster._execute_on_worker(
+            DriverContext(**command | {"data_folder": data}), [MnistExecutor(folder)], "key", run
+        )
         assert str(outcome).startswith(f"on {socket.gethostname()}: FileNotFoundError: mnist: no train-images")
         assert named in str(outcome)
 
 
-def test_a_worker_of_another_version_makes_no_runs(command: dict[str, Any], tmp_path: Path) -> None:
-    other = Command(**command | {"made_by": VERSIONS | {"crowdfuse": "9.9"}})
+def test_a_worker_with_another_version_refuses_runs(command: dict[str, Any], tmp_path: Path) -> None:
+    other = DriverContext(**command | {"versions": VERSIONS | {"crowdfuse": "9.9"}})
     work = Work(tmp_path)
-    outcome = cluster._on_worker(other, [work], "key", {"method": "fine", "seed": 0})
-    assert "install the same there" in str(outcome)
+    outcome = cluster._execute_on_worker(other, [work], "key", {"method": "fine", "seed": 0})
+    assert "install the same versions there" in str(outcome)
     assert "9.9" in str(outcome)
     assert not work.tried(0)
 
 
-# ---- what cannot be ------------------------------------------------------------------------------
+# ---- errors ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -284,20 +311,20 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: py
         grid(Work(tmp_path), ["fine"], address="ray://head:1")
 
 
-def test_a_ray_that_others_use_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ray_connection_of_the_caller_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "shutdown", lambda: pytest.fail("it was shut down"))
-    with pytest.raises(ValueError, match="uses Ray already"):
+    with pytest.raises(ValueError, match="already connected to Ray"):
         grid(Work(tmp_path), ["fine"])
 
 
-def test_ray_is_loaded_only_when_asked_for() -> None:
+def test_ray_is_imported_only_for_a_cluster() -> None:
     code = "import sys, crowdfuse.cli, crowdfuse.experiments.catalog; assert 'ray' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("why", ["Starting Ray client server failed.", "psutil.ZombieProcess: PID still exists"])
-def test_a_client_server_that_comes_too_late_or_dies_is_asked_again(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connecting_is_retried_if_the_client_server_is_late_or_dies(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = []
 
     def late(address: str, **_: Any) -> None:

@@ -18,7 +18,7 @@ from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS, estimator_
 from crowdfuse.experiments.comparison_results import (
     DEFAULTS,
     HELD_OUT_EPOCH,
-    QUALITIES,
+    METRIC_TITLES,
     TUNED_BY_CROWD,
     ComparisonResults,
     best_overall_method,
@@ -28,7 +28,7 @@ from crowdfuse.experiments.comparison_results import (
     load_comparison_results,
     mean_ranks,
 )
-from crowdfuse.experiments.methods_page import method_facts, page
+from crowdfuse.experiments.methods_page import method_facts, render_methods_page
 from crowdfuse.experiments.protocols import best_and_tied
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,7 +36,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def made_up() -> ComparisonResults:
     """Two groups of one arena: a is first in accuracy on one, b everywhere else."""
-    rank = {quality: {"a": 2.0, "b": 1.0} for quality in QUALITIES}
+    rank = {quality: {"a": 2.0, "b": 1.0} for quality in METRIC_TITLES}
     groups = {}
     for name, first in (("mnist-kinds", ["a", "b"]), ("crowds", ["b"])):
         of_accuracy = {row: float(1 + (row != first[0])) for row in ("a", "b")}
@@ -44,10 +44,16 @@ def made_up() -> ComparisonResults:
             "rank": rank | {"accuracy": of_accuracy},
             "accuracy": {name: {"a": 0.9, "b": 0.8}},
             "leaders": {name: first},
-            "arenas": 1,
-            "seeds": 5,
+            "n_datasets": 1,
+            "n_seeds": 5,
         }
-        groups[name] = {"command": "", DEFAULTS: protocol, TUNED_BY_CROWD: {}, "time": {"a": 2.0}, "memory": {"a": 3.0}}
+        groups[name] = {
+            "command": "",
+            DEFAULTS: protocol,
+            TUNED_BY_CROWD: {},
+            "relative_time": {"a": 2.0},
+            "relative_memory": {"a": 3.0},
+        }
     return groups
 
 
@@ -69,7 +75,7 @@ def evidence_script() -> ModuleType:
 
 def test_groups_and_qualities_count_the_same() -> None:
     found = made_up()
-    assert mean_ranks(found, qualities=["accuracy"]) == {"a": 1.5, "b": 1.5}
+    assert mean_ranks(found, metrics=["accuracy"]) == {"a": 1.5, "b": 1.5}
     assert mean_ranks(found)["a"] == pytest.approx((4 * 2 + 1.5) / 5)
     assert best_overall_method(found, ["a", "b"]) == "b"
     assert best_overall_method(found, ["a", "never compared"]) == "a"
@@ -81,12 +87,12 @@ def test_who_would_be_first_otherwise_is_said() -> None:
     found = made_up()
     assert describe_alternatives(found, "b") == ""  # a tie in accuracy is nobody's lead
     for group in found.values():
-        group[DEFAULTS]["rank"]["suspicion"] = {"a": 1.0, "b": 2.0}
+        group[DEFAULTS]["rank"]["suspicion_average_precision"] = {"a": 1.0, "b": 2.0}
     assert describe_alternatives(found, "b") == (
-        "It is an average: in finding wrong labels alone a (1.0 against 2.0) would be first."
+        "This is an average: by finding wrong labels alone a (1.0 against 2.0) would be first."
     )
-    found["crowds"][DEFAULTS]["arenas"] = 9  # where accuracy speaks for b
-    assert "with every arena counted the same b" in describe_alternatives(found, "a")
+    found["crowds"][DEFAULTS]["n_datasets"] = 9  # where accuracy speaks for b
+    assert "with the same weight for every data set b" in describe_alternatives(found, "a")
 
 
 def test_why_says_best_of_the_best_alone() -> None:
@@ -126,8 +132,8 @@ def test_every_method_was_compared_in_both_protocols() -> None:
 
 
 def test_what_is_shipped_is_what_was_stored() -> None:
-    assert evidence_script().from_tables() == load_comparison_results()
-    assert page(load_comparison_results()) == (DOCS / "methods.md").read_text(encoding="utf-8")
+    assert evidence_script().collect_results() == load_comparison_results()
+    assert render_methods_page(load_comparison_results()) == (DOCS / "methods.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("group", "folder"), [("mnist-kinds", "mnist-kinds"), ("crowds", "crowds-tuned")])
@@ -158,7 +164,7 @@ def test_the_command_says_something_of_every_method(tmp_path: Path) -> None:
         assert (f" {ranks[method]:.1f} " in said[at]) if method in ranks else (len(said[at]) < 60)
         assert estimator_class(method).assumes in said[at + 1]
         assert estimator_class(method).needs in said[at + 1]
-    assert f"Without --method, crowdfuse fit takes {DEFAULT_METHOD}: " in shown.stdout
+    assert f"Without --method, crowdfuse fit uses {DEFAULT_METHOD}: " in shown.stdout
     facts = json.loads((tmp_path / "methods.json").read_text())
     assert {fact["method"] for fact in facts} == set(ESTIMATORS)
     assert [fact["method"] for fact in facts if fact["default"]] == [DEFAULT_METHOD]

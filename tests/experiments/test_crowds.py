@@ -68,7 +68,7 @@ def test_names_that_are_not_there_are_refused() -> None:
         crowd_cells(["labelm"])
     with pytest.raises(ValueError, match="did you mean 'fusion'"):
         crowd_cells(methods=["fusoin"])
-    with pytest.raises(ValueError, match="none of mace is for labelme"):
+    with pytest.raises(ValueError, match="none of mace runs on labelme"):
         crowd_cells(["labelme"], ["mace"])
 
 
@@ -79,14 +79,14 @@ def test_runs_are_what_the_library_gives_by_hand(data: Path, tmp_path: Path) -> 
     by_hand = TrueLabelClassifier(**cell.run["settings"], random_state=3, classes=[0, 1, 2]).fit(crowd.X, crowd.y)
     result = work(cell.run, tmp_path / "checkpoint")
     assert result["accuracy"] == by_hand.score(crowd.X_test, crowd.y_test)
-    assert result["judged"] == 30
+    assert result["n_evaluated"] == 30
     right = crowd.annotations.label == crowd.y[crowd.annotations.item]
-    assert result["crowd"] == {
-        "items": 60,
-        "annotators": 6,
-        "labels": 300,
-        "classes": 3,
-        "right labels": pytest.approx(right.mean()),
+    assert result["crowd_summary"] == {
+        "n_items": 60,
+        "n_annotators": 6,
+        "n_labels": 300,
+        "n_classes": 3,
+        "label_accuracy": pytest.approx(right.mean()),
     }
 
 
@@ -99,7 +99,9 @@ def test_aggregations_are_judged_item_by_item(data: Path, tmp_path: Path) -> Non
     assert decode_correct(result).tolist() == right.tolist()
     assert result["accuracy"] == right.mean()
     said, of = ann.classes[ann.label], ann.item
-    assert result["crowd"]["right labels"] == pytest.approx((said == np.append(truth, [9] * 5)[of])[of < 25].mean())
+    assert result["crowd_summary"]["label_accuracy"] == pytest.approx(
+        (said == np.append(truth, [9] * 5)[of])[of < 25].mean()
+    )
 
 
 def test_labels_alone_and_networks_in_one_table(data: Path) -> None:
@@ -111,9 +113,9 @@ def test_labels_alone_and_networks_in_one_table(data: Path) -> None:
     for part in (
         "Made by `crowdfuse reproduce crowds --values sentiment,cifar10n,dog --methods fusion,",
         "--seeds 0,1 --epochs 2`",
-        "Gold judges, and trains true-label",
-        "| method | Sentiment Polarity | Sentiment Polarity, foreign test | CIFAR-10N (null control) |",
-        "slots, not people",
+        "Gold evaluates, and trains true-label",
+        "| method | Sentiment Polarity | Sentiment Polarity, external test | CIFAR-10N (null control) |",
+        "slots and not people",
         "| single-annotator slot-2 | - | - |",
         "minus soft vote",
         "minus two-stage Dawid-Skene",
@@ -123,10 +125,10 @@ def test_labels_alone_and_networks_in_one_table(data: Path) -> None:
     ):
         assert part in shown, part
     numbers = json.loads((data / "all.json").read_text())
-    table = {(one["set"], one["method"]): one for one in numbers["table"]}
-    assert set(table["dog", "glad"]["seeds"]) == {"0", "1"}
-    assert numbers["sets"]["Sentiment Polarity"]["judged"] == 10
-    assert numbers["sets"]["Sentiment Polarity, foreign test"]["judged"] == 3
+    table = {(one["dataset"], one["method"]): one for one in numbers["table"]}
+    assert set(table["dog", "glad"]["accuracy_by_seed"]) == {"0", "1"}
+    assert numbers["datasets"]["Sentiment Polarity"]["n_evaluated"] == 10
+    assert numbers["datasets"]["Sentiment Polarity, external test"]["n_evaluated"] == 3
     assert sorted(path.name for path in (data / "out").iterdir() if not path.name.startswith(".")) == [
         "differences.png",
         "runs.jsonl",
@@ -155,7 +157,7 @@ def test_a_plan_names_method_set_and_seed(data: Path) -> None:
 def test_a_method_that_is_compared_elsewhere_is_said(data: Path) -> None:
     result = reproduce(data, "--values", "labelme", "--methods", "madl")
     assert result.exit_code == 2
-    assert "madl is compared by crowdfuse reproduce crowds --tune 1" in " ".join(result.output.split())
+    assert "crowdfuse reproduce crowds --tune 1 compares all methods" in " ".join(result.output.split())
 
 
 def test_a_set_that_is_not_there_is_said_before_any_work(data: Path) -> None:
@@ -171,5 +173,5 @@ def test_gold_of_some_items_is_given_where_the_row_says_so(data: Path) -> None:
     for row in ("gated", "gated 10 gold"):
         assert reproduce(data, "--values", "labelme", "--methods", row, "--seeds", "0", "--epochs", "3").exit_code == 0
     runs = [json.loads(line) for line in (data / "out" / "runs.jsonl").read_text().splitlines()]
-    assert [one["run"].get("gold") for one in runs] == [None, 10]
-    assert all(len(decode_correct(one["result"])) == one["result"]["judged"] for one in runs)
+    assert [one["run"].get("n_gold") for one in runs] == [None, 10]
+    assert all(len(decode_correct(one["result"])) == one["result"]["n_evaluated"] for one in runs)

@@ -9,14 +9,14 @@ from crowdfuse.experiments.crowds_tables import (
     CrowdTables,
     collect_numbers,
     crowd_tables,
-    over_items,
-    over_seeds,
+    differences_over_items,
+    differences_over_seeds,
+    fusion_verdicts,
     render_markdown,
-    verdicts,
 )
 from crowdfuse.experiments.store import Record
 
-CROWD = {"items": 10, "annotators": 3, "labels": 30, "classes": 2, "right labels": 0.8}
+CROWD = {"n_items": 10, "n_annotators": 3, "n_labels": 30, "n_classes": 2, "label_accuracy": 0.8}
 
 
 def trained(accuracies: dict[str, list[float]], value: str = "labelme") -> CrowdTables:
@@ -24,7 +24,7 @@ def trained(accuracies: dict[str, list[float]], value: str = "labelme") -> Crowd
     seeds = range(len(next(iter(accuracies.values()))))
     made = crowd_cells([value], list(accuracies), list(seeds))
     records = [
-        Record(cell.run, {"accuracy": accuracies[cell.row][cell.seed], "judged": 100, "crowd": CROWD}, 1.0)
+        Record(cell.run, {"accuracy": accuracies[cell.row][cell.seed], "n_evaluated": 100, "crowd_summary": CROWD}, 1.0)
         for cell in made
     ]
     return crowd_tables(made, records)
@@ -37,29 +37,34 @@ def alone(right: dict[str, list[list[bool]]]) -> CrowdTables:
     for cell in made:
         bits = np.array(right[cell.row][cell.seed])
         packed = np.packbits(bits).tobytes().hex()
-        result = {"accuracy": float(bits.mean()), "judged": len(bits), "right": packed, "crowd": CROWD}
+        result = {
+            "accuracy": float(bits.mean()),
+            "n_evaluated": len(bits),
+            "correct_items_hex": packed,
+            "crowd_summary": CROWD,
+        }
         records.append(Record(cell.run, result, 1.0))
     return crowd_tables(made, records)
 
 
 def test_differences_are_of_the_method_minus_the_reference() -> None:
     table = trained({"fusion": [0.8, 0.9, 0.9], "majority-vote": [0.7, 0.75, 0.85], "true-label": [1, 1, 1]}).trained
-    (one,) = over_seeds(table, "majority-vote")["LabelMe"]
+    (one,) = differences_over_seeds(table, "majority-vote")["LabelMe"]
     by_hand = stats.ttest_rel([80, 90, 90], [70, 75, 85])
     low, high = by_hand.confidence_interval(0.95)
-    assert (one.method, one.baseline, one.pairs) == ("fusion", "majority-vote", 3)
+    assert (one.method, one.baseline, one.n_pairs) == ("fusion", "majority-vote", 3)
     assert (one.mean, one.low, one.high) == pytest.approx((10, low, high))
-    assert over_seeds(table, "two-stage") == {}
+    assert differences_over_seeds(table, "two-stage") == {}
 
 
 def test_of_labels_alone_differences_are_over_items() -> None:
     generator = np.random.default_rng(0)
     vote, mace = generator.random((2, 2, 50)) < 0.7
-    table = alone({"majority-vote": vote.tolist(), "mace": mace.tolist()}).alone
-    (one,) = over_items(table, "majority-vote")["dog"]
+    table = alone({"majority-vote": vote.tolist(), "mace": mace.tolist()}).labels_only
+    (one,) = differences_over_items(table, "majority-vote")["dog"]
     by_hand = stats.ttest_rel(100 * mace.mean(0), 100 * vote.mean(0))
     low, high = by_hand.confidence_interval(0.95)
-    assert one.pairs == 50
+    assert one.n_pairs == 50
     assert (one.mean, one.low, one.high) == pytest.approx((100 * (mace.mean() - vote.mean()), low, high))
 
 
@@ -68,21 +73,21 @@ def test_of_labels_alone_differences_are_over_items() -> None:
     [
         ([0.80, 0.81, 0.80], "better on LabelMe"),
         ([0.60, 0.61, 0.60], "worse on LabelMe"),
-        ([0.60, 0.81, 0.70], "not told apart on LabelMe"),
-        ([0.90], "not judged (one seed) on LabelMe"),
+        ([0.60, 0.81, 0.70], "not significantly different on LabelMe"),
+        ([0.90], "without a verdict (one seed) on LabelMe"),
     ],
 )
 def test_the_text_says_where_fusion_does_not_win(fusion: list[float], said: str) -> None:
     tables = trained({"fusion": fusion, "majority-vote": [0.7] * len(fusion)})
-    assert verdicts(tables.trained) == [f"- Against soft vote, fusion is {said}."]
+    assert fusion_verdicts(tables.trained) == [f"- Against soft vote, fusion is {said}."]
     assert said in render_markdown(tables, "crowdfuse reproduce crowds")
 
 
 def test_the_table_says_how_many_seeds_and_how_sure() -> None:
     tables = trained({"fusion": [0.8, 0.9], "majority-vote": [0.7, 0.7], "true-label": [1, 1]})
-    facts = collect_numbers(tables)["sets"]["LabelMe"]
-    assert facts["seeds"] == "2"
-    assert facts["standard error"] == pytest.approx(100 * (0.85 * 0.15 / 100) ** 0.5)  # of the best, the bound apart
+    facts = collect_numbers(tables)["datasets"]["LabelMe"]
+    assert facts["n_seeds"] == "2"
+    assert facts["standard_error"] == pytest.approx(100 * (0.85 * 0.15 / 100) ** 0.5)  # of the best, the bound apart
     assert facts["epochs"] == "40"
     text = render_markdown(tables, "crowdfuse reproduce crowds")
     assert "| fusion | 85.00 ± 7.07 |" in text
@@ -91,3 +96,12 @@ def test_the_table_says_how_many_seeds_and_how_sure() -> None:
 
 def test_nothing_has_run_yet() -> None:
     assert not crowd_tables(crowd_cells(["dog"]), [])
+
+
+def test_paired_differences_in_json_say_what_their_interval_covers() -> None:
+    trained_tables = trained({"fusion": [0.8, 0.9, 0.9], "majority-vote": [0.7, 0.75, 0.85]})
+    (over_seeds,) = collect_numbers(trained_tables)["paired_differences"]
+    assert (over_seeds["dataset"], over_seeds["interval_over"]) == ("LabelMe", "seeds")
+    label_tables = alone({"majority-vote": [[True, False, True]], "mace": [[True, True, True]]})
+    (over_items,) = collect_numbers(label_tables)["paired_differences"]
+    assert (over_items["dataset"], over_items["interval_over"]) == ("dog", "items")

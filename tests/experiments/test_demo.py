@@ -15,12 +15,12 @@ def test_the_demo_shows_what_it_says(tmp_path: Path) -> None:
     result = run_demo(seed=0, epochs=15)
     accuracy = result.accuracy
     assert accuracy["majority vote"] < accuracy["fusion"] < accuracy["true labels (upper bound)"]
-    estimated = [row["estimated"] for row in result.annotators]
-    true = [row["true"] for row in result.annotators]
+    estimated = [row["estimated_accuracy"] for row in result.annotators]
+    true = [row["true_accuracy"] for row in result.annotators]
     assert np.argsort(estimated).tolist() == np.argsort(true).tolist()
     assert result.summary.n_labels < 0.75 * result.n_train * 5
     good = result.annotators[0]
-    assert good["weight where good"] > good["weight where weak"]
+    assert good["mean_weight_when_right"] > good["mean_weight_when_wrong"]
 
     out = tmp_path / "report"
     write_demo_report(result, out, force=False)
@@ -29,7 +29,7 @@ def test_the_demo_shows_what_it_says(tmp_path: Path) -> None:
         assert f"({name}.png)" in text
         assert np.asarray(Image.open(out / f"{name}.png")).std() > 5
     assert f"{100 * accuracy['fusion']:.1f} %" in text
-    assert json.loads((out / "figures.json").read_text())["held-out accuracy"] == accuracy
+    assert json.loads((out / "figures.json").read_text())["held_out_accuracy"] == accuracy
 
 
 def test_made_up_annotators_run_from_good_to_poor() -> None:

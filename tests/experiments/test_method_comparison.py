@@ -1,4 +1,4 @@
-"""All methods by the same rules: the grid, one run's figures, the protocols, ranks, and the page."""
+"""All methods by the same rules: the grid, one run's figures, the protocols, rank_methods, and the page."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments import method_comparison as fair
 from crowdfuse.experiments.method_comparison import (
     COMPARED_ROWS,
-    CROWDS,
+    CROWD_DATASETS,
     MNIST_DATASETS,
     ComparisonCell,
     MethodComparisonExecutor,
     comparison_cells,
-    split,
+    split_rows,
 )
-from crowdfuse.experiments.method_comparison_tables import costs
-from crowdfuse.experiments.protocols import critical_difference, gains, ranks, select_runs
-from crowdfuse.experiments.search_space import COMMON_SEARCH_SPACE, draw_settings, space_of
+from crowdfuse.experiments.method_comparison_tables import relative_costs
+from crowdfuse.experiments.protocols import gains_over, nemenyi_critical_difference, rank_methods, select_runs
+from crowdfuse.experiments.search_space import COMMON_SEARCH_SPACE, draw_settings, search_space_of
 from crowdfuse.experiments.store import Record, RunSpec
 from crowdfuse.labels.annotations import Annotations
 
@@ -45,8 +45,8 @@ def small_crowd(seed: int) -> CrowdDataset:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small data in place of every arena's, and few epochs."""
     monkeypatch.setattr(MethodComparisonExecutor, "_load", lambda _, run: small_crowd(run["seed"]))
-    monkeypatch.setattr(fair, "NETWORK", fair.NETWORK | {"epochs": 4, "batch_size": 32})
-    short = {name: dataclasses.replace(arena, training={}) for name, arena in CROWDS.items()}
+    monkeypatch.setattr(fair, "NETWORK_SETTINGS", fair.NETWORK_SETTINGS | {"epochs": 4, "batch_size": 32})
+    short = {name: dataclasses.replace(arena, training={}) for name, arena in CROWD_DATASETS.items()}
     monkeypatch.setitem(fair.DATASET_GROUPS, "crowds", short)
 
 
@@ -57,17 +57,17 @@ def test_every_method_is_in_and_the_bound_is_not_tuned() -> None:
     grid = comparison_cells(MNIST_DATASETS, 3, seeds=(0, 1))
     assert {cell.run["method"] for cell in grid} == set(ESTIMATORS) - {"single-annotator"}
     assert len(grid) == len(MNIST_DATASETS) * 2 * (4 * (len(COMPARED_ROWS) - 1) + 1)
-    assert {(cell.draw, cell.holds_out) for cell in grid if cell.row == "true-label"} == {(0, False)}
+    assert {(cell.draw, cell.uses_held_out_epoch) for cell in grid if cell.row == "true-label"} == {(0, False)}
     at_defaults = [cell.draw == 0 for cell in grid]
     assert at_defaults.index(False) == sum(at_defaults)  # first all methods as they come, then what tunes them
 
 
 def test_all_choose_their_epoch_alike_in_one_protocol() -> None:
     grid = comparison_cells(MNIST_DATASETS, 1, ["uniform"])
-    held_out = {cell.row: cell.run for cell in grid if cell.holds_out}
+    held_out = {cell.row: cell.run for cell in grid if cell.uses_held_out_epoch}
     assert set(held_out) == set(COMPARED_ROWS) - {"true-label"}
     assert {row for row, run in held_out.items() if "validation" not in run} == {"gated"}  # it does so by itself
-    (as_it_comes,) = (cell.run for cell in grid if cell.row == "gated" and not cell.holds_out)
+    (as_it_comes,) = (cell.run for cell in grid if cell.row == "gated" and not cell.uses_held_out_epoch)
     assert held_out["gated"] == as_it_comes  # so that it is run once
 
 
@@ -78,9 +78,9 @@ def test_gold_changes_nothing_but_what_gold_judges(small: None, monkeypatch: pyt
     other = dataclasses.replace(honest, y=(honest.y + 1) % K, y_test=(honest.y_test + 1) % K)
     monkeypatch.setattr(MethodComparisonExecutor, "_load", lambda _, run: other)
     without = MethodComparisonExecutor(None)(run, Path())
-    for name in ("crowd score", "failed_checks", "bytes of a step"):
+    for name in ("held_out_log_likelihood", "failed_checks", "peak_step_bytes"):
         assert without[name] == result[name]
-    assert without["gold score"] < 0.5 < result["gold score"]
+    assert without["held_out_accuracy"] < 0.5 < result["held_out_accuracy"]
     assert without["accuracy"] < 0.5 < result["accuracy"]
 
 
@@ -102,12 +102,12 @@ def test_all_methods_share_what_is_common_and_seeds_differ() -> None:
 @pytest.mark.parametrize("method", ESTIMATORS)
 def test_spaces_are_of_settings_that_are_there(method: str) -> None:
     kind = estimator_class(method)
-    for name, values in space_of(method).items():
+    for name, values in search_space_of(method).items():
         assert name in kind._get_param_names()
         assert isinstance(values, list) or 0 < values[0] < values[1]
     for draw in range(1, 30):
         for name, value in draw_settings(method, draw, seed=0).items():
-            values = space_of(method)[name]
+            values = search_space_of(method)[name]
             assert value in values if isinstance(values, list) else values[0] <= value <= values[1]
 
 
@@ -122,7 +122,7 @@ def test_items_kept_out_are_not_trained_on(small: None, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(kind, "fit", noting)
     crowd = small_crowd(0)
-    train, judges = split(crowd, 0)
+    train, judges = split_rows(crowd, 0)
     assert not set(train) & set(judges)
     assert sorted([*train, *judges]) == list(range(N))
     MethodComparisonExecutor(None)(comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["majority-vote"])[0].run, Path())
@@ -135,17 +135,17 @@ def test_a_run_says_all_figures(small: None) -> None:
         comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["trace-reg"])[0].run, Path()
     )
     assert 0.5 < result["accuracy"] <= 1
-    assert 0.5 < result["gold score"] <= 1
-    assert result["crowd score"] < 0
-    assert 0 < result["log loss"] < 2
-    assert 0 <= result["calibration error"] < 0.5
-    assert 4_000 < result["bytes of a step"] < 200_000  # 128 hidden units on 4 inputs, 32 items
-    assert 0.6 < result["fused labels right"] <= 1
-    assert 0.3 < result["suspicion"] <= 1  # a quarter of two thirds is wrong
+    assert 0.5 < result["held_out_accuracy"] <= 1
+    assert result["held_out_log_likelihood"] < 0
+    assert 0 < result["log_loss"] < 2
+    assert 0 <= result["calibration_error"] < 0.5
+    assert 4_000 < result["peak_step_bytes"] < 200_000  # 128 hidden units on 4 inputs, 32 items
+    assert 0.6 < result["fused_label_accuracy"] <= 1
+    assert 0.3 < result["suspicion_average_precision"] <= 1  # a quarter of two thirds is wrong
     bound = MethodComparisonExecutor(None)(
         comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["true-label"])[0].run, Path()
     )
-    assert "suspicion" not in bound
+    assert "suspicion_average_precision" not in bound
 
 
 # ---- what is kept ------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[Compar
     made, found = [], []
     for (row, draw), result in figures.items():
         run: RunSpec = {"method": row, "draw": draw}
-        made.append(ComparisonCell(row, "uniform", 0, run, draw=max(0, draw), holds_out=draw < 0))
+        made.append(ComparisonCell(row, "uniform", 0, run, draw=max(0, draw), uses_held_out_epoch=draw < 0))
         if result:
             found.append(Record(run, {"failed_checks": [], **result}, 1.0))
     return made, found
@@ -165,30 +165,35 @@ def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[Compar
 def test_each_protocol_keeps_its_own_choice() -> None:
     made, found = records(
         {
-            ("a", 0): {"accuracy": 0.5, "crowd score": -1.0, "gold score": 0.5},
-            ("a", 1): {"accuracy": 0.6, "crowd score": -0.5, "gold score": 0.6},
-            ("a", 2): {"accuracy": 0.7, "crowd score": -0.8, "gold score": 0.9},
-            ("a", 3): {"accuracy": 0.1, "crowd score": -0.1, "gold score": 0.1, "failed_checks": ["collapsed"]},
+            ("a", 0): {"accuracy": 0.5, "held_out_log_likelihood": -1.0, "held_out_accuracy": 0.5},
+            ("a", 1): {"accuracy": 0.6, "held_out_log_likelihood": -0.5, "held_out_accuracy": 0.6},
+            ("a", 2): {"accuracy": 0.7, "held_out_log_likelihood": -0.8, "held_out_accuracy": 0.9},
+            ("a", 3): {
+                "accuracy": 0.1,
+                "held_out_log_likelihood": -0.1,
+                "held_out_accuracy": 0.1,
+                "failed_checks": ["collapsed"],
+            },
             ("a", 4): {"diverged": "the loss is nan"},
-            ("a", -1): {"accuracy": 0.9, "crowd score": -0.01, "gold score": 0.99},
+            ("a", -1): {"accuracy": 0.9, "held_out_log_likelihood": -0.01, "held_out_accuracy": 0.99},
         }
     )
     kept = select_runs(made, found)
     accuracy = {protocol: runs["a", "uniform", 0].result["accuracy"] for protocol, runs in kept.items()}
     assert accuracy == {
         "defaults": 0.5,
-        "epoch by held-out labels": 0.9,
-        "tuned by crowd labels": 0.6,
-        "tuned by gold": 0.7,
+        "held_out_epoch": 0.9,
+        "tuned_by_crowd": 0.6,
+        "tuned_by_gold": 0.7,
     }
 
 
 def test_tuning_counts_only_when_all_draws_have_run() -> None:
-    one = {"accuracy": 0.5, "crowd score": -1.0, "gold score": 0.5}
+    one = {"accuracy": 0.5, "held_out_log_likelihood": -1.0, "held_out_accuracy": 0.5}
     made, found = records({("a", 0): one, ("a", 1): {}, ("b", 0): {}, ("b", 1): one, ("c", 0): one, ("c", 1): one})
     kept = select_runs(made, found)
     assert {row for row, _, _ in kept["defaults"]} == {"a", "c"}
-    assert {row for row, _, _ in kept["tuned by crowd labels"]} == {"c"}
+    assert {row for row, _, _ in kept["tuned_by_crowd"]} == {"c"}
 
 
 def test_ranks_of_a_known_order() -> None:
@@ -201,26 +206,26 @@ def test_ranks_of_a_known_order() -> None:
         }
         for name in ("one", "two", "three")
     }
-    found = ranks(by_arena)
+    found = rank_methods(by_arena)
     assert found is not None
     assert found.mean == {"good": 1.0, "bad": 2.5, "same": 2.5}
     assert found.interval["good"] == (1.0, 1.0)
-    backwards = ranks(by_arena, ascending=True)
+    backwards = rank_methods(by_arena, lower_is_better=True)
     assert backwards is not None
     assert backwards.mean == {"good": 3.0, "bad": 1.5, "same": 1.5}
-    assert (found.arenas, found.seeds) == (3, 2)
-    assert found.critical == critical_difference(3, 3)
-    assert ranks({"one": {"good": {0: 1.0}}}) is None
-    assert ranks({"one": {"good": {0: 1.0}, "bad": {1: 1.0}}}) is None  # nothing in common
+    assert (found.n_datasets, found.n_seeds) == (3, 2)
+    assert found.critical_difference == nemenyi_critical_difference(3, 3)
+    assert rank_methods({"one": {"good": {0: 1.0}}}) is None
+    assert rank_methods({"one": {"good": {0: 1.0}, "bad": {1: 1.0}}}) is None  # nothing in common
 
 
 def test_intervals_of_ranks_are_students_over_arenas() -> None:
     by_arena = {f"arena {i}": {"a": {0: 1.0}, "b": {0: 2.0 if i == 0 else 0.0}} for i in range(4)}
-    found = ranks(by_arena)  # a has the ranks 2, 1, 1, 1: mean 1.25, standard error 0.25
+    found = rank_methods(by_arena)  # a has the rank_methods 2, 1, 1, 1: mean 1.25, standard error 0.25
     assert found is not None
     assert found.mean == {"a": 1.25, "b": 1.75}
     assert found.interval["b"] == pytest.approx((1.0, 2.0))  # 1.75 - 3.182 * 0.25 = 0.95 and 2.55, cut at both ends
-    wide = ranks({"one": {"a": {0: 1.0, 1: 0.0}, "b": {0: 0.0, 1: 1.0}}})
+    wide = rank_methods({"one": {"a": {0: 1.0, 1: 0.0}, "b": {0: 0.0, 1: 1.0}}})
     assert wide is not None
     assert wide.interval["a"] == (1.0, 2.0)
 
@@ -232,18 +237,18 @@ def test_gains_are_paired() -> None:
         for seed in (0, 1)
         for row in ("a", "majority-vote")
     }
-    mean, low, high, arenas = gains(made, "majority-vote")["a"]
+    mean, low, high, arenas = gains_over(made, "majority-vote")["a"]
     assert (round(mean, 6), round(low, 6), round(high, 6), arenas) == (2.0, 2.0, 2.0, 2)
 
 
 def test_costs_are_times_the_reference() -> None:
     made = {
-        (row, arena, seed): Record({}, {"seconds of training": times * (1 + seed)}, 1.0)
+        (row, arena, seed): Record({}, {"training_cpu_seconds": times * (1 + seed)}, 1.0)
         for arena, factor in (("one", 2.0), ("two", 4.0))
         for row, times in (("majority-vote", 1.0), ("a", factor))
         for seed in (0, 1)
     }
-    assert costs(made, "seconds of training") == {"majority-vote": 1.0, "a": 3.0}
+    assert relative_costs(made, "training_cpu_seconds") == {"majority-vote": 1.0, "a": 3.0}
 
 
 # ---- the command -------------------------------------------------------------------------------
@@ -265,7 +270,7 @@ def test_the_command_makes_tables_and_goes_on(small: None, tmp_path: Path) -> No
     ):
         assert said in shown.output
     numbers = json.loads((tmp_path / "figures.json").read_text())
-    assert set(numbers["defaults"]["accuracy"]) == set(CROWDS)
+    assert set(numbers["defaults"]["accuracy"]) == set(CROWD_DATASETS)
     assert set(numbers["defaults"]["ranks"]["mean"]) == {"majority-vote", "trace-reg"}
     assert (tmp_path / "fair" / "ranks-defaults.png").stat().st_size > 5_000
     lines = (tmp_path / "fair" / "runs.jsonl").read_text().count("\n")

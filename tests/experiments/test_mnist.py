@@ -70,7 +70,7 @@ def test_supp1_sums_up_its_annotators(tmp_path: Path) -> None:
 
 
 def test_a_crowd_of_one_to_eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mnist, "MORE_WEAKNESS", tuple(range(8)))
+    monkeypatch.setattr(mnist, "EIGHT_WEAKNESS_ROWS", tuple(range(8)))
     result = reproduce("crowd", "--epochs", "1", "--values", "1,2", "--out", str(tmp_path / "c"), "--quiet")
     assert result.exit_code == 0, result.output
     assert "annotators 2" in result.output
@@ -91,7 +91,7 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
             return np.where(right[:, None], 0.9, 0.1) * np.ones(10)
 
     found = correctness_auroc(Oracle(), Inputs(X), made)  # type: ignore[arg-type]
-    assert found == {"auroc of weights": [1.0, 1.0], "auroc of diagonals": [1.0, 1.0]}
+    assert found == {"auroc_weights": [1.0, 1.0], "auroc_diagonals": [1.0, 1.0]}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
         (["table1", "--methods", "mbem", "--epochs", "1"], "rounds=2 needs at least as many epochs"),
         (["supp1", "--values", "3.5"], "n_correct must be a whole number from 0 to 10, got 3.5"),
         (["crowd", "--values", "9"], "annotators must be a whole number from 1 to 8, got 9"),
-        (["missing", "--values", "1"], "a share of missing labels must be below 1, got 1"),
+        (["missing", "--values", "1"], "the share of missing labels must be below 1, got 1"),
     ],
 )
 def test_bad_requests_are_refused_before_any_work(tmp_path: Path, arguments: list[str], said: str) -> None:
@@ -142,11 +142,13 @@ def test_a_label_by_itself_is_cleaned_into_its_column(small_data: ImageData) -> 
 
 def test_labels_are_missing_at_random_and_the_others_stay() -> None:
     whole, part = (
-        mnist.MISSING_LABELS.cells(values=[share], methods=["fusion"], data={"train": N_TRAIN})[0].run
+        mnist.MISSING_LABELS.cells(values=[share], methods=["fusion"], data={"n_train": N_TRAIN})[0].run
         for share in (0, 0.7)
     )
     work = mnist.MnistExecutor(None)
-    everything, some = (work.annotators(run, work.parts(run)).annotations.to_matrix() for run in (whole, part))
+    everything, some = (
+        work.make_annotators(run, work.cached_split(run)).annotations.to_matrix() for run in (whole, part)
+    )
     given = some != -1
     assert (everything != -1).all()
     assert 0.2 < given.mean() < 0.4
@@ -155,14 +157,14 @@ def test_labels_are_missing_at_random_and_the_others_stay() -> None:
 
 
 def declared(**changes: Any) -> dict[str, Any]:
-    run = mnist.TABLE1.cells(values=[20], methods=["fusion"], data={"train": N_TRAIN})[0].run
+    run = mnist.TABLE1.cells(values=[20], methods=["fusion"], data={"n_train": N_TRAIN})[0].run
     return {**run, "annotators": run["annotators"] | {"weakness": [11, 103, 364]} | changes}
 
 
 def made_up(**changes: Any) -> SyntheticCrowd:
     run = declared(**changes)
     work = mnist.MnistExecutor(None)
-    return work.annotators(run, work.parts(run))
+    return work.make_annotators(run, work.cached_split(run))
 
 
 def test_a_run_without_a_kind_of_wrong_label_is_the_papers_and_keeps_its_key(small_data: ImageData) -> None:
@@ -207,4 +209,4 @@ def test_a_run_says_on_how_many_items_nobody_is_right(tmp_path: Path) -> None:
     run = declared(wrong="copy")
     run["settings"] = run["settings"] | {"epochs": 1}
     result = mnist.MnistExecutor(None)(run, tmp_path / "checkpoint")
-    assert result["share of items with nobody right"] == made_up(wrong="copy").all_wrong_share
+    assert result["nobody_right_share"] == made_up(wrong="copy").all_wrong_share

@@ -53,9 +53,9 @@ def test_calibration_error_is_that_of_plain_loops() -> None:
             if there:
                 error += len(there) / 300 * abs(gates[there, r].mean() - right[there, r].mean())
         errors.append(error)
-    assert kinds.calibration_error(gates, right) == pytest.approx(np.mean(errors), rel=1e-5)
-    assert kinds.calibration_error(np.ones((5, 2)), np.ones((5, 2), bool)) == 0
-    assert kinds.calibration_error(np.ones((5, 2)), np.zeros((5, 2), bool)) == 1
+    assert kinds.gate_calibration_error(gates, right) == pytest.approx(np.mean(errors), rel=1e-5)
+    assert kinds.gate_calibration_error(np.ones((5, 2)), np.ones((5, 2), bool)) == 0
+    assert kinds.gate_calibration_error(np.ones((5, 2)), np.zeros((5, 2), bool)) == 1
 
 
 def parts() -> DataSplit:
@@ -70,7 +70,7 @@ def test_the_rare_task_has_five_percent_of_the_digit() -> None:
         assert len(X) == len(y)
         assert y.mean() == pytest.approx(0.05, abs=0.003)
         rows = X.rows(np.arange(len(X)))[:, 0].astype(int)
-        np.testing.assert_array_equal(parts().y[rows] == kinds.RARE, y == 1)
+        np.testing.assert_array_equal(parts().y[rows] == kinds.RARE_DIGIT, y == 1)
 
 
 def test_the_odd_task_is_odd_or_even() -> None:
@@ -104,11 +104,11 @@ def test_runs_record_what_is_compared(tmp_path: Path, name: str, value: str) -> 
     for record in found:
         judged = decode_correct(record["result"])
         assert len(judged) == 200
-        assert record["result"]["test accuracy"] == pytest.approx(judged.mean())
-        assert 0 <= record["result"]["share of items with nobody right"] <= 1
-        assert ("gate error" in record["result"]) == (record["run"]["method"] == "gated")
+        assert record["result"]["test_accuracy"] == pytest.approx(judged.mean())
+        assert 0 <= record["result"]["nobody_right_share"] <= 1
+        assert ("gate_calibration_error" in record["result"]) == (record["run"]["method"] == "gated")
         figures = {figure for epoch in record["result"]["history"] for figure in epoch}
         assert "validation_accuracy" not in figures  # no gold chooses
         assert ("held_out_log_likelihood" in figures) == (record["run"]["method"] == "gated")
-        assert 0 <= record["result"]["balanced accuracy"] <= 1
+        assert 0 <= record["result"]["balanced_accuracy"] <= 1
     assert "gated" in (tmp_path / "table.md").read_text()

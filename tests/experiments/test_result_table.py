@@ -82,8 +82,8 @@ def test_mean_spread_and_ranks() -> None:
     )
     fusion, mbem, bound = (made.entries[row, "30"] for row in ("fusion", "mbem", "true-label"))
     assert fusion.mean == pytest.approx(85)
-    assert fusion.spread == pytest.approx(50**0.5)
-    assert mbem.spread is None
+    assert fusion.std == pytest.approx(50**0.5)
+    assert mbem.std is None
     assert [fusion.rank, mbem.rank, bound.rank] == [1, 2, None]
     assert made.entries["wdn", "30"].rank is None  # not in the paper, so not among its rivals
     assert [fusion.paper_rank, mbem.paper_rank, made.entries["wdn", "30"].paper_rank] == [2, 1, None]
@@ -101,7 +101,7 @@ def test_differences_are_paired_over_what_both_have() -> None:
         }
     )
     (one,) = made.paired_differences("fusion")
-    assert (one.baseline, one.pairs) == ("mbem", 2)
+    assert (one.baseline, one.n_pairs) == ("mbem", 2)
     assert one.mean == pytest.approx(15)
     assert one.low == pytest.approx(15 - 12.706 * 5, abs=0.01)  # t of one degree of freedom, standard error 5
     assert one.high == pytest.approx(15 + 12.706 * 5, abs=0.01)
@@ -112,7 +112,7 @@ def test_annotators_are_summed_up_where_the_paper_does_so() -> None:
     made = table(accuracies, paper_table("supp-1"))
     means = {row: made.entries[row, "3"].mean for row in ("annotator-max", "annotator-mean", "annotator-min")}
     assert means == pytest.approx({"annotator-max": 30.5, "annotator-mean": 20.5, "annotator-min": 10.5})
-    assert made.entries["annotator-max", "3"].paper == 40.68
+    assert made.entries["annotator-max", "3"].paper_accuracy == 40.68
     assert set(made.rows) == set(means)
 
 
@@ -140,14 +140,14 @@ def test_runs_that_say_which_items_they_got_right_have_the_wider_interval() -> N
     cells = [Cell(row, "30", seed, {"row": row, "seed": seed}) for row in ("gated", "mbem") for seed in (0, 1, 2)]
     rights = {"gated": np.arange(100) < 90, "mbem": np.arange(100) >= 20}
     records = [
-        Record(cell.run, {"test accuracy": float(rights[cell.row].mean()), **encode_correct(rights[cell.row])}, 1.0)
+        Record(cell.run, {"test_accuracy": float(rights[cell.row].mean()), **encode_correct(rights[cell.row])}, 1.0)
         for cell in cells
     ]
-    (one,) = make_table(cells, records, "test accuracy", {}).paired_differences("gated")
+    (one,) = make_table(cells, records, "test_accuracy", {}).paired_differences("gated")
     assert one.interval_over == "seeds and items"
     assert one.mean == pytest.approx(10.0)
     assert one.low is not None
     assert one.low < 5  # of three equal seeds a t-interval would be a point
-    other = [Record(r.run, r.result | {"test accuracy": 0.5}, 1.0) for r in records]  # of something else
-    (one,) = make_table(cells, other, "test accuracy", {}).paired_differences("gated")
+    other = [Record(r.run, r.result | {"test_accuracy": 0.5}, 1.0) for r in records]  # of something else
+    (one,) = make_table(cells, other, "test_accuracy", {}).paired_differences("gated")
     assert one.interval_over == "seeds"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
+from typer.testing import CliRunner
 
+from crowdfuse.cli import app
 from crowdfuse.experiments import runner
 from crowdfuse.experiments.runner import run_grid
 from crowdfuse.experiments.store import RunSpec, Store, run_key
@@ -26,7 +29,7 @@ RUNS: list[RunSpec] = [{"method": "toy", "seed": seed} for seed in range(4)]
 
 
 class Work:
-    """Counts what it does; fails, or is interrupted, on the seed told."""
+    """Lists the seeds it executed; fails, or is interrupted, at a given seed."""
 
     def __init__(self, fails: int | None = None, interrupted: int | None = None) -> None:
         self.fails, self.interrupted, self.done = fails, interrupted, []  # type: ignore[var-annotated]
@@ -44,30 +47,30 @@ class Work:
 
 
 def grid(store: Store, work: Work, runs: list[RunSpec] = RUNS) -> Any:
-    return run_grid(runs, work, store, name=lambda run: f"seed {run['seed']}")
+    return run_grid(runs, work, store, describe_run=lambda run: f"seed {run['seed']}")
 
 
-def test_what_is_in_the_store_is_not_done_again(tmp_path: Path) -> None:
+def test_stored_runs_are_not_repeated(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     first, second = Work(), Work()
     assert [record.run["seed"] for record in grid(store, first, RUNS[:2]).records] == [0, 1]
-    finished = grid(store, second, [*RUNS, RUNS[3]])  # a run that is asked for twice
+    finished = grid(store, second, [*RUNS, RUNS[3]])  # one run is requested twice
     assert second.done == [2, 3]
     assert [record.result["accuracy"] for record in finished.records] == [0, 0.1, 0.2, 0.3]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".runs.jsonl.lock", "runs.jsonl"]
 
 
-def test_a_run_that_fails_does_not_stop_the_others_and_is_tried_again(tmp_path: Path) -> None:
+def test_a_failed_run_does_not_stop_the_others_and_is_tried_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     finished = grid(store, Work(fails=1))
-    assert finished.failed == ["seed 1: it diverged"]
+    assert finished.failures == ["seed 1: it diverged"]
     assert [record.run["seed"] for record in finished.records] == [0, 2, 3]
     again = Work()
-    assert not grid(store, again).failed
+    assert not grid(store, again).failures
     assert again.done == [1]
 
 
-def test_any_error_of_a_run_is_that_runs_alone(tmp_path: Path) -> None:
+def test_any_error_of_a_run_fails_only_that_run(tmp_path: Path) -> None:
     class Torn(Work):
         def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
             if run["seed"] == 1:
@@ -75,11 +78,11 @@ def test_any_error_of_a_run_is_that_runs_alone(tmp_path: Path) -> None:
             return super().__call__(run, checkpoint)
 
     finished = grid(Store(tmp_path / "runs.jsonl"), Torn())
-    assert finished.failed == ["seed 1: RuntimeError: out of memory"]
+    assert finished.failures == ["seed 1: RuntimeError: out of memory"]
     assert len(finished.records) == 3
 
 
-def test_a_state_that_cannot_be_continued_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_cannot_be_continued_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Picky(Work):
         def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
             if checkpoint.exists():
@@ -88,48 +91,57 @@ def test_a_state_that_cannot_be_continued_is_thrown_away(tmp_path: Path, monkeyp
 
     store = Store(tmp_path / "runs.jsonl")
     (tmp_path / "runs.unfinished").mkdir()
-    folder = runner.checkpoint_of(tmp_path / "runs.unfinished", run_key(RUNS[0]))
+    folder = runner.checkpoint_folder(tmp_path / "runs.unfinished", run_key(RUNS[0]))
     folder.mkdir()
-    assert not grid(store, Picky()).failed
+    assert not grid(store, Picky()).failures
     monkeypatch.setattr(runner, "VERSIONS", {"crowdfuse": "9.9"})
-    assert runner.checkpoint_of(tmp_path / "runs.unfinished", run_key(RUNS[0])) != folder
+    assert runner.checkpoint_folder(tmp_path / "runs.unfinished", run_key(RUNS[0])) != folder
 
 
-def test_what_a_kill_after_storing_left_behind_is_cleared(tmp_path: Path) -> None:
+def test_checkpoints_of_stored_runs_are_removed(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     grid(store, Work())
-    runner.checkpoint_of(tmp_path / "runs.unfinished", run_key(RUNS[0])).mkdir(parents=True)
+    runner.checkpoint_folder(tmp_path / "runs.unfinished", run_key(RUNS[0])).mkdir(parents=True)
     grid(store, Work())
     assert not (tmp_path / "runs.unfinished").exists()
 
 
-def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None:
     finished = grid(Store(tmp_path / "runs.jsonl"), Work(interrupted=2))
     assert finished.interrupted
     assert [record.run["seed"] for record in finished.records] == [0, 1]
 
 
-# ---- the whole thing, in processes of its own, killed ------------------------------------------
+# ---- whole grids in their own processes, killed ------------------------------------------
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """A crowd on blobs, as `crowdfuse compare` reads it."""
+    """Write a crowd on blobs, and return the arguments with which `crowdfuse compare` reads it."""
     X, y = make_blobs(240, centers=3, n_features=4, random_state=0)
     np.save(tmp_path / "features.npy", X)
     ann = weakness_annotators(X, y, weakness=[0, 1, 2], epsilon=6).annotations
     rows = zip(ann.item, ann.annotators[ann.annotator], ann.classes[ann.label], strict=True)
     (tmp_path / "labels.csv").write_text("item,annotator,label\n" + "".join(f"{i},{a},c{k}\n" for i, a, k in rows))
     (tmp_path / "gold.csv").write_text("item,label\n" + "".join(f"{i},c{k}\n" for i, k in enumerate(y)))
-    return ["labels.csv", "--inputs", "features.npy", "--gold", "gold.csv", "--epochs", "3", "--seeds", "0,1,2"]
+    return [
+        "labels.csv",
+        "--inputs",
+        "features.npy",
+        "--gold",
+        "gold.csv",
+        "--epochs",
+        "3",
+        "--methods",
+        "fusion,trace-reg",
+    ]
 
 
 @contextmanager
 def started(folder: Path, arguments: list[str], pause: str = "") -> Iterator[subprocess.Popen[str]]:
-    """A real `crowdfuse compare`, which may pause; where the tests run in the background, Ctrl-C is given back its
-    meaning."""
+    """Start a real `crowdfuse compare`, which may pause; SIGINT has its default action even for a background job."""
     program = [pausing_crowdfuse.__file__] if pause else ["-m", "crowdfuse"]
-    command = [sys.executable, *program, "compare", *arguments, "--methods", "fusion,trace-reg,true-label"]
+    command = [sys.executable, *program, "compare", *arguments]
     process = subprocess.Popen(
         command,
         env=os.environ | ({PAUSE_VARIABLE: pause} if pause else {}),
@@ -149,11 +161,17 @@ def started(folder: Path, arguments: list[str], pause: str = "") -> Iterator[sub
 
 
 def finish(folder: Path, arguments: list[str]) -> str:
-    """Let a `crowdfuse compare` come to its end; returns what it prints."""
+    """Run `crowdfuse compare` to its end in its own process, and return what it prints."""
     with started(folder, arguments) as process:
         shown, said = process.communicate()
     assert process.returncode == 0, said
     return shown
+
+
+def compare_here(arguments: list[str]) -> None:
+    """Run `crowdfuse compare` in this process, which saves the start of another."""
+    result = CliRunner().invoke(app, ["compare", *arguments])
+    assert result.exit_code == 0, result.output
 
 
 def n_lines(path: Path) -> int:
@@ -186,10 +204,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_a_grid_killed_twice_gives_the_same_table_and_repeats_nothing(tmp_path: Path, files: list[str]) -> None:
-    assert finish(tmp_path, [*files, "--out", "through"])
+def test_a_grid_killed_twice_gives_the_same_table_and_repeats_nothing(
+    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = [*files, "--seeds", "0,1,2"]
+    compare_here([*files, "--out", "through"])
     store = tmp_path / "killed" / "runs.jsonl"
-    for lines in (1, 4):
+    for lines in (1, 3):
         with started(tmp_path, [*files, "--out", "killed", "--jobs", "2"], f"stored:{lines}") as process:
             wait_until(lambda lines=lines: n_lines(store) >= lines)
             workers = children(process.pid)
@@ -197,24 +219,23 @@ def test_a_grid_killed_twice_gives_the_same_table_and_repeats_nothing(tmp_path: 
             process.communicate()
         assert n_lines(store) == lines
         assert len(workers) >= 2
-        wait_until(lambda workers=workers: not any(map(is_alive, workers)))  # nobody is left behind
+        wait_until(lambda workers=workers: not any(map(is_alive, workers)))  # no worker survives
     stored = store.read_bytes()
     shown = finish(tmp_path, [*files, "--out", "killed", "--jobs", "2"])
     assert store.read_bytes().startswith(stored)
-    records = [json_line["run"] for json_line in _lines(store)]
-    assert len(records) == len({run_key(run) for run in records}) == 9
+    records = [json_line["run"] for json_line in read_lines(store)]
+    assert len(records) == len({run_key(run) for run in records}) == 6
     table = [(tmp_path / name / "table.md").read_text() for name in ("through", "killed")]
     assert without_times(table[0]) == without_times(table[1])
     assert without_times(table[1]) in without_times(shown)
     assert not (tmp_path / "killed" / "runs.unfinished").exists()
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    import json
-
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON objects of a file with one per line."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def without_times(text: str) -> str:
-    """Seconds an epoch stand in the last column."""
+    """Return a table without its last column, the seconds per epoch."""
     return re.sub(r"\| [0-9.]+ \|$", "|", text, flags=re.MULTILINE)

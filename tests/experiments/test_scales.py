@@ -46,8 +46,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         pixels = (80 * k + generator.integers(0, 80, (30 + number, 50, 3))).astype(np.uint8)
         Image.fromarray(pixels).convert(mode).save(path)
-    monkeypatch.setattr(imagenet, "SIZE", 32)
-    monkeypatch.setattr(imagenet, "WORKERS", 0)
+    monkeypatch.setattr(imagenet, "IMAGE_SIDE_PIXELS", 32)
+    monkeypatch.setattr(imagenet, "N_DECODING_WORKERS", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
@@ -64,7 +64,7 @@ def test_desk_is_for_those_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(catalog, "has_gpu", lambda: True)
     assert find_experiment("table2", None) is PAPER_EXPERIMENTS["table2"]
     assert find_experiment("table2", "desk") is SMALL_EXPERIMENTS["table2"]
-    with pytest.raises(ValueError, match="table1 has one size"):
+    with pytest.raises(ValueError, match="table1 has only the paper"):
         find_experiment("table1", "desk")
     with pytest.raises(ValueError, match="did you mean 'paper'"):
         find_experiment("table2", "papr")
@@ -73,11 +73,11 @@ def test_desk_is_for_those_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_both_sizes_are_of_one_declaration() -> None:
     for name, desk in SMALL_EXPERIMENTS.items():
         paper = PAPER_EXPERIMENTS[name]
-        assert (desk.parameter, desk.values, desk.methods, desk.paper) == (
+        assert (desk.parameter, desk.values, desk.methods, desk.paper_table_id) == (
             paper.parameter,
             paper.values,
             paper.methods,
-            paper.paper,
+            paper.paper_table_id,
         )
         assert desk.scale != paper.scale
 
@@ -98,17 +98,20 @@ def test_without_a_gpu_the_papers_size_wants_a_yes(archive: Path) -> None:
 def test_fewer_images_than_the_experiment_needs_are_said(archive: Path) -> None:
     result = reproduce("table2", archive, "--scale", "paper", "--yes")
     assert result.exit_code == 2
-    assert "40,000 items to train on are asked for, but of the 100 here only 80 are for that" in result.output
+    assert "only 80 of the 100 items are available for training" in result.output
 
 
 def test_chosen_weakness_images_have_the_papers_skills_and_stay_the_same(archive: Path) -> None:
-    run = PAPER_EXPERIMENTS["table2"].cells(values=[18], methods=["fusion"], data={"train": 80})[0].run
-    run["annotators"] |= {"skills at": 18, "skills": [0.5, 0.25, 0.5]}  # within 18 are an image's class and the next
+    run = PAPER_EXPERIMENTS["table2"].cells(values=[18], methods=["fusion"], data={"n_train": 80})[0].run
+    run["annotators"] |= {
+        "target_epsilon": 18,
+        "target_accuracies": [0.5, 0.25, 0.5],
+    }  # within 18 are an image's class and the next
     work = PAPER_EXPERIMENTS["table2"].scale.executor(archive)
     parts = work.load(run)
-    made = work.annotators(run, parts)
+    made = work.make_annotators(run, parts)
     assert made.accuracy.tolist() == [0.5, 0.25, 0.5]
-    wider = work.annotators({**run, "annotators": run["annotators"] | {"epsilon": 30}}, parts)
+    wider = work.make_annotators({**run, "annotators": run["annotators"] | {"epsilon": 30}}, parts)
     assert made.weakness is not None
     assert wider.weakness is not None
     assert (made.weakness == wider.weakness).all()
@@ -142,7 +145,7 @@ def test_saved_models_and_callables_can_be_annotators(tmp_path: Path, monkeypatc
     result = reproduce("supp3", tmp_path, *asked, *named)
     assert result.exit_code == 0, result.output
     table = json.loads((tmp_path / "out" / "table.json").read_text())
-    assert table["share of right labels"]["given"][1] == 0.25
+    assert table["true_annotator_accuracy"]["given"][1] == 0.25
     crowdfuse.TrueLabelClassifier(epochs=3).fit(X[:40], y[:40]).save(tmp_path / "model", overwrite=True)
     result = reproduce("supp3", tmp_path, *asked, *named, "--plan")
     assert "0 runs finished, 2 missing" in result.output  # another model is another run
@@ -219,6 +222,9 @@ def test_images_that_stay_in_their_files_have_no_class_means(folder: Path) -> No
     work = PAPER_EXPERIMENTS["table3"].scale.executor(folder)
     parts = work.load(run)
     for change in ({"rule": "habit"}, {"wrong": "neighbour"}):
-        with pytest.raises(ValueError, match="these images stay in their files; --scale desk has features"):
-            work.annotators({**run, "annotators": run["annotators"] | change}, parts)
-    assert work.annotators({**run, "annotators": run["annotators"] | {"wrong": "copy"}}, parts).is_correct.shape[1] == 3
+        with pytest.raises(ValueError, match="use --scale desk, which has features"):
+            work.make_annotators({**run, "annotators": run["annotators"] | change}, parts)
+    assert (
+        work.make_annotators({**run, "annotators": run["annotators"] | {"wrong": "copy"}}, parts).is_correct.shape[1]
+        == 3
+    )

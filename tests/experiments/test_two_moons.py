@@ -24,7 +24,7 @@ def test_the_data_is_the_papers() -> None:
 
 def test_regions_are_where_exactly_one_annotator_is_right() -> None:
     data = make_two_moons(1)
-    where = twomoon.region(data.X_train, data.y_train)
+    where = twomoon.region_names(data.X_train, data.y_train)
     said = two_moon_annotators(data.X_train).to_matrix()
     right = said == data.y_train[:, None]
     np.testing.assert_array_equal(where != "", right[:, 0] != right[:, 1])
@@ -39,14 +39,14 @@ def test_regions_are_where_exactly_one_annotator_is_right() -> None:
 
 def test_a_short_run_writes_table_figures_and_json(tmp_path: Path) -> None:
     out = tmp_path / "twomoon"
-    runs = twomoon.run_all([0, 1], "text", epochs=3, verbose=0, n_points=500)
+    runs = twomoon.train_all_variants([0, 1], "text", epochs=3, verbose=0, n_points=500)
     write_twomoon_report(runs, out, split="text", epochs=3, force=False)
     assert {p.name for p in out.iterdir()} == {"setup.png", "heatmaps.png", "twomoon.md", "twomoon.json"}
     for name in ("setup.png", "heatmaps.png"):
         assert np.asarray(Image.open(out / name)).std() > 10  # not blank
     figures = json.loads((out / "twomoon.json").read_text())
     assert len(figures["runs"]) == 2 * len(twomoon.VARIANTS)
-    assert [row["paper"] for row in figures["summary"][:3]] == [66.51, 83.67, 86.70]
+    assert [row["paper_accuracy"] for row in figures["summary"][:3]] == [66.51, 83.67, 86.70]
     regions = next(run for run in figures["runs"] if run["variant"] == "fusion")["regions"]
     assert set(regions) == set("ABCD")
     accuracies = [run["accuracy"] for run in figures["runs"] if run["variant"] == "fusion"]
@@ -61,14 +61,14 @@ def test_wins_are_counted_over_both_annotators() -> None:
 
     runs = [one("annotator-1", s, 60.0) for s in range(3)] + [one("annotator-2", s, 80.0 + s) for s in range(3)]
     runs += [one("fusion", 0, 81.0), one("fusion", 1, 81.0), one("fusion", 2, 70.0)]
-    assert twomoon.fusion_wins(runs) == (1, 3)
+    assert twomoon.count_fusion_wins(runs) == (1, 3)
 
 
 def test_lambda_0_with_free_matrices_collapses_and_lambda_1_does_not() -> None:
     """The paper's trivial solution: matrices that send every label to one class, at no cost."""
-    collapsed = twomoon.run("fusion, full, lambda 0", seed=0, epochs=400, n_points=2000).figures
-    kept = twomoon.run("fusion, full", seed=0, epochs=400, n_points=2000).figures
-    assert collapsed["mean diagonal"] < 0.7
-    assert collapsed["final loss"] < 0.02
-    assert kept["mean diagonal"] > 0.85
+    collapsed = twomoon.train_variant("fusion, full, lambda 0", seed=0, epochs=400, n_points=2000).metrics
+    kept = twomoon.train_variant("fusion, full", seed=0, epochs=400, n_points=2000).metrics
+    assert collapsed["mean_diagonal"] < 0.7
+    assert collapsed["final_loss"] < 0.02
+    assert kept["mean_diagonal"] > 0.85
     assert kept["accuracy"] > collapsed["accuracy"] + 10

@@ -86,7 +86,7 @@ def crowds(
             quiet,
         )  # fmt: skip
         return
-    from crowdfuse.experiments.crowds import NAME, CrowdsExecutor, crowd_cells
+    from crowdfuse.experiments.crowds import EXPERIMENT_NAME, CrowdsExecutor, crowd_cells
     from crowdfuse.experiments.crowds_tables import crowd_tables, render_markdown, write_crowds_report
     from crowdfuse.io.files import write_json
 
@@ -107,12 +107,12 @@ def crowds(
     else:
         work = CrowdsExecutor(data)
         work.check([cell.run for cell in missing_cells(store, asked)])
-        finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=NAME, quiet=quiet)
+        finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=EXPERIMENT_NAME, quiet=quiet)
     tables = crowd_tables(asked, finished.records)
     if tables:
         options = {"--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
         given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
-        command = " ".join(["crowdfuse reproduce", NAME, *given])
+        command = " ".join(["crowdfuse reproduce", EXPERIMENT_NAME, *given])
         figures = write_crowds_report(tables, folder, command)
         typer.echo(render_markdown(tables, command))
         if json_file is not None:

@@ -37,7 +37,9 @@ def demo(
     console.print(table)
     table = Table("annotator", "labels", "agreement with predictions", "true accuracy", title="Whom to believe")
     for row in result.annotators:
-        table.add_row(row["annotator"], str(row["labels"]), f"{row['estimated']:.3f}", f"{row['true']:.3f}")
+        table.add_row(
+            row["annotator"], str(row["n_labels"]), f"{row['estimated_accuracy']:.3f}", f"{row['true_accuracy']:.3f}"
+        )
     console.print(table)
     write_demo_report(result, folder, force=force)
     if json_file is not None:

@@ -134,20 +134,20 @@ def run_cells(
         [cell.run for cell in cells],
         work,
         store,
-        jobs=jobs,
+        n_jobs=jobs,
         backend=where,
         title=title,
-        name=lambda run: named[run_key(run)],
+        describe_run=lambda run: named[run_key(run)],
         verbose=0 if quiet else 1,
     )
 
 
 def exit_with_status(finished: GridResult) -> None:
     """Print failures and exit: 0 if all runs finished, 1 if some failed, 130 after Ctrl-C."""
-    for failure in finished.failed:
+    for failure in finished.failures:
         typer.echo(f"failed: {failure}", err=True)
     if finished.interrupted:
         typer.echo("interrupted; run the same command again to continue", err=True)
         raise typer.Exit(130)
-    if finished.failed:
+    if finished.failures:
         raise typer.Exit(1)

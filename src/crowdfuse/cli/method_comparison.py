@@ -82,7 +82,7 @@ def run_method_comparison(
 ) -> None:
     """Run the missing cells of a group of data sets, and print the tables of the finished ones."""
     from crowdfuse.experiments.method_comparison import DATASET_GROUPS, MethodComparisonExecutor, comparison_cells
-    from crowdfuse.experiments.method_comparison_tables import render_markdown, write_fair_report
+    from crowdfuse.experiments.method_comparison_tables import render_markdown, write_method_comparison
     from crowdfuse.experiments.protocols import select_runs
     from crowdfuse.io.files import write_json
 
@@ -110,7 +110,7 @@ def run_method_comparison(
         options = {"--tune": draws, "--values": values, "--methods": methods, "--seeds": seeds}
         given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
         command = " ".join(["crowdfuse reproduce", group, *given])
-        figures = write_fair_report(arenas, asked, finished.records, folder, command)
+        figures = write_method_comparison(arenas, asked, finished.records, folder, command)
         typer.echo(render_markdown(arenas, select_runs(asked, finished.records), command))
         if json_file is not None:
             write_json(json_file, figures)

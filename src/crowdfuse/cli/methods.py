@@ -36,8 +36,8 @@ def methods(
     results = load_comparison_results()
     facts = report.method_facts(results, list(dict.fromkeys(names or ())))
     if page:
-        typer.echo(report.page(results))
+        typer.echo(report.render_methods_page(results))
     else:
-        typer.echo((report.details if names else report.overview)(facts, results))
+        typer.echo((report.format_details if names else report.format_overview)(facts, results))
     if json_file is not None:
         write_json(json_file, facts)

@@ -130,26 +130,26 @@ def grid_command(name: str) -> Callable[..., None]:
         force: Force = False,
         quiet: Quiet = False,
     ) -> None:
-        from crowdfuse.experiments.catalog import find_experiment, has_gpu, size_of
+        from crowdfuse.experiments.catalog import find_experiment, has_gpu, scale_of
         from crowdfuse.experiments.grid_tables import render_markdown, write_grid_report
         from crowdfuse.experiments.result_table import make_table
         from crowdfuse.io.files import write_json
 
         experiment = find_experiment(name, scale)
-        size = size_of(name, experiment)
+        size = scale_of(name, experiment)
         if annotator:
             experiment = _with_models(experiment, annotator)
-        if skip_unreadable and "unreadable" not in experiment.scale.data:
+        if skip_unreadable and "on_unreadable" not in experiment.scale.data:
             raise ValueError(f"--skip-unreadable applies to folders of images; {name} does not read any")
         changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
         if bf16:
             changes |= {"precision": "bf16-mixed", "channels_last": True}
-        of_data = {"train": items} if items else {}
+        of_data = {"n_train": items} if items else {}
         cells = experiment.cells(
             values=parse_names(values, "--values") if values else (),
             methods=parse_names(methods, "--methods") if methods else (),
             seeds=parse_integers(seeds, "--seeds"),
-            data=of_data | ({"unreadable": "skip"} if skip_unreadable else {}),
+            data=of_data | ({"on_unreadable": "skip"} if skip_unreadable else {}),
             **changes,
         )
         folder = folder or Path(name)
@@ -166,9 +166,9 @@ def grid_command(name: str) -> Callable[..., None]:
             left = [cell.run for cell in missing_cells(store, cells)]
             work.check(left, download=download)
             if left and size == "paper" and not (yes or has_gpu()):
-                raise ValueError(_too_long(work.seconds(left) / (jobs or 1), len(left), jobs or 1))
+                raise ValueError(_too_long(work.estimate_seconds(left) / (jobs or 1), len(left), jobs or 1))
             finished = run_cells(cells, work, store, jobs=jobs, cluster=cluster, title=name, quiet=quiet)
-        table = make_table(cells, finished.records, "test accuracy", experiment.paper_numbers())
+        table = make_table(cells, finished.records, "test_accuracy", experiment.paper_numbers())
         if table.entries:
             typed = _as_typed(name, size, values, methods, seeds, epochs, items, bf16, annotator, skip_unreadable)
             figures = write_grid_report(experiment, table, folder, typed)
@@ -243,14 +243,14 @@ def twomoon(
     quiet: Quiet = False,
 ) -> None:
     """Two moons: each annotator alone, their fusion, and the effect of the penalty and the basis."""
-    from crowdfuse.experiments.two_moons import run_all
+    from crowdfuse.experiments.two_moons import train_all_variants
     from crowdfuse.experiments.two_moons_tables import render_markdown, write_twomoon_report
     from crowdfuse.io.files import write_json
 
     chosen = cast("Split", check_choice("--split", split, ("text", "code")))
     use_threads(threads)
     refuse_outputs(folder, "twomoon.json", json_file, force)
-    runs = run_all(parse_integers(seeds, "--seeds"), chosen, epochs, verbose=0 if quiet else 1)
+    runs = train_all_variants(parse_integers(seeds, "--seeds"), chosen, epochs, verbose=0 if quiet else 1)
     figures = write_twomoon_report(runs, folder, split=chosen, epochs=epochs, force=force)
     typer.echo(render_markdown(runs, chosen, epochs))
     if json_file is not None:

@@ -1,12 +1,11 @@
-"""All declared experiments that are run as a grid, by name and size."""
+"""All experiments that run as a grid, by name and scale."""
 
 from __future__ import annotations
 
 import torch
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.experiments import cifar, imagenet, mnist, networks
-from crowdfuse.experiments import noise_types as kinds
+from crowdfuse.experiments import cifar, imagenet, mnist, networks, noise_types
 from crowdfuse.experiments.grid import Experiment
 
 SCALES = ("desk", "paper")
@@ -15,30 +14,49 @@ PAPER_EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
         *mnist.EXPERIMENTS,
-        *kinds.EXPERIMENTS,
-        *cifar.declare(cifar.PAPER_SCALE),
-        *networks.declare(cifar.PAPER_SCALE),
-        *imagenet.declare(imagenet.PAPER_SCALE),
+        *noise_types.EXPERIMENTS,
+        *cifar.declare_experiments(cifar.PAPER_SCALE),
+        *networks.declare_experiments(cifar.PAPER_SCALE),
+        *imagenet.declare_experiments(imagenet.PAPER_SCALE),
     )
 }
 SMALL_EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        *cifar.declare(cifar.SMALL_SCALE),
-        *networks.declare(cifar.SMALL_SCALE),
-        *imagenet.declare(imagenet.SMALL_SCALE),
+        *cifar.declare_experiments(cifar.SMALL_SCALE),
+        *networks.declare_experiments(cifar.SMALL_SCALE),
+        *imagenet.declare_experiments(imagenet.SMALL_SCALE),
     )
 }
 
 
 def has_gpu() -> bool:
-    """Whether there is one that torch can use."""
+    """Return whether torch can use a GPU on this machine."""
     return torch.cuda.is_available() or torch.backends.mps.is_available()
 
 
-def find_experiment(name: str, scale: str | None) -> Experiment:
-    """The experiment at the size asked for; not said, at a desk's where there is no GPU and there is such a size.
+def find_experiment(name: str, scale: str | None = None) -> Experiment:
+    """Return the experiment at a scale.
 
+    Parameters
+    ----------
+    name : str
+        Name of the experiment, as `crowdfuse reproduce` takes it.
+    scale : {"desk", "paper"} or None, default=None
+        "desk" trains a small network on frozen features, "paper" trains as the paper did. None chooses "paper" if
+        there is a GPU or the experiment has only that scale, and "desk" otherwise.
+
+    Returns
+    -------
+    Experiment
+
+    Raises
+    ------
+    ValueError
+        If the scale is unknown, or the experiment does not have it.
+
+    Examples
+    --------
     >>> find_experiment("table2", "desk").title
     'CIFAR-100 features, three annotators with a weakness'
     """
@@ -46,15 +64,17 @@ def find_experiment(name: str, scale: str | None) -> Experiment:
         scale = "paper" if has_gpu() or name not in SMALL_EXPERIMENTS else "desk"
     if check_choice("--scale", scale, SCALES) == "desk":
         if name not in SMALL_EXPERIMENTS:
-            raise ValueError(f"{name} has one size, the paper's: leave --scale out")
+            raise ValueError(f"--scale desk: {name} has only the paper's scale; leave --scale out")
         return SMALL_EXPERIMENTS[name]
     return PAPER_EXPERIMENTS[name]
 
 
-def size_of(name: str, experiment: Experiment) -> str | None:
-    """Which of its two sizes an experiment has; None where there is but one.
+def scale_of(name: str, experiment: Experiment) -> str | None:
+    """Return which of its two scales an experiment has, or None if it has only one.
 
-    >>> size_of("table2", find_experiment("table2", "desk")), size_of("table1", find_experiment("table1", None))
+    Examples
+    --------
+    >>> scale_of("table2", find_experiment("table2", "desk")), scale_of("table1", find_experiment("table1"))
     ('desk', None)
     """
     if name not in SMALL_EXPERIMENTS:

@@ -1,4 +1,4 @@
-"""The paper's CIFAR-100 experiments, at its own size and at a desk's, each declared once for both."""
+"""The paper's CIFAR-100 experiments, declared once for two scales: images as in the paper, and frozen features."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from crowdfuse.datasets.cifar import load_cifar
 from crowdfuse.datasets.cifar_features import load_cifar_features
 from crowdfuse.experiments.grid import Experiment, MethodVariant, Scale
-from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, split_data, weakness_rows
+from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, choose_weakness_rows, split_data
 from crowdfuse.experiments.store import RunSpec
 
 N_TRAIN = 40_000
-TO_TRAIN_ON = Fraction(4, 5)  # of 50,000; the rest chooses the epoch
-NAMES = ["annotator-1", "annotator-2", "annotator-3"]
-TARGET_ACCURACIES = [0.818, 0.529, 0.846]  # shares of right labels at epsilon 20
+TRAIN_SHARE = Fraction(4, 5)  # of 50,000 items; the others choose the epoch
+ANNOTATOR_NAMES = ["annotator-1", "annotator-2", "annotator-3"]
+TARGET_ACCURACIES = [0.818, 0.529, 0.846]  # of the annotators, at TARGET_EPSILON
 TARGET_EPSILON = 20
-MAX_PIXEL_VALUE = 255  # images are bytes; epsilon is for pixels from 0 to 1
+MAX_PIXEL_VALUE = 255  # pixels are bytes, but epsilon is for pixels from 0 to 1
 SELECTION_NOTE = (
-    "(of MBEM one of the ends of its rounds, of WDN one of the epochs of its second stage); gold is used for nothing "
-    "else, but for true-label, the upper bound, which trains on it."
+    "(MBEM: among the ends of its rounds; WDN: among the epochs of its second stage). No other choice uses gold; "
+    "true-label, the upper bound, trains on gold."
 )
 
-# ---- the paper's size ------------------------------------------------------------------------
+# ---- the paper's scale ------------------------------------------------------------------------
 
-RESNET: dict[str, Any] = {
+RESNET_RECIPE: dict[str, Any] = {
     "backbone": "resnet18",
     "augment": "crop-flip",
     "optimizer": "sgd",
@@ -39,36 +39,42 @@ RESNET: dict[str, Any] = {
 
 
 class CifarImagesExecutor(PaperExecutor):
-    """Runs on the images: 40,000 to train on, 10,000 to choose the epoch."""
+    """Executes runs on the images: 40,000 for training, 10,000 to choose the epoch."""
 
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
-        return split_data(load_cifar(self.folder, download=download), slice(run["data"]["train"]), TO_TRAIN_ON)
+        return split_data(load_cifar(self.folder, download=download), slice(run["data"]["n_train"]), TRAIN_SHARE)
 
-    def weakness(self, run: RunSpec, parts: DataSplit) -> dict[str, Any]:
-        """Images chosen by the skill that they should give."""
-        spec, X = run["annotators"], parts.X.values
-        weak = weakness_rows(X, parts.y, spec["skills"], MAX_PIXEL_VALUE * spec["skills at"])
+    def weakness_settings(self, run: RunSpec, split: DataSplit) -> dict[str, Any]:
+        """Return weakness images that give the annotators about the target accuracies."""
+        spec, X = run["annotators"], split.X.values
+        weak = choose_weakness_rows(X, split.y, spec["target_accuracies"], MAX_PIXEL_VALUE * spec["target_epsilon"])
         return {"X": X, "weakness": weak.tolist(), "epsilon": MAX_PIXEL_VALUE * spec["epsilon"]}
 
 
 PAPER_SCALE = Scale(
     title="CIFAR-100",
-    data={"name": "cifar100", "train": N_TRAIN},
-    annotators={"rule": "weakness", "skills": TARGET_ACCURACIES, "skills at": TARGET_EPSILON, "names": NAMES},
-    recipe=RESNET,
+    data={"name": "cifar100", "n_train": N_TRAIN},
+    annotators={
+        "rule": "weakness",
+        "target_accuracies": TARGET_ACCURACIES,
+        "target_epsilon": TARGET_EPSILON,
+        "names": ANNOTATOR_NAMES,
+    },
+    recipe=RESNET_RECIPE,
     executor=CifarImagesExecutor,
     protocol=(
-        "A ResNet-18 on the images. The paper names neither batch size, weight decay, schedule nor augmentation: 128, "
-        "0.0005, cosine, crops and flips are the usual ones; nor its weakness images: ours are those, of 512, that "
-        f"come closest to {', '.join(f'{100 * skill:.1f}' for skill in TARGET_ACCURACIES)} % of right labels at "
-        "epsilon "
-        f"{TARGET_EPSILON}. The epoch is chosen by gold on a fifth of the training images {SELECTION_NOTE}"
+        "A ResNet-18 on the images. The paper does not state batch size, weight decay, schedule and augmentation; we "
+        "use the common 128, 0.0005, cosine, crops and flips. It does not name its weakness images either; ours are "
+        "those of 512 candidates whose annotator accuracies come closest to "
+        f"{', '.join(f'{100 * accuracy:.1f}' for accuracy in TARGET_ACCURACIES)} % at epsilon {TARGET_EPSILON}. "
+        "Gold of "
+        f"a fifth of the training images chooses the epoch {SELECTION_NOTE}"
     ),
 )
 
-# ---- a desk's --------------------------------------------------------------------------------
+# ---- the small scale --------------------------------------------------------------------------------
 
-MLP: dict[str, Any] = {
+MLP_RECIPE: dict[str, Any] = {
     "backbone": "mlp",
     "hidden": [512],
     "dropout": 0.5,
@@ -82,42 +88,43 @@ MLP: dict[str, Any] = {
 
 
 class CifarFeaturesExecutor(PaperExecutor):
-    """Runs on frozen features, with the distances that come with them."""
+    """Executes runs on frozen features, with the distances that are stored with them."""
 
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
         data = load_cifar_features(self.folder)
-        train = slice(run["data"]["train"])
-        return replace(split_data(data, train, TO_TRAIN_ON), distances=data.distances[train])
+        train = slice(run["data"]["n_train"])
+        return replace(split_data(data, train, TRAIN_SHARE), distances=data.distances[train])
 
 
 SMALL_SCALE = Scale(
     title="CIFAR-100 features",
-    data={"name": "cifar100 features", "train": N_TRAIN},
-    annotators={"rule": "weakness", "names": NAMES},
-    recipe=MLP,
+    data={"name": "cifar100-features", "n_train": N_TRAIN},
+    annotators={"rule": "weakness", "names": ANNOTATOR_NAMES},
+    recipe=MLP_RECIPE,
     executor=CifarFeaturesExecutor,
     protocol=(
-        "Frozen features of all images and a network of one hidden layer: the paper trains a ResNet-18 on the images, "
-        f"so its numbers are of another size. The epoch is chosen by gold on 10,000 validation items {SELECTION_NOTE}"
+        "Frozen features of all images and a network with one hidden layer. The paper trains a ResNet-18 on the "
+        "images, so its accuracies are not comparable. Gold of 10,000 validation items chooses the epoch "
+        f"{SELECTION_NOTE}"
     ),
-    is_papers_recipe=False,
+    uses_paper_recipe=False,
 )
 
-# ---- what is compared ------------------------------------------------------------------------
+# ---- experiments ------------------------------------------------------------------------
 
 TABLE_METHODS = (
     "fusion",
     "majority-vote",
     "majority-vote-soft",
     "trace-reg",
-    "trace-reg from 0.75",
+    "trace-reg-start-0.75",
     "mbem",
     "wdn",
     "single-annotator",
     "true-label",
 )
 SHARED_EXPERIMENT_FIELDS: dict[str, Any] = {
-    "by_method": {
+    "method_settings": {
         "fusion": {"n_bases": 150, "loss_scale": "plain"},
         "majority-vote": {"vote": "hard", "loss_scale": "plain"},
         "wdn": {"weights": "softmax", "loss_scale": "plain"},
@@ -126,20 +133,20 @@ SHARED_EXPERIMENT_FIELDS: dict[str, Any] = {
         "majority-vote-soft": MethodVariant("majority-vote", {"vote": "soft"}),
         "fusion-weights-only": MethodVariant("fusion", {"n_bases": 1}),
         "fusion-confusions-only": MethodVariant("fusion", {"weights": "uniform"}),
-        "trace-reg from 0.75": MethodVariant("trace-reg", {"start": 0.75}),
+        "trace-reg-start-0.75": MethodVariant("trace-reg", {"start": 0.75}),
         "fusion-latin": MethodVariant("fusion", {"basis": "latin"}),
     },
 }
-AT_22, AT_23 = "fusion at epsilon 22", "fusion at epsilon 23"
-OF_FUSION = SHARED_EXPERIMENT_FIELDS["extra_rows"] | {
+AT_22, AT_23 = "fusion-epsilon-22", "fusion-epsilon-23"
+FUSION_VARIANTS = SHARED_EXPERIMENT_FIELDS["extra_rows"] | {
     AT_22: MethodVariant("fusion"),
     AT_23: MethodVariant("fusion", annotators={"epsilon": 23}),
-    f"{AT_22}, latin": MethodVariant("fusion", {"basis": "latin"}),
+    "fusion-latin-epsilon-22": MethodVariant("fusion", {"basis": "latin"}),
 }
 
 
-def declare(scale: Scale) -> list[Experiment]:
-    """The experiments at one size."""
+def declare_experiments(scale: Scale) -> list[Experiment]:
+    """Return the experiments at one scale."""
     return [
         Experiment(
             name="table2",
@@ -149,23 +156,23 @@ def declare(scale: Scale) -> list[Experiment]:
             methods=TABLE_METHODS,
             scale=scale,
             annotators=lambda epsilon: {"epsilon": epsilon},
-            paper="2",
+            paper_table_id="2",
             **SHARED_EXPERIMENT_FIELDS,
         ),
         Experiment(
             name="supp2",
-            description="what weights and confusions each do",
+            description="the effect of weights and of confusion matrices",
             parameter="epsilon",
             values=(22, 23),
             methods=("fusion", "fusion-weights-only", "fusion-confusions-only"),
             scale=scale,
             annotators=lambda epsilon: {"epsilon": epsilon},
-            paper="supp-2",
+            paper_table_id="supp-2",
             **SHARED_EXPERIMENT_FIELDS,
         ),
         Experiment(
             name="ablation-lambda",
-            description="how strongly matrices are drawn to the identity",
+            description="weight of the penalty that draws confusion matrices to the identity",
             parameter="lambda",
             values=(0, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
             methods=(AT_22, AT_23),
@@ -173,21 +180,21 @@ def declare(scale: Scale) -> list[Experiment]:
             annotators=lambda value: {"epsilon": 22},
             settings=lambda value: {"penalty": float(value)},
             is_logarithmic=True,
-            papers_best=1,
-            **SHARED_EXPERIMENT_FIELDS | {"extra_rows": OF_FUSION},
+            paper_best_value=1,
+            **SHARED_EXPERIMENT_FIELDS | {"extra_rows": FUSION_VARIANTS},
         ),
         Experiment(
             name="ablation-bases",
-            description="how many permutations span the matrices",
+            description="number of permutations in the basis of the confusion matrices",
             parameter="M",
             values=(1, 5, 10, 20, 50, 100, 150, 200, 300),
-            counts=(1, 10_000),
+            count_range=(1, 10_000),
             methods=(AT_22, AT_23),
             scale=scale,
             annotators=lambda value: {"epsilon": 22},
             settings=lambda value: {"n_bases": int(value)},
             is_logarithmic=True,
-            papers_best=150,
-            **SHARED_EXPERIMENT_FIELDS | {"extra_rows": OF_FUSION},
+            paper_best_value=150,
+            **SHARED_EXPERIMENT_FIELDS | {"extra_rows": FUSION_VARIANTS},
         ),
     ]

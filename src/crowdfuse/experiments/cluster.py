@@ -1,4 +1,4 @@
-"""Runs of a grid on Ray, on one machine or many: workers send back results, and this process alone stores them."""
+"""A backend that executes runs on Ray, on one or many machines. Workers return results; this process stores them."""
 
 from __future__ import annotations
 
@@ -21,111 +21,125 @@ from ray import cloudpickle
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, WorkerCrashedError
 
 from crowdfuse.datasets.data_folder import DATA_FOLDER_VARIABLE
-from crowdfuse.experiments.runner import Backend, Outcomes, RunExecutor, checkpoint_of, do_run
+from crowdfuse.experiments.runner import Backend, Outcomes, RunExecutor, checkpoint_folder, execute_run
 from crowdfuse.experiments.store import VERSIONS, Record, RunSpec
 from crowdfuse.io.interrupts import ignore_sigint
 
-RETRIES = 3  # of a run whose worker, or whose machine, died
+MAX_RETRIES_PER_RUN = 3  # after the death of the worker or of its machine
 MEGABYTE = 2**20
-GPU_BACKBONES = ("resnet18",)  # backbones that a GPU is worth it for
+GPU_BACKBONES = ("resnet18",)  # backbones that are much faster on a GPU
 
 
 def make_ray_backend(address: str) -> Backend:
-    """A place for runs: `local` (a Ray of `jobs` CPUs, for this grid alone), `ray://host:port`, or `auto`.
+    """Return a backend that executes runs on Ray.
 
-    `auto` is the Ray that runs on this machine already, or the one in RAY_ADDRESS. There `jobs` is how many runs may be
-    sent at a time; None sends all, and Ray makes as many at once as the cluster has CPUs.
+    Parameters
+    ----------
+    address : str
+        "local" starts a Ray with `n_jobs` CPUs for this grid only. "ray://host:port" connects to a cluster. "auto"
+        connects to the Ray that runs on this machine, or to the address in RAY_ADDRESS.
+
+    Returns
+    -------
+    Backend
+        Unless the address is "local", its `n_jobs` limits how many runs are submitted at the same time. None submits
+        all, and Ray executes as many as the cluster has CPUs.
     """
 
-    def outcomes(missing: dict[str, RunSpec], work: RunExecutor, unfinished: Path, jobs: int | None) -> Outcomes:
+    def outcomes(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints: Path, n_jobs: int | None) -> Outcomes:
         if not missing:
             return
-        packed = cloudpickle.dumps(work)
+        pickled = cloudpickle.dumps(executor)
         if address == "local":
-            jobs = min(jobs or 1, len(missing))
-        with _connected(address, jobs, len(packed)):
-            unfinished.mkdir(exist_ok=True)
-            command = Command(
-                made_by=VERSIONS,
+            n_jobs = min(n_jobs or 1, len(missing))
+        with _connected(address, n_jobs, len(pickled)):
+            checkpoints.mkdir(exist_ok=True)
+            context = DriverContext(
+                versions=VERSIONS,
                 host=socket.gethostname(),
                 folder=Path.cwd(),
-                data=os.environ.get(DATA_FOLDER_VARIABLE),
-                unfinished=unfinished.absolute(),
+                data_folder=os.environ.get(DATA_FOLDER_VARIABLE),
+                checkpoints=checkpoints.absolute(),
             )
-            remote = ray.remote(max_retries=RETRIES)(_on_worker)
+            remote = ray.remote(max_retries=MAX_RETRIES_PER_RUN)(_execute_on_worker)
             n_gpus = ray.cluster_resources().get("GPU", 0)
-            given = ray.put(command), [ray.put(packed)]
+            shared = ray.put(context), [ray.put(pickled)]
             waiting = iter(missing.items())
             running: dict[Any, str] = {}
             while True:
-                for key, run in islice(waiting, (jobs or len(missing)) - len(running)):
-                    running[remote.options(**_needs(run, n_gpus)).remote(*given, key, run)] = key
+                for key, run in islice(waiting, (n_jobs or len(missing)) - len(running)):
+                    running[remote.options(**_required_resources(run, n_gpus)).remote(*shared, key, run)] = key
                 if not running:
                     return
                 for ref in ray.wait(list(running))[0]:
-                    yield running.pop(ref), _outcome(ref)
+                    yield running.pop(ref), _get_outcome(ref)
 
     return outcomes
 
 
-def _needs(run: RunSpec, n_gpus: float) -> dict[str, int]:
-    """What a run takes of the cluster: a CPU, and a GPU as well if there are any and it trains on images.
+def _required_resources(run: RunSpec, n_gpus: float) -> dict[str, int]:
+    """Return the resources of a run: one CPU, and one GPU if the cluster has any and the run trains on images.
 
-    >>> _needs({"settings": {"backbone": "resnet18"}}, n_gpus=4)
+    >>> _required_resources({"settings": {"backbone": "resnet18"}}, n_gpus=4)
     {'num_cpus': 1, 'num_gpus': 1}
     """
-    wants = n_gpus >= 1 and run.get("settings", {}).get("backbone") in GPU_BACKBONES
-    return {"num_cpus": 1, "num_gpus": int(wants)}
+    needs_gpu = n_gpus >= 1 and run.get("settings", {}).get("backbone") in GPU_BACKBONES
+    return {"num_cpus": 1, "num_gpus": int(needs_gpu)}
 
 
 @contextmanager
-def _connected(address: str, jobs: int | None, size: int) -> Iterator[None]:
-    """Ray, quiet, until the end of the block; what runs there then is ended too."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+def _connected(address: str, n_jobs: int | None, executor_bytes: int) -> Iterator[None]:
+    """Connect to Ray without its output until the end of the block, which also ends all runs there."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics to its developers
     if ray.is_initialized():
-        raise ValueError("this process uses Ray already, and the end of the grid would end that; ray.shutdown() first")
-    own: dict[str, Any] = {}
+        raise ValueError(
+            "this process is already connected to Ray, and the end of the grid would disconnect it; call "
+            "ray.shutdown() first"
+        )
+    options: dict[str, Any] = {}
     if address == "local":
-        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would let all else on this machine go first
-        own = {"num_cpus": jobs, "include_dashboard": False, "object_store_memory": 100 * MEGABYTE + 2 * size}
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default, 15, lets all other processes go first
+        store_bytes = 100 * MEGABYTE + 2 * executor_bytes
+        options = {"num_cpus": n_jobs, "include_dashboard": False, "object_store_memory": store_bytes}
     try:
-        _connect(address, own)
+        _connect(address, options)
         with redirect_stdout(sys.stderr):  # Ray prints which workers died; stdout is for the table
             yield
-    except (ConnectionError, ImportError, RayError) as error:  # not of one run: the connection, or the head node
+    except (ConnectionError, ImportError, RayError) as error:  # of the connection or the head node, not of one run
         raise ValueError(
-            f"--cluster {address}: Ray gave up: {_last_line(error)}. What is finished is stored; the same command goes "
-            "on from there"
+            f"--cluster {address}: Ray failed: {_last_line(error)}. Finished runs are stored; the same command "
+            "continues from there"
         ) from error
     finally:
         with ignore_sigint():
             ray.shutdown()
 
 
-def _connect(address: str, own: dict[str, Any], attempts: int = 3) -> None:
-    """A cluster starts a server for each client; that can come too late or die, and is worth another try."""
+def _connect(address: str, options: dict[str, Any], attempts: int = 3) -> None:
+    """Connect to Ray. A cluster starts one server per client, which can be late or die, so this tries again."""
     try:
-        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **own)
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, ConnectionAbortedError) and attempts > 1:
             ray.shutdown()
-            _connect(address, own, attempts - 1)
+            _connect(address, options, attempts - 1)
             return
         raise ValueError(f"--cluster {address}: Ray does not answer: {_last_line(error)}") from error
 
 
-def _outcome(ref: Any) -> Record | str:
+def _get_outcome(ref: Any) -> Record | str:
+    """Return the record of a run, or the error message."""
     try:
         outcome: Record | str = ray.get(ref)
     except (WorkerCrashedError, NodeDiedError, OutOfMemoryError):
         return "its process died (killed, or out of memory), also when it was tried again"
     except RayError as error:
-        return f"Ray could not do it: {_last_line(error)}"
+        return f"Ray could not execute it: {_last_line(error)}"
     return outcome
 
 
 def _last_line(error: Exception) -> str:
-    """What Ray's messages come down to: above it stands a traceback of another machine."""
+    """Return the last line of a message of Ray: the lines above are a traceback of another machine."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
@@ -133,36 +147,50 @@ def _last_line(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class Command:
-    """Where and by what the grid was started: what a worker finds again, or does without."""
+class DriverContext:
+    """Where the grid was started. A worker uses the folders if it can see them.
 
-    made_by: dict[str, str]
+    Parameters
+    ----------
+    versions : dict of str to str
+        Versions of the packages that make the runs.
+    host : str
+        Name of the machine.
+    folder : Path
+        Working directory.
+    data_folder : str or None
+        Value of the environment variable for the data folder.
+    checkpoints : Path
+        Folder with one checkpoint folder per run.
+    """
+
+    versions: dict[str, str]
     host: str
     folder: Path
-    data: str | None
-    unfinished: Path
+    data_folder: str | None
+    checkpoints: Path
 
 
-def _on_worker(command: Command, work: list[Any], key: str, run: RunSpec) -> Record | str:
-    """One run, as if in the folder of the command; if there is none, a machine with its own data can do it too."""
+def _execute_on_worker(context: DriverContext, executor: list[Any], key: str, run: RunSpec) -> Record | str:
+    """Return the outcome of a run, executed in the working directory of the driver if this machine has it."""
     host = socket.gethostname()
-    if command.made_by != VERSIONS:  # the store would say that this run was made by what it was not
-        return f"{host} has {VERSIONS}, and the store is made by {command.made_by}: install the same there"
+    if context.versions != VERSIONS:  # the store would record the wrong versions for this run
+        return f"{host} has {VERSIONS}, but the store needs {context.versions}: install the same versions there"
     torch.set_num_threads(1)
-    if command.folder.is_dir():
-        os.chdir(command.folder)
-    if command.data is not None:
-        os.environ.setdefault(DATA_FOLDER_VARIABLE, command.data)
-    if command.unfinished.is_dir():
-        outcome = do_run(_unpacked(work[0]), run, checkpoint_of(command.unfinished, key))
-    else:  # no shared disk: should this worker die, the run begins anew
+    if context.folder.is_dir():
+        os.chdir(context.folder)
+    if context.data_folder is not None:
+        os.environ.setdefault(DATA_FOLDER_VARIABLE, context.data_folder)
+    if context.checkpoints.is_dir():
+        outcome = execute_run(_unpickled(executor[0]), run, checkpoint_folder(context.checkpoints, key))
+    else:  # no shared disk: if this worker dies, the run starts again
         with TemporaryDirectory() as folder:
-            outcome = do_run(_unpacked(work[0]), run, Path(folder, "checkpoint"))
-    return f"on {host}: {outcome}" if isinstance(outcome, str) and host != command.host else outcome
+            outcome = execute_run(_unpickled(executor[0]), run, Path(folder, "checkpoint"))
+    return f"on {host}: {outcome}" if isinstance(outcome, str) and host != context.host else outcome
 
 
 @cache
-def _unpacked(work: Any) -> RunExecutor:
-    """The work, fetched once in each process, with data that it may load once. (Ray's own arrays are read-only.)"""
-    unpacked: RunExecutor = cloudpickle.loads(ray.get(work))
-    return unpacked
+def _unpickled(ref: Any) -> RunExecutor:
+    """Return the executor, unpickled once per process so that it keeps its data. (Ray's arrays are read-only.)"""
+    executor: RunExecutor = cloudpickle.loads(ray.get(ref))
+    return executor

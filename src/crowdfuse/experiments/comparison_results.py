@@ -1,8 +1,7 @@
-"""Results of the stored comparisons per method, shipped as `comparison_results.json`.
+"""Stored results of the comparison of all methods, as shipped with the package in `comparison_results.json`.
 
-`python docs/comparison_results.py` writes the file.
-
-It is the digests of `crowdfuse reproduce mnist-kinds --tune` and `crowds --tune`, as `docs/results` has them.
+`python docs/comparison_results.py` makes the file from the tables of `crowdfuse reproduce mnist-kinds --tune` and
+`crowdfuse reproduce crowds --tune` in `docs/results`.
 """
 
 from __future__ import annotations
@@ -13,104 +12,136 @@ from importlib.resources import files
 from typing import Any
 
 GROUP_TITLES = {"mnist-kinds": "kinds of wrong labels on MNIST", "crowds": "real crowds"}
-DEFAULTS, HELD_OUT_EPOCH = "defaults", "epoch by held-out labels"
-TUNED_BY_CROWD, TUNED_BY_GOLD = "tuned by crowd labels", "tuned by gold"
-QUALITIES = {
-    "accuracy": "accuracy",
-    "log loss": "log loss",
-    "calibration error": "calibration",
-    "fused labels right": "fused labels",
-    "suspicion": "finding wrong labels",
+DEFAULTS, HELD_OUT_EPOCH = "defaults", "held_out_epoch"
+TUNED_BY_CROWD, TUNED_BY_GOLD = "tuned_by_crowd", "tuned_by_gold"
+PROTOCOL_TITLES = {
+    DEFAULTS: "defaults",
+    HELD_OUT_EPOCH: "epoch by held-out labels",
+    TUNED_BY_CROWD: "tuned by crowd labels",
+    TUNED_BY_GOLD: "tuned by gold",
 }
-"""What a run gives people, by the name of its figure: predictions, probabilities, labels, and what to look at again."""
-FILE = "comparison_results.json"
+METRIC_TITLES = {
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "calibration_error": "calibration",
+    "fused_label_accuracy": "fused labels",
+    "suspicion_average_precision": "finding wrong labels",
+}
+"""The metrics that are ranked, with their titles."""
+RESULTS_FILE = "comparison_results.json"
 
 ComparisonResults = dict[str, dict[str, Any]]
-"""By group: the command; by protocol mean ranks by quality and row, over how many arenas and at least how many seeds,
-accuracies by arena and row, and leaders; time and memory by row."""
+"""By group of data sets: `command`; by protocol `rank` (mean rank by metric and row), `n_datasets`, `n_seeds` (the
+smallest number), `accuracy` (by data set and row) and `leaders`; `relative_time` and `relative_memory` by row."""
 
 
 def load_comparison_results() -> ComparisonResults:
-    """The digests, by group."""
-    found: ComparisonResults = json.loads(files("crowdfuse.experiments").joinpath(FILE).read_text(encoding="utf-8"))
-    return found
+    """Return the stored results by group of data sets.
+
+    Examples
+    --------
+    >>> list(load_comparison_results())
+    ['mnist-kinds', 'crowds']
+    """
+    text = files("crowdfuse.experiments").joinpath(RESULTS_FILE).read_text(encoding="utf-8")
+    results: ComparisonResults = json.loads(text)
+    return results
 
 
 def mean_ranks(
-    evidence: ComparisonResults,
+    results: ComparisonResults,
     protocol: str = DEFAULTS,
-    qualities: Iterable[str] = QUALITIES,
+    metrics: Iterable[str] = METRIC_TITLES,
     weights: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """The mean rank of each row that is ranked everywhere: qualities count the same, and so do groups, but for weights.
+    """Return the mean rank of each row that has a rank in every group and metric.
 
+    Parameters
+    ----------
+    results : dict
+        Stored results by group.
+    protocol : str, default="defaults"
+        The protocol.
+    metrics : iterable of str, optional
+        Metrics, which all have the same weight. Default: all of `METRIC_TITLES`.
+    weights : mapping of str to float or None, default=None
+        Weight of each group; None weighs them alike.
+
+    Returns
+    -------
+    dict of str to float
+
+    Examples
+    --------
     >>> one, other = {"accuracy": {"x": 1.0, "y": 2.0}}, {"accuracy": {"x": 4.0}}
-    >>> found = {"a": {"defaults": {"rank": one}}, "b": {"defaults": {"rank": other}}}
-    >>> mean_ranks(found, qualities=["accuracy"]), mean_ranks(found, qualities=["accuracy"], weights={"a": 3, "b": 1})
+    >>> results = {"a": {"defaults": {"rank": one}}, "b": {"defaults": {"rank": other}}}
+    >>> mean_ranks(results, metrics=["accuracy"]), mean_ranks(results, metrics=["accuracy"], weights={"a": 3, "b": 1})
     ({'x': 2.5}, {'x': 1.75})
     """
-    qualities = list(qualities)
-    shares = weights or dict.fromkeys(evidence, 1.0)
+    metrics = list(metrics)
+    group_weights = weights or dict.fromkeys(results, 1.0)
     ranks = [
-        (shares[name], group.get(protocol, {}).get("rank", {}).get(quality, {}))
-        for name, group in evidence.items()
-        for quality in qualities
+        (group_weights[name], group.get(protocol, {}).get("rank", {}).get(metric, {}))
+        for name, group in results.items()
+        for metric in metrics
     ]
-    total = sum(share for share, _ in ranks)
-    shared = [row for row in ranks[0][1] if all(row in of for _, of in ranks)]
-    return {row: sum(share * of[row] for share, of in ranks) / total for row in shared}
+    total = sum(weight for weight, _ in ranks)
+    shared = [row for row in ranks[0][1] if all(row in by_row for _, by_row in ranks)]
+    return {row: sum(weight * by_row[row] for weight, by_row in ranks) / total for row in shared}
 
 
-def best_overall_method(evidence: ComparisonResults, candidates: Iterable[str]) -> str:
-    """The candidate with the best mean rank at its defaults, over all qualities."""
-    ranks = mean_ranks(evidence)
-    return first_of({row: ranks[row] for row in candidates if row in ranks})
+def best_overall_method(results: ComparisonResults, candidates: Iterable[str]) -> str:
+    """Return the candidate with the best mean rank over all metrics, at default settings."""
+    ranks = mean_ranks(results)
+    return best_ranked({row: ranks[row] for row in candidates if row in ranks})
 
 
-def first_of(ranks: Mapping[str, float]) -> str:
-    """The row with the best rank."""
+def best_ranked(ranks: Mapping[str, float]) -> str:
+    """Return the row with the best rank."""
     return min(ranks, key=lambda row: ranks[row])
 
 
-def datasets_won_and_tied(evidence: ComparisonResults, protocol: str, row: str) -> tuple[list[str], list[str]]:
-    """The arenas in which a row is first, and those in which the first is not surely ahead of it.
+def datasets_won_and_tied(results: ComparisonResults, protocol: str, row: str) -> tuple[list[str], list[str]]:
+    """Return the data sets on which a row has the best accuracy, and those on which it is tied with the best.
 
-    >>> one = {"defaults": {"leaders": {"LabelMe": ["x", "y"], "dog": ["y"]}}}
-    >>> where({"crowds": one}, "defaults", "y")
+    Examples
+    --------
+    >>> group = {"defaults": {"leaders": {"LabelMe": ["x", "y"], "dog": ["y"]}}}
+    >>> datasets_won_and_tied({"crowds": group}, "defaults", "y")
     (['dog'], ['LabelMe'])
     """
     leaders: dict[str, list[str]] = {}
-    for group in evidence.values():
+    for group in results.values():
         leaders |= group.get(protocol, {}).get("leaders", {})
-    first = [arena for arena, rows in leaders.items() if rows[0] == row]
-    return first, [arena for arena, rows in leaders.items() if row in rows[1:]]
+    won = [dataset for dataset, rows in leaders.items() if rows[0] == row]
+    return won, [dataset for dataset, rows in leaders.items() if row in rows[1:]]
 
 
-def describe_rank(evidence: ComparisonResults, method: str) -> str:
-    """Where a method stands at its defaults, in a sentence."""
-    ranks = mean_ranks(evidence)
-    place = sum(rank < ranks[method] for rank in ranks.values()) + 1
-    *most, last = QUALITIES.values()
-    arenas = [f"{group[DEFAULTS]['arenas']} {GROUP_TITLES[name]}" for name, group in evidence.items()]
-    stands = "the best mean rank" if place == 1 else f"mean rank number {place}"
+def describe_rank(results: ComparisonResults, method: str) -> str:
+    """Return the mean rank of a method at default settings, as a clause."""
+    ranks = mean_ranks(results)
+    position = sum(rank < ranks[method] for rank in ranks.values()) + 1
+    *others, last = METRIC_TITLES.values()
+    datasets = [f"{group[DEFAULTS]['n_datasets']} {GROUP_TITLES[name]}" for name, group in results.items()]
+    rank = "the best mean rank" if position == 1 else f"mean rank number {position}"
     return (
-        f"of {len(ranks)} compared at their own defaults it has {stands}, {ranks[method]:.1f}, over {', '.join(most)} "
-        f"and {last}, on {' and '.join(arenas)}"
+        f"of {len(ranks)} methods compared at default settings it has {rank}, {ranks[method]:.1f}, over "
+        f"{', '.join(others)} and {last}, on {' and '.join(datasets)}"
     )
 
 
-def describe_alternatives(evidence: ComparisonResults, method: str) -> str:
-    """Who would be first if something else counted, in a sentence; empty if it is always this method."""
-    by_arena = {name: float(group[DEFAULTS]["arenas"]) for name, group in evidence.items()}
-    counted = {
-        "with every arena counted the same": mean_ranks(evidence, weights=by_arena),
-        "with every method choosing its epoch by held-out labels": mean_ranks(evidence, HELD_OUT_EPOCH),
-        "tuned by crowd labels": mean_ranks(evidence, TUNED_BY_CROWD),
-        **{f"in {title} alone": mean_ranks(evidence, qualities=[quality]) for quality, title in QUALITIES.items()},
+def describe_alternatives(results: ComparisonResults, method: str) -> str:
+    """Return which method would be first by other criteria, as a sentence; empty if it is always `method`."""
+    n_datasets = {name: float(group[DEFAULTS]["n_datasets"]) for name, group in results.items()}
+    by_criterion = {
+        "with the same weight for every data set": mean_ranks(results, weights=n_datasets),
+        "if every method chooses its epoch by held-out labels": mean_ranks(results, HELD_OUT_EPOCH),
+        "tuned by crowd labels": mean_ranks(results, TUNED_BY_CROWD),
+        **{f"by {title} alone": mean_ranks(results, metrics=[metric]) for metric, title in METRIC_TITLES.items()},
     }
-    found = [
-        f"{how} {first} ({ranks[first]:.1f} against {ranks[method]:.1f})"
-        for how, ranks in counted.items()
-        if method in ranks and ranks[first := first_of(ranks)] < ranks[method]
+    alternatives = [
+        f"{criterion} {first} ({ranks[first]:.1f} against {ranks[method]:.1f})"
+        for criterion, ranks in by_criterion.items()
+        if method in ranks and ranks[first := best_ranked(ranks)] < ranks[method]
     ]
-    return f"It is an average: {', '.join(found)} would be first." if found else ""
+    return f"This is an average: {', '.join(alternatives)} would be first." if alternatives else ""

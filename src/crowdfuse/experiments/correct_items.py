@@ -1,4 +1,4 @@
-"""Which judged items a model got right, as a run's record holds it: bits in hexadecimal."""
+"""Which evaluated items a model predicted correctly, stored in a run's result as bits in hexadecimal."""
 
 from __future__ import annotations
 
@@ -8,20 +8,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def encode_correct(right: NDArray[np.bool_]) -> dict[str, Any]:
-    """What goes into a record.
+def encode_correct(is_correct: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the two entries of a run's result that `decode_correct` reads.
 
-    >>> pack(np.array([True, False, True]))
-    {'judged': 3, 'right': 'a0'}
+    Parameters
+    ----------
+    is_correct : ndarray of shape (n_evaluated,)
+        Whether each evaluated item was predicted correctly.
+
+    Returns
+    -------
+    dict
+        `n_evaluated`, the number of items, and `correct_items_hex`, one bit per item.
+
+    Examples
+    --------
+    >>> encode_correct(np.array([True, False, True]))
+    {'n_evaluated': 3, 'correct_items_hex': 'a0'}
     """
-    return {"judged": len(right), "right": np.packbits(right).tobytes().hex()}
+    return {"n_evaluated": len(is_correct), "correct_items_hex": np.packbits(is_correct).tobytes().hex()}
 
 
 def decode_correct(result: dict[str, Any]) -> NDArray[np.bool_]:
-    """Which of the judged items were right, in their order.
+    """Return whether each evaluated item was predicted correctly, from the result of a run.
 
-    >>> right_items({"judged": 3, "right": "a0"}).tolist()
+    Parameters
+    ----------
+    result : dict
+        The result of a run, with the entries that `encode_correct` made.
+
+    Returns
+    -------
+    ndarray of shape (n_evaluated,)
+
+    Examples
+    --------
+    >>> decode_correct({"n_evaluated": 3, "correct_items_hex": "a0"}).tolist()
     [True, False, True]
     """
-    bits = np.frombuffer(bytes.fromhex(result["right"]), np.uint8)
-    return np.unpackbits(bits, count=result["judged"]).astype(bool)
+    bits = np.frombuffer(bytes.fromhex(result["correct_items_hex"]), np.uint8)
+    return np.unpackbits(bits, count=result["n_evaluated"]).astype(bool)

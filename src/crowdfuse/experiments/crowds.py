@@ -1,4 +1,4 @@
-"""Real crowds: methods on people's labels, the same small network for all, nothing chosen by gold."""
+"""Comparison of methods on real crowds, with the same small network for all methods; no choice uses gold."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from crowdfuse.experiments.grid import Cell, MethodVariant
 from crowdfuse.experiments.store import RunSpec
 from crowdfuse.labels.annotations import Annotations
 
-NAME = "crowds"
-ACCURACY, EXTERNAL_ACCURACY = "accuracy", "foreign accuracy"
-NETWORK: dict[str, Any] = {
+EXPERIMENT_NAME = "crowds"
+ACCURACY, EXTERNAL_ACCURACY = "accuracy", "external_accuracy"
+NETWORK_SETTINGS: dict[str, Any] = {
     "backbone": "mlp",
     "hidden": [128],
     "optimizer": "adamw",
@@ -46,14 +46,14 @@ METHOD_ROWS = {
     "two-stage": MethodVariant("two-stage", {"aggregator": "dawid-skene"}),
     "true-label": MethodVariant("true-label"),
 }
-# gated chooses its epoch by held-out labels; so that this is not what it is ahead by, the others can do so too
+# gated chooses its epoch by held-out labels; these rows give the other methods the same choice
 HELD_OUT_SUFFIX = " (held-out)"
 METHOD_ROWS |= {
     name + HELD_OUT_SUFFIX: METHOD_ROWS[name]
     for name in ("fusion", "majority-vote", "majority-vote-hard", "trace-reg", "mbem", "wdn", "two-stage")
 }
-SOME_GOLD = {  # of training items
-    f"{name} {count} gold": METHOD_ROWS[name]._replace(annotators={"gold": count})
+SOME_GOLD_ROWS = {  # gold of some training items
+    f"{name} {count} gold": METHOD_ROWS[name]._replace(annotators={"n_gold": count})
     for name in ("gated", "majority-vote")
     for count in (10, 50, 200)
 }
@@ -62,43 +62,56 @@ SINGLE_ANNOTATOR_ROWS = {"single-annotator": MethodVariant("single-annotator")}
 
 @dataclass(frozen=True)
 class CrowdBenchmark:
-    """A data set of the grid: what is run on it, how often, and what the reader must know of it."""
+    """A data set of the comparison.
+
+    Parameters
+    ----------
+    title : str
+        Name for tables.
+    methods : dict of str to MethodVariant
+        Rows that are run on it.
+    seeds : int
+        Number of seeds.
+    note : str
+        A sentence for the table; may be empty.
+    training : dict or None, default=None
+        Settings of the training; None if the data set has labels but no inputs.
+    annotators : tuple of str, default=()
+        Names of the annotators, if a classifier is trained on each of them alone.
+    """
 
     title: str
     methods: dict[str, MethodVariant]
     seeds: int
     note: str
-    """A sentence for the table; empty if there is nothing to say."""
     training: dict[str, Any] | None = None
-    """How networks are trained; None where there are labels alone."""
     annotators: tuple[str, ...] = ()
-    """Their names, where each is tried alone."""
 
 
 DATASETS = {
     "labelme": CrowdBenchmark(
         "LabelMe",
-        METHOD_ROWS | SOME_GOLD,
+        METHOD_ROWS | SOME_GOLD_ROWS,
         10,
-        "averaged VGG features; judged by its own test images, the validation images are used for nothing",
+        "averaged VGG features; evaluated on its own test images; the validation images are not used",
         {"batch_size": 64, "epochs": 40},
     ),
     "sentiment": CrowdBenchmark(
         "Sentiment Polarity",
-        METHOD_ROWS | SOME_GOLD,
+        METHOD_ROWS | SOME_GOLD_ROWS,
         10,
-        "a fifth of the labelled sentences, drawn by each seed, is kept out of training and judges; the foreign test "
-        "sentences come from another collection. tf-idf of at most 5,000 words and pairs of words, not standardised",
+        "a fifth of the labelled sentences, drawn by each seed, is the test set; the sentences of the external test "
+        "come from another collection. tf-idf of at most 5,000 words and word pairs, not standardized",
         {"batch_size": 64, "epochs": 40, "standardize": False},
     ),
     "cifar10n": CrowdBenchmark(
         "CIFAR-10N (null control)",
         METHOD_ROWS | SINGLE_ANNOTATOR_ROWS,
         3,
-        "frozen features; a null control: its three columns are slots, not people, so there is nobody to tell from "
-        "another, and what a method gains here it does not gain by knowing annotators. Half of the hidden units are "
-        "dropped out: by held-out labels of one seed, after test accuracy without it had been seen here "
-        "(benchmarks/crowd_settings.py)",
+        "frozen features; a null control: its three annotators are slots and not people, so a gain here does not come "
+        "from knowledge about annotators. Dropout is 0.5, chosen by held-out labels of one seed after the test "
+        "accuracy "
+        "without dropout had been seen (benchmarks/crowd_settings.py)",
         {"batch_size": 256, "epochs": 20, "dropout": 0.5},
         tuple(SLOTS),
     ),
@@ -112,15 +125,40 @@ DATASETS = {
 def crowd_cells(
     values: Sequence[str] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (), epochs: int | None = None
 ) -> list[Cell]:
-    """The grid or part of it, set by set, seed by seed. A method is run on the sets that it is for.
+    """Return the cells of the grid or a part of it, by data set and seed.
 
-    >>> [cell.name for cell in cells(["dog"], ["wawa", "fusion"], [0])]
+    Parameters
+    ----------
+    values : sequence of str, default=()
+        Data sets; empty takes all.
+    methods : sequence of str, default=()
+        Rows; empty takes all. Each runs on the data sets that have it.
+    seeds : sequence of int, default=()
+        Seeds; empty takes as many as the data set declares.
+    epochs : int or None, default=None
+        Number of epochs; None takes that of the data set.
+
+    Returns
+    -------
+    list of Cell
+
+    Raises
+    ------
+    ValueError
+        If a data set or row is unknown, or none of the rows runs on these data sets.
+
+    Examples
+    --------
+    >>> [cell.name for cell in crowd_cells(["dog"], ["wawa", "fusion"], [0])]
     ['wawa, dog, seed 0']
     """
     known = list(dict.fromkeys(name for one in DATASETS.values() for name in one.methods))
     for method in methods:
         if method in ESTIMATORS and method not in known:
-            raise ValueError(f"--methods: {method} is compared by crowdfuse reproduce crowds --tune 1, or more than 1")
+            raise ValueError(
+                f"--methods: {method} is not part of this comparison; crowdfuse reproduce crowds --tune 1 compares "
+                "all methods"
+            )
         check_choice("--methods", method, known)
     found = []
     for value in values or DATASETS:
@@ -130,11 +168,15 @@ def crowd_cells(
                 if not methods or name in methods:
                     found += _cells_of(value, name, row, seed, epochs)
     if not found:
-        raise ValueError(f"--methods: none of {', '.join(methods)} is for {', '.join(values)}; --plan shows what is")
+        raise ValueError(
+            f"--methods: none of {', '.join(methods)} runs on {', '.join(values)}; without --methods, --plan lists "
+            "the runs"
+        )
     return found
 
 
 def _cells_of(value: str, name: str, row: MethodVariant, seed: int, epochs: int | None) -> list[Cell]:
+    """Return the cells of one row, or of several if the method has one per annotator."""
     run: RunSpec = {"data": {"name": value}, "method": row.method, "settings": row.settings, "seed": seed}
     chosen = DATASETS[value]
     if name.endswith(HELD_OUT_SUFFIX):
@@ -142,7 +184,7 @@ def _cells_of(value: str, name: str, row: MethodVariant, seed: int, epochs: int 
     run |= row.annotators
     if chosen.training is None:
         return [Cell(name, value, seed, run)]
-    training = NETWORK | chosen.training | ({} if epochs is None else {"epochs": epochs}) | row.settings
+    training = NETWORK_SETTINGS | chosen.training | ({} if epochs is None else {"epochs": epochs}) | row.settings
     variants = estimator_class(row.method).variants(chosen.annotators)
     return [
         Cell(name if len(variants) == 1 else variant, value, seed, run | {"settings": training | extra})
@@ -152,13 +194,19 @@ def _cells_of(value: str, name: str, row: MethodVariant, seed: int, epochs: int 
 
 @dataclass(frozen=True)
 class CrowdsExecutor:
-    """Does the runs; `folder` is where the data sets are, None for the environment's."""
+    """Executes runs on real crowds, as a `RunExecutor`.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Folder with the data sets. None takes the folder of the environment variable.
+    """
 
     folder: Path | None
     _loaded: dict[tuple[str, int], CrowdDataset] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def check(self, runs: Sequence[RunSpec], *, download: bool = False) -> None:
-        """Read every data set once, and prepare each method once; nothing can be fetched."""
+        """Read every data set once, and check the settings of each method. These data sets cannot be downloaded."""
         once = {(run["data"]["name"], run["method"], str(run["settings"])): run for run in runs}
         for run in once.values():
             name = run["data"]["name"]
@@ -166,10 +214,10 @@ class CrowdsExecutor:
                 label_only.load_label_only(name, self.folder)
             else:
                 crowd = self.crowd(name, run["seed"])
-                _classifier(run, crowd).prepare(crowd.X, _learned_from(run, crowd))
+                _classifier(run, crowd).prepare(crowd.X, _training_labels(run, crowd))
 
     def crowd(self, name: str, seed: int) -> CrowdDataset:
-        """A data set with inputs; the last one is kept, for most runs of a process are on the same."""
+        """Return a data set with inputs. The last one is kept, as most runs of a process use the same."""
         if (name, seed) not in self._loaded:
             self._loaded.clear()
             self._loaded[name, seed] = self._load(name, seed)
@@ -181,13 +229,14 @@ class CrowdsExecutor:
         return load_labelme(self.folder) if name == "labelme" else load_cifar10n(self.folder)
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
+        """Execute a run and return its results."""
         name = run["data"]["name"]
         if DATASETS[name].training is None:
             return _aggregated(run, label_only.load_label_only(name, self.folder))
         crowd = self.crowd(name, run["seed"])
         classifier = _classifier(run, crowd, checkpoint)
-        given = {"gold": sample_gold(crowd.y, run["gold"], run["seed"])} if "gold" in run else {}
-        classifier.fit(crowd.X, _learned_from(run, crowd), validation=run.get("validation"), **given)
+        given = {"gold": sample_gold(crowd.y, run["n_gold"], run["seed"])} if "n_gold" in run else {}
+        classifier.fit(crowd.X, _training_labels(run, crowd), validation=run.get("validation"), **given)
         if classifier.interrupted_:
             raise KeyboardInterrupt
         right = classifier.predict(crowd.X_test) == crowd.y_test
@@ -195,27 +244,32 @@ class CrowdsExecutor:
             ACCURACY: float(right.mean()),
             **encode_correct(right),
             "loss": classifier.history_[-1]["loss"],
-            "best epoch": classifier.best_epoch_,
-            "crowd": _facts(crowd.annotations, crowd.annotations.classes[crowd.annotations.label], crowd.y),
+            "best_epoch": classifier.best_epoch_,
+            "crowd_summary": _summarize_crowd(
+                crowd.annotations, crowd.annotations.classes[crowd.annotations.label], crowd.y
+            ),
         }
         if crowd.external_test is not None:
             result |= {
                 EXTERNAL_ACCURACY: classifier.score(*crowd.external_test),
-                "foreign judged": len(crowd.external_test[1]),
+                "n_external_evaluated": len(crowd.external_test[1]),
             }
         return result
 
 
 def _classifier(run: RunSpec, crowd: CrowdDataset, checkpoint: Path | None = None) -> CrowdClassifier:
+    """Return the classifier of a run, not yet fitted."""
     kind = estimator_class(run["method"])
     return kind(**run["settings"], random_state=run["seed"], classes=crowd.classes, checkpoint=checkpoint)
 
 
-def _learned_from(run: RunSpec, crowd: CrowdDataset) -> Annotations | NDArray[np.int64]:
+def _training_labels(run: RunSpec, crowd: CrowdDataset) -> Annotations | NDArray[np.int64]:
+    """Return the crowd labels, or gold for a method that trains on gold."""
     return crowd.annotations if estimator_class(run["method"]).trains_on_labels else crowd.y
 
 
 def _aggregated(run: RunSpec, crowd: label_only.LabelOnly) -> dict[str, Any]:
+    """Return the results of a method that aggregates labels without inputs."""
     ann = crowd.annotations
     best = AGGREGATORS[run["method"]](ann, seed=run["seed"], **run["settings"]).consensus_codes
     right = best[crowd.judged] == crowd.truth
@@ -224,18 +278,18 @@ def _aggregated(run: RunSpec, crowd: label_only.LabelOnly) -> dict[str, Any]:
     return {
         ACCURACY: float(right.mean()),
         **encode_correct(right),
-        "crowd": _facts(ann, ann.label, gold, np.isin(ann.item, crowd.judged)),
+        "crowd_summary": _summarize_crowd(ann, ann.label, gold, np.isin(ann.item, crowd.judged)),
     }
 
 
-def _facts(
+def _summarize_crowd(
     ann: Annotations, said: NDArray[Any], gold: NDArray[Any], known: NDArray[np.bool_] | slice = slice(None)
 ) -> dict[str, Any]:
-    """How large the crowd is and how good: the share of right labels, among those of items whose gold is known."""
+    """Return the size of the crowd and the accuracy of its labels, on items with gold."""
     return {
-        "items": ann.n_items,
-        "annotators": len(np.unique(ann.annotator)),
-        "labels": ann.n_labels,
-        "classes": ann.n_classes,
-        "right labels": float((said == gold[ann.item])[known].mean()),
+        "n_items": ann.n_items,
+        "n_annotators": len(np.unique(ann.annotator)),
+        "n_labels": ann.n_labels,
+        "n_classes": ann.n_classes,
+        "label_accuracy": float((said == gold[ann.item])[known].mean()),
     }

@@ -1,4 +1,4 @@
-"""Real crowds: who is how good on which set, differences with intervals, and where fusion does not win."""
+"""Tables of the comparison on real crowds: accuracies, differences with intervals, and where fusion does not win."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from crowdfuse.experiments.comparison_tables import format_difference, standard_error
 from crowdfuse.experiments.correct_items import decode_correct
-from crowdfuse.experiments.crowds import ACCURACY, DATASETS, EXTERNAL_ACCURACY, NAME, NETWORK
+from crowdfuse.experiments.crowds import ACCURACY, DATASETS, EXPERIMENT_NAME, EXTERNAL_ACCURACY, NETWORK_SETTINGS
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.result_table import (
     UPPER_BOUND,
@@ -26,93 +26,109 @@ from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import markdown_table
 
-FUSION, SOFT, TWO_STAGE = "fusion", "majority-vote", "two-stage"
-REFERENCES = {SOFT: "soft vote", TWO_STAGE: "two-stage Dawid-Skene"}
+FUSION, SOFT_VOTE, TWO_STAGE = "fusion", "majority-vote", "two-stage"
+REFERENCES = {SOFT_VOTE: "soft vote", TWO_STAGE: "two-stage Dawid-Skene"}
 GOLD_USE_NOTE = (
-    "Gold judges, and trains true-label, the upper bound; it is used for nothing else. No epoch and no method is "
-    "chosen by it: the last epoch is kept, but for gated and the rows that say so, which choose it by held-out labels."
+    "Gold evaluates, and trains true-label, the upper bound. It chooses neither epoch nor method: all methods keep the "
+    "last epoch, except for gated and the rows marked held-out, which choose it by held-out labels."
 )
 Differences = dict[str, list[PairedDifference]]
-"""By column, each method minus the reference."""
+"""By column, the difference of each method to a reference."""
 
 
 @dataclass(frozen=True)
 class CrowdTables:
-    """What was trained on inputs, and what was made of labels alone; a column a set."""
+    """The two tables of the comparison, with one column per data set.
+
+    Parameters
+    ----------
+    trained : Table
+        Classifiers that were trained on inputs.
+    labels_only : Table
+        Methods that aggregate labels without inputs.
+    """
 
     trained: Table
-    alone: Table
+    labels_only: Table
 
     def __bool__(self) -> bool:
-        return bool(self.trained.entries or self.alone.entries)
+        return bool(self.trained.entries or self.labels_only.entries)
 
 
 def crowd_tables(cells: Sequence[Cell], records: Sequence[Record]) -> CrowdTables:
-    """The tables as far as the grid has run; a foreign test has a column of its own."""
-    trained, alone = Table({}), Table({})
+    """Return the tables of the finished runs; an external test set has its own column."""
+    trained, labels_only = Table({}), Table({})
     for value, chosen in DATASETS.items():
         of = [cell for cell in cells if cell.value == value]
-        for metric, column in ((ACCURACY, chosen.title), (EXTERNAL_ACCURACY, f"{chosen.title}, foreign test")):
+        for metric, column in ((ACCURACY, chosen.title), (EXTERNAL_ACCURACY, f"{chosen.title}, external test")):
             made = make_table([replace(cell, value=column) for cell in of], records, metric, {})
             if chosen.training is None:
-                alone = _beside(alone, made)
+                labels_only = _join_columns(labels_only, made)
             else:
-                trained = _beside(trained, made)
-    return CrowdTables(trained, alone)
+                trained = _join_columns(trained, made)
+    return CrowdTables(trained, labels_only)
 
 
-def _beside(left: Table, right: Table) -> Table:
+def _join_columns(left: Table, right: Table) -> Table:
+    """Return one table with the columns of both."""
     return Table(left.entries | right.entries, left.records | right.records)
 
 
 def write_crowds_report(tables: CrowdTables, folder: Path, command: str) -> dict[str, Any]:
-    """`table.md`, `table.json` and a figure beside the store; returns the numbers."""
+    """Write `table.md`, `table.json` and a figure, and return the numbers."""
     numbers = collect_numbers(tables)
     write_text(folder / "table.md", render_markdown(tables, command))
     write_json(folder / "table.json", {"command": command, **numbers})
-    panels = over_seeds(tables.trained, SOFT)
+    panels = differences_over_seeds(tables.trained, SOFT_VOTE)
     if panels:
-        title = f"Each method minus {REFERENCES[SOFT]}, 95 % interval over seeds and items"
+        title = f"Each method minus {REFERENCES[SOFT_VOTE]}, 95 % interval over seeds and items"
         plots.save_figure(plots.paired_differences(_points(panels), title), folder / "differences.png")
     return numbers
 
 
 def collect_numbers(tables: CrowdTables) -> dict[str, Any]:
-    """All numbers, as JSON holds them."""
-    entries = [*tables.trained.entries.values(), *tables.alone.entries.values()]
-    found = {("seeds", reference): over_seeds(tables.trained, reference) for reference in REFERENCES}
-    found["items", SOFT] = over_items(tables.alone, SOFT)
+    """Return all numbers, for JSON."""
+    entries = [*tables.trained.entries.values(), *tables.labels_only.entries.values()]
+    differences = [differences_over_seeds(tables.trained, reference) for reference in REFERENCES]
+    differences.append(differences_over_items(tables.labels_only, SOFT_VOTE))
     return {
-        "experiment": NAME,
-        "sets": {**_all_facts(tables.trained), **_all_facts(tables.alone)},
-        "table": [_entry_figures(entry) for entry in entries],
-        "paired differences": [
-            {"set": column, "over": over, **one.to_dict()}
-            for (over, _), by_column in found.items()
-            for column, differences in by_column.items()
-            for one in differences
+        "experiment": EXPERIMENT_NAME,
+        "datasets": {**_all_facts(tables.trained), **_all_facts(tables.labels_only)},
+        "table": [_entry_numbers(entry) for entry in entries],
+        "paired_differences": [
+            {"dataset": column, **one.to_dict()}
+            for by_column in differences
+            for column, of_column in by_column.items()
+            for one in of_column
         ],
     }
 
 
-def _entry_figures(entry: TableEntry) -> dict[str, Any]:
+def _entry_numbers(entry: TableEntry) -> dict[str, Any]:
+    """Return a cell as a dictionary for JSON."""
     seeds = {str(seed): accuracy for seed, accuracy in entry.by_seed.items()}
-    return {"set": entry.value, "method": entry.row, "mean": entry.mean, "spread": entry.spread, "seeds": seeds}
+    return {
+        "dataset": entry.value,
+        "method": entry.row,
+        "mean": entry.mean,
+        "std": entry.std,
+        "accuracy_by_seed": seeds,
+    }
 
 
 # ---- differences -----------------------------------------------------------------------------
 
 
-def over_seeds(table: Table, reference: str) -> Differences:
-    """Each method minus the reference on the same split, network and seed; columns without the reference left out."""
+def differences_over_seeds(table: Table, reference: str) -> Differences:
+    """Return each method minus the reference, paired by split, network and seed, for columns with the reference."""
     found = {
         column: [one.reversed() for one in table.paired_differences(reference, at=column)] for column in table.values
     }
     return {column: differences for column, differences in found.items() if differences}
 
 
-def over_items(table: Table, reference: str) -> Differences:
-    """Each method minus the reference on the same items, of each the mean over the seeds that both have."""
+def differences_over_items(table: Table, reference: str) -> Differences:
+    """Return each method minus the reference, paired by item; accuracies per item are means over common seeds."""
     found: Differences = {}
     for column in table.values:
         for row in table.rows:
@@ -127,83 +143,92 @@ def over_items(table: Table, reference: str) -> Differences:
                 np.mean([decode_correct(table.records[name, column, seed].result) for seed in seeds], axis=0)
                 for name in (row, reference)
             )
-            found.setdefault(column, []).append(paired_difference(row, reference, 100 * (ours - theirs)))
+            found.setdefault(column, []).append(
+                paired_difference(row, reference, 100 * (ours - theirs), interval_over="items")
+            )
     return found
 
 
-def verdicts(table: Table) -> list[str]:
-    """On which sets fusion is above a reference, below it, or neither, by the intervals."""
+def fusion_verdicts(table: Table) -> list[str]:
+    """Return sentences: on which data sets fusion is better or worse than a reference, by the intervals."""
     found = []
     for reference, name in REFERENCES.items():
         sorted_by: dict[str, list[str]] = {}
-        for column, differences in over_seeds(table, reference).items():
+        for column, differences in differences_over_seeds(table, reference).items():
             for one in differences:
                 if one.method == FUSION:
                     sorted_by.setdefault(_verdict(one), []).append(column)
         if sorted_by:
-            said = "; ".join(f"{verdict} on {', '.join(columns)}" for verdict, columns in sorted_by.items())
-            found.append(f"- Against {name}, fusion is {said}.")
+            verdict_text = "; ".join(f"{verdict} on {', '.join(columns)}" for verdict, columns in sorted_by.items())
+            found.append(f"- Against {name}, fusion is {verdict_text}.")
     return found
 
 
 def _verdict(one: PairedDifference) -> str:
+    """Return whether a difference is significant, as text."""
     if one.low is None or one.high is None:
-        return "not judged (one seed)"
-    return "better" if one.low > 0 else "worse" if one.high < 0 else "not told apart"
+        return "without a verdict (one seed)"
+    return "better" if one.low > 0 else "worse" if one.high < 0 else "not significantly different"
 
 
 # ---- text ------------------------------------------------------------------------------------
 
 
 def render_markdown(tables: CrowdTables, command: str) -> str:
-    """The whole report as text."""
+    """Return the report as Markdown."""
     sections = ["# Real crowds", f"Made by `{command}`.", f"Accuracy in %. {GOLD_USE_NOTE}"]
     if tables.trained.entries:
         sections += _trained(tables.trained)
-    if tables.alone.entries:
-        sections += _alone(tables.alone)
+    if tables.labels_only.entries:
+        sections += _labels_only(tables.labels_only)
     return "\n\n".join(sections) + "\n"
 
 
 def _trained(table: Table) -> list[str]:
+    """Return the sections on classifiers that were trained on inputs."""
     notes = [f"- {one.title}: {one.note}." for one in DATASETS.values() if one.note and one.title in table.values]
     sections = [
         "## Trained on inputs",
-        f"All methods of a set have the same network (one hidden layer of {NETWORK['hidden'][0]} units) and training "
-        f"(AdamW {NETWORK['learning_rate']:g}, {NETWORK['schedule']}, weight decay {NETWORK['weight_decay']:g}): the "
-        "library's defaults, but for what is said of a set below. ± is the standard deviation over seeds.",
+        f"On a data set all methods have the same network (one hidden layer of {NETWORK_SETTINGS['hidden'][0]} "
+        "units) and training "
+        f"(AdamW {NETWORK_SETTINGS['learning_rate']:g}, {NETWORK_SETTINGS['schedule']}, weight decay "
+        f"{NETWORK_SETTINGS['weight_decay']:g}): the "
+        "library's defaults, unless a note below says otherwise. ± is the standard deviation over seeds.",
         _accuracies(table),
-        *verdicts(table),
+        *fusion_verdicts(table),
     ]
     for reference, name in REFERENCES.items():
-        differences = over_seeds(table, reference)
+        differences = differences_over_seeds(table, reference)
         if differences:
             sections += [f"## Each method minus {name}, in points", _differences(differences)]
     return [
         *sections,
-        "Paired: the same split, network and seed; in brackets the 95 % bootstrap interval over seeds and test items "
-        "(of a foreign test and of one seed: the t-interval over seeds alone).",
-        "### The sets",
+        "Paired by split, network and seed; in brackets the 95 % bootstrap interval over seeds and test items "
+        "(external "
+        "test: the t-interval over seeds).",
+        "### The data sets",
         _sets(table),
         "\n".join(notes),
     ]
 
 
-def _alone(table: Table) -> list[str]:
+def _labels_only(table: Table) -> list[str]:
+    """Return the sections on aggregation without inputs."""
     sections = [
-        "## Labels alone",
-        "The methods of `crowdfuse aggregate`, with their defaults, judged by the items that have gold. Seeds break "
-        "ties, and begin MACE's restarts; ± is the standard deviation over them.",
+        "## Labels without inputs",
+        "The methods of `crowdfuse aggregate` with their defaults, evaluated on the items with gold. The seed "
+        "breaks ties "
+        "and starts MACE; ± is the standard deviation over seeds.",
         _accuracies(table),
     ]
-    differences = over_items(table, SOFT)
+    differences = differences_over_items(table, SOFT_VOTE)
     if differences:
         sections += [
             "## Each method minus majority vote, in points",
-            "Paired: the same items, of each the mean over seeds; in brackets the 95 % t-interval over items.",
+            "Paired by item, each with its mean over seeds; in brackets the 95 % t-interval over items.",
             _differences(differences),
         ]
-    return [*sections, "### The sets", _sets(table)]
+    return [*sections, "### The data sets", _sets(table)]
 
 
 def _accuracies(table: Table) -> str:
@@ -217,7 +242,7 @@ def _accuracies(table: Table) -> str:
 def _cell(entry: TableEntry | None) -> str:
     if entry is None:
         return "-"
-    return f"{entry.mean:.2f}" + ("" if entry.spread is None else f" ± {entry.spread:.2f}")
+    return f"{entry.mean:.2f}" + ("" if entry.std is None else f" ± {entry.std:.2f}")
 
 
 def _differences(by_column: Differences) -> str:
@@ -229,15 +254,15 @@ def _differences(by_column: Differences) -> str:
 
 
 def _sets(table: Table) -> str:
-    header = ["set", "items", "annotators", "labels", "classes", "right labels (%)"]
+    header = ["data set", "items", "annotators", "labels", "classes", "right labels (%)"]
     has_network = any("epochs" in record.run["settings"] for record in table.records.values())
-    header += ["judged by", "standard error", "seeds", *(["batch", "epochs"] if has_network else [])]
+    header += ["evaluated on", "standard error", "seeds", *(["batch size", "epochs"] if has_network else [])]
     rows = []
     for column, facts in _all_facts(table).items():
-        sizes = [f"{facts[name]:,.0f}" for name in ("items", "annotators", "labels", "classes")]
-        judges = [f"{facts['judged']:,} items", f"{facts['standard error']:.1f}", facts["seeds"]]
-        training = [facts["batch"], facts["epochs"]] if has_network else []
-        rows.append([column, *sizes, f"{100 * facts['right labels']:.1f}", *judges, *training])
+        sizes = [f"{facts[name]:,.0f}" for name in ("n_items", "n_annotators", "n_labels", "n_classes")]
+        judges = [f"{facts['n_evaluated']:,} items", f"{facts['standard_error']:.1f}", facts["n_seeds"]]
+        training = [facts["batch_size"], facts["epochs"]] if has_network else []
+        rows.append([column, *sizes, f"{100 * facts['label_accuracy']:.1f}", *judges, *training])
     return markdown_table(header, rows)
 
 
@@ -246,28 +271,28 @@ def _all_facts(table: Table) -> dict[str, dict[str, Any]]:
 
 
 def _facts(table: Table, column: str) -> dict[str, Any]:
-    """What a set is like, mean over the seeds where these draw the items, and how it was run."""
+    """Return facts on a data set (means over seeds, where these draw the items) and on its training."""
     records = [record for (_, of, _), record in table.records.items() if of == column]
-    crowd = [record.result["crowd"] for record in records]
-    judged = records[0].result["foreign judged" if column.endswith("foreign test") else "judged"]
+    crowd = [record.result["crowd_summary"] for record in records]
+    n_evaluated = records[0].result["n_external_evaluated" if column.endswith("external test") else "n_evaluated"]
     entries = [entry for entry in table.entries.values() if entry.value == column]
     best = max(entry.mean for entry in [one for one in entries if one.row != UPPER_BOUND] or entries)
     facts: dict[str, Any] = {name: float(np.mean([one[name] for one in crowd])) for name in crowd[0]}
     facts |= {
-        "judged": judged,
-        "standard error": standard_error(best, judged),
-        "seeds": _span({len(entry.by_seed) for entry in entries}),
+        "n_evaluated": n_evaluated,
+        "standard_error": standard_error(best, n_evaluated),
+        "n_seeds": _span({len(entry.by_seed) for entry in entries}),
     }
     settings = records[0].run["settings"]
     if "epochs" in settings:
         own = (DATASETS[records[0].run["data"]["name"]].training or {})["epochs"]
         trial = "" if settings["epochs"] == own else f" (a trial: its own is {own})"
-        facts |= {"batch": settings["batch_size"], "epochs": f"{settings['epochs']}{trial}"}
+        facts |= {"batch_size": settings["batch_size"], "epochs": f"{settings['epochs']}{trial}"}
     return facts
 
 
 def _span(numbers: set[int]) -> str:
-    """How many, or from how many to how many.
+    """Return a number, or the range of several.
 
     >>> _span({3}), _span({3, 10})
     ('3', '3 to 10')
@@ -276,7 +301,7 @@ def _span(numbers: set[int]) -> str:
 
 
 def _points(panels: Differences) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """Mean and ends of the interval by set and method, as the figure takes them."""
+    """Return mean and ends of the interval by data set and method, for the figure."""
     return {
         column: {
             one.method: (one.mean, one.mean if one.low is None else one.low, one.mean if one.high is None else one.high)

@@ -1,4 +1,4 @@
-"""The main job on built-in data: scikit-learn's digits, five made-up annotators, a third of the labels missing."""
+"""The demo: scikit-learn's digits, five simulated annotators, a third of the labels missing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from crowdfuse.estimators import FusionClassifier, MajorityVoteClassifier, TrueL
 from crowdfuse.labels.summary import Summary
 from crowdfuse.synthesis import SyntheticCrowd, weakness_annotators
 
-NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve")
-# the row each annotator cannot read, and how large a share of the items looks too much like it
-WEAKNESS = (0, 1, 2, 3, 4)
+ANNOTATOR_NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve")
+# by annotator: the row of the weakness image, and the share of items that are too similar to it
+WEAKNESS_ROWS = (0, 1, 2, 3, 4)
 WEAK_SHARE = (0.15, 0.30, 0.45, 0.60, 0.75)
 MISSING_SHARE = 1 / 3
 N_TEST = 597
@@ -23,7 +23,25 @@ N_TEST = 597
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Everything the demo's table and report show."""
+    """Results of the demo.
+
+    Parameters
+    ----------
+    n_train, n_test : int
+        Number of training and test items.
+    summary : Summary
+        Summary of the labels.
+    accuracy : dict of str to float
+        Test accuracy by method.
+    annotators : list of dict
+        One dictionary per annotator: estimated and true accuracy, and mean weights.
+    histories : dict of str to list of dict
+        Training history by method.
+    disputed : list of dict
+        Items whose fused label has the lowest confidence.
+    images : ndarray of shape (n_disputed, 8, 8)
+        Their images.
+    """
 
     n_train: int
     n_test: int
@@ -35,21 +53,35 @@ class DemoResult:
     images: NDArray[np.float64]
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, as JSON holds them."""
-        return {"held-out accuracy": self.accuracy, "annotators": self.annotators, "disputed": self.disputed}
+        """Return the numbers, for JSON."""
+        return {"held_out_accuracy": self.accuracy, "annotators": self.annotators, "disputed": self.disputed}
 
 
 def make_annotators(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> SyntheticCrowd:
-    """Five annotators by the paper's rule, from good to poor."""
-    distance = [np.linalg.norm(X - X[row], axis=1) for row in WEAKNESS]
+    """Return five annotators by the paper's rule, from good to poor."""
+    distance = [np.linalg.norm(X - X[row], axis=1) for row in WEAKNESS_ROWS]
     epsilon = [float(np.quantile(d, share)) for d, share in zip(distance, WEAK_SHARE, strict=True)]
     return weakness_annotators(
-        X, y, weakness=WEAKNESS, epsilon=epsilon, missing=MISSING_SHARE, annotators=NAMES, seed=seed
+        X, y, weakness=WEAKNESS_ROWS, epsilon=epsilon, missing=MISSING_SHARE, annotators=ANNOTATOR_NAMES, seed=seed
     )
 
 
 def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:
-    """Train majority vote, fusion and true labels; gold is used by the last one and for the held-out accuracy."""
+    """Train majority vote, fusion, and an upper bound on gold, and evaluate them on held-out items.
+
+    Parameters
+    ----------
+    seed : int, default=0
+        Seed of split, annotators and training.
+    epochs : int, default=40
+        Number of epochs.
+    verbose : int, default=0
+        0 shows no progress.
+
+    Returns
+    -------
+    DemoResult
+    """
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(X))
     test, train = order[:N_TEST], order[N_TEST:]
@@ -66,13 +98,13 @@ def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:
     annotators = [
         {
             "annotator": name,
-            "labels": int((ann.annotator == r).sum()),
-            "estimated": float(estimated[r]),
-            "true": float(made.accuracy[r]),
-            "weight where weak": float(weights[~made.is_correct[:, r], r].mean()),
-            "weight where good": float(weights[made.is_correct[:, r], r].mean()),
+            "n_labels": int((ann.annotator == r).sum()),
+            "estimated_accuracy": float(estimated[r]),
+            "true_accuracy": float(made.accuracy[r]),
+            "mean_weight_when_wrong": float(weights[~made.is_correct[:, r], r].mean()),
+            "mean_weight_when_right": float(weights[made.is_correct[:, r], r].mean()),
         }
-        for r, name in enumerate(NAMES)
+        for r, name in enumerate(ANNOTATOR_NAMES)
     ]
     rows = _most_disputed(fusion.fused_labels(X[train], ann), np.diff(ann.indptr), 8)
     return DemoResult(
@@ -88,9 +120,9 @@ def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:
 
 
 def _most_disputed(fused: NDArray[np.float32], n_labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Rows with at least three labels whose fused label is least sure."""
-    sure = np.where(n_labels >= 3, fused.max(1), np.inf)
-    return np.argsort(sure, kind="stable")[:count]
+    """Return the rows with at least three labels whose fused label has the lowest confidence."""
+    confidence = np.where(n_labels >= 3, fused.max(1), np.inf)
+    return np.argsort(confidence, kind="stable")[:count]
 
 
 def _describe(
@@ -100,6 +132,7 @@ def _describe(
     made: SyntheticCrowd,
     rows: NDArray[np.int64],
 ) -> list[dict[str, Any]]:
+    """Return labels, weights and fused label of some rows."""
     ann = made.annotations[rows]
     fused = fusion.fused_labels(X[rows], ann)
     weights = fusion.annotator_weights(X[rows], ann)
@@ -112,7 +145,7 @@ def _describe(
             "confidence": float(fused[i].max()),
             "said": {
                 name: {"label": int(said[i, r]), "weight": float(weights[i, r])}
-                for r, name in enumerate(NAMES)
+                for r, name in enumerate(ANNOTATOR_NAMES)
                 if weights[i, r] > 0
             },
         }

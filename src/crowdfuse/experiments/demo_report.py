@@ -1,4 +1,4 @@
-"""The demo's report: a folder with Markdown, figures and numbers."""
+"""The report of the demo: a folder with Markdown, figures and numbers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from crowdfuse.report.markdown import markdown_table
 
 
 def write_demo_report(result: DemoResult, folder: Path, *, force: bool) -> None:
-    """`report.md`, its figures, and the numbers as `figures.json`."""
+    """Write `report.md`, its figures, and `figures.json` with the numbers."""
     with atomic_folder(folder, force=force) as place:
         names = [row["annotator"] for row in result.annotators]
         pictures = {
             "reliability": plots.annotator_accuracy(
-                names, [row["estimated"] for row in result.annotators], [row["true"] for row in result.annotators]
+                names,
+                [row["estimated_accuracy"] for row in result.annotators],
+                [row["true_accuracy"] for row in result.annotators],
             ),
             "weights": plots.weights_by_correctness(
                 names,
-                [row["weight where weak"] for row in result.annotators],
-                [row["weight where good"] for row in result.annotators],
+                [row["mean_weight_when_wrong"] for row in result.annotators],
+                [row["mean_weight_when_right"] for row in result.annotators],
             ),
             "disputed": plots.disputed_images(result.images, [_caption(item) for item in result.disputed]),
             "learning": plots.learning_curves(result.histories),
@@ -34,24 +36,33 @@ def write_demo_report(result: DemoResult, folder: Path, *, force: bool) -> None:
 
 
 def _demo_text(result: DemoResult) -> str:
+    """Return the report as Markdown."""
     accuracy = markdown_table(
         ["method", "held-out accuracy"], [[name, f"{100 * value:.1f} %"] for name, value in result.accuracy.items()]
     )
     annotators = markdown_table(
-        ["annotator", "labels", "estimated reliability", "true", "weight where weak", "weight where good"],
+        ["annotator", "labels", "estimated accuracy", "true accuracy", "weight when wrong", "weight when right"],
         [
             [
                 row["annotator"],
-                row["labels"],
-                *(f"{row[name]:.3f}" for name in ("estimated", "true", "weight where weak", "weight where good")),
+                row["n_labels"],
+                *(
+                    f"{row[name]:.3f}"
+                    for name in (
+                        "estimated_accuracy",
+                        "true_accuracy",
+                        "mean_weight_when_wrong",
+                        "mean_weight_when_right",
+                    )
+                ),
             ]
             for row in result.annotators
         ],
     )
     return f"""# crowdfuse demo: digits and five annotators who disagree
 
-{result.n_train:,} handwritten digits (scikit-learn's) were labelled by five made-up annotators. Each of them cannot
-read what looks like one particular image; there, the label is a random wrong one. A third of the labels is missing.
+{result.n_train:,} handwritten digits (scikit-learn's) were labelled by five simulated annotators. Each of
+them gives random wrong labels to items that resemble one particular image. A third of the labels is missing.
 
 ```
 {result.summary}
@@ -59,37 +70,38 @@ read what looks like one particular image; there, the label is a random wrong on
 
 ## Is the model good?
 
-On {result.n_test} held-out digits. Gold was used for this table and by the upper bound, nowhere else.
+On {result.n_test} held-out digits. Gold was used only for this table and by the upper bound.
 
 {accuracy}
 
-## Whom to believe?
+## How accurate are the annotators?
 
-The estimate is what the classifier, trained without gold, takes each annotator's share of right labels to be.
+The classifier, trained without gold, estimates the accuracy of each annotator.
 
 {annotators}
 
-![Estimated and true reliability](reliability.png)
+![Estimated and true accuracy](reliability.png)
 
-## On which item?
+## On which items?
 
-The same annotator counts for more where they are good and for less where they are weak: the weights are learned per
+An annotator has a larger weight on items where they are right than where they are wrong. The weights are learned per
 item, from the labels alone.
 
-![Weights where an annotator is weak and where not](weights.png)
+![Weights where an annotator is wrong and where right](weights.png)
 
-## What is in dispute?
+## Which items are disputed?
 
-The items with at least three labels whose fused label is least sure.
+The items with at least three labels whose fused label has the lowest confidence.
 
 ![Disputed items](disputed.png)
 
-## How training went
+## Training
 
 ![Loss over epochs](learning.png)
 """
 
 
 def _caption(item: dict[str, Any]) -> str:
+    """Return the caption of a disputed item."""
     said = "\n".join(f"{name:5} {told['label']}  weight {told['weight']:.2f}" for name, told in item["said"].items())
     return f"fused {item['fused']} ({item['confidence']:.2f}), gold {item['gold']}\n{said}"

@@ -1,4 +1,4 @@
-"""Gold of a few items, for the runs that are given some."""
+"""A random sample of gold labels, for runs that train with gold of a few items."""
 
 from __future__ import annotations
 
@@ -9,9 +9,24 @@ from numpy.typing import NDArray
 
 
 def sample_gold(y: NDArray[Any], count: int, seed: int) -> NDArray[np.float64]:
-    """The gold of `count` items, drawn by the seed, NaN elsewhere.
+    """Return the gold of `count` random items, and NaN for all other items.
 
-    >>> some_gold(np.array([4, 5, 6, 7]), 2, seed=0)
+    Parameters
+    ----------
+    y : ndarray of shape (n_items,)
+        Gold of all items, as numbers.
+    count : int
+        Number of items whose gold is kept.
+    seed : int
+        Seed of the sample.
+
+    Returns
+    -------
+    ndarray of shape (n_items,)
+
+    Examples
+    --------
+    >>> sample_gold(np.array([4, 5, 6, 7]), 2, seed=0)
     array([nan,  5.,  6., nan])
     """
     gold = np.full(len(y), np.nan)

@@ -1,4 +1,4 @@
-"""A declared grid: methods x values of one knob x seeds, each cell a run."""
+"""Declaration of a grid of runs: methods x values of one parameter x seeds."""
 
 from __future__ import annotations
 
@@ -14,30 +14,63 @@ from crowdfuse.experiments.paper import paper_table
 from crowdfuse.experiments.run_executor import PaperExecutor
 from crowdfuse.experiments.store import RunSpec
 
-Value = float | str
-"""A value of a grid's knob: a number, or the name of a protocol."""
+SweptValue = float | str
+"""A value of the parameter that an experiment varies: a number or a name."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid and its place in the table: the row, the value of the knob (as text), the seed."""
+    """One run of a grid and its place in the table.
+
+    Parameters
+    ----------
+    row : str
+        Row of the table: a method or a variant of one.
+    value : str
+        Value of the parameter that the grid varies.
+    seed : int
+        Seed of the run.
+    run : RunSpec
+        Everything that defines the run.
+    same_for_all_values : bool, default=False
+        Whether the run is the same at every value of the parameter.
+
+    Examples
+    --------
+    >>> Cell("fusion", "30", 0, {}).name
+    'fusion, 30, seed 0'
+    """
 
     row: str
     value: str
     seed: int
     run: RunSpec = field(repr=False)
-    serves_all: bool = False
-    """Whether the run is the same at every value of the knob."""
+    same_for_all_values: bool = False
 
     @property
     def name(self) -> str:
-        """For people: what is being run."""
-        value = "" if self.serves_all else self.value
+        """Name of the run for people."""
+        value = "" if self.same_for_all_values else self.value
         return ", ".join(part for part in (self.row, value, f"seed {self.seed}") if part)
 
 
 class MethodVariant(NamedTuple):
-    """A row of a table that is a method with other settings than usual, or with other annotators."""
+    """A row of a table that is a method with its own settings or annotators.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method.
+    settings : dict, default={}
+        Settings that differ from those of the experiment.
+    annotators : dict, default={}
+        Entries of the annotators' definition that differ.
+
+    Examples
+    --------
+    >>> MethodVariant("majority-vote", {"vote": "hard"}).settings
+    {'vote': 'hard'}
+    """
 
     method: str
     settings: dict[str, Any] = {}  # noqa: RUF012 (never changed)
@@ -46,70 +79,144 @@ class MethodVariant(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """The size that an experiment is run at: the paper's own, or one for a desk."""
+    """The scale of an experiment: data, training recipe and protocol, as in the paper or smaller.
+
+    Parameters
+    ----------
+    title : str
+        Name of the data, for titles.
+    data : dict
+        Name of the data set and number of training items (`n_train`).
+    annotators : dict
+        Part of the annotators' definition that is the same at every value of the parameter.
+    recipe : dict
+        Settings of the training that all methods share.
+    executor : callable
+        Returns the executor of the runs, given the folder of the data.
+    protocol : str
+        How the model of a run is chosen and evaluated, and how gold is used: sentences for the table.
+    uses_paper_recipe : bool, default=True
+        Whether training follows the paper, so that its accuracies can be compared with ours.
+    """
 
     title: str
     data: dict[str, Any]
-    """Which data, and how many items of it to train on."""
     annotators: dict[str, Any]
-    """What all annotators have in common that are made up of this data."""
     recipe: dict[str, Any]
     executor: Callable[[Path | None], PaperExecutor]
-    """What does a run, given the folder of the data."""
     protocol: str
-    """How the model of a run is chosen and judged, and what gold is used for, in a sentence for the table."""
-    is_papers_recipe: bool = True
-    """Whether it is trained as in the paper, so that the two numbers of a cell should be alike."""
+    uses_paper_recipe: bool = True
+
+
+def _no_settings(value: Any) -> dict[str, Any]:
+    """Return no settings, for experiments whose parameter is not one of the method.
+
+    Parameters
+    ----------
+    value : object
+        Value of the parameter.
+
+    Returns
+    -------
+    dict
+    """
+    return {}
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is compared, on what, over which values of which knob."""
+    """A comparison of methods over the values of one parameter.
+
+    Parameters
+    ----------
+    name : str
+        Name on the command line.
+    description : str
+        The second half of the title.
+    parameter : str
+        The parameter that the experiment varies.
+    values : tuple of float or str
+        Its values.
+    methods : tuple of str
+        Methods and extra rows that are run unless others are requested.
+    scale : Scale
+        Data, recipe and protocol.
+    annotators : callable
+        Returns the annotators' definition at a value, in addition to that of the scale.
+    settings : callable, optional
+        Returns settings of the method at a value, if the parameter is one of the method.
+    count_range : tuple of (int, int) or None, default=None
+        Smallest and largest value, if the parameter is a count.
+    method_settings : dict of str to dict, optional
+        Settings of a method in this experiment. They override its `paper_settings`.
+    extra_rows : dict of str to MethodVariant, optional
+        Rows that are not named after a method. They can be requested like a method.
+    paper_table_id : str or None, default=None
+        Table of the paper that the experiment repeats, as `paper_table` takes it.
+    paper_value_names : dict of str to str, optional
+        The paper's names of our values, where they differ.
+    main_method : str, default="fusion"
+        The method that all others are compared with.
+    is_logarithmic : bool, default=False
+        Whether figures show the parameter on a logarithmic axis.
+    paper_best_value : float or None, default=None
+        The value that the paper found best, if it gives no other numbers.
+    """
 
     name: str
     description: str
     parameter: str
-    values: tuple[Value, ...]
+    values: tuple[SweptValue, ...]
     methods: tuple[str, ...]
     scale: Scale
     annotators: Callable[[Any], dict[str, Any]]
-    """What defines the annotators at a value of the knob, beside what the scale says; names included, here or there."""
-    settings: Callable[[Any], dict[str, Any]] = lambda value: {}
-    """What the knob sets in the method, where it is not about annotators."""
-    counts: tuple[int, int] | None = None
-    """Where the knob counts something: from how many to how many."""
-    by_method: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings that a method has in this experiment, over those of `paper_settings`."""
+    settings: Callable[[Any], dict[str, Any]] = _no_settings
+    count_range: tuple[int, int] | None = None
+    method_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     extra_rows: dict[str, MethodVariant] = field(default_factory=dict)
-    """Rows that are no method's name, and can be named like one."""
-    paper: str | None = None
-    """The paper's table that it repeats, as `paper_table` knows it."""
-    paper_values: dict[str, str] = field(default_factory=dict)
-    """What the paper calls our values, where it calls them otherwise."""
+    paper_table_id: str | None = None
+    paper_value_names: dict[str, str] = field(default_factory=dict)
     main_method: str = "fusion"
-    """The method that the others are compared with."""
     is_logarithmic: bool = False
-    """Whether the knob is drawn on a logarithmic axis."""
-    papers_best: float | None = None
-    """The value of the knob that the paper found best, where it gives no other numbers."""
+    paper_best_value: float | None = None
 
     @property
     def title(self) -> str:
-        """What is done on which data."""
+        """The data and the description."""
         return f"{self.scale.title}, {self.description}"
 
     def cells(
         self,
         *,
-        values: Sequence[Value] = (),
+        values: Sequence[SweptValue] = (),
         methods: Sequence[str] = (),
         seeds: Sequence[int] = (0,),
         data: dict[str, Any] | None = None,
         **changes: Any,
     ) -> list[Cell]:
-        """The whole grid, or part of it, seed by seed.
+        """Return the cells of the grid, or of a part of it, seed by seed.
 
-        `changes` go into every run's settings, and `data` into what it says of its data.
+        Parameters
+        ----------
+        values : sequence of float or str, default=()
+            Values of the parameter. Empty takes those of the experiment.
+        methods : sequence of str, default=()
+            Methods and extra rows. Empty takes those of the experiment.
+        seeds : sequence of int, default=(0,)
+            Seeds.
+        data : dict or None, default=None
+            Entries of the runs' data that differ from those of the scale.
+        **changes : object
+            Settings that differ in every run.
+
+        Returns
+        -------
+        list of Cell
+
+        Raises
+        ------
+        ValueError
+            If a method is unknown, or a value is out of range.
         """
         values = self._known_values(values or self.values)
         cells = []
@@ -120,45 +227,56 @@ class Experiment:
         return cells
 
     def paper_numbers(self) -> dict[tuple[str, str], float]:
-        """The paper's numbers by our value and row; none where it has no such table."""
-        if self.paper is None:
+        """Return the paper's accuracies for this experiment.
+
+        Returns
+        -------
+        dict of (str, str) to float
+            Accuracies (%) by value and row, empty if the paper has no such table.
+        """
+        if self.paper_table_id is None:
             return {}
-        ours = {theirs: value for value, theirs in self.paper_values.items()}
-        return {(ours.get(value, value), row): number for (value, row), number in paper_table(self.paper).items()}
+        our_values = {theirs: value for value, theirs in self.paper_value_names.items()}
+        return {
+            (our_values.get(value, value), row): number
+            for (value, row), number in paper_table(self.paper_table_id).items()
+        }
 
     def _cells_of(
-        self, name: str, value: Value, seed: int, data: dict[str, Any], changes: dict[str, Any]
+        self, name: str, value: SweptValue, seed: int, data: dict[str, Any], changes: dict[str, Any]
     ) -> list[Cell]:
-        named = self.extra_rows[name] if name in self.extra_rows else MethodVariant(name)
-        kind = estimator_class(named.method, others=self.extra_rows)
-        annotators = self.scale.annotators | self.annotators(value) | named.annotators
+        """Return the cells of one row, or of several if the method has one per annotator."""
+        variant = self.extra_rows[name] if name in self.extra_rows else MethodVariant(name)
+        estimator = estimator_class(variant.method, others=self.extra_rows)
+        annotators = self.scale.annotators | self.annotators(value) | variant.annotators
         cells = []
-        for row, extra in kind.variants(annotators["names"]).items():
-            usual = self.scale.recipe | kind.paper_settings | self.by_method.get(named.method, {})
-            settings = usual | named.settings | extra | self.settings(value) | changes
-            run: RunSpec = {"data": data, "method": named.method, "settings": settings, "seed": seed}
-            if kind.trains_on_labels:  # gold is the same at every value of the knob: one run serves all
+        for row, extra in estimator.variants(annotators["names"]).items():
+            usual = self.scale.recipe | estimator.paper_settings | self.method_settings.get(variant.method, {})
+            settings = usual | variant.settings | extra | self.settings(value) | changes
+            run: RunSpec = {"data": data, "method": variant.method, "settings": settings, "seed": seed}
+            if estimator.trains_on_labels:  # training on gold is the same at every value
                 run["annotators"] = annotators
             row = name if name in self.extra_rows else row.removeprefix("single-annotator ")
-            said = value if isinstance(value, str) else f"{value:g}"
-            cells.append(Cell(row, said, seed, run, serves_all=not kind.trains_on_labels))
+            text = value if isinstance(value, str) else f"{value:g}"
+            cells.append(Cell(row, text, seed, run, same_for_all_values=not estimator.trains_on_labels))
         return cells
 
-    def _known_values(self, values: Sequence[Value]) -> list[Value]:
+    def _known_values(self, values: Sequence[SweptValue]) -> list[SweptValue]:
+        """Return the values after a check, numbers in one form."""
         known = [value for value in self.values if isinstance(value, str)]
         if known:
             return [check_choice(f"--values: {self.parameter}", value, known) for value in values]
         return [self._number(value) for value in values]
 
-    def _number(self, value: Value) -> float:
-        """30, 30.0 and "30" are one value."""
+    def _number(self, value: SweptValue) -> float:
+        """Return a value as a number: 30, 30.0 and "30" are the same value."""
         try:
             number = float(value)
         except ValueError as error:
             raise ValueError(f"--values: {self.parameter} must be a number, got {value!r}") from error
         if not 0 <= number < math.inf:
             raise ValueError(f"--values: {self.parameter} must be at least 0, got {value}")
-        if self.counts and not (number.is_integer() and self.counts[0] <= number <= self.counts[1]):
-            least, most = self.counts
+        if self.count_range and not (number.is_integer() and self.count_range[0] <= number <= self.count_range[1]):
+            least, most = self.count_range
             raise ValueError(f"--values: {self.parameter} must be a whole number from {least} to {most}, got {value}")
         return int(number) if number.is_integer() else number

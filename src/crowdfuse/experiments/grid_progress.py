@@ -1,4 +1,4 @@
-"""What people see while a grid runs: how many runs are done, which one was the last, and the time left."""
+"""Progress of a grid for people: finished runs, the last one, and the time left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 
 class GridProgress:
-    """A bar in a terminal; elsewhere a line a finished run."""
+    """A progress bar in a terminal; elsewhere one line per finished run. Both go to stderr.
+
+    Parameters
+    ----------
+    verbose : int
+        0 prints nothing.
+    title : str
+        Name of the grid.
+    n_runs : int
+        Number of runs in the grid.
+    n_done : int
+        Number of runs that were finished before.
+    """
 
     def __init__(self, verbose: int, title: str, n_runs: int, n_done: int) -> None:
         self.title, self.n_runs, self.n_done = title, n_runs, n_done
@@ -24,36 +36,38 @@ class GridProgress:
             self.task = self.bar.add_task(title, total=n_runs, completed=n_done, left="")
             self.bar.start()
 
-    def done(self, name: str, seconds: float) -> None:
-        """One more run is finished."""
+    def run_finished(self, name: str, seconds: float) -> None:
+        """Show that a run is finished, and how long it took."""
         self._advance(f"{name}: {format_duration(seconds)}")
 
-    def failed(self, name: str) -> None:
-        """A run could not be done; why is said at the end."""
+    def run_failed(self, name: str) -> None:
+        """Show that a run failed. The reason is printed when the grid ends."""
         self._advance(f"{name}: failed")
 
-    def _advance(self, said: str) -> None:
+    def _advance(self, message: str) -> None:
         self.n_done += 1
         left = f"about {format_duration(self.seconds_left())} left" if self.n_done < self.n_runs else ""
         if self.bar is not None:
             self.bar.update(self.task, completed=self.n_done, left=left)
-        line = f"{self.title}  {self.n_done}/{self.n_runs}  {said}"
+        line = f"{self.title}  {self.n_done}/{self.n_runs}  {message}"
         self.console.print(f"{line}  {left}" if self.bar is None else line, markup=False)
 
     def seconds_left(self) -> float:
-        """By the pace so far."""
+        """Return the estimated time to the end, from the mean time per run so far."""
         return (time.monotonic() - self.began) / (self.n_done - self.n_before) * (self.n_runs - self.n_done)
 
     def stop(self) -> None:
-        """Take the bar away."""
+        """Remove the progress bar."""
         if self.bar is not None:
             self.bar.stop()
 
 
 def format_duration(seconds: float) -> str:
-    """A span of time as people say it.
+    """Return a duration as text, in a unit that suits its length.
 
-    >>> in_words(42), in_words(187), in_words(7600), in_words(1e6)
+    Examples
+    --------
+    >>> format_duration(42), format_duration(187), format_duration(7600), format_duration(1e6)
     ('42 s', '3 min', '2 h 7 min', '12 days')
     """
     if seconds < 90:

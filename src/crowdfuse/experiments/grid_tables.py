@@ -1,4 +1,4 @@
-"""A grid's results as a folder: the table beside the paper's, numbers, and the paper's two plots."""
+"""Tables and figures of a grid: accuracies beside the paper's, ranks, differences, and the paper's two plots."""
 
 from __future__ import annotations
 
@@ -15,12 +15,24 @@ from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import markdown_table
 
-PAPER_GAP_POINTS = 3.0  # points from the paper's number that the text must speak of
-MAX_TABLE_COLUMNS = 8  # values that fit beside each other
+PAPER_GAP_POINTS = 3.0  # a larger difference from the paper, in points, is listed
+MAX_TABLE_COLUMNS = 8  # with more values, these become the rows
 
 
 def write_grid_report(experiment: Experiment, table: Table, folder: Path, command: str) -> dict[str, Any]:
-    """`table.md`, `table.json` and figures beside the store; returns the numbers."""
+    """Write `table.md`, `table.json` and figures, and return the numbers.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    table : Table
+        Its table.
+    folder : Path
+        Folder for the files.
+    command : str
+        The command that makes the files.
+    """
     numbers = collect_numbers(experiment, table)
     write_text(folder / "table.md", render_markdown(experiment, table, command))
     write_json(folder / "table.json", {"command": command, **numbers})
@@ -29,29 +41,28 @@ def write_grid_report(experiment: Experiment, table: Table, folder: Path, comman
 
 
 def collect_numbers(experiment: Experiment, table: Table) -> dict[str, Any]:
-    """All numbers of a table, as JSON holds them."""
+    """Return all numbers of a table, for JSON."""
     return {
         "experiment": experiment.name,
-        "knob": experiment.parameter,
+        "parameter": experiment.parameter,
         "table": [entry.to_dict() for entry in table.entries.values()],
-        "paired differences": [one.to_dict() for one in table.paired_differences(experiment.main_method)],
-        "share of right labels": _shares(table),
+        "paired_differences": [one.to_dict() for one in table.paired_differences(experiment.main_method)],
+        "true_annotator_accuracy": _shares(table),
         "auroc": _aurocs(experiment, table),
     }
 
 
 def render_markdown(experiment: Experiment, table: Table, command: str) -> str:
-    """The whole report as text."""
-    length, is_trial = _length(experiment, table)
+    """Return the report as Markdown."""
+    length, is_trial = _describe_length(experiment, table)
     sections = [
         f"# {experiment.title}",
         f"Made by `{command}`.",
-        f"Test accuracy in %; ± is the standard deviation over seeds, where there are several. "
-        f"{length} {experiment.scale.protocol}",
+        f"Test accuracy in %; ± is the standard deviation over seeds. {length} {experiment.scale.protocol}",
         _accuracy(experiment, table),
     ]
-    if experiment.paper:
-        far = _far(table) if experiment.scale.is_papers_recipe and not is_trial else []
+    if experiment.paper_table_id:
+        far = _paper_gaps(table) if experiment.scale.uses_paper_recipe and not is_trial else []
         sections += ["## Ranks, ours and the paper's", _ranks(experiment, table), *far]
     sections += _differences(experiment, table)
     shares = _shares(table)
@@ -59,29 +70,29 @@ def render_markdown(experiment: Experiment, table: Table, command: str) -> str:
         header = [experiment.parameter, *(f"annotator-{r + 1}" for r in range(max(map(len, shares.values()))))]
         rows = [[value, *(f"{100 * share:.1f}" for share in of)] for value, of in shares.items()]
         rows = [row + ["-"] * (len(header) - len(row)) for row in rows]
-        sections += ["## Share of right labels (%)", markdown_table(header, rows)]
-    sections += _beliefs(experiment, table)
-    sections += _gates(experiment, table)
+        sections += ["## Annotator accuracy (%)", markdown_table(header, rows)]
+    sections += _auroc_section(experiment, table)
+    sections += _gate_section(experiment, table)
     return "\n\n".join(sections) + "\n"
 
 
-def _length(experiment: Experiment, table: Table) -> tuple[str, bool]:
-    """How long and on how much was trained, and whether that was a trial: the paper's numbers are of the whole."""
+def _describe_length(experiment: Experiment, table: Table) -> tuple[str, bool]:
+    """Return a sentence on epochs and items, and whether this is a trial that the paper cannot be compared with."""
     runs = [record.run for record in table.records.values()]
     epochs = sorted({run["settings"]["epochs"] for run in runs})
-    items = sorted({str(run["data"]["train"]) for run in runs})
-    own, all_items = experiment.scale.recipe["epochs"], str(experiment.scale.data["train"])
-    shorter = "" if epochs == [own] else f" (the experiment's own is {own})"
+    items = sorted({str(run["data"]["n_train"]) for run in runs})
+    own, all_items = experiment.scale.recipe["epochs"], str(experiment.scale.data["n_train"])
+    shorter = "" if epochs == [own] else f" (the experiment declares {own})"
     fewer = "" if items == [all_items] else f" Trained on {', '.join(items)} items: a trial."
     return f"Epochs: {', '.join(map(str, epochs))}{shorter}.{fewer}", bool(shorter or fewer)
 
 
 def accuracy_rows(experiment: Experiment, table: Table) -> list[list[str]]:
-    """A row a method: ours and the paper's at every value, and the mean over all values."""
+    """Return one row per method: our and the paper's accuracy at every value, and the mean over all values."""
     return [
         [
             row,
-            *(_cell(table.entries.get((row, value)), experiment.paper) for value in table.values),
+            *(_cell(table.entries.get((row, value)), experiment.paper_table_id) for value in table.values),
             _mean(experiment, table, row),
         ]
         for row in table.rows
@@ -89,36 +100,39 @@ def accuracy_rows(experiment: Experiment, table: Table) -> list[list[str]]:
 
 
 def _accuracy(experiment: Experiment, table: Table) -> str:
-    beside = " (paper)" if experiment.paper else ""
+    """Return the accuracies; values are the rows if there are many."""
+    beside = " (paper)" if experiment.paper_table_id else ""
     over = f"mean of {len(experiment.values)}"
     header = [f"method{beside}", *(f"{experiment.parameter} {value}" for value in table.values), over]
     rows = accuracy_rows(experiment, table)
     if len(table.values) <= MAX_TABLE_COLUMNS:
         return markdown_table(header, rows)
-    turned = list(zip([experiment.parameter, *table.values, over], *rows, strict=True))
-    return markdown_table(list(turned[0]), [list(row) for row in turned[1:]])
+    transposed = list(zip([experiment.parameter, *table.values, over], *rows, strict=True))
+    return markdown_table(list(transposed[0]), [list(row) for row in transposed[1:]])
 
 
 def _cell(entry: TableEntry | None, paper: str | None) -> str:
+    """Return our and the paper's accuracy."""
     if entry is None:
         return "-"
-    spread = "" if entry.spread is None else f" ± {entry.spread:.1f}"
-    beside = "" if paper is None else f" ({'-' if entry.paper is None else f'{entry.paper:.1f}'})"
+    spread = "" if entry.std is None else f" ± {entry.std:.1f}"
+    beside = "" if paper is None else f" ({'-' if entry.paper_accuracy is None else f'{entry.paper_accuracy:.1f}'})"
     return f"{entry.mean:.1f}{spread}{beside}"
 
 
 def _mean(experiment: Experiment, table: Table, row: str) -> str:
-    """Over the experiment's own values, once all are there."""
+    """Return the mean over the declared values of the experiment, if all are finished."""
     own = [value if isinstance(value, str) else f"{value:g}" for value in experiment.values]
     entries = [table.entries[row, value] for value in own if (row, value) in table.entries]
     if len(entries) < len(own):
         return "-"
-    theirs = [entry.paper for entry in entries if entry.paper is not None]
+    theirs = [entry.paper_accuracy for entry in entries if entry.paper_accuracy is not None]
     beside = f" ({np.mean(theirs):.1f})" if len(theirs) == len(own) else ""
     return f"{np.mean([entry.mean for entry in entries]):.1f}{beside}"
 
 
 def _ranks(experiment: Experiment, table: Table) -> str:
+    """Return the table of ranks."""
     ranked = {row for (row, _), entry in table.entries.items() if entry.rank is not None}
     rows = [
         [row, *(_rank(table.entries.get((row, value))) for value in table.values)]
@@ -129,18 +143,22 @@ def _ranks(experiment: Experiment, table: Table) -> str:
 
 
 def _rank(entry: TableEntry | None) -> str:
+    """Return our and the paper's rank."""
     if entry is None:
         return "-"
     return f"{entry.rank} ({'-' if entry.paper_rank is None else entry.paper_rank})"
 
 
-def _far(table: Table) -> list[str]:
-    """Where we differ from the paper by more than a few points."""
-    compared = [entry for entry in table.entries.values() if entry.paper is not None]
-    far = [e for e in compared if e.paper is not None and abs(e.mean - e.paper) > PAPER_GAP_POINTS]
+def _paper_gaps(table: Table) -> list[str]:
+    """Return a section with the cells that differ from the paper by more than PAPER_GAP_POINTS."""
+    compared = [entry for entry in table.entries.values() if entry.paper_accuracy is not None]
+    far = [e for e in compared if e.paper_accuracy is not None and abs(e.mean - e.paper_accuracy) > PAPER_GAP_POINTS]
     if not far:
         return [f"No cell differs from the paper's by more than {PAPER_GAP_POINTS:.0f} points."] if compared else []
-    rows = [[e.row, e.value, f"{e.mean:.1f}", f"{e.paper:.1f}", f"{e.mean - (e.paper or 0):+.1f}"] for e in far]
+    rows = [
+        [e.row, e.value, f"{e.mean:.1f}", f"{e.paper_accuracy:.1f}", f"{e.mean - (e.paper_accuracy or 0):+.1f}"]
+        for e in far
+    ]
     return [
         f"## More than {PAPER_GAP_POINTS:.0f} points from the paper",
         markdown_table(["method", "value", "ours", "paper", "difference"], rows),
@@ -148,87 +166,98 @@ def _far(table: Table) -> list[str]:
 
 
 def _differences(experiment: Experiment, table: Table) -> list[str]:
-    leader = experiment.main_method
-    paired = table.paired_differences(leader) if leader in table.rows else []
+    """Return the section on paired differences."""
+    main = experiment.main_method
+    paired = table.paired_differences(main) if main in table.rows else []
     if not paired:
         return []
     rows = [
-        [one.baseline, one.pairs, f"{one.mean:+.2f}", "-" if one.low is None else f"{one.low:+.2f} to {one.high:+.2f}"]
+        [
+            one.baseline,
+            one.n_pairs,
+            f"{one.mean:+.2f}",
+            "-" if one.low is None else f"{one.low:+.2f} to {one.high:+.2f}",
+        ]
         for one in paired
     ]
     by_item = any(one.interval_over == "seeds and items" for one in paired)
-    how = (
-        "95 % bootstrap interval over seeds and test items, values together."
+    interval = (
+        "95 % bootstrap interval over seeds and test items, all values pooled."
         if by_item
-        else "95 % t-interval over all pairs, values and seeds together. Pairs of one seed at several values are not "
-        "independent: the interval is rather too small."
+        else "95 % t-interval over all pairs of value and seed. Pairs of one seed at several values are not "
+        "independent, so the interval is too narrow."
     )
     sections = [
-        f"## {leader.capitalize()} minus each method, in points",
-        f"Paired: the same noise, split, network and seed; {how}",
-        markdown_table([f"{leader} minus", "pairs", "mean", "interval"], rows),
+        f"## {main.capitalize()} minus each method, in points",
+        f"Paired: the same noise, split, network and seed; {interval}",
+        markdown_table([f"{main} minus", "pairs", "mean", "interval"], rows),
     ]
     if by_item and len(table.values) > 1:
         at = {
-            value: {one.baseline: format_difference(one) for one in table.paired_differences(leader, value)}
+            value: {one.baseline: format_difference(one) for one in table.paired_differences(main, value)}
             for value in table.values
         }
         others = [one.baseline for one in paired]
         by_value = [[value, *(at[value].get(than, "-") for than in others)] for value in table.values]
-        sections += [markdown_table([experiment.parameter, *(f"{leader} minus {than}" for than in others)], by_value)]
+        sections += [markdown_table([experiment.parameter, *(f"{main} minus {than}" for than in others)], by_value)]
     return sections
 
 
-def _gates(experiment: Experiment, table: Table) -> list[str]:
-    """How far gates were from the shares of right labels, and whether the result warned of them."""
+def _gate_section(experiment: Experiment, table: Table) -> list[str]:
+    """Return the section on the calibration of gates, and on warnings about them."""
     rows = []
     for (row, value), entry in table.entries.items():
-        found = [table.records.get((row, value, seed)) for seed in entry.by_seed]  # none of a row that sums up others
-        results = [record.result for record in found if record is not None and "gate error" in record.result]
+        found = [
+            table.records.get((row, value, seed)) for seed in entry.by_seed
+        ]  # a row that summarizes others has none
+        results = [
+            record.result for record in found if record is not None and "gate_calibration_error" in record.result
+        ]
         if len(results) < len(found):
             continue
-        errors = [result["gate error"] for result in results]
+        errors = [result["gate_calibration_error"] for result in results]
         warned = sum(not result["diagnostics"]["gates_can_be_trusted"] for result in results)
-        balanced = np.mean([result["balanced accuracy"] for result in results])
+        balanced = np.mean([result["balanced_accuracy"] for result in results])
         worst = f"{min(entry.by_seed.values()):.2f}"
-        share = f"{100 * np.mean([result['share of items with nobody right'] for result in results]):.1f}"
-        told = f"{np.mean(errors):.3f} ({max(errors):.3f})"
-        rows.append([value, row, worst, f"{100 * balanced:.1f}", told, f"{warned} of {len(results)}", share])
+        share = f"{100 * np.mean([result['nobody_right_share'] for result in results]):.1f}"
+        error = f"{np.mean(errors):.3f} ({max(errors):.3f})"
+        rows.append([value, row, worst, f"{100 * balanced:.1f}", error, f"{warned} of {len(results)}", share])
     if not rows:
         return []
     header = [experiment.parameter, "method", "worst seed (%)", "balanced accuracy (%)", "gate error (worst)", "warned"]
     return [
         "## Gates",
-        "Gate error: how far gates are from the shares of right labels, over ten bins, the mean over annotators and "
-        "seeds. Warned: runs whose diagnostics say that gates cannot be trusted.",
+        "Gate error: calibration error of the gates over ten bins, mean over annotators and seeds. Warned: runs whose "
+        "diagnostics say that the gates cannot be trusted.",
         markdown_table([*header, "items with nobody right (%)"], rows),
     ]
 
 
 def _shares(table: Table) -> dict[str, list[float]]:
-    """The share of right labels of each annotator by value, mean over the seeds; none where rows have their own."""
+    """Return annotator accuracies by value, means over seeds; empty if rows have different annotators."""
     found: dict[str, dict[int, list[float]]] = {}
     for (_, value, seed), record in table.records.items():
-        if "share of right labels" in record.result:
-            share = record.result["share of right labels"]
+        if "true_annotator_accuracy" in record.result:
+            share = record.result["true_annotator_accuracy"]
             if found.setdefault(value, {}).setdefault(seed, share) != share:
                 return {}
     return {value: np.mean(list(found[value].values()), axis=0).tolist() for value in table.values if value in found}
 
 
 def _aurocs(experiment: Experiment, table: Table) -> dict[str, dict[str, list[list[float]]]]:
-    """By value: AUROC of weights and diagonals against being right, a list a seed, a figure an annotator."""
+    """Return the AUROC of weights and diagonals by value: one list per seed, one number per annotator."""
     found: dict[str, dict[str, list[list[float]]]] = {}
     for value in table.values:
         for seed in table.seeds:
             record = table.records.get((experiment.main_method, value, seed))
             for kind in ("weights", "diagonals"):
-                if record is not None and f"auroc of {kind}" in record.result:
-                    found.setdefault(value, {}).setdefault(kind, []).append(record.result[f"auroc of {kind}"])
+                if record is not None and f"auroc_{kind}" in record.result:
+                    found.setdefault(value, {}).setdefault(kind, []).append(record.result[f"auroc_{kind}"])
     return found
 
 
-def _beliefs(experiment: Experiment, table: Table) -> list[str]:
+def _auroc_section(experiment: Experiment, table: Table) -> list[str]:
+    """Return the section on how well fusion knows where annotators are right."""
     aurocs = _aurocs(experiment, table)
     if not aurocs:
         return []
@@ -240,13 +269,13 @@ def _beliefs(experiment: Experiment, table: Table) -> list[str]:
     return [
         "## Does fusion know where an annotator is right?",
         "AUROC over the training items of an annotator's weight, and of the diagonal entry P[said, said] of its "
-        "matrix, against being right on the item; 0.5 is chance. Mean over seeds, an annotator after the other.",
+        "matrix, against being right on the item; 0.5 is chance. Mean over seeds, one number per annotator.",
         markdown_table([experiment.parameter, "of", "seeds", "AUROC"], rows),
     ]
 
 
 def save_figures(experiment: Experiment, table: Table, folder: Path) -> None:
-    """Accuracy over the knob, and validation accuracy over epochs at its first value, first seed."""
+    """Save accuracy over the parameter, and validation accuracy over epochs at its first value and seed."""
     if len(table.values) > 1 and not any(isinstance(value, str) for value in experiment.values):
         series = {row: _series(table, row) for row in table.rows}
         plots.save_figure(
@@ -255,7 +284,7 @@ def save_figures(experiment: Experiment, table: Table, folder: Path) -> None:
                 series,
                 experiment.title,
                 is_logarithmic=experiment.is_logarithmic,
-                papers_best=experiment.papers_best,
+                papers_best=experiment.paper_best_value,
             ),
             folder / "accuracy.png",
         )
@@ -273,6 +302,6 @@ def save_figures(experiment: Experiment, table: Table, folder: Path) -> None:
 
 
 def _series(table: Table, row: str) -> Sequence[tuple[float, float, float | None, float | None]]:
-    """Value, mean, spread and the paper's number."""
+    """SweptValue, mean, spread and the paper's number."""
     entries = [table.entries[row, value] for value in table.values if (row, value) in table.entries]
-    return [(float(entry.value), entry.mean, entry.spread, entry.paper) for entry in entries]
+    return [(float(entry.value), entry.mean, entry.std, entry.paper_accuracy) for entry in entries]

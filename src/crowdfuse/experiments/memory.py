@@ -1,4 +1,4 @@
-"""What a training holds in memory, counted and not measured: the same on every machine, whatever else it does."""
+"""Memory that training needs, counted from tensor sizes instead of measured: the same number on every machine."""
 
 from __future__ import annotations
 
@@ -8,69 +8,86 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-ADAM_COPIES_PER_PARAMETER = 4  # numbers a parameter: itself, its gradient, and two means that Adam keeps
+ADAM_COPIES_PER_PARAMETER = 4  # the parameter, its gradient, and Adam's two running means
 
 
-class _Kept:
-    """A tensor that waits for the way back; what it holds is given back when nobody waits any more."""
+class _SavedTensor:
+    """A tensor that is saved for the backward pass; calls `release` when the graph no longer needs it."""
 
-    def __init__(self, tensor: Tensor, let_go: Callable[[], None]) -> None:
-        self.tensor, self.let_go = tensor, let_go
+    def __init__(self, tensor: Tensor, release: Callable[[], None]) -> None:
+        self.tensor, self.release = tensor, release
 
     def __del__(self) -> None:
-        self.let_go()
+        self.release()
 
 
 class SavedTensorBytes:
-    """Bytes that are kept for the way back, now and at most. What several places keep counts once."""
+    """Bytes that are saved for the backward pass. Storage that is saved several times counts once.
+
+    Attributes
+    ----------
+    current : int
+        Bytes that are saved now.
+    peak : int
+        Largest value that `current` had.
+    """
 
     def __init__(self) -> None:
-        self.now = self.most = 0
-        self._places: dict[int, int] = {}
+        self.current = self.peak = 0
+        self._n_uses_by_address: dict[int, int] = {}
 
-    def keep(self, tensor: Tensor) -> Tensor | _Kept:
+    def save(self, tensor: Tensor) -> Tensor | _SavedTensor:
+        """Count a tensor that autograd saves; parameters are not counted, as they exist anyway."""
         source = tensor._base if tensor._is_view() and tensor._base is not None else tensor
         if isinstance(source, nn.Parameter):
-            return tensor  # there anyway
+            return tensor
         storage = source.untyped_storage()
-        place, size = storage.data_ptr(), storage.nbytes()
-        self._places[place] = self._places.get(place, 0) + 1
-        if self._places[place] == 1:
-            self.now += size
-            self.most = max(self.most, self.now)
+        address, size = storage.data_ptr(), storage.nbytes()
+        self._n_uses_by_address[address] = self._n_uses_by_address.get(address, 0) + 1
+        if self._n_uses_by_address[address] == 1:
+            self.current += size
+            self.peak = max(self.peak, self.current)
 
-        def let_go() -> None:
-            self._places[place] -= 1
-            if not self._places[place]:
-                del self._places[place]
-                self.now -= size
+        def release() -> None:
+            self._n_uses_by_address[address] -= 1
+            if not self._n_uses_by_address[address]:
+                del self._n_uses_by_address[address]
+                self.current -= size
 
-        return _Kept(tensor.detach(), let_go)
+        return _SavedTensor(tensor.detach(), release)
 
 
 @contextmanager
 def count_saved_tensors() -> Iterator[SavedTensorBytes]:
-    """Count what torch keeps for the way back.
+    """Count the bytes that torch saves for the backward pass within the block.
 
+    Examples
+    --------
     >>> import torch
     >>> x = torch.ones(100, 8, requires_grad=True)
-    >>> with counting() as held:
+    >>> with count_saved_tensors() as saved:
     ...     (x.exp() * 3).sum().backward()
-    >>> held.most, held.now                                        # exp keeps what it made: 800 numbers of 4 bytes
+    >>> saved.peak, saved.current                       # exp saves its result: 800 numbers of 4 bytes
     (3200, 0)
     """
-    held = SavedTensorBytes()
+    saved = SavedTensorBytes()
 
-    def back(kept: Tensor | _Kept) -> Tensor:
-        return kept.tensor if isinstance(kept, _Kept) else kept
+    def unpack(tensor: Tensor | _SavedTensor) -> Tensor:
+        return tensor.tensor if isinstance(tensor, _SavedTensor) else tensor
 
-    with saved_tensors_hooks(held.keep, back):
-        yield held
+    with saved_tensors_hooks(saved.save, unpack):
+        yield saved
 
 
-def bytes_to_train(fit: Callable[[], nn.Module]) -> int:
-    """The bytes that training a network with Adam holds at most, apart from data: `fit` trains and returns it."""
-    with count_saved_tensors() as held:
+def peak_training_bytes(fit: Callable[[], nn.Module]) -> int:
+    """Return the peak memory of training a network with Adam, in bytes, without the data.
+
+    Parameters
+    ----------
+    fit : callable
+        Trains a network and returns it.
+    """
+    with count_saved_tensors() as saved:
         network = fit()
     parameters = sum(tensor.numel() * tensor.element_size() for tensor in network.parameters())
-    return held.most + ADAM_COPIES_PER_PARAMETER * parameters
+    return saved.peak + ADAM_COPIES_PER_PARAMETER * parameters

@@ -1,9 +1,8 @@
-"""All methods by the same rules: on the same labels, split, network, optimiser and budget, as they come and tuned.
+"""Comparison of all methods on the same labels, split, network, optimizer and budget, at defaults and tuned.
 
-A fifth of the training items is kept out. Their labels say how good settings are by the crowd alone, and their gold,
-beside that, how good they would have been with gold: so one run serves all ways to tune, and nothing is trained twice.
-Gated chooses its epoch by labels that it holds out, the others keep the last; so that this is not what it is ahead by,
-all are also run at their defaults with that choice.
+A fifth of the training items is held out. Their crowd labels score settings without gold, and their gold scores the
+same settings with gold, so one run serves both ways of tuning. Gated chooses its epoch by held-out labels, the others
+keep the last epoch; to separate the effect of that choice, all methods also run at their defaults with it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments import crowds
 from crowdfuse.experiments.grid import Cell, MethodVariant
-from crowdfuse.experiments.memory import bytes_to_train
+from crowdfuse.experiments.memory import peak_training_bytes
 from crowdfuse.experiments.noise_types import MnistNoiseExecutor, weakness_spec
 from crowdfuse.experiments.result_table import UPPER_BOUND
 from crowdfuse.experiments.search_space import draw_settings
@@ -37,118 +36,168 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.quality.model_selection import label_likelihood
 from crowdfuse.training.loop import DivergedError
 
-HELD_OUT_SHARE = 0.2  # of the items to train on
-BINS = 15
-NETWORK: dict[str, Any] = crowds.NETWORK | {"batch_size": 256, "epochs": 12}
-COUNTED_EPOCHS = 12  # of one batch, to count memory: enough for every phase of every method
-EXCLUDED_METHODS = ("single-annotator",)  # one row an annotator: no method to recommend
+HELD_OUT_SHARE = 0.2  # of the training items
+N_CALIBRATION_BINS = 15
+NETWORK_SETTINGS: dict[str, Any] = crowds.NETWORK_SETTINGS | {"batch_size": 256, "epochs": 12}
+MEMORY_COUNT_EPOCHS = 12  # on one batch, to count memory: enough to reach every phase of every method
+EXCLUDED_METHODS = ("single-annotator",)  # one row per annotator, not a method to recommend
 COMPARED_ROWS = {method: MethodVariant(method) for method in ESTIMATORS if method not in EXCLUDED_METHODS}
 COMPARED_ROWS["majority-vote-hard"] = MethodVariant("majority-vote", {"vote": "hard"})
 
 
 @dataclass(frozen=True)
 class ComparisonDataset:
-    """Something to compare methods on: data, annotators where they are made up, and what to know of it."""
+    """A data set of the comparison.
+
+    Parameters
+    ----------
+    title : str
+        Name for tables.
+    data : dict
+        Name of the data and how much of it is used.
+    note : str
+        A description for tables.
+    annotators : dict or None, default=None
+        Definition of simulated annotators; None for real crowds.
+    training : dict, optional
+        Settings of the training that differ from `NETWORK_SETTINGS`.
+    """
 
     title: str
     data: dict[str, Any]
     note: str
     annotators: dict[str, Any] | None = None
     training: dict[str, Any] = field(default_factory=dict)
-    """How networks are trained, where that is not as everywhere."""
 
 
 def _mnist(title: str, note: str, annotators: dict[str, Any], task: str = "digits") -> ComparisonDataset:
-    data = {"name": "mnist", "train": 10_000, "pixels": 14, "task": task}
-    return ComparisonDataset(title, data, note, annotators, {"standardize": False})  # pixels come normalised
+    """Return a data set of 10,000 images of MNIST with simulated annotators."""
+    data = {"name": "mnist", "n_train": 10_000, "image_side": 14, "task": task}
+    return ComparisonDataset(title, data, note, annotators, {"standardize": False})  # pixels are already normalized
 
 
 MNIST_DATASETS = {
-    "uniform": _mnist("uniform", "wrong labels even over the other classes", weakness_spec(30)),
-    "any": _mnist("any", "wrong labels even over all classes", weakness_spec(30, "any")),
-    "looks": _mnist("looks", "wrong labels are what the item looks like to the annotator", weakness_spec(30, "looks")),
-    "shift": _mnist("shift", "wrong labels are a fixed number of classes further", weakness_spec(30, "shift")),
+    "uniform": _mnist("uniform", "wrong labels are uniform over the other classes", weakness_spec(30)),
+    "any": _mnist("any", "labels of weak items are uniform over all classes", weakness_spec(30, "any")),
+    "looks": _mnist(
+        "looks", "wrong labels are the class that the item looks like to the annotator", weakness_spec(30, "looks")
+    ),
+    "shift": _mnist(
+        "shift", "wrong labels are the true class shifted by a fixed number of classes", weakness_spec(30, "shift")
+    ),
     "neighbour": _mnist("neighbour", "wrong labels are the most confusable class", weakness_spec(30, "neighbour")),
-    "copy": _mnist("copy", "who is wrong says the same wrong label", weakness_spec(30, "copy")),
+    "copy": _mnist("copy", "annotators who are wrong give the same wrong label", weakness_spec(30, "copy")),
     "hammer-spammer": _mnist(
         "hammer-spammer",
-        "five annotators, each right on three classes and at random on the others",
+        "five annotators, each right on three classes and random on the others",
         {"rule": "hammer-spammer", "n_correct": 3, "names": ["1", "2", "3", "4", "5"]},
     ),
-    "two classes": _mnist("two classes", "odd or even", weakness_spec(30), task="odd"),
+    "two-classes": _mnist("two classes", "odd or even", weakness_spec(30), task="odd"),
 }
-CROWDS = {
+CROWD_DATASETS = {
     "labelme": ComparisonDataset(
         "LabelMe", {"name": "labelme"}, "averaged VGG features", None, {"batch_size": 64, "epochs": 30}
     ),
     "sentiment": ComparisonDataset(
         "Sentiment Polarity",
-        {"name": "sentiment", "words": 1_000},
-        "tf-idf of 1,000 words and pairs; a fifth of the sentences, drawn by the seed, judges",
+        {"name": "sentiment", "n_words": 1_000},
+        "tf-idf of 1,000 words and word pairs; a fifth of the sentences, drawn by the seed, is the test set",
         None,
         {"batch_size": 128, "epochs": 15, "standardize": False},
     ),
     "cifar10n": ComparisonDataset(
         "CIFAR-10N (null control)",
-        {"name": "cifar10n", "train": 10_000},
-        "frozen features of 10,000 images; its columns are slots, not people, so that there is nobody to know",
+        {"name": "cifar10n", "n_train": 10_000},
+        "frozen features of 10,000 images; its annotators are slots and not people, so no annotator can be learned",
         None,
         {"dropout": 0.5},
     ),
 }
-DATASET_GROUPS = {"mnist-kinds": MNIST_DATASETS, "crowds": CROWDS}
+DATASET_GROUPS = {"mnist-kinds": MNIST_DATASETS, "crowds": CROWD_DATASETS}
 
 
 @dataclass(frozen=True)
 class ComparisonCell(Cell):
-    """A run of the grid, and which draw of the settings it tries."""
+    """A cell of the comparison.
+
+    Parameters
+    ----------
+    row, value, seed, run, same_for_all_values
+        As in `Cell`; `value` is the data set.
+    draw : int, default=0
+        Number of the draw of settings; 0 is the defaults.
+    uses_held_out_epoch : bool, default=False
+        Whether this is the run at defaults whose epoch is chosen by held-out labels.
+    """
 
     draw: int = 0
-    holds_out: bool = False
-    """Whether it is the run at defaults whose epoch is chosen by held-out labels."""
+    uses_held_out_epoch: bool = False
 
     @property
     def name(self) -> str:
-        """For people: what is being run."""
-        what = "defaults" if self.draw == 0 else f"draw {self.draw}"
-        return f"{super().name}, {what}{', epoch by held-out labels' if self.holds_out else ''}"
+        """Name of the run for people."""
+        settings = "defaults" if self.draw == 0 else f"draw {self.draw}"
+        return f"{super().name}, {settings}{', epoch by held-out labels' if self.uses_held_out_epoch else ''}"
 
 
 def comparison_cells(
-    arenas: dict[str, ComparisonDataset],
-    draws: int,
+    datasets: dict[str, ComparisonDataset],
+    n_draws: int,
     values: Sequence[str] = (),
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (0,),
 ) -> list[ComparisonCell]:
-    """The grid: defaults everywhere first, then defaults with held-out labels, then the draws, seed by seed. The upper
-    bound is run once a seed."""
-    chosen = [check_choice("--values", value, arenas) for value in values or arenas]
+    """Return the cells of the comparison: defaults first, then defaults with the held-out epoch, then draws by seed.
+
+    Parameters
+    ----------
+    datasets : dict of str to ComparisonDataset
+        The data sets of the group.
+    n_draws : int
+        Number of settings per method, including the defaults. The upper bound is run once per seed.
+    values : sequence of str, default=()
+        Data sets to use; empty uses all.
+    methods : sequence of str, default=()
+        Rows to run; empty runs all.
+    seeds : sequence of int, default=(0,)
+        Seeds.
+
+    Returns
+    -------
+    list of ComparisonCell
+    """
+    chosen = [check_choice("--values", value, datasets) for value in values or datasets]
     rows = [check_choice("--methods", method, COMPARED_ROWS) for method in methods or COMPARED_ROWS]
-    stretches = [
+    blocks_of_cells = [
         (seeds, range(1), False),
         (seeds, range(1), True),
-        *(((seed,), range(1, draws), False) for seed in seeds),
+        *(((seed,), range(1, n_draws), False) for seed in seeds),
     ]
     return [
         ComparisonCell(
-            row, value, seed, _run(arenas[value], COMPARED_ROWS[row], seed, draw, holds_out), False, draw, holds_out
+            row,
+            value,
+            seed,
+            _run(datasets[value], COMPARED_ROWS[row], seed, draw, uses_held_out_epoch),
+            False,
+            draw,
+            uses_held_out_epoch,
         )
-        for of_seeds, numbers, holds_out in stretches
+        for of_seeds, numbers, uses_held_out_epoch in blocks_of_cells
         for seed in of_seeds
         for value in chosen
         for row in rows
         for draw in numbers
-        if row != UPPER_BOUND or (draw == 0 and not holds_out)
+        if row != UPPER_BOUND or (draw == 0 and not uses_held_out_epoch)
     ]
 
 
-def _run(arena: ComparisonDataset, row: MethodVariant, seed: int, draw: int, holds_out: bool) -> RunSpec:
-    settings = NETWORK | arena.training | draw_settings(row.method, draw, seed) | row.settings
-    run: RunSpec = {"data": arena.data, "method": row.method, "settings": settings, "seed": seed}
-    if arena.annotators is not None:
-        run["annotators"] = arena.annotators
-    if holds_out and not _holds_out_anyway(row.method):
+def _run(dataset: ComparisonDataset, row: MethodVariant, seed: int, draw: int, uses_held_out_epoch: bool) -> RunSpec:
+    settings = NETWORK_SETTINGS | dataset.training | draw_settings(row.method, draw, seed) | row.settings
+    run: RunSpec = {"data": dataset.data, "method": row.method, "settings": settings, "seed": seed}
+    if dataset.annotators is not None:
+        run["annotators"] = dataset.annotators
+    if uses_held_out_epoch and not _holds_out_anyway(row.method):
         run["validation"] = "annotations"
     return run
 
@@ -159,21 +208,27 @@ def _holds_out_anyway(method: str) -> bool:
 
 @dataclass(frozen=True)
 class MethodComparisonExecutor:
-    """Does the runs; `folder` is where the data sets are, None for the environment's."""
+    """Executes runs of the comparison, as a `RunExecutor`.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Folder with the data sets. None takes the folder of the environment variable.
+    """
 
     folder: Path | None
     _loaded: dict[str, CrowdDataset] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def check(self, runs: Sequence[RunSpec], *, download: bool = False) -> None:
-        """Read every data set once, and prepare each method once on each."""
+        """Read every data set once, and check the settings of each method on it."""
         once = {(str(run["data"]), str(run.get("annotators")), run["method"]): run for run in runs}
         for run in once.values():
             crowd = self.crowd(run)
-            train, _ = split(crowd, run["seed"])
-            _classifier(run, crowd).prepare(crowd.X[train], _learned_from(run, crowd, train))
+            train, _ = split_rows(crowd, run["seed"])
+            _classifier(run, crowd).prepare(crowd.X[train], _training_labels(run, crowd, train))
 
     def crowd(self, run: RunSpec) -> CrowdDataset:
-        """The last one is kept: most runs of a process are on the same."""
+        """Return the data of a run. The last data are kept, as most runs of a process use the same."""
         key = run_key({name: run.get(name) for name in ("data", "annotators", "seed")})
         if key not in self._loaded:
             self._loaded.clear()
@@ -183,104 +238,121 @@ class MethodComparisonExecutor:
     def _load(self, run: RunSpec) -> CrowdDataset:
         data = run["data"]
         if data["name"] == "mnist":
-            work = MnistNoiseExecutor(self.folder)
-            parts = work.load(run)
-            made = work.annotators(run, parts)
-            X, X_test = (downsample(part.values, data["pixels"]) for part in (parts.X, parts.X_test))
-            return CrowdDataset(X, made.annotations, parts.y, X_test, parts.y_test)
+            executor = MnistNoiseExecutor(self.folder)
+            parts = executor.load(run)
+            simulated = executor.make_annotators(run, parts)
+            X, X_test = (downsample(part.values, data["image_side"]) for part in (parts.X, parts.X_test))
+            return CrowdDataset(X, simulated.annotations, parts.y, X_test, parts.y_test)
         if data["name"] == "sentiment":
-            return load_sentiment(self.folder).split(run["seed"], words=data["words"])
+            return load_sentiment(self.folder).split(run["seed"], words=data["n_words"])
         if data["name"] == "labelme":
             return load_labelme(self.folder)
         crowd = load_cifar10n(self.folder)
-        first = slice(data["train"])
+        first = slice(data["n_train"])
         return CrowdDataset(crowd.X[first], crowd.annotations[first], crowd.y[first], crowd.X_test, crowd.y_test)
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
+        """Execute a run and return its results; no checkpoint is written."""
         crowd = self.crowd(run)
-        train, judges = split(crowd, run["seed"])
+        train, held_out = split_rows(crowd, run["seed"])
         classifier = _classifier(run, crowd)
         began = time.process_time()
         try:
-            classifier.fit(crowd.X[train], _learned_from(run, crowd, train), validation=run.get("validation"))
-        except DivergedError as error:  # a result like others: these settings are not to be chosen
+            classifier.fit(crowd.X[train], _training_labels(run, crowd, train), validation=run.get("validation"))
+        except DivergedError as error:  # a result too: tuning never selects these settings
             return {"diverged": str(error)}
         seconds = time.process_time() - began
         if classifier.interrupted_:
             raise KeyboardInterrupt
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the labels cannot decide is not asked here
+            warnings.simplefilter("ignore")  # warnings about labels are not of interest here
             return {
-                "seconds of training": round(seconds, 2),
-                "bytes of a step": _bytes_of_a_step(run, crowd, train),
-                **_by_crowd(classifier, crowd, judges),
-                "gold score": classifier.score(crowd.X[judges], crowd.y[judges]),
+                "training_cpu_seconds": round(seconds, 2),
+                "peak_step_bytes": _peak_step_bytes(run, crowd, train),
+                **_by_crowd(classifier, crowd, held_out),
+                "held_out_accuracy": classifier.score(crowd.X[held_out], crowd.y[held_out]),
                 **_by_gold(classifier.predict_proba(crowd.X_test), classifier.classes_, crowd.y_test),
-                **_of_labels(classifier, crowd, train),
+                **_label_metrics(classifier, crowd, train),
             }
 
 
-def split(crowd: CrowdDataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on, and rows to judge settings by."""
+def split_rows(crowd: CrowdDataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return training rows and held-out rows."""
     shuffled = np.random.default_rng([seed, 7]).permutation(len(crowd.X))
     count = round(HELD_OUT_SHARE * len(shuffled))
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
-def downsample(images: NDArray[Any], pixels: int) -> NDArray[np.float32]:
-    """Square images (N, ...) as rows of means over squares, so many a side: a fourth of the work at half the side.
+def downsample(images: NDArray[Any], side: int) -> NDArray[np.float32]:
+    """Return square images as rows of means over blocks of pixels.
 
-    >>> coarser(np.arange(16.0).reshape(1, 4, 4), 2).tolist()
+    Parameters
+    ----------
+    images : ndarray of shape (n_items, ...)
+        Square images.
+    side : int
+        Pixels per side of the result.
+
+    Returns
+    -------
+    ndarray of shape (n_items, side * side)
+
+    Examples
+    --------
+    >>> downsample(np.arange(16.0).reshape(1, 4, 4), 2).tolist()
     [[2.5, 4.5, 10.5, 12.5]]
     """
-    side = round(float(np.prod(images.shape[1:])) ** 0.5)
-    squares = images.reshape(len(images), pixels, side // pixels, pixels, side // pixels)
-    return np.asarray(squares.mean((2, 4)).reshape(len(images), -1), np.float32)
+    block = round(float(np.prod(images.shape[1:])) ** 0.5) // side
+    blocks = images.reshape(len(images), side, block, side, block)
+    return np.asarray(blocks.mean((2, 4)).reshape(len(images), -1), np.float32)
 
 
-def _bytes_of_a_step(run: RunSpec, crowd: CrowdDataset, rows: NDArray[np.int64]) -> int:
-    """What training on one batch holds at most, through all phases of the method."""
-    classifier = _classifier(run, crowd).set_params(epochs=COUNTED_EPOCHS)
+def _peak_step_bytes(run: RunSpec, crowd: CrowdDataset, rows: NDArray[np.int64]) -> int:
+    """Return the peak memory of training on one batch, over all phases of the method."""
+    classifier = _classifier(run, crowd).set_params(epochs=MEMORY_COUNT_EPOCHS)
     few = rows[: classifier.batch_size]
-    return bytes_to_train(lambda: classifier.fit(crowd.X[few], _learned_from(run, crowd, few)).method_)
+    return peak_training_bytes(lambda: classifier.fit(crowd.X[few], _training_labels(run, crowd, few)).method_)
 
 
 def _classifier(run: RunSpec, crowd: CrowdDataset) -> CrowdClassifier:
+    """Return the classifier of a run, not yet fitted."""
     return estimator_class(run["method"])(**run["settings"], random_state=run["seed"], classes=crowd.classes)
 
 
-def _learned_from(run: RunSpec, crowd: CrowdDataset, rows: NDArray[np.int64]) -> Annotations | NDArray[np.int64]:
+def _training_labels(run: RunSpec, crowd: CrowdDataset, rows: NDArray[np.int64]) -> Annotations | NDArray[np.int64]:
+    """Return the crowd labels of some rows, or their gold for a method that trains on gold."""
     return crowd.annotations[rows] if estimator_class(run["method"]).trains_on_labels else crowd.y[rows]
 
 
-def _by_crowd(classifier: CrowdClassifier, crowd: CrowdDataset, judges: NDArray[np.int64]) -> dict[str, Any]:
-    """How likely labels of items are that were not trained on, and what speaks against the classifier."""
-    verdict = label_likelihood(classifier, crowd.X[judges], crowd.annotations[judges])
-    return {"crowd score": verdict.mean, "failed_checks": list(verdict.failed_checks)}
+def _by_crowd(classifier: CrowdClassifier, crowd: CrowdDataset, held_out: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the log-likelihood of crowd labels of held-out items, and the sanity checks that failed."""
+    verdict = label_likelihood(classifier, crowd.X[held_out], crowd.annotations[held_out])
+    return {"held_out_log_likelihood": verdict.mean, "failed_checks": list(verdict.failed_checks)}
 
 
 def _by_gold(probabilities: NDArray[Any], classes: NDArray[Any], gold: NDArray[Any]) -> dict[str, float]:
-    """How good class probabilities (N, K) are: the share right, the log-likelihood of gold, and whether they are
-    honest: how far the largest is from the share right, over 15 bins.
+    """Return accuracy, log loss and calibration error (over 15 bins) of class probabilities (n_items, n_classes).
 
-    >>> _by_gold(np.array([[0.8, 0.2], [0.8, 0.2]]), np.array([0, 1]), np.array([0, 1]))["calibration error"]
+    >>> _by_gold(np.array([[0.8, 0.2], [0.8, 0.2]]), np.array([0, 1]), np.array([0, 1]))["calibration_error"]
     0.3
     """
-    place = np.searchsorted(classes, gold)
-    right = probabilities.argmax(1) == place
-    sure = probabilities.max(1)
-    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
-    gap = np.bincount(bins, sure, minlength=BINS) - np.bincount(bins, right, minlength=BINS)
-    likely = probabilities[np.arange(len(place)), place]
+    code = np.searchsorted(classes, gold)
+    right = probabilities.argmax(1) == code
+    confidence = probabilities.max(1)
+    bins = np.minimum((confidence * N_CALIBRATION_BINS).astype(int), N_CALIBRATION_BINS - 1)
+    gap = np.bincount(bins, confidence, minlength=N_CALIBRATION_BINS) - np.bincount(
+        bins, right, minlength=N_CALIBRATION_BINS
+    )
+    likely = probabilities[np.arange(len(code)), code]
     return {
         "accuracy": float(right.mean()),
-        "log loss": float(-np.log(np.maximum(likely, 1e-12)).mean()),
-        "calibration error": round(float(np.abs(gap).sum()) / len(right), 6),
+        "log_loss": float(-np.log(np.maximum(likely, 1e-12)).mean()),
+        "calibration_error": round(float(np.abs(gap).sum()) / len(right), 6),
     }
 
 
-def _of_labels(classifier: CrowdClassifier, crowd: CrowdDataset, rows: NDArray[np.int64]) -> dict[str, float]:
-    """What the labels trained on are made of: are fused labels right, and do they tell which labels are wrong?"""
+def _label_metrics(classifier: CrowdClassifier, crowd: CrowdDataset, rows: NDArray[np.int64]) -> dict[str, float]:
+    """Return the accuracy of the fused labels, and how well they rank wrong labels (average precision)."""
     ann, gold = crowd.annotations[rows], crowd.y[rows]
     if not estimator_class(classifier.method_name).trains_on_labels:
         return {}
@@ -289,7 +361,7 @@ def _of_labels(classifier: CrowdClassifier, crowd: CrowdDataset, rows: NDArray[n
     wrong = classifier.classes_[ann.label] != gold[ann.item]
     has_labels = np.diff(ann.indptr) > 0
     right = classifier.classes_[fused.argmax(1)] == gold
-    found = {"fused labels right": float(right[has_labels].mean())}
+    found = {"fused_label_accuracy": float(right[has_labels].mean())}
     if wrong.any():
-        found["suspicion"] = float(average_precision_score(wrong, -fused[ann.item, ann.label]))
+        found["suspicion_average_precision"] = float(average_precision_score(wrong, -fused[ann.item, ann.label]))
     return found

@@ -1,4 +1,4 @@
-"""All methods by the same rules: accuracies by arena, ranks, what tuning brings, and what else a method gives."""
+"""Tables of the comparison of all methods: accuracies, ranks, the effect of tuning, other metrics and costs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.experiments.comparison_results import QUALITIES
-from crowdfuse.experiments.method_comparison import HELD_OUT_SHARE, NETWORK, ComparisonCell, ComparisonDataset
+from crowdfuse.experiments.comparison_results import DEFAULTS, METRIC_TITLES, PROTOCOL_TITLES
+from crowdfuse.experiments.method_comparison import HELD_OUT_SHARE, NETWORK_SETTINGS, ComparisonCell, ComparisonDataset
 from crowdfuse.experiments.protocols import (
-    Ranks,
+    MeanRanks,
     RowDatasetSeed,
     best_and_tied,
-    gains,
+    gains_over,
     metric_by_dataset,
-    ranks,
+    rank_methods,
     select_runs,
 )
 from crowdfuse.experiments.result_table import UPPER_BOUND
@@ -27,126 +27,145 @@ from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import markdown_table
 
-REFERENCE = "majority-vote"
-METRICS = {
-    "log loss": ("log loss", 1.0, "{:.3f}"),
-    "calibration error": ("calibration error (%)", 100.0, "{:.1f}"),
-    "fused labels right": ("fused labels right (%)", 100.0, "{:.1f}"),
-    "suspicion": ("average precision of suspicion (%)", 100.0, "{:.1f}"),
+REFERENCE_METHOD = "majority-vote"
+SECONDARY_METRICS = {
+    "log_loss": ("log loss", 1.0, "{:.3f}"),
+    "calibration_error": ("calibration error (%)", 100.0, "{:.1f}"),
+    "fused_label_accuracy": ("fused labels right (%)", 100.0, "{:.1f}"),
+    "suspicion_average_precision": ("average precision of suspicion (%)", 100.0, "{:.1f}"),
 }
-LOWER_IS_BETTER = ("log loss", "calibration error")  # the less, the better
-COSTS = {"seconds of training": "time", "bytes of a step": "memory"}  # over those of the reference
+"""Title, factor and format by metric."""
+LOWER_IS_BETTER = ("log_loss", "calibration_error")
+COST_TITLES = {"training_cpu_seconds": "time", "peak_step_bytes": "memory"}
+"""Costs, which are shown relative to the reference method."""
 RULES_TEXT = (
-    "The same labels, split, network, optimiser, schedule, batch and number of epochs for all at a seed; only WDN "
-    f"trains the weights of its average for some epochs more. Gold judges on test items. {100 * HELD_OUT_SHARE:.0f} "
-    "% of "
-    "the training items are kept out of training in every protocol.\n\n"
-    "*Defaults*: every method's own settings; gated, as it comes, chooses its epoch by labels that it holds out, "
-    "the others keep the last. *Epoch by held-out labels*: the same, with that choice for all. *Tuned by crowd "
-    "labels* takes, of so many draws, the defaults among them, the one that makes the labels of the items kept "
-    "out likeliest, those that guards object to last. *Tuned by gold* takes the draw that gets most of the items "
-    "kept out right: the ceiling, as far as gold of so few items can tell. true-label trains the same network on "
-    "gold, untuned, and is no competitor.\n\n"
-    "Gated, and the likelihood that crowd labels choose by, were settled on MNIST, LabelMe and Sentiment Polarity "
-    "with test accuracy in view, on other sizes of them (docs/method.md). Other methods' defaults are their papers' or "
-    "their code's, but for TraceReg's start, set with gold of CIFAR-100 in view, MaDL's isotropic confusions, and the "
-    "epochs without outliers that COINNet begins with, which came after its accuracy here had been seen."
+    "At each seed all methods have the same labels, split, network, optimizer, schedule, batch size and number of "
+    "epochs; only WDN trains the weights of its average for additional epochs. Gold of the test items evaluates. "
+    f"{100 * HELD_OUT_SHARE:.0f} % of the training items are held out of training in every protocol.\n\n"
+    "*Defaults*: the default settings of every method. By default, gated chooses its epoch by labels that it holds "
+    "out, "
+    "and the others keep the last epoch. *Epoch by held-out labels*: the same, with that choice for all methods. "
+    "*Tuned "
+    "by crowd labels*: of several draws of settings, the defaults among them, the draw under which the labels of the "
+    "held-out items are most likely; draws that fail a sanity check come last. *Tuned by gold*: the draw with the best "
+    "accuracy on the held-out items, a ceiling as far as gold of so few items can tell. true-label trains the same "
+    "network on gold, untuned, and is not ranked.\n\n"
+    "The defaults of gated, and the likelihood that crowd labels choose by, were set on MNIST, LabelMe and Sentiment "
+    "Polarity with test accuracy in view, on other sizes of these data sets (docs/method.md). Defaults of the other "
+    "methods are those of their papers or code, except for TraceReg's start, set with gold of CIFAR-100 in view, "
+    "MaDL's "
+    "isotropic confusions, and COINNet's first epochs without outliers, set after its accuracy here had been seen."
 )
 SelectedRuns = dict[str, dict[RowDatasetSeed, Record]]
 
 
-def write_fair_report(
-    arenas: Mapping[str, ComparisonDataset],
+def write_method_comparison(
+    datasets: Mapping[str, ComparisonDataset],
     cells: Sequence[ComparisonCell],
     records: Sequence[Record],
     folder: Path,
     command: str,
 ) -> dict[str, Any]:
-    """`table.md`, `table.json` and the ranks as a figure, beside the store; returns the numbers."""
+    """Write `table.md`, `table.json` and a figure of the ranks per protocol, and return the numbers."""
     kept = select_runs(cells, records)
-    numbers = {"command": command, **collect_numbers(kept), "digest": summarize_comparison(arenas, kept, command)}
-    write_text(folder / "table.md", render_markdown(arenas, kept, command))
+    numbers = {"command": command, **collect_numbers(kept), "digest": summarize_comparison(datasets, kept, command)}
+    write_text(folder / "table.md", render_markdown(datasets, kept, command))
     write_json(folder / "table.json", numbers)
-    for protocol, found in all_ranks(kept).items():
-        title = f"{protocol.capitalize()}: mean rank of accuracy over {found.arenas} arenas"
-        figure = plots.critical_difference(found.mean, found.interval, found.critical, title)
-        plots.save_figure(figure, folder / f"ranks-{protocol.replace(' ', '-')}.png")
+    for protocol, found in accuracy_ranks(kept).items():
+        title = f"{PROTOCOL_TITLES[protocol].capitalize()}: mean rank of accuracy over {found.n_datasets} data sets"
+        figure = plots.critical_difference(found.mean, found.interval, found.critical_difference, title)
+        plots.save_figure(figure, folder / f"ranks-{PROTOCOL_TITLES[protocol].replace(' ', '-')}.png")
     return numbers
 
 
-def all_ranks(kept: SelectedRuns) -> dict[str, Ranks]:
-    """By accuracy, for each protocol that has something to rank."""
-    found = {protocol: ranks(metric_by_dataset(runs, "accuracy")) for protocol, runs in kept.items()}
+def accuracy_ranks(kept: SelectedRuns) -> dict[str, MeanRanks]:
+    """Return mean ranks by accuracy, for each protocol in which methods can be ranked."""
+    found = {protocol: rank_methods(metric_by_dataset(runs, "accuracy")) for protocol, runs in kept.items()}
     return {protocol: one for protocol, one in found.items() if one is not None}
 
 
 def collect_numbers(kept: SelectedRuns) -> dict[str, Any]:
-    """All numbers, as JSON holds them."""
-    ranked = all_ranks(kept)
+    """Return all numbers, for JSON."""
+    ranked = accuracy_ranks(kept)
     return {
         protocol: {
             "accuracy": metric_by_dataset(runs, "accuracy"),
             "ranks": ranked[protocol]._asdict() if protocol in ranked else None,
-            f"minus {REFERENCE}": gains(runs, REFERENCE),
-            **{name: metric_by_dataset(runs, name) for name in METRICS},
-            **{name: metric_by_dataset(runs, name) for name in COSTS},
+            "reference": REFERENCE_METHOD,
+            "gain_over_reference": gains_over(runs, REFERENCE_METHOD),
+            **{name: metric_by_dataset(runs, name) for name in SECONDARY_METRICS},
+            **{name: metric_by_dataset(runs, name) for name in COST_TITLES},
         }
         for protocol, runs in kept.items()
     }
 
 
-def summarize_comparison(arenas: Mapping[str, ComparisonDataset], kept: SelectedRuns, command: str) -> dict[str, Any]:
-    """What there is to know of each method in few numbers: what `crowdfuse methods` shows of stored results."""
-    found: dict[str, Any] = {"command": command}
+def summarize_comparison(datasets: Mapping[str, ComparisonDataset], kept: SelectedRuns, command: str) -> dict[str, Any]:
+    """Return the numbers per method that `crowdfuse methods` shows of stored results."""
+    summary: dict[str, Any] = {"command": command}
     for protocol, runs in kept.items():
-        by_arena = metric_by_dataset(runs, "accuracy")
-        ranked = {name: ranks(metric_by_dataset(runs, name), ascending=name in LOWER_IS_BETTER) for name in QUALITIES}
+        by_dataset = metric_by_dataset(runs, "accuracy")
+        ranked = {
+            name: rank_methods(metric_by_dataset(runs, name), lower_is_better=name in LOWER_IS_BETTER)
+            for name in METRIC_TITLES
+        }
         by_accuracy = ranked["accuracy"]
-        found[protocol] = {
-            "arenas": 0 if by_accuracy is None else by_accuracy.arenas,
-            "seeds": 0 if by_accuracy is None else by_accuracy.seeds,
+        summary[protocol] = {
+            "n_datasets": 0 if by_accuracy is None else by_accuracy.n_datasets,
+            "n_seeds": 0 if by_accuracy is None else by_accuracy.n_seeds,
             "rank": {
                 name: {row: round(rank, 2) for row, rank in of.mean.items()}
                 for name, of in ranked.items()
                 if of is not None
             },
             "accuracy": {
-                arenas[name].title: {row: round(float(np.mean(list(seeds.values()))), 6) for row, seeds in of.items()}
-                for name, of in by_arena.items()
+                datasets[name].title: {row: round(float(np.mean(list(seeds.values()))), 6) for row, seeds in of.items()}
+                for name, of in by_dataset.items()
             },
-            "leaders": {arenas[name].title: rows for name, rows in best_and_tied(by_arena).items()},
+            "leaders": {datasets[name].title: rows for name, rows in best_and_tied(by_dataset).items()},
         }
-    for name, title in COSTS.items():
-        found[title] = {row: round(times, 2) for row, times in costs(kept["defaults"], name).items()}
-    return found
+    for name, title in COST_TITLES.items():
+        summary[f"relative_{title}"] = {
+            row: round(times, 2) for row, times in relative_costs(kept[DEFAULTS], name).items()
+        }
+    return summary
 
 
-def render_markdown(arenas: Mapping[str, ComparisonDataset], kept: SelectedRuns, command: str) -> str:
-    """The whole comparison as text."""
-    parts = [f"# All methods by the same rules\n\n`{command}`\n\n{RULES_TEXT}", _arenas(arenas, kept)]
-    ranked = all_ranks(kept)
+def render_markdown(datasets: Mapping[str, ComparisonDataset], kept: SelectedRuns, command: str) -> str:
+    """Return the comparison as Markdown."""
+    parts = [f"# All methods under the same rules\n\n`{command}`\n\n{RULES_TEXT}", _dataset_table(datasets, kept)]
+    ranked = accuracy_ranks(kept)
     for protocol, runs in kept.items():
-        parts.append(f"## {protocol.capitalize()}\n\n{_accuracies(arenas, runs, ranked.get(protocol))}")
+        parts.append(
+            f"## {PROTOCOL_TITLES[protocol].capitalize()}\n\n{_accuracies(datasets, runs, ranked.get(protocol))}"
+        )
     if len(kept) > 1:
-        parts.append(f"## What tuning brings\n\n{_tuning(kept)}")
-    parts.append(f"## What else, at defaults\n\n{_others(kept['defaults'])}")
-    parts.append(f"## What was tuned\n\n{_spaces(kept)}")
+        parts.append(f"## Effect of tuning\n\n{_tuning(kept)}")
+    parts.append(f"## Other metrics, at defaults\n\n{_other_metrics(kept[DEFAULTS])}")
+    parts.append(f"## Search spaces\n\n{_search_spaces(kept)}")
     return "\n\n".join(parts) + "\n"
 
 
-def _arenas(arenas: Mapping[str, ComparisonDataset], kept: SelectedRuns) -> str:
-    seen = {arena for _, arena, _ in kept["defaults"]}
+def _dataset_table(datasets: Mapping[str, ComparisonDataset], kept: SelectedRuns) -> str:
+    seen = {dataset for _, dataset, _ in kept[DEFAULTS]}
     shown = [
-        [arena.title, arena.note, _settings(arena.data), _settings(arena.annotators or {}), _settings(arena.training)]
-        for name, arena in arenas.items()
+        [
+            dataset.title,
+            dataset.note,
+            _settings(dataset.data),
+            _settings(dataset.annotators or {}),
+            _settings(dataset.training),
+        ]
+        for name, dataset in datasets.items()
         if name in seen
     ]
-    header = ["arena", "what", "data", "annotators", "network"]
-    return f"{markdown_table(header, shown)}\n\nThe network, but for what an arena has otherwise: {_settings(NETWORK)}."
+    header = ["data set", "description", "data", "annotators", "network"]
+    network = f"The network, unless the last column says otherwise: {_settings(NETWORK_SETTINGS)}."
+    return f"{markdown_table(header, shown)}\n\n{network}"
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    """Settings in words.
+    """Return settings as text.
 
     >>> _settings({"epochs": 12, "names": ["1", "2"]})
     'epochs 12, names 1 2'
@@ -157,15 +176,15 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def _accuracies(
-    arenas: Mapping[str, ComparisonDataset], runs: Mapping[RowDatasetSeed, Record], ranked: Ranks | None
+    datasets: Mapping[str, ComparisonDataset], runs: Mapping[RowDatasetSeed, Record], ranked: MeanRanks | None
 ) -> str:
-    by_arena = metric_by_dataset(runs, "accuracy")
-    columns = [name for name in arenas if name in by_arena]
+    by_dataset = metric_by_dataset(runs, "accuracy")
+    columns = [name for name in datasets if name in by_dataset]
     rows = _rows(runs, ranked)
-    ahead = gains(runs, REFERENCE)
+    ahead = gains_over(runs, REFERENCE_METHOD)
     best = {
         name: max(
-            (np.mean(list(seeds.values())) for row, seeds in by_arena[name].items() if row != UPPER_BOUND), default=0
+            (np.mean(list(seeds.values())) for row, seeds in by_dataset[name].items() if row != UPPER_BOUND), default=0
         )
         for name in columns
     }
@@ -173,7 +192,7 @@ def _accuracies(
     for row in rows:
         line = [row]
         for name in columns:
-            seeds = list(by_arena[name].get(row, {}).values())
+            seeds = list(by_dataset[name].get(row, {}).values())
             if not seeds:
                 line.append("")
                 continue
@@ -187,94 +206,95 @@ def _accuracies(
             line.append("")
         line.append("" if row not in ahead else "{:+.1f} ({:+.1f} to {:+.1f})".format(*ahead[row][:3]))
         shown.append(line)
-    header = ["method", *(arenas[name].title for name in columns), "mean rank", f"minus {REFERENCE}"]
+    header = ["method", *(datasets[name].title for name in columns), "mean rank", f"minus {REFERENCE_METHOD}"]
     seeds_of = sorted({seed for _, _, seed in runs})
     text = f"Test accuracy (%), mean ± standard deviation over seeds {', '.join(map(str, seeds_of))}.\n\n"
     text += markdown_table(header, shown)
     if ranked is not None:
         text += (
-            f"\n\nRanks over {ranked.arenas} arenas and at least {ranked.seeds} seeds that all methods have; intervals "
-            "are 95 %, over arenas' means, as if arenas had nothing to do with each other. Two methods are shown to "
-            f"differ at 5 % (Nemenyi) where their mean ranks are {ranked.critical:.1f} apart. Differences are over "
-            "arenas, with a 95 % interval."
+            f"\n\nRanks are over {ranked.n_datasets} data sets and at least {ranked.n_seeds} seeds that all methods "
+            "have. "
+            "Intervals are 95 %, over the means of the data sets, as if these were independent. Two methods differ "
+            f"significantly (5 %, Nemenyi) if their mean ranks are {ranked.critical_difference:.1f} apart. Differences "
+            "are means over data sets, with a 95 % interval."
         )
     return text
 
 
-def _rows(runs: Mapping[RowDatasetSeed, Record], ranked: Ranks | None) -> list[str]:
-    """Best first; those that are not ranked at the end, in the order of the grid."""
+def _rows(runs: Mapping[RowDatasetSeed, Record], ranked: MeanRanks | None) -> list[str]:
+    """Return the rows, best first; rows without a rank come last, in the order of the grid."""
     rows = list(dict.fromkeys(row for row, _, _ in runs))
     order = {} if ranked is None else ranked.mean
     return sorted(rows, key=lambda row: order.get(row, float("inf")))
 
 
 def _tuning(kept: SelectedRuns) -> str:
-    """How much better than its defaults each method is in the other protocols, in points."""
-    defaults = kept["defaults"]
+    """Return a table of the gain of each method over its defaults in the other protocols, in points."""
+    defaults = kept[DEFAULTS]
     rows = dict.fromkeys(row for row, _, _ in defaults if row != UPPER_BOUND)
     shown = []
     for row in rows:
         line = [row]
         for protocol, runs in kept.items():
-            if protocol == "defaults":
+            if protocol == DEFAULTS:
                 continue
             places = [place for place in runs if place[0] == row and place in defaults]
             found = [100 * (runs[place].result["accuracy"] - defaults[place].result["accuracy"]) for place in places]
             line.append(f"{np.mean(found):+.1f} (worst {min(found):+.1f}, of {len(found)})" if found else "")
         shown.append(line)
-    return markdown_table(["method", *(protocol for protocol in kept if protocol != "defaults")], shown)
+    return markdown_table(["method", *(PROTOCOL_TITLES[protocol] for protocol in kept if protocol != DEFAULTS)], shown)
 
 
-def _others(runs: Mapping[RowDatasetSeed, Record]) -> str:
-    """Means over arenas of the other figures, and what training costs beside the reference."""
+def _other_metrics(runs: Mapping[RowDatasetSeed, Record]) -> str:
+    """Return a table of the other metrics, means over data sets, and of the relative costs."""
     rows = dict.fromkeys(row for row, _, _ in runs)
-    by_metric = {name: metric_by_dataset(runs, name) for name in METRICS}
-    of_cost = [costs(runs, name) for name in COSTS]
+    by_metric = {name: metric_by_dataset(runs, name) for name in SECONDARY_METRICS}
+    of_cost = [relative_costs(runs, name) for name in COST_TITLES]
     shown = []
     for row in rows:
         line = [row]
-        for name, (_, scale, form) in METRICS.items():
+        for name, (_, scale, form) in SECONDARY_METRICS.items():
             means = [np.mean(list(of[row].values())) for of in by_metric[name].values() if row in of]
             line.append(form.format(scale * float(np.mean(means))) if means else "")
         line += [f"{found[row]:.2f}" if row in found else "" for found in of_cost]
         shown.append(line)
-    titles = [f"{title} over {REFERENCE}" for title in COSTS.values()]
-    header = ["method", *(title for title, _, _ in METRICS.values()), *titles]
+    titles = [f"{title} over {REFERENCE_METHOD}" for title in COST_TITLES.values()]
+    header = ["method", *(title for title, _, _ in SECONDARY_METRICS.values()), *titles]
     return (
-        "Means over arenas. Suspicion is one minus the fused label's share of the class said. Time is the processor's, "
-        "of training; memory is what a step holds for the way back, with parameters, gradients and Adam's means, "
-        f"counted. Soft vote is plain training, so both are over {REFERENCE}'s.\n\n"
+        "Means over data sets. The suspicion of a label is one minus its probability in the fused label. Time is CPU "
+        "time of training. Memory is counted: tensors saved for the backward pass of a step, parameters, gradients and "
+        f"Adam's means. {REFERENCE_METHOD} with soft vote is plain training, so both are relative to it.\n\n"
     ) + markdown_table(header, shown)
 
 
-def costs(runs: Mapping[RowDatasetSeed, Record], name: str) -> dict[str, float]:
-    """How many times the reference's a figure is, by row: medians over seeds, means over arenas."""
+def relative_costs(runs: Mapping[RowDatasetSeed, Record], name: str) -> dict[str, float]:
+    """Return a cost relative to that of the reference, by row: median over seeds, mean over data sets."""
     figures = metric_by_dataset(runs, name)
     ratios: dict[str, list[float]] = {}
     for of in figures.values():
         for row, by_seed in of.items():
-            shared = set(by_seed) & set(of.get(REFERENCE, {}))
+            shared = set(by_seed) & set(of.get(REFERENCE_METHOD, {}))
             if shared:
-                middle = float(np.median([by_seed[seed] / of[REFERENCE][seed] for seed in shared]))
+                middle = float(np.median([by_seed[seed] / of[REFERENCE_METHOD][seed] for seed in shared]))
                 ratios.setdefault(row, []).append(middle)
     return {row: float(np.mean(found)) for row, found in ratios.items()}
 
 
-def _spaces(kept: SelectedRuns) -> str:
-    methods = dict.fromkeys(record.run["method"] for record in kept["defaults"].values())
+def _search_spaces(kept: SelectedRuns) -> str:
+    methods = dict.fromkeys(record.run["method"] for record in kept[DEFAULTS].values())
     shown = [["all", _space(COMMON_SEARCH_SPACE)]]
     shown += [[method, _space(own)] for method in methods if (own := estimator_class(method).search_space)]
     return markdown_table(["method", "space"], shown)
 
 
 def _space(space: Mapping[str, Any]) -> str:
-    """A space in words.
+    """Return a search space as text.
 
     >>> _space({"q": (0.1, 1.0), "vote": ["soft", "hard"]})
-    'q 0.1 to 1.0 in logs; vote soft, hard'
+    'q 0.1 to 1.0 (log-uniform); vote soft, hard'
     """
     return "; ".join(
-        f"{name} {values[0]} to {values[1]} in logs"
+        f"{name} {values[0]} to {values[1]} (log-uniform)"
         if isinstance(values, tuple)
         else f"{name} {', '.join(map(str, values))}"
         for name, values in space.items()

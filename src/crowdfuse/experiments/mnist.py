@@ -11,12 +11,12 @@ from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, split_d
 from crowdfuse.experiments.store import RunSpec
 from crowdfuse.synthesis.label_files import PAPER_WEAKNESS
 
-N_TRAIN = 55_000  # the rest of the 60,000 choose the epoch
+N_TRAIN = 55_000  # the other 5,000 items choose the epoch
 
-# LeNet by plain SGD, the epoch chosen by gold on 5,000 items
+# LeNet, SGD with momentum; gold of 5,000 items chooses the epoch
 RECIPE: dict[str, Any] = {
     "backbone": "lenet",
-    "standardize": False,  # pixels come normalised
+    "standardize": False,  # pixels are already normalized
     "optimizer": "sgd",
     "learning_rate": 0.01,
     "momentum": 0.9,
@@ -26,33 +26,36 @@ RECIPE: dict[str, Any] = {
     "epochs": 40,
 }
 PAPER_METHODS = ("fusion", "majority-vote", "trace-reg", "mbem", "wdn", "single-annotator", "true-label")
-# the paper has three; five more rows that make annotators of about the same skill (44 to 71 % right at epsilon 30)
-MORE_WEAKNESS = (*PAPER_WEAKNESS, 4000, 500, 3500, 1500, 10717)
+# the paper's three rows, and five more that give similar accuracies (44 to 71 % at epsilon 30)
+EIGHT_WEAKNESS_ROWS = (*PAPER_WEAKNESS, 4000, 500, 3500, 1500, 10717)
 
 
-def _names(count: int) -> list[str]:
+def _annotator_names(count: int) -> list[str]:
+    """Return "annotator-1", "annotator-2", ..."""
     return [f"annotator-{r + 1}" for r in range(count)]
 
 
-def _share(missing: float) -> float:
+def _check_share(missing: float) -> float:
+    """Return a share of missing labels if it is below 1."""
     if missing >= 1:
-        raise ValueError(f"--values: a share of missing labels must be below 1, got {missing:g}")
+        raise ValueError(f"--values: the share of missing labels must be below 1, got {missing:g}")
     return missing
 
 
 class MnistExecutor(PaperExecutor):
-    """Runs on MNIST: 55,000 images to train on, the other 5,000 to choose the epoch."""
+    """Executes runs on MNIST: 55,000 images for training, the other 5,000 to choose the epoch."""
 
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
-        return split_data(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
+        return split_data(load_mnist(self.folder, download=download), slice(run["data"]["n_train"]), Fraction(11, 12))
 
 
 PROTOCOL = (
-    "The epoch is chosen by gold on 5,000 validation items; of MBEM, as in the paper's code, it is one of the ends of "
-    "its two rounds (of mbem-any-epoch, an epoch of the last), of WDN one of the 5 epochs of its second stage. Gold is "
-    "used for nothing else, but for true-label, the upper bound, which trains on it."
+    "Gold of 5,000 validation items chooses the epoch. As in the paper's code, MBEM chooses between the ends of its "
+    "two "
+    "rounds (mbem-any-epoch: among the epochs of the last round), and WDN among the 5 epochs of its second stage. No "
+    "other choice uses gold; true-label, the upper bound, trains on gold."
 )
-SCALE = Scale("MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, MnistExecutor, PROTOCOL)
+SCALE = Scale("MNIST", {"name": "mnist", "n_train": N_TRAIN}, {}, RECIPE, MnistExecutor, PROTOCOL)
 TABLE1 = Experiment(
     name="table1",
     description="three annotators with a weakness",
@@ -64,38 +67,38 @@ TABLE1 = Experiment(
         "rule": "weakness",
         "weakness": list(PAPER_WEAKNESS),
         "epsilon": epsilon,
-        "names": _names(3),
+        "names": _annotator_names(3),
     },
     extra_rows={
         "fusion-shared-heads": MethodVariant("fusion", {"annotator_heads": "shared"}),
         "mbem-any-epoch": MethodVariant("mbem", {"chosen": "epoch"}),
     },
-    paper="1",
+    paper_table_id="1",
 )
 SUPP1 = Experiment(
     name="supp1",
     description="five annotators, each right on some classes and wrong on the others",
     parameter="n_correct",
     values=(3,),
-    counts=(0, 10),
+    count_range=(0, 10),
     methods=PAPER_METHODS,
     scale=SCALE,
-    annotators=lambda n_correct: {"rule": "hammer-spammer", "n_correct": int(n_correct), "names": _names(5)},
-    paper="supp-1",
+    annotators=lambda n_correct: {"rule": "hammer-spammer", "n_correct": int(n_correct), "names": _annotator_names(5)},
+    paper_table_id="supp-1",
 )
-CROWD = Experiment(
+ANNOTATOR_COUNT = Experiment(
     name="crowd",
     description="one to eight annotators with a weakness, epsilon 30",
     parameter="annotators",
     values=(1, 2, 3, 4, 5, 6, 7, 8),
-    counts=(1, 8),
+    count_range=(1, 8),
     methods=("fusion", "majority-vote"),
     scale=SCALE,
     annotators=lambda count: {
         "rule": "weakness",
-        "weakness": list(MORE_WEAKNESS[: int(count)]),
+        "weakness": list(EIGHT_WEAKNESS_ROWS[: int(count)]),
         "epsilon": 30,
-        "names": _names(int(count)),
+        "names": _annotator_names(int(count)),
     },
 )
 MISSING_LABELS = Experiment(
@@ -109,8 +112,8 @@ MISSING_LABELS = Experiment(
         "rule": "weakness",
         "weakness": list(PAPER_WEAKNESS),
         "epsilon": 30,
-        "missing": _share(share),
-        "names": _names(3),
+        "missing": _check_share(share),
+        "names": _annotator_names(3),
     },
 )
-EXPERIMENTS = (TABLE1, SUPP1, CROWD, MISSING_LABELS)
+EXPERIMENTS = (TABLE1, SUPP1, ANNOTATOR_COUNT, MISSING_LABELS)

@@ -1,4 +1,4 @@
-"""Networks as annotators (supplement B): trained models label the items, and err where models do."""
+"""Networks as annotators (supplement B): trained models label the items and make the errors of models."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ from crowdfuse.synthesis import SyntheticCrowd, network_annotators
 
 N_ITEMS = 20_000
 PROTOCOL = (
-    "Three small networks are the annotators of 20,000 items. Own: they were trained on these very items, as in the "
-    "paper; unseen: on 20,000 others; given: they were named, and whoever named them knows what they were trained on. "
-    "The epoch is chosen by gold on 10,000 validation items; gold is used for nothing else, but for the annotators "
-    "and for true-label, the upper bound."
+    "Three small networks annotate 20,000 items. Own: they were trained on the same items, as in the paper. Unseen: "
+    "they were trained on 20,000 other items. Given: they are models of the user. Gold of 10,000 validation items "
+    "chooses the epoch. No other choice uses gold; the annotators and true-label, the upper bound, train on gold."
 )
 
 
 class NetworkAnnotatorsExecutor(PaperExecutor):
-    """Runs on items that networks label: the second `train` rows; the first are for those that must not know them."""
+    """Executes runs whose annotators are networks.
+
+    They label the second `n_train` rows. Networks that must not know these items train on the first `n_train` rows.
+    """
 
     networks: ClassVar[dict[str, dict[str, Any]]]
-    """The settings of those that are trained here, by name."""
+    """Settings of the networks that are trained here, by name."""
 
     @abstractmethod
     def read(self, *, download: bool) -> CifarData | CifarFeatures:
-        """The data set."""
+        """Return the data set."""
 
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
-        n_items = run["data"]["train"]
-        return split_data(self.read(download=download), slice(n_items, 2 * n_items), cifar.TO_TRAIN_ON)
+        n_items = run["data"]["n_train"]
+        return split_data(self.read(download=download), slice(n_items, 2 * n_items), cifar.TRAIN_SHARE)
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
         super().check(runs, download=download)
@@ -49,24 +51,25 @@ class NetworkAnnotatorsExecutor(PaperExecutor):
             for name, given in run.get("annotators", {}).get("models", {}).items():
                 _model(name, given)
 
-    def annotators(self, run: RunSpec, parts: DataSplit) -> SyntheticCrowd:
-        """Train the networks, or take those that are named, and let them label the items."""
-        spec, seed, classes = run["annotators"], run["seed"], list(range(parts.n_classes))
+    def make_annotators(self, run: RunSpec, split: DataSplit) -> SyntheticCrowd:
+        """Return the labels of the networks: trained here, or models of the user."""
+        spec, seed, classes = run["annotators"], run["seed"], list(range(split.n_classes))
         if "models" in spec:
             models = {name: _model(name, given) for name, given in spec["models"].items()}
         else:
-            X, y = (parts.X.values, parts.y) if spec["protocol"] == "own" else self._others(run)
+            X, y = (split.X.values, split.y) if spec["protocol"] == "own" else self._first_rows(run)
             common: dict[str, Any] = {"batch_size": 256, "random_state": seed, "classes": classes}
             models = {name: TrueLabelClassifier(**common | self.networks[name]).fit(X, y) for name in spec["names"]}
-        return network_annotators(models, parts.X.values, parts.y, classes=classes, seed=seed)
+        return network_annotators(models, split.X.values, split.y, classes=classes, seed=seed)
 
-    def _others(self, run: RunSpec) -> tuple[Any, Any]:
-        data, n_items = self.read(download=False), run["data"]["train"]
+    def _first_rows(self, run: RunSpec) -> tuple[Any, Any]:
+        """Return inputs and gold of the rows that are not labelled."""
+        data, n_items = self.read(download=False), run["data"]["n_train"]
         return data.X_train[:n_items], data.y_train[:n_items]
 
 
 class FeatureNetworksExecutor(NetworkAnnotatorsExecutor):
-    """Three kinds and three skills: no hidden layer and little time, a narrow layer, a wide one mostly dropped out."""
+    """Features: no hidden layer and little training, a narrow hidden layer, a wide one with strong dropout."""
 
     networks: ClassVar[dict[str, dict[str, Any]]] = {
         "linear": {"backbone": "identity", "hidden": (), "epochs": 1, "learning_rate": 0.001},
@@ -79,7 +82,7 @@ class FeatureNetworksExecutor(NetworkAnnotatorsExecutor):
 
 
 class ImageNetworksExecutor(NetworkAnnotatorsExecutor):
-    """Three kinds and three skills: one that sees no neighbourhoods, a small convolutional one, a young ResNet."""
+    """Images: a multilayer perceptron, a small convolutional network, a ResNet with little training."""
 
     networks: ClassVar[dict[str, dict[str, Any]]] = {
         "mlp": {"backbone": "mlp", "hidden": (256,), "epochs": 10},
@@ -91,15 +94,15 @@ class ImageNetworksExecutor(NetworkAnnotatorsExecutor):
         return load_cifar(self.folder, download=download)
 
 
-def declare(scale: Scale) -> list[Experiment]:
-    """The experiment at one size."""
-    work = FeatureNetworksExecutor if scale is cifar.SMALL_SCALE else ImageNetworksExecutor
-    names = list(work.networks)
+def declare_experiments(scale: Scale) -> list[Experiment]:
+    """Return the experiment at one scale."""
+    executor = FeatureNetworksExecutor if scale is cifar.SMALL_SCALE else ImageNetworksExecutor
+    names = list(executor.networks)
     own = replace(
         scale,
-        data=scale.data | {"train": N_ITEMS},
+        data=scale.data | {"n_train": N_ITEMS},
         annotators={"rule": "networks", "names": names},
-        executor=work,
+        executor=executor,
         protocol=PROTOCOL,
     )
     return [
@@ -111,30 +114,41 @@ def declare(scale: Scale) -> list[Experiment]:
             methods=tuple(method for method in cifar.TABLE_METHODS if method != "single-annotator"),
             scale=own,
             annotators=lambda protocol: {"protocol": protocol},
-            paper="supp-3",
-            paper_values={"own": "mobilenet+vgg11+shufflenet"},
+            paper_table_id="supp-3",
+            paper_value_names={"own": "mobilenet+vgg11+shufflenet"},
             **cifar.SHARED_EXPERIMENT_FIELDS,
         )
     ]
 
 
 def with_models(experiment: Experiment, named: dict[str, str]) -> Experiment:
-    """The experiment with these models as annotators: folders of saved models, or `module:callable`."""
-    models = {name: _identity(name, source) for name, source in named.items()}
+    """Return the experiment with models of the user as annotators.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    named : dict of str to str
+        By name of the annotator: the folder of a saved model, or `module:callable`.
+    """
+    models = {name: _model_identity(source) for name, source in named.items()}
     spec = {"rule": "networks", "names": list(named), "models": models}
     return replace(experiment, values=("given",), scale=replace(experiment.scale, annotators=spec))
 
 
-def _identity(name: str, source: str) -> dict[str, str]:
-    """What a model is known by: where it comes from and, if it is saved, what it weighs."""
+def _model_identity(source: str) -> dict[str, str]:
+    """Return what identifies a model: its source and, if it is saved, the hash of its weights."""
     if ":" in source and not Path(source).exists():
         return {"callable": source}
     return {"saved": source, "sha256": sha256(model_folder(source) / WEIGHTS_FILE)}
 
 
 def _model(name: str, given: dict[str, str]) -> Any:
+    """Return a model of the user, after a check that a saved model has not changed."""
     if "callable" in given:
         return import_named(given["callable"], f"annotator {name!r},")
     if sha256(model_folder(given["saved"]) / WEIGHTS_FILE) != given["sha256"]:
-        raise ValueError(f"annotator {name!r}: {given['saved']} is no longer the model that it was")
+        raise ValueError(
+            f"annotator {name!r}: {given['saved']} has changed since the runs were defined; give the original model"
+        )
     return load(given["saved"])

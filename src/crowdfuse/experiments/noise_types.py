@@ -1,4 +1,4 @@
-"""Beyond the paper: kinds of mistakes on MNIST, one recipe for all methods, and no gold that chooses anything."""
+"""Experiments beyond the paper: types of label noise on MNIST, one recipe for all methods, no choice uses gold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crowdfuse.synthesis.label_files import PAPER_WEAKNESS
 
 RECIPE: dict[str, Any] = {
     "backbone": "lenet",
-    "standardize": False,  # pixels come normalised
+    "standardize": False,  # pixels are already normalized
     "optimizer": "adamw",
     "learning_rate": 0.002,
     "weight_decay": 1e-4,
@@ -35,121 +35,148 @@ RECIPE: dict[str, Any] = {
 }
 METHODS = ("gated", "majority-vote", "fusion", "trace-reg", "mbem", "wdn", "true-label")
 NON_UNIFORM_NOISE = ("any", "looks", "shift", "neighbour", "copy")
-# of the rows in mnist.MORE_WEAKNESS, and none of the paper's
-TRIPLES = ((4000, 500, 3500), (1500, 10717, 4000), (500, 1500, 3500), (10717, 500, 4000), (3500, 10717, 1500))
-RARE, RARE_SHARE = 5, 0.05  # the digit to be found, and its share
+# from mnist.EIGHT_WEAKNESS_ROWS, without the paper's rows
+WEAKNESS_TRIPLES = ((4000, 500, 3500), (1500, 10717, 4000), (500, 1500, 3500), (10717, 500, 4000), (3500, 10717, 1500))
+RARE_DIGIT, RARE_SHARE = 5, 0.05  # the rare class, and its share of the items
 
 
 class GoldFreeExecutor(PaperExecutor):
-    """Runs that are judged on test items as they are at the end: the last epoch, or a choice without gold."""
+    """Executes runs without gold for choices: the last epoch is evaluated, or one that the method chose itself."""
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
-        parts = self.parts(run)
-        classifier = make_classifier(run, parts, checkpoint)
-        made = self.annotators(run, parts) if "annotators" in run else None
-        count = run.get("annotators", {}).get("gold", 0)
-        given = {"gold": sample_gold(parts.y, count, run["seed"])} if count else {}
-        classifier.fit(parts.X, parts.y if made is None else made.annotations, **given)
+        """Execute a run and return its results."""
+        split = self.cached_split(run)
+        classifier = make_classifier(run, split, checkpoint)
+        crowd = self.make_annotators(run, split) if "annotators" in run else None
+        n_gold = run.get("annotators", {}).get("n_gold", 0)
+        gold = {"gold": sample_gold(split.y, n_gold, run["seed"])} if n_gold else {}
+        classifier.fit(split.X, split.y if crowd is None else crowd.annotations, **gold)
         if classifier.interrupted_:
             raise KeyboardInterrupt
-        predicted = classifier.predict(parts.X_test)
-        right = predicted == parts.y_test
+        predicted = classifier.predict(split.X_test)
+        is_correct = predicted == split.y_test
         result: dict[str, Any] = {
-            "test accuracy": float(right.mean()),
-            "balanced accuracy": float(np.mean([right[parts.y_test == k].mean() for k in np.unique(parts.y_test)])),
-            "best epoch": classifier.best_epoch_,
+            "test_accuracy": float(is_correct.mean()),
+            "balanced_accuracy": float(
+                np.mean([is_correct[split.y_test == k].mean() for k in np.unique(split.y_test)])
+            ),
+            "best_epoch": classifier.best_epoch_,
             "history": classifier.history_,
-            **encode_correct(right),
+            **encode_correct(is_correct),
         }
-        if made is not None:
-            result["share of right labels"] = made.accuracy.tolist()
-            result["share of items with nobody right"] = made.all_wrong_share
-        if made is not None and classifier.estimates_item_accuracy:
+        if crowd is not None:
+            result["true_annotator_accuracy"] = crowd.accuracy.tolist()
+            result["nobody_right_share"] = crowd.all_wrong_share
+        if crowd is not None and classifier.estimates_item_accuracy:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that they cannot be trusted is in the diagnostics
-                gates = classifier.annotator_accuracy(parts.X)
-            result["gate error"] = calibration_error(gates, made.is_correct)
+                warnings.simplefilter("ignore")  # the diagnostics say whether the gates can be trusted
+                gates = classifier.annotator_accuracy(split.X)
+            result["gate_calibration_error"] = gate_calibration_error(gates, crowd.is_correct)
             result["diagnostics"] = classifier.diagnostics_
         return result
 
 
 class MnistNoiseExecutor(GoldFreeExecutor):
-    """Runs on MNIST."""
+    """Executes runs on MNIST."""
 
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
-        parts = split_data(load_mnist(self.folder, download=download), slice(run["data"]["train"]), Fraction(11, 12))
-        return TASKS[run["data"].get("task", "digits")](parts)
+        split = split_data(load_mnist(self.folder, download=download), slice(run["data"]["n_train"]), Fraction(11, 12))
+        return TASKS[run["data"].get("task", "digits")](split)
 
 
 class CifarFeaturesGoldFreeExecutor(GoldFreeExecutor, cifar.CifarFeaturesExecutor):
-    """Runs on CIFAR-100's frozen features."""
+    """Executes runs on frozen features of CIFAR-100."""
 
 
-def calibration_error(gates: NDArray[Any], right: NDArray[np.bool_]) -> float:
-    """How far gates (N, R) are from the shares of right labels, over ten bins each: the mean over annotators.
+def gate_calibration_error(gates: NDArray[Any], is_correct: NDArray[np.bool_]) -> float:
+    """Return the calibration error of the gates over ten bins, mean over annotators.
 
-    >>> round(calibration_error(np.array([[0.95], [0.95], [0.05]]), np.array([[True], [False], [False]])), 4)
+    Parameters
+    ----------
+    gates : ndarray of shape (n_items, n_annotators)
+        Estimated probability that each annotator is right on each item.
+    is_correct : ndarray of shape (n_items, n_annotators)
+        Whether each annotator is right.
+
+    Examples
+    --------
+    >>> round(gate_calibration_error(np.array([[0.95], [0.95], [0.05]]), np.array([[True], [False], [False]])), 4)
     0.3167
     """
     bins = np.minimum((gates * 10).astype(int), 9)
-    found = 0.0
+    error = 0.0
     for r in range(gates.shape[1]):
         count = np.bincount(bins[:, r], minlength=10)
-        gap = np.bincount(bins[:, r], gates[:, r], minlength=10) - np.bincount(bins[:, r], right[:, r], minlength=10)
-        found += float(np.abs(gap[count > 0]).sum()) / len(gates)
-    return float(found / gates.shape[1])
+        n_correct = np.bincount(bins[:, r], is_correct[:, r], minlength=10)
+        gap = np.bincount(bins[:, r], gates[:, r], minlength=10) - n_correct
+        error += float(np.abs(gap[count > 0]).sum()) / len(gates)
+    return float(error / gates.shape[1])
 
 
-def _odd(parts: DataSplit) -> DataSplit:
-    """Odd or even."""
-    y, y_validation, y_test = (part % 2 for part in (parts.y, parts.y_validation, parts.y_test))
-    return replace(parts, y=y, y_validation=y_validation, y_test=y_test)
+def _odd(split: DataSplit) -> DataSplit:
+    """Return the task odd or even."""
+    y, y_validation, y_test = (part % 2 for part in (split.y, split.y_validation, split.y_test))
+    return replace(split, y=y, y_validation=y_validation, y_test=y_test)
 
 
-def _rare(parts: DataSplit) -> DataSplit:
-    """One digit or not: of those digits so many are left that they make up 5 %."""
+def _rare(split: DataSplit) -> DataSplit:
+    """Return the task to find one digit, reduced to 5 % of the items."""
 
-    def fewer(X: Inputs, y: NDArray[np.int64]) -> tuple[Inputs, NDArray[np.int64]]:
-        found = y == RARE
-        wanted = round(RARE_SHARE / (1 - RARE_SHARE) * (~found).sum())
-        keep = ~found
-        keep[np.flatnonzero(found)[:wanted]] = True
-        return X.take(np.flatnonzero(keep)), found[keep].astype(np.int64)
+    def reduce(X: Inputs, y: NDArray[np.int64]) -> tuple[Inputs, NDArray[np.int64]]:
+        is_rare = y == RARE_DIGIT
+        n_rare = round(RARE_SHARE / (1 - RARE_SHARE) * (~is_rare).sum())
+        keep = ~is_rare
+        keep[np.flatnonzero(is_rare)[:n_rare]] = True
+        return X.take(np.flatnonzero(keep)), is_rare[keep].astype(np.int64)
 
-    X, y = fewer(parts.X, parts.y)
-    X_validation, y_validation = fewer(parts.X_validation, parts.y_validation)
-    X_test, y_test = fewer(parts.X_test, parts.y_test)
+    X, y = reduce(split.X, split.y)
+    X_validation, y_validation = reduce(split.X_validation, split.y_validation)
+    X_test, y_test = reduce(split.X_test, split.y_test)
     return DataSplit(X, y, X_validation, y_validation, X_test, y_test)
 
 
-TASKS: dict[str, Callable[[DataSplit], DataSplit]] = {"digits": lambda parts: parts, "odd": _odd, "rare": _rare}
+TASKS: dict[str, Callable[[DataSplit], DataSplit]] = {"digits": lambda split: split, "odd": _odd, "rare": _rare}
 PROTOCOL = (
-    "One recipe for all methods. No gold is used for choosing anything: gated chooses start and epoch by held-out "
-    "labels, all others keep the last epoch; true-label trains on gold, and a row '50 gold' is given that of 50 items."
+    "One recipe for all methods. No choice uses gold: gated chooses start and epoch by held-out labels, all others "
+    "keep "
+    "the last epoch. true-label trains on gold, and a row '50 gold' trains with gold of 50 items."
 )
 SCALE = Scale(
-    "MNIST", {"name": "mnist", "train": N_TRAIN}, {}, RECIPE, MnistNoiseExecutor, PROTOCOL, is_papers_recipe=False
+    "MNIST", {"name": "mnist", "n_train": N_TRAIN}, {}, RECIPE, MnistNoiseExecutor, PROTOCOL, uses_paper_recipe=False
 )
 
 
 def weakness_spec(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[str, Any]:
+    """Return the definition of the paper's three annotators with a weakness.
+
+    Parameters
+    ----------
+    epsilon : float
+        Distance from the weakness image within which an annotator errs.
+    wrong : str, default="uniform"
+        How wrong labels are drawn; see `weakness_annotators`.
+    **more : object
+        Further entries, such as `missing`, the share of missing labels.
+    """
     spec = {"rule": "weakness", "weakness": list(PAPER_WEAKNESS), "epsilon": epsilon}
     return spec | ({} if wrong == "uniform" else {"wrong": wrong}) | {"names": ["1", "2", "3"]} | more
 
 
-def _kind(value: str) -> dict[str, Any]:
-    """Annotators by the name of a kind of mistake and epsilon."""
+def _noise_type(value: str) -> dict[str, Any]:
+    """Return annotators for a value such as "looks 30": how wrong labels are drawn, and epsilon."""
     wrong, epsilon = value.split()
     return weakness_spec(int(epsilon), wrong)
 
 
 def _triple(value: str) -> dict[str, Any]:
+    """Return annotators for a value such as "2 32": the number of the triple, and epsilon."""
     which, epsilon = value.split()
-    return weakness_spec(int(epsilon), weakness=list(TRIPLES[int(which) - 1]))
+    return weakness_spec(int(epsilon), weakness=list(WEAKNESS_TRIPLES[int(which) - 1]))
 
 
 def _with_gold(method: str, counts: tuple[int, ...]) -> dict[str, MethodVariant]:
-    return {f"{method} {count} gold": MethodVariant(method, {}, {"gold": count}) for count in counts}
+    """Return rows that train with gold of some items."""
+    return {f"{method} {count} gold": MethodVariant(method, {}, {"n_gold": count}) for count in counts}
 
 
 UNIFORM = Experiment(
@@ -164,12 +191,12 @@ UNIFORM = Experiment(
 )
 NOISE_TYPES = Experiment(
     name="kinds",
-    description="kinds of wrong labels",
-    parameter="kind and epsilon",
+    description="types of wrong labels",
+    parameter="type and epsilon",
     values=tuple(f"{wrong} {epsilon}" for epsilon in (28, 30, 32) for wrong in ("uniform", *NON_UNIFORM_NOISE)),
     methods=("gated", "majority-vote"),
     scale=SCALE,
-    annotators=_kind,
+    annotators=_noise_type,
     main_method="gated",
     extra_rows=_with_gold("gated", (10, 50, 200)) | _with_gold("majority-vote", (10, 50, 200)),
 )
@@ -178,23 +205,23 @@ HAMMER = Experiment(
     description="five annotators, each right on some classes and wrong on the others, one recipe for all methods",
     parameter="n_correct",
     values=(3,),
-    counts=(0, 10),
+    count_range=(0, 10),
     methods=METHODS,
     scale=SCALE,
     annotators=lambda n: {"rule": "hammer-spammer", "n_correct": int(n), "names": ["1", "2", "3", "4", "5"]},
     main_method="gated",
 )
-TRIPLE = Experiment(
+OTHER_TRIPLES = Experiment(
     name="triples",
     description="other triples of weakness images",
     parameter="triple and epsilon",
-    values=tuple(f"{which + 1} {epsilon}" for which in range(len(TRIPLES)) for epsilon in (32, 35)),
+    values=tuple(f"{which + 1} {epsilon}" for which in range(len(WEAKNESS_TRIPLES)) for epsilon in (32, 35)),
     methods=("gated", "majority-vote"),
     scale=SCALE,
     annotators=_triple,
     main_method="gated",
 )
-HALF = Experiment(
+HALF_MISSING = Experiment(
     name="half-missing",
     description="half of the labels missing, three annotators with a weakness, one recipe for all methods",
     parameter="epsilon",
@@ -207,13 +234,13 @@ HALF = Experiment(
 
 CIFAR_FEATURES = Experiment(
     name="features",
-    description="three annotators with a weakness, no gold that chooses",
+    description="three annotators with a weakness, no choice uses gold",
     parameter="epsilon",
     values=(20, 21, 22, 23, 24),
     methods=("gated", "fusion", "majority-vote", "majority-vote-soft", "trace-reg", "mbem", "wdn", "true-label"),
     scale=replace(cifar.SMALL_SCALE, executor=CifarFeaturesGoldFreeExecutor, protocol=PROTOCOL),
     annotators=lambda epsilon: {"epsilon": epsilon},
-    by_method={
+    method_settings={
         "fusion": {"n_bases": 150, "loss_scale": "plain"},
         "majority-vote": {"vote": "hard"},
         "trace-reg": {"start": 0.75},
@@ -223,10 +250,11 @@ CIFAR_FEATURES = Experiment(
 )
 
 
-def _two(name: str, what: str, task: str) -> Experiment:
+def _two_class_experiment(name: str, description: str, task: str) -> Experiment:
+    """Return an experiment on a task with two classes."""
     return Experiment(
         name=name,
-        description=what,
+        description=description,
         parameter="epsilon",
         values=(28, 30, 32),
         methods=("gated", "majority-vote"),
@@ -241,9 +269,9 @@ EXPERIMENTS = (
     UNIFORM,
     NOISE_TYPES,
     HAMMER,
-    TRIPLE,
-    HALF,
+    OTHER_TRIPLES,
+    HALF_MISSING,
     CIFAR_FEATURES,
-    _two("odd-even", "odd or even, three annotators with a weakness", "odd"),
-    _two("rare", "a class of 5 %, three annotators with a weakness", "rare"),
+    _two_class_experiment("odd-even", "odd or even, three annotators with a weakness", "odd"),
+    _two_class_experiment("rare", "a class with 5 % of the items, three annotators with a weakness", "rare"),
 )

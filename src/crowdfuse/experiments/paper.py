@@ -1,4 +1,4 @@
-"""Every number that the paper prints, as data."""
+"""The accuracies that the paper prints, read from `paper.csv`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ import csv
 from functools import cache
 from importlib.resources import files
 
-ValueMethod = tuple[str, str]  # a value of the table's knob, and a method
+ValueMethod = tuple[str, str]
+"""A value of the parameter that a table varies, and a method."""
 
 
 @cache
 def paper_table(table: str) -> dict[ValueMethod, float]:
-    """Accuracies (%) of one table, by value and method.
+    """Return the accuracies (%) of one table of the paper, by value and method.
 
+    Parameters
+    ----------
+    table : str
+        The table: "1", "2", "3", "supp-1", "supp-2" or "supp-3".
+
+    Returns
+    -------
+    dict of (str, str) to float
+
+    Examples
+    --------
     >>> paper_table("1")["30", "fusion"]
     92.49
     """

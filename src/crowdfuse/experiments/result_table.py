@@ -1,4 +1,4 @@
-"""From finished runs to a table's numbers: means, spreads, ranks, the paper's beside ours, paired differences."""
+"""The numbers of a table, from finished runs: means, standard deviations, ranks and paired differences."""
 
 from __future__ import annotations
 
@@ -14,87 +14,142 @@ from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import Record, run_key
 from crowdfuse.labels.intervals import bootstrap_interval, t_interval_half_width
 
-UPPER_BOUND = "true-label"  # an upper bound, and no competitor
-RowValue = tuple[str, str]  # row and value
+UPPER_BOUND = "true-label"  # trains on gold, so it is not ranked
+RowValue = tuple[str, str]
+"""A row of a table, and a value of its parameter."""
 
 
 @dataclass(frozen=True)
 class TableEntry:
-    """One place of a table: accuracies (%) by seed, and the paper's number."""
+    """One cell of a table.
+
+    Parameters
+    ----------
+    row : str
+        The method, or a variant of one.
+    value : str
+        Value of the parameter.
+    by_seed : dict of int to float
+        Accuracy (%) by seed.
+    paper_accuracy : float or None, default=None
+        The paper's accuracy (%).
+    rank : int or None, default=None
+        Rank among the methods at this value; 1 is the best, None for the upper bound.
+    paper_rank : int or None, default=None
+        Rank in the paper.
+    """
 
     row: str
     value: str
     by_seed: dict[int, float]
-    paper: float | None = None
+    paper_accuracy: float | None = None
     rank: int | None = None
     paper_rank: int | None = None
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """Mean accuracy (%) over seeds."""
         return float(np.mean(list(self.by_seed.values())))
 
     @property
-    def spread(self) -> float | None:
-        """Standard deviation over seeds; None of one seed."""
+    def std(self) -> float | None:
+        """Standard deviation over seeds; None for one seed."""
         return float(np.std(list(self.by_seed.values()), ddof=1)) if len(self.by_seed) > 1 else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the cell as a dictionary for JSON.
+
+        Returns
+        -------
+        dict of str to object
+        """
         return {
             "method": self.row,
             "value": self.value,
             "mean": self.mean,
-            "spread": self.spread,
-            "seeds": {str(seed): value for seed, value in self.by_seed.items()},
-            "paper": self.paper,
+            "std": self.std,
+            "accuracy_by_seed": {str(seed): value for seed, value in self.by_seed.items()},
+            "paper_accuracy": self.paper_accuracy,
             "rank": self.rank,
-            "paper's rank": self.paper_rank,
+            "paper_rank": self.paper_rank,
         }
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How much better one method is than another on the same data, noise and seed, with a 95 % interval."""
+    """The mean difference of two methods on the same data, noise and seed, with a 95 % interval.
+
+    Parameters
+    ----------
+    method, baseline : str
+        The difference is the accuracy of `method` minus that of `baseline`.
+    n_pairs : int
+        Number of differences.
+    mean : float
+        Mean difference, in percentage points.
+    low, high : float or None
+        Ends of the interval; None for one pair.
+    interval_over : {"seeds", "items", "seeds and items"}, default="seeds"
+        The sources of variation that the interval covers.
+    """
 
     method: str
     baseline: str
-    pairs: int
+    n_pairs: int
     mean: float
     low: float | None
     high: float | None
     interval_over: str = "seeds"
-    """What the interval allows for: the luck of seeds, or of seeds and of the items that judge."""
 
     def reversed(self) -> PairedDifference:
-        """The same difference, seen from the other side.
+        """Return the same difference with method and baseline exchanged.
 
-        >>> Paired("fusion", "mbem", 3, 2.0, 1.0, 3.0).reversed()
-        Paired(better='mbem', than='fusion', pairs=3, mean=-2.0, low=-3.0, high=-1.0, over='seeds')
+        Returns
+        -------
+        PairedDifference
+
+        Examples
+        --------
+        >>> reversed = PairedDifference("fusion", "mbem", 3, 2.0, 1.0, 3.0).reversed()
+        >>> reversed.method, reversed.mean, reversed.low, reversed.high
+        ('mbem', -2.0, -3.0, -1.0)
         """
         low, high = (None if end is None else -end for end in (self.high, self.low))
-        return PairedDifference(self.baseline, self.method, self.pairs, -self.mean, low, high, self.interval_over)
+        return PairedDifference(self.baseline, self.method, self.n_pairs, -self.mean, low, high, self.interval_over)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the difference as a dictionary for JSON.
+
+        Returns
+        -------
+        dict of str to object
+        """
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class Table:
-    """Entries by row and value, in the order of the grid."""
+    """The cells of a table.
+
+    Parameters
+    ----------
+    entries : dict of (str, str) to TableEntry
+        Cells by row and value, in the order of the grid.
+    records : dict of (str, str, int) to Record, optional
+        Finished runs by row, value and seed.
+    """
 
     entries: dict[RowValue, TableEntry]
     records: dict[tuple[str, str, int], Record] = field(repr=False, default_factory=dict)
 
     @property
     def rows(self) -> list[str]:
-        """Methods, in the order of the grid."""
+        """The rows, in the order of the grid."""
         return list(dict.fromkeys(row for row, _ in self.entries))
 
     @property
     def values(self) -> list[str]:
-        """Values of the knob, numbers in their order."""
+        """The values of the parameter; numbers are sorted."""
         values = dict.fromkeys(value for _, value in self.entries)
         try:
             return sorted(values, key=float)
@@ -103,81 +158,141 @@ class Table:
 
     @property
     def seeds(self) -> list[int]:
-        """All seeds that any row has."""
+        """The seeds of all rows, sorted."""
         return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
 
-    def paired_differences(self, reference: str, at: str | None = None) -> list[PairedDifference]:
-        """The reference minus every other row but the upper bound, over all values (or `at` one) and seeds of both."""
-        found = []
+    def paired_differences(self, method: str, at: str | None = None) -> list[PairedDifference]:
+        """Return the differences of one row to every other row except the upper bound.
+
+        Parameters
+        ----------
+        method : str
+            The row that the others are subtracted from.
+        at : str or None, default=None
+            Value of the parameter. None pairs all values.
+
+        Returns
+        -------
+        list of PairedDifference
+            Over the values and seeds that both rows have. The interval is a bootstrap over seeds and items if the runs
+            store which items are correct, and Student's t over pairs otherwise.
+        """
+        differences_by_row = []
         for row in self.rows:
-            if row in (reference, UPPER_BOUND):
+            if row in (method, UPPER_BOUND):
                 continue
-            places = [
+            pairs = [
                 (value, seed)
                 for value in (self.values if at is None else [at])
-                if (row, value) in self.entries and (reference, value) in self.entries
+                if (row, value) in self.entries and (method, value) in self.entries
                 for seed in self.entries[row, value].by_seed
-                if seed in self.entries[reference, value].by_seed
+                if seed in self.entries[method, value].by_seed
             ]
-            if not places:
+            if not pairs:
                 continue
-            by_item = self._by_item(reference, row, places)
+            by_item = self._by_item(method, row, pairs)
             if by_item is not None:
-                found.append(bootstrapped_difference(reference, row, len(places), by_item))
+                differences_by_row.append(bootstrapped_difference(method, row, len(pairs), by_item))
             else:
                 differences = [
-                    self.entries[reference, value].by_seed[seed] - self.entries[row, value].by_seed[seed]
-                    for value, seed in places
+                    self.entries[method, value].by_seed[seed] - self.entries[row, value].by_seed[seed]
+                    for value, seed in pairs
                 ]
-                found.append(paired_difference(reference, row, np.array(differences)))
-        return found
+                differences_by_row.append(paired_difference(method, row, np.array(differences)))
+        return differences_by_row
 
-    def _by_item(self, reference: str, row: str, places: list[tuple[str, int]]) -> NDArray[np.float64] | None:
-        """Differences in points by seed and judged item, the mean over values; None where runs do not say them."""
+    def _by_item(self, method: str, row: str, pairs: list[tuple[str, int]]) -> NDArray[np.float64] | None:
+        """Return differences (n_seeds, n_items) in points, means over values, or None if the runs do not store them."""
         by_seed: dict[int, list[NDArray[np.float64]]] = {}
-        for value, seed in places:
-            ours, theirs = (self._right(name, value, seed) for name in (reference, row))
+        for value, seed in pairs:
+            ours, theirs = (self._is_correct(name, value, seed) for name in (method, row))
             if ours is None or theirs is None or len(ours) != len(theirs):
                 return None
             by_seed.setdefault(seed, []).append(100 * (ours - theirs))
-        lengths = {len(one) for found in by_seed.values() for one in found}
+        lengths = {len(difference) for differences in by_seed.values() for difference in differences}
         if len(lengths) != 1 or len(by_seed) < 2:
             return None
-        return np.stack([np.mean(found, axis=0) for found in by_seed.values()])
+        return np.stack([np.mean(differences, axis=0) for differences in by_seed.values()])
 
-    def _right(self, row: str, value: str, seed: int) -> NDArray[np.float64] | None:
-        """Which items a run got right, if its record says so of the very figure that the table shows."""
+    def _is_correct(self, row: str, value: str, seed: int) -> NDArray[np.float64] | None:
+        """Return 1 for correct items of a run, if stored and if their mean is the accuracy in the table, else None."""
         record = self.records.get((row, value, seed))
-        if record is None or "right" not in record.result:
+        if record is None or "correct_items_hex" not in record.result:
             return None
-        right = decode_correct(record.result).astype(np.float64)
-        return right if np.isclose(100 * right.mean(), self.entries[row, value].by_seed[seed]) else None
+        is_correct = decode_correct(record.result).astype(np.float64)
+        return is_correct if np.isclose(100 * is_correct.mean(), self.entries[row, value].by_seed[seed]) else None
 
 
-def bootstrapped_difference(better: str, than: str, pairs: int, by_item: NDArray[np.float64]) -> PairedDifference:
-    """The mean of differences (seeds, items), with a 95 % bootstrap interval: both are drawn anew, 2,000 times.
+def bootstrapped_difference(method: str, baseline: str, n_pairs: int, by_item: NDArray[np.float64]) -> PairedDifference:
+    """Return the mean difference with a 95 % bootstrap interval over seeds and items.
 
-    Items that are not the same in each seed are drawn by their place in the list: it makes no difference.
+    Parameters
+    ----------
+    method, baseline : str
+        The two methods.
+    n_pairs : int
+        Number of pairs of runs.
+    by_item : ndarray of shape (n_seeds, n_items)
+        Differences in points. Items may differ between seeds; then they are drawn by position, which is equivalent.
 
+    Returns
+    -------
+    PairedDifference
+
+    Examples
+    --------
     >>> bootstrapped_difference("a", "b", 3, np.ones((3, 50))).low
     1.0
     """
-    return PairedDifference(better, than, pairs, float(by_item.mean()), *bootstrap_interval(by_item), "seeds and items")
+    low, high = bootstrap_interval(by_item)
+    return PairedDifference(method, baseline, n_pairs, float(by_item.mean()), low, high, "seeds and items")
 
 
-def paired_difference(better: str, than: str, differences: np.ndarray[Any, Any]) -> PairedDifference:
-    """The mean of differences, with a 95 % t-interval where there are several."""
+def paired_difference(
+    method: str, baseline: str, differences: NDArray[Any], interval_over: str = "seeds"
+) -> PairedDifference:
+    """Return the mean of differences, with Student's 95 % interval if there are at least two.
+
+    Parameters
+    ----------
+    method, baseline : str
+        The two methods.
+    differences : ndarray of shape (n_pairs,)
+        Accuracy of `method` minus that of `baseline`, in points.
+    interval_over : str, default="seeds"
+        What the pairs are: "seeds" or "items".
+
+    Returns
+    -------
+    PairedDifference
+    """
     mean = float(differences.mean())
     if len(differences) < 2:
-        return PairedDifference(better, than, len(differences), mean, None, None)
+        return PairedDifference(method, baseline, len(differences), mean, None, None, interval_over)
     half = t_interval_half_width(differences)
-    return PairedDifference(better, than, len(differences), mean, mean - half, mean + half)
+    return PairedDifference(method, baseline, len(differences), mean, mean - half, mean + half, interval_over)
 
 
 def make_table(
     cells: Sequence[Cell], records: Sequence[Record], metric: str, paper: Mapping[tuple[str, str], float]
 ) -> Table:
-    """The table of a grid as far as it has run; `paper` is keyed by value and row."""
+    """Return the table of the finished runs of a grid.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        The cells of the grid.
+    records : sequence of Record
+        Finished runs.
+    metric : str
+        The result to show, a share from 0 to 1.
+    paper : mapping of (str, str) to float
+        The paper's accuracies (%) by value and row.
+
+    Returns
+    -------
+    Table
+    """
     by_key = {run_key(record.run): record for record in records}
     by_seed: dict[RowValue, dict[int, float]] = {}
     placed: dict[tuple[str, str, int], Record] = {}
@@ -186,9 +301,9 @@ def make_table(
         if record is not None and metric in record.result:
             by_seed.setdefault((cell.row, cell.value), {})[cell.seed] = 100 * record.result[metric]
             placed[cell.row, cell.value, cell.seed] = record
-    by_seed = _best_mean_worst(by_seed, paper)
+    by_seed = _summarize_single_annotators(by_seed, paper)
     means = {place: float(np.mean(list(seeds.values()))) for place, seeds in by_seed.items()}
-    in_paper = {row for _, row in paper} or {row for row, _ in means}  # beside the paper, its rivals are the rivals
+    in_paper = {row for _, row in paper} or {row for row, _ in means}  # ranks beside the paper's count only its methods
     ours = _ranks({place: mean for place, mean in means.items() if place[0] in in_paper})
     theirs = _ranks({(row, value): paper[value, row] for row, value in by_seed if (value, row) in paper})
     entries = {
@@ -198,28 +313,31 @@ def make_table(
     return Table(entries, placed)
 
 
-def _best_mean_worst(
+def _summarize_single_annotators(
     by_seed: dict[RowValue, dict[int, float]], paper: Mapping[tuple[str, str], float]
 ) -> dict[RowValue, dict[int, float]]:
-    """Where the paper sums up its single annotators by their best, mean and worst, so do we."""
-    rows: dict[str, Callable[..., Any]] = {"annotator-max": max, "annotator-mean": np.mean, "annotator-min": min}
-    summed_at = {value for value, row in paper if row in rows}
-    found = {place: seeds for place, seeds in by_seed.items() if not _is_single(place, summed_at)}
-    for value in summed_at:
-        of = [seeds for place, seeds in by_seed.items() if _is_single(place, {value})]
-        shared = set.intersection(*(set(seeds) for seeds in of)) if of else set()
-        for row, summed in rows.items():
+    """Replace the rows of single annotators by their best, mean and worst at values where the paper does so."""
+    statistics: dict[str, Callable[..., Any]] = {"annotator-max": max, "annotator-mean": np.mean, "annotator-min": min}
+    summarized_values = {value for value, row in paper if row in statistics}
+    summarized = {place: seeds for place, seeds in by_seed.items() if not _is_single(place, summarized_values)}
+    for value in summarized_values:
+        singles = [seeds for place, seeds in by_seed.items() if _is_single(place, {value})]
+        shared = set.intersection(*(set(seeds) for seeds in singles)) if singles else set()
+        for row, statistic in statistics.items():
             if shared:
-                found[row, value] = {seed: float(summed([one[seed] for one in of])) for seed in sorted(shared)}
-    return found
+                summarized[row, value] = {
+                    seed: float(statistic([accuracies[seed] for accuracies in singles])) for seed in sorted(shared)
+                }
+    return summarized
 
 
 def _is_single(place: RowValue, values: set[str]) -> bool:
+    """Return whether a cell is a single annotator at one of these values."""
     return place[1] in values and place[0].startswith("annotator-")
 
 
 def _ranks(means: Mapping[RowValue, float]) -> dict[RowValue, int]:
-    """1 for the best method at each value; equal numbers share a rank; the upper bound has none."""
+    """Return ranks, 1 for the best method at each value; equal means share a rank; the upper bound has none."""
     ranks = {}
     for row, value in means:
         if row != UPPER_BOUND:

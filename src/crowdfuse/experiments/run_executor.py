@@ -1,4 +1,4 @@
-"""One run of the paper's kind: made-up annotators, training, the epoch chosen by gold, measured on test items."""
+"""Execution of one run of the paper: simulate annotators, train, choose the epoch by gold, evaluate on test items."""
 
 from __future__ import annotations
 
@@ -28,13 +28,23 @@ from crowdfuse.labels.ids import IntArray
 from crowdfuse.synthesis import SyntheticCrowd, habit_annotators, hammer_spammer_annotators, weakness_annotators
 from crowdfuse.synthesis.label_files import RULES
 
-N_CHECK_ITEMS = 100  # items to try settings on
-TIMED = 64  # items to see how long training takes
+N_CHECK_ITEMS = 100  # items on which settings are checked
+N_TIMING_ITEMS = 64  # items on which the training time is estimated
 
 
 @dataclass(frozen=True)
 class DataSplit:
-    """Items to train on, to choose the epoch by, and to be measured on; all with gold."""
+    """Inputs and gold for training, for choosing the epoch (validation), and for evaluation (test).
+
+    Parameters
+    ----------
+    X, X_validation, X_test : Inputs
+        Inputs of n_train, n_validation and n_test items.
+    y, y_validation, y_test : ndarray of shape (n_train,), (n_validation,), (n_test,)
+        Gold, as class numbers.
+    distances : ndarray of shape (n_train, n_annotators) or None, default=None
+        Distance of each training item from each annotator's weakness image. None computes it from `X`.
+    """
 
     X: Inputs
     y: NDArray[np.int64]
@@ -43,24 +53,39 @@ class DataSplit:
     X_test: Inputs
     y_test: NDArray[np.int64]
     distances: NDArray[np.float32] | None = None
-    """(N, R): how far each item to train on is from each weakness image; None where X says it."""
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return int(max(self.y.max(), self.y_test.max())) + 1
 
 
-def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, share: Fraction) -> DataSplit:
-    """Of a data set's own training items a share is there to train on, the rest chooses the epoch.
+def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, train_share: Fraction) -> DataSplit:
+    """Split the training items of a data set into training and validation items.
 
-    `train` are the rows to be trained on; all must be in that share.
+    Parameters
+    ----------
+    data : ImageData, CifarData or CifarFeatures
+        A data set with its own test items.
+    train : slice
+        Rows to train on, all within the first `train_share` of the rows.
+    train_share : Fraction
+        Share of the rows that may be trained on. The remaining rows choose the epoch.
+
+    Returns
+    -------
+    DataSplit
+
+    Raises
+    ------
+    ValueError
+        If `train` ends beyond the rows that may be trained on.
     """
-    limit = int(len(data.X_train) * share)
+    limit = int(len(data.X_train) * train_share)
     if train.stop > limit:
         raise ValueError(
-            f"{train.stop:,} items to train on are asked for, but of the {len(data.X_train):,} here only {limit:,} "
-            "are for that; --items takes fewer, for a trial"
+            f"{train.stop:,} items to train on were requested, but only {limit:,} of the {len(data.X_train):,} items "
+            "are available for training; use --items with a smaller number for a trial"
         )
     return DataSplit(
         Inputs(data.X_train[train]),
@@ -74,150 +99,262 @@ def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, share:
 
 @dataclass(frozen=True)
 class PaperExecutor(ABC):
-    """Does runs on one data set; `folder` is where its files are, None for the environment's."""
+    """Executes runs on one data set with simulated annotators, as a `RunExecutor`.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Folder with the files of the data set. None takes the folder of the environment variable.
+    """
 
     folder: Path | None
-    _loaded: dict[str, DataSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cached_splits: dict[str, DataSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @abstractmethod
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
-        """Read what a run needs of the data set; fetch it first, if it is not there and `download`."""
+        """Read the data of a run.
 
-    def parts(self, run: RunSpec) -> DataSplit:
-        """The last ones are kept: most runs of a process are on the same."""
+        Parameters
+        ----------
+        run : RunSpec
+            The run.
+        download : bool, default=False
+            Whether to download the data set if it is missing.
+
+        Returns
+        -------
+        DataSplit
+        """
+
+    def cached_split(self, run: RunSpec) -> DataSplit:
+        """Return the data of a run. The last data are kept, as most runs of a process use the same.
+
+        Parameters
+        ----------
+        run : RunSpec
+            The run.
+
+        Returns
+        -------
+        DataSplit
+        """
         key = run_key({"data": run["data"], "seed": run["seed"]})
-        if key not in self._loaded:
-            self._loaded.clear()
-            self._loaded[key] = self.load(run)
-        return self._loaded[key]
+        if key not in self._cached_splits:
+            self._cached_splits.clear()
+            self._cached_splits[key] = self.load(run)
+        return self._cached_splits[key]
 
-    def annotators(self, run: RunSpec, parts: DataSplit) -> SyntheticCrowd:
-        """The annotators that a run describes.
+    def make_annotators(self, run: RunSpec, split: DataSplit) -> SyntheticCrowd:
+        """Simulate the annotators of a run.
 
-        `annotators` of the run has `names` and a `rule`: "weakness" with `epsilon`, mostly `weakness`, and `wrong`
-        where it is not "uniform"; "hammer-spammer" with `n_correct`; "habit" with `share` and `habits` or `n_habits`.
-        `missing` is a share of the labels to leave out.
+        Parameters
+        ----------
+        run : RunSpec
+            Its entry `annotators` has `names` and a `rule`. "weakness" has `epsilon`, usually `weakness`, and `wrong`
+            unless that is "uniform"; "hammer-spammer" has `n_correct`; "habit" has `share` and `habits` or `n_habits`.
+            The optional `missing` is the share of labels that are removed.
+        split : DataSplit
+            The data of the run.
+
+        Returns
+        -------
+        SyntheticCrowd
         """
         spec, seed = run["annotators"], run["seed"]
         names = spec["names"]
         if check_choice("rule", spec["rule"], RULES) == "hammer-spammer":
             given = {"n_annotators": len(names), "n_correct": spec["n_correct"]}
-            made = hammer_spammer_annotators(parts.y, **given, annotators=names, seed=seed)
+            crowd = hammer_spammer_annotators(split.y, **given, annotators=names, seed=seed)
         elif spec["rule"] == "habit":
             given = {name: spec[name] for name in ("habits", "n_habits", "share") if name in spec}
             given |= {} if "habits" in spec else {"n_annotators": len(names)}
-            made = habit_annotators(_values(parts), parts.y, **given, annotators=names, seed=seed)
+            crowd = habit_annotators(_input_values(split), split.y, **given, annotators=names, seed=seed)
         else:
-            # stores hold runs from before there were kinds of wrong labels: without one, they are the paper's
-            given = self.weakness(run, parts) | {"wrong": spec.get("wrong", "uniform")}
+            # runs that were stored before `wrong` existed have the paper's rule, uniform
+            given = self.weakness_settings(run, split) | {"wrong": spec.get("wrong", "uniform")}
             if given["wrong"] == "neighbour" and "X" not in given:
-                given["inputs"] = _values(parts)
-            made = weakness_annotators(y=parts.y, **given, annotators=names, seed=seed)
-        return _without(made, spec["missing"], seed) if spec.get("missing") else made
+                given["inputs"] = _input_values(split)
+            crowd = weakness_annotators(y=split.y, **given, annotators=names, seed=seed)
+        return _remove_labels(crowd, spec["missing"], seed) if spec.get("missing") else crowd
 
-    def weakness(self, run: RunSpec, parts: DataSplit) -> dict[str, Any]:
-        """What each annotator of the rule weakness cannot read: rows or distances, and epsilon."""
+    def weakness_settings(self, run: RunSpec, split: DataSplit) -> dict[str, Any]:
+        """Return the arguments of `weakness_annotators` for a run.
+
+        Parameters
+        ----------
+        run : RunSpec
+            The run.
+        split : DataSplit
+            The data of the run.
+
+        Returns
+        -------
+        dict of str to object
+            Inputs or distances, weakness rows and epsilon.
+        """
         spec = run["annotators"]
-        where = {"X": parts.X.values} if parts.distances is None else {"distances": parts.distances}
-        return where | {"weakness": spec.get("weakness"), "epsilon": spec["epsilon"]}
+        inputs = {"X": split.X.values} if split.distances is None else {"distances": split.distances}
+        return inputs | {"weakness": spec.get("weakness"), "epsilon": spec["epsilon"]}
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
-        """Read the files once, and prepare each method once on a few items."""
+        """Read the files once, and check the settings of each method on a few items.
+
+        Parameters
+        ----------
+        runs : sequence of RunSpec
+            The runs to check.
+        download : bool
+            Whether to download missing data.
+        """
         if not runs:
             return
-        parts = self.load(runs[0], download=download)
-        few = np.arange(min(N_CHECK_ITEMS, len(parts.X)))
+        split = self.load(runs[0], download=download)
+        few = np.arange(min(N_CHECK_ITEMS, len(split.X)))
         for run in {(run["method"], str(run["settings"])): run for run in runs}.values():
-            make_classifier(run, parts).prepare(parts.X.take(few), _right_labels(run, parts.y[few]))
+            make_classifier(run, split).prepare(split.X.take(few), _correct_labels(run, split.y[few]))
 
-    def seconds(self, runs: Sequence[RunSpec]) -> float:
-        """About how long these runs take one after another, on this machine: from a few steps of the first."""
-        run, parts = runs[0], self.load(runs[0])
-        few = np.arange(min(TIMED, len(parts.X)))
-        trial = make_classifier(run, parts).set_params(epochs=2, batch_size=len(few) // 2)  # the first warms up
-        trial.fit(parts.X.take(few), _right_labels(run, parts.y[few]))
-        an_item = trial.history_[-1]["seconds"] / len(few)
-        return float(sum(an_item * len(parts.X) * run["settings"]["epochs"] for run in runs))
+    def estimate_seconds(self, runs: Sequence[RunSpec]) -> float:
+        """Return about how long the runs take in sequence on this machine, from a few steps of the first run.
+
+        Parameters
+        ----------
+        runs : sequence of RunSpec
+            The runs; at least one.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
+        run, split = runs[0], self.load(runs[0])
+        few = np.arange(min(N_TIMING_ITEMS, len(split.X)))
+        trial = make_classifier(run, split).set_params(epochs=2, batch_size=len(few) // 2)  # the first epoch warms up
+        trial.fit(split.X.take(few), _correct_labels(run, split.y[few]))
+        seconds_per_item = trial.history_[-1]["seconds"] / len(few)
+        return float(sum(seconds_per_item * len(split.X) * run["settings"]["epochs"] for run in runs))
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
-        parts = self.parts(run)
-        classifier = make_classifier(run, parts, checkpoint)
-        made = self.annotators(run, parts) if "annotators" in run else None
-        labels = parts.y if made is None else made.annotations
-        classifier.fit(parts.X, labels, validation=(parts.X_validation, parts.y_validation))
+        """Execute a run and return its results.
+
+        Parameters
+        ----------
+        run : RunSpec
+            Everything that defines the run.
+        checkpoint : Path
+            Folder for the state of its training.
+
+        Returns
+        -------
+        dict of str to object
+        """
+        split = self.cached_split(run)
+        classifier = make_classifier(run, split, checkpoint)
+        crowd = self.make_annotators(run, split) if "annotators" in run else None
+        labels = split.y if crowd is None else crowd.annotations
+        classifier.fit(split.X, labels, validation=(split.X_validation, split.y_validation))
         if classifier.interrupted_:
             raise KeyboardInterrupt
         best = classifier.best_epoch_
         assert best is not None
         result: dict[str, Any] = {
-            "test accuracy": classifier.score(parts.X_test, parts.y_test),
-            "validation accuracy": classifier.history_[best - 1]["validation_accuracy"],
-            "best epoch": best,
+            "test_accuracy": classifier.score(split.X_test, split.y_test),
+            "validation_accuracy": classifier.history_[best - 1]["validation_accuracy"],
+            "best_epoch": best,
             "history": classifier.history_,
         }
-        if made is not None:
-            result["share of right labels"] = made.accuracy.tolist()
-            result["share of items with nobody right"] = made.all_wrong_share
-            result |= correctness_auroc(classifier, parts.X, made)
+        if crowd is not None:
+            result["true_annotator_accuracy"] = crowd.accuracy.tolist()
+            result["nobody_right_share"] = crowd.all_wrong_share
+            result |= correctness_auroc(classifier, split.X, crowd)
         return result
 
 
-def weakness_rows(X: Any, y: Any, skills: Sequence[float], epsilon: float) -> IntArray:
-    """Weakness images that give annotators about these shares of right labels: the same for every seed."""
+def choose_weakness_rows(X: Any, y: Any, target_accuracies: Sequence[float], epsilon: float) -> IntArray:
+    """Return the rows of weakness images that give annotators about these accuracies, the same for every seed.
+
+    Parameters
+    ----------
+    X : array of shape (n_items, ...)
+        Inputs.
+    y : array of shape (n_items,)
+        Gold.
+    target_accuracies : sequence of float
+        Accuracy that each annotator should have.
+    epsilon : float
+        Distance from the weakness image within which an annotator errs.
+
+    Returns
+    -------
+    ndarray of shape (n_annotators,)
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # whether somebody is always right is said of the annotators that are used
-        chosen = weakness_annotators(X, y, accuracies=skills, epsilon=epsilon, seed=0).weakness
+        warnings.simplefilter("ignore")  # warnings about these annotators come when the run makes them
+        chosen = weakness_annotators(X, y, accuracies=target_accuracies, epsilon=epsilon, seed=0).weakness
     assert chosen is not None
     return chosen
 
 
-def _values(parts: DataSplit) -> NDArray[Any]:
-    """Inputs to take class means of."""
-    if isinstance(parts.X, ImageFiles):
+def _input_values(split: DataSplit) -> NDArray[Any]:
+    """Return the inputs as an array, for class means."""
+    if isinstance(split.X, ImageFiles):
         raise ValueError(
-            "habits and the most confusable class come from the means of classes, and these images stay in their "
-            "files; --scale desk has features of them"
+            "habits and wrong='neighbour' need class means, which are not computed for images in files; use --scale "
+            "desk, which has features of the images"
         )
-    values: NDArray[Any] = parts.X.values
+    values: NDArray[Any] = split.X.values
     return values
 
 
-def _without(made: SyntheticCrowd, share: float, seed: int) -> SyntheticCrowd:
-    """Without a share of the labels, left out one by one: some items lose all that they have."""
-    ann = made.annotations
-    kept = np.random.default_rng([seed, 4]).random(ann.n_labels) >= share
-    return replace(made, annotations=ann.keep_labels(kept))
+def _remove_labels(crowd: SyntheticCrowd, share: float, seed: int) -> SyntheticCrowd:
+    """Return the crowd without a random share of the labels; some items may lose all of theirs."""
+    ann = crowd.annotations
+    is_kept = np.random.default_rng([seed, 4]).random(ann.n_labels) >= share
+    return replace(crowd, annotations=ann.keep_labels(is_kept))
 
 
-def _right_labels(run: RunSpec, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotations:
-    """Labels to try a run's settings with: everybody is right."""
+def _correct_labels(run: RunSpec, y: NDArray[np.int64]) -> NDArray[np.int64] | Annotations:
+    """Return labels to check the settings of a run: every annotator gives the gold class."""
     if "annotators" not in run:
         return y
     names = run["annotators"]["names"]
     return Annotations.from_matrix(np.stack([y] * len(names), 1), annotators=names)
 
 
-def make_classifier(run: RunSpec, parts: DataSplit, checkpoint: Path | None = None) -> CrowdClassifier:
-    classes = list(range(parts.n_classes))
-    kind = estimator_class(run["method"])
-    return kind(**run["settings"], random_state=run["seed"], classes=classes, checkpoint=checkpoint)
+def make_classifier(run: RunSpec, split: DataSplit, checkpoint: Path | None = None) -> CrowdClassifier:
+    """Return the classifier of a run, not yet fitted."""
+    classes = list(range(split.n_classes))
+    estimator = estimator_class(run["method"])
+    return estimator(**run["settings"], random_state=run["seed"], classes=classes, checkpoint=checkpoint)
 
 
-def correctness_auroc(classifier: CrowdClassifier, X: Inputs, made: SyntheticCrowd) -> dict[str, Any]:
-    """The paper's point, measured: do weights and diagonals say on which items an annotator is right?
+def correctness_auroc(classifier: CrowdClassifier, X: Inputs, crowd: SyntheticCrowd) -> dict[str, Any]:
+    """Measure how well weights and confusion matrices predict on which items an annotator is right.
 
-    An AUROC an annotator, over the training items: of the weight, and of the diagonal entry P[said, said] of
-    its matrix, against being right. Only for methods whose matrices depend on the item.
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        A fitted classifier.
+    X : Inputs
+        The training items.
+    crowd : SyntheticCrowd
+        The annotators, with the items on which each is right.
+
+    Returns
+    -------
+    dict of str to list of float
+        `auroc_weights` and `auroc_diagonals`, with one AUROC per annotator over the training items: of the weight, and
+        of the entry P[said, said] of the confusion matrix, against being right. Empty for methods whose matrices do
+        not depend on the item, and if an annotator is always right or always wrong.
     """
-    right = made.is_correct
-    if classifier.confusion_given_ != "said" or right.all(0).any() or (~right).all(0).any():
+    is_correct = crowd.is_correct
+    if classifier.confusion_given_ != "said" or is_correct.all(0).any() or (~is_correct).all(0).any():
         return {}
     weights = classifier.annotator_weights(X)
-    found: dict[str, Any] = {"auroc of weights": [], "auroc of diagonals": []}
-    for r, name in enumerate(made.annotations.annotators):
-        alone = made.annotations.select_annotator(name)
-        columns = classifier.fused_labels(X, alone)  # a label by itself, with weight 1, is cleaned into P[:, said]
-        diagonal = columns[alone.item, alone.label]
-        found["auroc of weights"].append(float(roc_auc_score(right[:, r], weights[:, r])))
-        found["auroc of diagonals"].append(float(roc_auc_score(right[alone.item, r], diagonal)))
-    return found
+    aurocs: dict[str, Any] = {"auroc_weights": [], "auroc_diagonals": []}
+    for r, name in enumerate(crowd.annotations.annotators):
+        own = crowd.annotations.select_annotator(name)
+        columns = classifier.fused_labels(X, own)  # the fused label of a single label, with weight 1, is P[:, said]
+        diagonal = columns[own.item, own.label]
+        aurocs["auroc_weights"].append(float(roc_auc_score(is_correct[:, r], weights[:, r])))
+        aurocs["auroc_diagonals"].append(float(roc_auc_score(is_correct[own.item, r], diagonal)))
+    return aurocs

@@ -1,4 +1,4 @@
-"""Runs a grid, on this machine or elsewhere; what is finished is stored at once and never done again."""
+"""Execution of a grid, on this machine or another backend. A finished run is stored at once and never repeated."""
 
 from __future__ import annotations
 
@@ -21,73 +21,129 @@ from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 
 
 class RunExecutor(Protocol):
-    """Does one run. It is sent to every process once, so data is loaded when first asked for."""
+    """Executes single runs. Each process receives it once, so it loads data only when a run needs them."""
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
-        """The results of a run; the state of its training is kept in the folder `checkpoint`."""
+        """Execute a run and return its results.
+
+        Parameters
+        ----------
+        run : RunSpec
+            Everything that defines the run.
+        checkpoint : Path
+            Folder for the state of its training. If it exists, training continues from there.
+
+        Returns
+        -------
+        dict of str to object
+            Results by name, ready for JSON.
+        """
         ...
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
-        """Say what is wrong with data or settings before any work; fetch data that is not there, if `download`."""
+        """Raise an error if data or settings are wrong, before any run starts.
+
+        Parameters
+        ----------
+        runs : sequence of RunSpec
+            The runs to check.
+        download : bool
+            Whether to download missing data.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class GridResult:
-    """A grid that ran: its records in the order asked for, and what went wrong."""
+    """The outcome of a grid.
+
+    Parameters
+    ----------
+    records : list of Record
+        Finished runs, in the order in which they were requested.
+    failures : list of str
+        One sentence per failed run, with its name and the error.
+    interrupted : bool
+        Whether Ctrl-C stopped the grid.
+    """
 
     records: list[Record]
-    failed: list[str]
+    failures: list[str]
     interrupted: bool
 
 
 Outcomes = Generator[tuple[str, Record | str], None, None]
-"""The keys of runs as these are finished, each with its record or with what was wrong with it."""
+"""The key of each run as it ends, with its record or with the error message."""
 
 Backend = Callable[[dict[str, RunSpec], RunExecutor, Path, "int | None"], Outcomes]
-"""What does runs: given them by key, the work, the folder of unfinished trainings, and how many may run at a time."""
+"""Executes runs, given runs by key, the executor, the folder for checkpoints, and the number of parallel runs."""
 
 
-def run_locally(missing: dict[str, RunSpec], work: RunExecutor, unfinished: Path, jobs: int | None) -> Outcomes:
-    """Each run as it is finished: right here, or in `jobs` processes of one thread each."""
-    jobs = min(jobs or 1, len(missing))
-    if jobs <= 1:
+def run_locally(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints: Path, n_jobs: int | None) -> Outcomes:
+    """Yield the outcome of each run as it ends: a `Backend` on this machine.
+
+    Parameters
+    ----------
+    missing : dict of str to RunSpec
+        Runs by key.
+    executor : RunExecutor
+        Executes one run.
+    checkpoints : Path
+        Folder with one checkpoint folder per run.
+    n_jobs : int or None
+        Number of processes, with one thread each. None or 1 runs in this process.
+
+    Returns
+    -------
+    generator of (str, Record or str)
+        The key of each run, with its record or the error message.
+
+    Raises
+    ------
+    ValueError
+        If a worker process dies.
+    """
+    n_jobs = min(n_jobs or 1, len(missing))
+    if n_jobs <= 1:
         torch.set_num_threads(1)
         for key, run in missing.items():
-            yield key, do_run(work, run, checkpoint_of(unfinished, key))
+            yield key, execute_run(executor, run, checkpoint_folder(checkpoints, key))
         return
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process, (work,))
+    pool = ProcessPoolExecutor(n_jobs, multiprocessing.get_context("spawn"), _init_process, (executor,))
     try:
         with ignore_sigint():
             futures = {
-                pool.submit(_in_process, run, checkpoint_of(unfinished, key)): key for key, run in missing.items()
+                pool.submit(_execute_in_process, run, checkpoint_folder(checkpoints, key)): key
+                for key, run in missing.items()
             }
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool as error:
         raise ValueError(
-            "a process of the grid died (killed, or out of memory: try fewer --jobs). What is finished is stored; "
-            "the same command goes on from there"
+            "a worker process of the grid died (killed, or out of memory: try fewer --jobs). Finished runs are stored; "
+            "the same command continues from there"
         ) from error
     finally:
         for process in list((pool._processes or {}).values()):
-            process.kill()  # an unfinished run goes on from its checkpoint
+            process.kill()  # an unfinished run continues from its checkpoint
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_work: RunExecutor | None = None
+_process_executor: RunExecutor | None = None
 
 
-def _start_process(work: RunExecutor) -> None:
-    global _work
-    _work = work
+def _init_process(executor: RunExecutor) -> None:
+    """Prepare a worker process of the pool."""
+    global _process_executor
+    _process_executor = executor
     torch.set_num_threads(1)
     init_worker_process()
 
 
-def _in_process(run: RunSpec, checkpoint: Path) -> Record | str:
-    assert _work is not None
-    return do_run(_work, run, checkpoint)
+def _execute_in_process(run: RunSpec, checkpoint: Path) -> Record | str:
+    """Return the outcome of a run in a worker process."""
+    assert _process_executor is not None
+    return execute_run(_process_executor, run, checkpoint)
 
 
 def run_grid(
@@ -95,66 +151,107 @@ def run_grid(
     executor: RunExecutor,
     store: Store,
     *,
-    jobs: int | None = None,
+    n_jobs: int | None = None,
     backend: Backend = run_locally,
     title: str = "runs",
-    name: Callable[[RunSpec], str],
+    describe_run: Callable[[RunSpec], str],
     verbose: int = 0,
 ) -> GridResult:
-    """Do the runs that the store lacks. Killed at any moment and started again, it goes on where it was.
+    """Execute the runs that the store lacks. A grid that was killed continues where it stopped.
 
-    A run that fails is reported at the end and does not stop the others; Ctrl-C stops all, and keeps what is done.
+    A failed run is reported at the end and does not stop the others. Ctrl-C stops all runs and keeps the finished ones.
+
+    Parameters
+    ----------
+    runs : sequence of RunSpec
+        The runs of the grid. A run that occurs twice is executed once.
+    executor : RunExecutor
+        Executes one run.
+    store : Store
+        Finished runs. It is locked while the grid runs.
+    n_jobs : int or None, default=None
+        Number of runs at the same time; None is the backend's default.
+    backend : Backend, default=run_locally
+        Where the runs are executed.
+    title : str, default="runs"
+        Name of the grid, for the progress bar.
+    describe_run : callable
+        Returns a name for a run, for progress and failures.
+    verbose : int, default=0
+        0 shows no progress.
+
+    Returns
+    -------
+    GridResult
+
+    Raises
+    ------
+    ValueError
+        If the store is in use, or the backend fails as a whole.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> class Toy:
+    ...     def check(self, runs, *, download): ...
+    ...     def __call__(self, run, checkpoint):
+    ...         return {"accuracy": 1 / run["seed"]}
+    >>> with TemporaryDirectory() as folder:
+    ...     store = Store(Path(folder, "runs.jsonl"))
+    ...     result = run_grid([{"seed": 0}, {"seed": 2}], Toy(), store, describe_run=lambda run: f"seed {run['seed']}")
+    >>> [record.result for record in result.records], result.failures
+    ([{'accuracy': 0.5}], ['seed 0: ZeroDivisionError: division by zero'])
     """
-    by_key = {run_key(run): run for run in runs}  # a run that is asked for twice is done once
+    by_key = {run_key(run): run for run in runs}
     with store.locked():
-        found, _ = store.read()
-        unfinished = _clear(store.path.with_name(f"{store.path.stem}.unfinished"), found)
-        missing = {key: run for key, run in by_key.items() if key not in found}
-        watcher = GridProgress(verbose, title, len(by_key), len(by_key) - len(missing))
-        failed: list[str] = []
+        finished, _ = store.read()
+        checkpoints = store.path.with_name(f"{store.path.stem}.unfinished")
+        _remove_finished_checkpoints(checkpoints, finished)
+        missing = {key: run for key, run in by_key.items() if key not in finished}
+        progress = GridProgress(verbose, title, len(by_key), len(by_key) - len(missing))
+        failures: list[str] = []
         interrupted = False
         try:
-            with closing(backend(missing, executor, unfinished, jobs)) as outcomes:
+            with closing(backend(missing, executor, checkpoints, n_jobs)) as outcomes:
                 for key, outcome in outcomes:
-                    said = name(missing[key])
+                    name = describe_run(missing[key])
                     if isinstance(outcome, Record):
                         store.add(outcome)
-                        shutil.rmtree(checkpoint_of(unfinished, key), ignore_errors=True)
-                        watcher.done(said, outcome.seconds)
+                        shutil.rmtree(checkpoint_folder(checkpoints, key), ignore_errors=True)
+                        progress.run_finished(name, outcome.seconds)
                     else:
-                        failed.append(f"{said}: {outcome}")
-                        watcher.failed(said)
+                        failures.append(f"{name}: {outcome}")
+                        progress.run_failed(name)
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            watcher.stop()
-        if unfinished.is_dir() and not any(unfinished.iterdir()):
-            unfinished.rmdir()
-        found, _ = store.read()
-    return GridResult([found[key] for key in by_key if key in found], failed, interrupted)
+            progress.stop()
+        if checkpoints.is_dir() and not any(checkpoints.iterdir()):
+            checkpoints.rmdir()
+        finished, _ = store.read()
+    return GridResult([finished[key] for key in by_key if key in finished], failures, interrupted)
 
 
-def _clear(unfinished: Path, found: dict[str, Record]) -> Path:
-    """Remove what a kill between the storing of a run and the end of its checkpoint left behind."""
-    for key in found:
-        shutil.rmtree(checkpoint_of(unfinished, key), ignore_errors=True)
-    return unfinished
+def _remove_finished_checkpoints(checkpoints: Path, finished: dict[str, Record]) -> None:
+    """Remove checkpoints of stored runs: a kill between storing a run and removing its checkpoint leaves them."""
+    for key in finished:
+        shutil.rmtree(checkpoint_folder(checkpoints, key), ignore_errors=True)
 
 
-def checkpoint_of(unfinished: Path, key: str) -> Path:
-    """Where the state of a run's training is kept: another version never goes on with it."""
-    return unfinished / f"{key}-{run_key(VERSIONS)[:8]}"
+def checkpoint_folder(checkpoints: Path, key: str) -> Path:
+    """Return the folder for the training state of a run. Each version has its own, as another cannot continue it."""
+    return checkpoints / f"{key}-{run_key(VERSIONS)[:8]}"
 
 
-def do_run(work: RunExecutor, run: RunSpec, checkpoint: Path) -> Record | str:
-    """Do one run; whatever goes wrong there, the other runs may well work."""
+def execute_run(executor: RunExecutor, run: RunSpec, checkpoint: Path) -> Record | str:
+    """Return the record of a run, or the error message if it fails: other runs may still succeed."""
     began = time.monotonic()
     continued = checkpoint.exists()
     try:
-        result = work(run, checkpoint)
-    except Exception as error:  # torch, NumPy and the system raise what they like: it is this run's, not the grid's
-        if continued:  # perhaps the state cannot be continued: damaged, or of settings that are no more
+        result = executor(run, checkpoint)
+    except Exception as error:  # torch, NumPy and the system raise errors of any type; each concerns this run only
+        if continued:  # the checkpoint may be damaged, or of settings that no longer exist
             shutil.rmtree(checkpoint, ignore_errors=True)
-            return do_run(work, run, checkpoint)
+            return execute_run(executor, run, checkpoint)
         return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return Record(run, result, round(time.monotonic() - began, 1))

@@ -1,6 +1,6 @@
-"""What is tried when a method is tuned: its defaults, and draws from a declared space.
+"""Settings to try when a method is tuned: its defaults, and random draws from a search space.
 
-What all methods have in common is drawn alike for all of them; what is a method's own stands in `search_space` of its
+Settings that all methods share are drawn alike for all of them. Settings of one method are in the `search_space` of its
 estimator.
 """
 
@@ -22,35 +22,57 @@ COMMON_SEARCH_SPACE: SearchSpace = {
 }
 
 
-def space_of(method: str) -> SearchSpace:
-    """All that is tuned of a method, by the name of the setting."""
+def search_space_of(method: str) -> SearchSpace:
+    """Return the search space of a method, common settings included, by the name of the setting.
+
+    Examples
+    --------
+    >>> search_space_of("majority-vote")["dropout"]
+    [0.0, 0.25, 0.5]
+    """
     return COMMON_SEARCH_SPACE | estimator_class(method).search_space
 
 
 def draw_settings(method: str, draw: int, seed: int) -> dict[str, Any]:
-    """The settings to try: none for draw 0, the defaults. The same for the same method, number and seed.
+    """Return the settings of one draw. They depend on the method, the draw and the seed only.
 
-    >>> drawn("majority-vote", 0, seed=0)
+    Parameters
+    ----------
+    method : str
+        Name of the method.
+    draw : int
+        Number of the draw. Draw 0 is the defaults: no setting is changed.
+    seed : int
+        Seed of the draws.
+
+    Returns
+    -------
+    dict of str to object
+
+    Examples
+    --------
+    >>> draw_settings("majority-vote", 0, seed=0)
     {}
-    >>> one, other = drawn("majority-vote", 3, seed=0), drawn("fusion", 3, seed=0)
-    >>> one["learning_rate"] == other["learning_rate"], "penalty" in other
+    >>> vote, fusion = draw_settings("majority-vote", 3, seed=0), draw_settings("fusion", 3, seed=0)
+    >>> vote["learning_rate"] == fusion["learning_rate"], "penalty" in fusion
     (True, True)
     """
     if draw == 0:
         return {}
     return {
-        name: _one(space, np.random.default_rng([seed, draw, _number(name)]))
-        for name, space in space_of(method).items()
+        name: _draw_value(space, np.random.default_rng([seed, draw, _stream_number(name)]))
+        for name, space in search_space_of(method).items()
     }
 
 
-def _one(space: list[Any] | tuple[float, float], generator: np.random.Generator) -> Any:
+def _draw_value(space: list[Any] | tuple[float, float], generator: np.random.Generator) -> Any:
+    """Return an element of a list, or a number from a range, log-uniformly and with three digits."""
     if isinstance(space, list):
         return space[generator.integers(len(space))]
     low, high = (math.log(end) for end in space)
     return float(f"{math.exp(generator.uniform(low, high)):.3g}")
 
 
-def _number(name: str) -> int:
-    """A stream of its own for every setting."""
+def _stream_number(name: str) -> int:
+    """Return a number that gives each setting its own random stream."""
     return zlib.crc32(name.encode())

@@ -1,4 +1,4 @@
-"""Finished runs, one line of JSON each, keyed by everything that defines the run."""
+"""Finished runs on disk: one line of JSON per run, found again by everything that defines the run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,28 @@ from crowdfuse import __version__
 from crowdfuse.io.files import nonfinite_to_none
 
 RunSpec = dict[str, Any]
-"""What defines a run, as JSON holds it: data, annotators, method, settings, seed."""
+"""Everything that defines a run, ready for JSON: data, annotators, method, settings, seed."""
 
 VERSIONS = {"crowdfuse": __version__, "torch": version("torch").split("+")[0]}
+"""The versions that a finished run is stored with. Runs of other versions are not used."""
 
 
 def run_key(run: RunSpec) -> str:
-    """A name for a run: the same for the same run, whatever the order of its parts.
+    """Return a hash of a run that does not depend on the order of its entries.
 
-    >>> key_of({"seed": 0, "method": "fusion"}) == key_of({"method": "fusion", "seed": 0})
+    Parameters
+    ----------
+    run : RunSpec
+        Everything that defines the run.
+
+    Returns
+    -------
+    str
+        24 hexadecimal digits.
+
+    Examples
+    --------
+    >>> run_key({"seed": 0, "method": "fusion"}) == run_key({"method": "fusion", "seed": 0})
     True
     """
     text = json.dumps(run, sort_keys=True, separators=(",", ":"))
@@ -34,7 +47,22 @@ def run_key(run: RunSpec) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """A finished run: what it was, what came out, how long it took."""
+    """A finished run.
+
+    Parameters
+    ----------
+    run : RunSpec
+        Everything that defines the run.
+    result : dict
+        The results, by metric.
+    seconds : float
+        How long the run took.
+
+    Examples
+    --------
+    >>> Record({"method": "fusion", "seed": 0}, {"accuracy": 0.9}, 12.5).result["accuracy"]
+    0.9
+    """
 
     run: RunSpec
     result: dict[str, Any]
@@ -42,17 +70,45 @@ class Record:
 
 
 class Store:
-    """A file of finished runs. Lines are only ever added, each whole or not at all."""
+    """A file of finished runs. Lines are only appended, and a kill never leaves a line that is read as a run.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which need not exist yet.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     store = Store(Path(folder, "runs.jsonl"))
+    ...     store.add(Record({"method": "fusion", "seed": 0}, {"accuracy": 0.9}, 12.5))
+    ...     [record.run["method"] for record in store.read()[0].values()]
+    ['fusion']
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> tuple[dict[str, Record], list[str]]:
-        """Runs by key, and remarks on what was left out: lines of another version, or broken ones."""
+        """Return the runs of this version, and notes on the lines that were left out.
+
+        Returns
+        -------
+        records : dict of str to Record
+            Finished runs by `run_key`.
+        notes : list of str
+            One sentence for each other version that made runs, and one for unreadable lines.
+
+        Raises
+        ------
+        ValueError
+            If no line of the file is a finished run.
+        """
         if not self.path.exists():
             return {}, []
-        found: dict[str, Record] = {}
-        others: dict[str, int] = {}
+        records: dict[str, Record] = {}
+        n_by_version: dict[str, int] = {}
         broken = []
         for number, line in enumerate(self.path.read_bytes().split(b"\n"), start=1):
             if not line.strip():
@@ -60,29 +116,36 @@ class Store:
             try:
                 entry = json.loads(line)
                 record = Record(entry["run"], entry["result"], entry["seconds"])
-                made_by = entry["made by"]
+                versions = entry["versions"]
             except (ValueError, KeyError, TypeError):
                 broken.append(number)
                 continue
-            if made_by == VERSIONS:
-                found.setdefault(run_key(record.run), record)
+            if versions == VERSIONS:
+                records.setdefault(run_key(record.run), record)
             else:
-                others[_in_words(made_by)] = others.get(_in_words(made_by), 0) + 1
-        remarks = [
-            f"{self.path}: {count:,} runs were made by {maker}, not by {_in_words(VERSIONS)}: they are kept, "
-            "but neither counted nor shown here"
-            for maker, count in others.items()
+                name = _format_versions(versions)
+                n_by_version[name] = n_by_version.get(name, 0) + 1
+        notes = [
+            f"{self.path}: {count:,} runs were made by {name}, not by {_format_versions(VERSIONS)}: they stay in the "
+            "file, but are neither counted nor shown here"
+            for name, count in n_by_version.items()
         ]
-        if broken and not found and not others:
+        if broken and not records and not n_by_version:
             raise ValueError(f"{self.path} is not a store of finished runs; choose another --out")
         if broken:
-            remarks.append(f"{self.path}, line {broken[0]}: not a finished run (a kill while writing?); left out")
-        return found, remarks
+            notes.append(f"{self.path}, line {broken[0]}: not a finished run (a kill while writing?); left out")
+        return records, notes
 
     def add(self, record: Record) -> None:
-        """Append a run, on disk before this returns."""
+        """Append a run. It is on disk when this returns.
+
+        Parameters
+        ----------
+        record : Record
+            The finished run. Results that are not finite are stored as null.
+        """
         entry = {
-            "made by": VERSIONS,
+            "versions": VERSIONS,
             "run": record.run,
             "result": nonfinite_to_none(record.result),
             "seconds": record.seconds,
@@ -97,22 +160,37 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else adds runs meanwhile: two grids over one store would do the same runs twice."""
+        """Lock the store against other processes: two grids over one store would do the same runs twice.
+
+        Returns
+        -------
+        context manager
+            Releases the lock at the end of the block.
+
+        Raises
+        ------
+        ValueError
+            If another process has locked it.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.touch()  # first, so that the folder is known as ours whatever happens
+        self.path.touch()  # first, so that the folder is recognised as a folder of runs whatever happens
         with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise ValueError(
-                    f"{self.path} is in use by another crowdfuse; wait for it, or give another --out"
+                    f"{self.path} is in use by another crowdfuse process; wait for it, or choose another --out"
                 ) from error
             yield
 
 
 def _ends_with_newline(descriptor: int, size: int) -> bool:
+    """Return whether the last byte of an open file is a newline."""
     return os.pread(descriptor, 1, size - 1) == b"\n"
 
 
-def _in_words(made_by: Any) -> str:
-    return ", ".join(f"{name} {number}" for name, number in made_by.items()) if isinstance(made_by, dict) else "another"
+def _format_versions(versions: Any) -> str:
+    """Return versions as text, such as "crowdfuse 0.1.0, torch 2.4.0"."""
+    if not isinstance(versions, dict):
+        return "another version"
+    return ", ".join(f"{name} {number}" for name, number in versions.items())

@@ -1,4 +1,4 @@
-"""The paper's two moons: what two half-blind annotators, and their fusion, teach a small network."""
+"""The paper's two-moons experiment: a small network trained on each of two annotators, and on their fusion."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.synthesis import two_moon_annotators
 from crowdfuse.training.progress import make_progress_bar
 
-PAPER_ACCURACY = {"annotator-1": 66.51, "annotator-2": 83.67, "fusion": 86.70}  # one run each
+PAPER_ACCURACY = {"annotator-1": 66.51, "annotator-2": 83.67, "fusion": 86.70}  # in %, one run each
 
-# full-batch SGD, no dropout in the annotators' heads, the last step kept
+# full-batch SGD, no dropout in the annotators' heads, the last step is evaluated
 RECIPE: dict[str, Any] = {
     "backbone": "identity",
     "hidden": (64, 32),
@@ -31,31 +31,49 @@ RECIPE: dict[str, Any] = {
     "schedule": "constant",
     "epochs": 400,
 }
-FUSION: dict[str, Any] = {"n_bases": 2, "annotator_hidden": (32, 16), "loss_scale": "paper"}
+FUSION_SETTINGS: dict[str, Any] = {"n_bases": 2, "annotator_hidden": (32, 16), "loss_scale": "paper"}
 
 VARIANTS: dict[str, Callable[..., CrowdClassifier]] = {
     "annotator-1": lambda **recipe: SingleAnnotatorClassifier(annotator="annotator-1", **recipe),
     "annotator-2": lambda **recipe: SingleAnnotatorClassifier(annotator="annotator-2", **recipe),
-    "fusion": lambda **recipe: FusionClassifier(**FUSION, penalty=1.0, **recipe),
-    "fusion, lambda 0": lambda **recipe: FusionClassifier(**FUSION, penalty=0.0, **recipe),
-    "fusion, full": lambda **recipe: FusionClassifier(**FUSION, penalty=1.0, confusions="full", **recipe),
-    "fusion, full, lambda 0": lambda **recipe: FusionClassifier(**FUSION, penalty=0.0, confusions="full", **recipe),
+    "fusion": lambda **recipe: FusionClassifier(**FUSION_SETTINGS, penalty=1.0, **recipe),
+    "fusion, lambda 0": lambda **recipe: FusionClassifier(**FUSION_SETTINGS, penalty=0.0, **recipe),
+    "fusion, full": lambda **recipe: FusionClassifier(**FUSION_SETTINGS, penalty=1.0, confusions="full", **recipe),
+    "fusion, full, lambda 0": lambda **recipe: FusionClassifier(
+        **FUSION_SETTINGS, penalty=0.0, confusions="full", **recipe
+    ),
 }
 
 
 @dataclass
 class TwoMoonsRun:
-    """One variant trained on one seed."""
+    """One variant trained on one seed.
+
+    Parameters
+    ----------
+    variant : str
+        One of `VARIANTS`.
+    seed : int
+        Seed of data and training.
+    metrics : dict
+        Results on the test points.
+    classifier : CrowdClassifier
+        The fitted classifier.
+    data : TwoMoons
+        Training and test points.
+    """
 
     variant: str
     seed: int
-    figures: dict[str, Any]
+    metrics: dict[str, Any]
     classifier: CrowdClassifier
     data: TwoMoons
 
 
-def region(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
-    """Where exactly one annotator is right: A and D annotator 1, B and C annotator 2; "" elsewhere.
+def region_names(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
+    """Return the region of each point where exactly one annotator is right, and "" elsewhere.
+
+    Annotator 1 is right in A and D, annotator 2 in B and C.
 
     A is the left end of the upper moon, B its right half, C the left half of the lower moon, D its right end.
     """
@@ -70,8 +88,24 @@ def region(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
     return names
 
 
-def run(variant: str, seed: int, split: Split = "text", epochs: int = 400, n_points: int = 20_000) -> TwoMoonsRun:
-    """Train one variant and measure it on the test points."""
+def train_variant(
+    variant: str, seed: int, split: Split = "text", epochs: int = 400, n_points: int = 20_000
+) -> TwoMoonsRun:
+    """Train one variant and evaluate it on the test points.
+
+    Parameters
+    ----------
+    variant : str
+        One of `VARIANTS`.
+    seed : int
+        Seed of data and training.
+    split : {"text", "code"}, default="text"
+        Split of the points; see `make_two_moons`.
+    epochs : int, default=400
+        Steps of full-batch SGD.
+    n_points : int, default=20_000
+        Number of points.
+    """
     data = make_two_moons(seed, n_points, split)
     recipe = RECIPE | {"epochs": epochs, "batch_size": len(data.X_train), "random_state": seed}
     classifier = VARIANTS[variant](**recipe).fit(data.X_train, two_moon_annotators(data.X_train))
@@ -79,74 +113,79 @@ def run(variant: str, seed: int, split: Split = "text", epochs: int = 400, n_poi
 
 
 def _measure(classifier: CrowdClassifier, data: TwoMoons) -> dict[str, Any]:
+    """Return the results on the test points."""
     X, y = data.X_test, data.y_test
     predicted = classifier.predict(X)
-    figures: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "accuracy": 100 * float((predicted == y).mean()),
-        "predicted as class 1": 100 * float(predicted.mean()),
-        "final loss": classifier.history_[-1]["loss"],
+        "predicted_class_1_percent": 100 * float(predicted.mean()),
+        "final_loss": classifier.history_[-1]["loss"],
     }
     if isinstance(classifier, FusionClassifier):
         ann = two_moon_annotators(X)
         weight = classifier.annotator_weights(X)[:, 0]
-        diagonals = said_diagonals(classifier, X, ann)
-        where = region(X, y)
-        figures["mean diagonal"] = float(diagonals.mean())
-        figures["regions"] = {
+        diagonals = said_label_probabilities(classifier, X, ann)
+        where = region_names(X, y)
+        metrics["mean_diagonal"] = float(diagonals.mean())
+        metrics["regions"] = {
             name: {
                 "points": int((where == name).sum()),
-                "weight of annotator 1": float(weight[where == name].mean()),
-                "diagonal of annotator 1": float(diagonals[where == name, 0].mean()),
-                "diagonal of annotator 2": float(diagonals[where == name, 1].mean()),
+                "weight_annotator_1": float(weight[where == name].mean()),
+                "diagonal_annotator_1": float(diagonals[where == name, 0].mean()),
+                "diagonal_annotator_2": float(diagonals[where == name, 1].mean()),
             }
             for name in "ABCD"
         }
-    return figures
+    return metrics
 
 
-def said_diagonals(classifier: CrowdClassifier, X: NDArray[np.float64], ann: Annotations) -> NDArray[np.float64]:
-    """The diagonal entry of what each annotator says, (N, 2): how likely the label is right, to the model."""
+def said_label_probabilities(
+    classifier: CrowdClassifier, X: NDArray[np.float64], ann: Annotations
+) -> NDArray[np.float64]:
+    """Return P[said, said] of each annotator's label, (n_points, 2): the estimated probability that it is right."""
     matrices = classifier.confusion_matrices(X)
     said = ann.to_matrix()
     return np.stack([matrices[np.arange(len(X)), r, said[:, r], said[:, r]] for r in range(2)], axis=1)
 
 
-def summarise(runs: Iterable[TwoMoonsRun]) -> list[dict[str, Any]]:
-    """A row a variant: mean, spread (standard deviation over seeds), range, and the paper's figure."""
+def summarize_runs(runs: Iterable[TwoMoonsRun]) -> list[dict[str, Any]]:
+    """Return one row per variant: mean, standard deviation over seeds, range, and the paper's accuracy."""
     by_variant: dict[str, list[float]] = {}
     for one in runs:
-        by_variant.setdefault(one.variant, []).append(one.figures["accuracy"])
+        by_variant.setdefault(one.variant, []).append(one.metrics["accuracy"])
     return [
         {
             "variant": variant,
             "runs": len(values),
             "mean": float(np.mean(values)),
-            "spread": float(np.std(values, ddof=1)) if len(values) > 1 else None,
-            "least": min(values),
-            "most": max(values),
-            "paper": PAPER_ACCURACY.get(variant),
+            "std": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+            "min": min(values),
+            "max": max(values),
+            "paper_accuracy": PAPER_ACCURACY.get(variant),
         }
         for variant, values in by_variant.items()
     ]
 
 
-def fusion_wins(runs: Iterable[TwoMoonsRun]) -> tuple[int, int]:
-    """On how many seeds fusion is above both annotators, and of how many."""
+def count_fusion_wins(runs: Iterable[TwoMoonsRun]) -> tuple[int, int]:
+    """Return on how many seeds fusion is better than both annotators, and the number of seeds."""
     by_seed: dict[int, dict[str, float]] = {}
     for one in runs:
-        by_seed.setdefault(one.seed, {})[one.variant] = one.figures["accuracy"]
-    wins = [found["fusion"] > max(found["annotator-1"], found["annotator-2"]) for found in by_seed.values()]
+        by_seed.setdefault(one.seed, {})[one.variant] = one.metrics["accuracy"]
+    wins = [accuracy["fusion"] > max(accuracy["annotator-1"], accuracy["annotator-2"]) for accuracy in by_seed.values()]
     return sum(wins), len(wins)
 
 
-def run_all(seeds: list[int], split: Split, epochs: int, verbose: int, n_points: int = 20_000) -> list[TwoMoonsRun]:
-    """Every variant on every seed."""
+def train_all_variants(
+    seeds: list[int], split: Split, epochs: int, verbose: int, n_points: int = 20_000
+) -> list[TwoMoonsRun]:
+    """Train every variant on every seed."""
     runs: list[TwoMoonsRun] = []
     with make_progress_bar(verbose) as progress:
         task = progress.add_task("two moons", total=len(seeds) * len(VARIANTS))
         for seed in seeds:
             for variant in VARIANTS:
                 progress.update(task, description=f"two moons, seed {seed}, {variant}")
-                runs.append(run(variant, seed, split, epochs, n_points))
+                runs.append(train_variant(variant, seed, split, epochs, n_points))
                 progress.advance(task)
     return runs

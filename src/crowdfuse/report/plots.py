@@ -366,7 +366,8 @@ def accuracy_curves(
     if any(point[3] is not None for points in series.values() for point in points):
         ax.plot([], [], "k:", linewidth=1, label="paper")
     if papers_best is not None:
-        ax.axvline(papers_best, color="grey", linestyle="--", linewidth=1, label=f"the paper's best, {papers_best:g}")
+        label = f"the paper's best, {papers_best:g}"
+        ax.axvline(papers_best, color="grey", linestyle="--", linewidth=1, label=label)
     values = sorted({point[0] for points in series.values() for point in points})
     if is_logarithmic:
         _set_logarithmic_axis(ax, values)

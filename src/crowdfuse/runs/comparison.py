@@ -25,8 +25,8 @@ from crowdfuse.training.loop import UnfitDataError
 
 MAX_SINGLE_ANNOTATORS = 5  # with more annotators, single-annotator is left out by default
 MIN_TEST_ITEMS = 100  # with fewer unlabelled gold items, some labelled items are tested on too
-GOLD_METRIC, HELD_OUT_METRIC = "test accuracy", "likelihood of held-out labels"
-AGREEMENT = "agreement with held-out labels"
+GOLD_METRIC, HELD_OUT_METRIC = "test_accuracy", "held_out_likelihood"
+AGREEMENT = "held_out_agreement"
 ADVICE_FOR_SETTING = {"random_state": "use --seeds", "annotator": "single-annotator tries each annotator"}
 
 
@@ -207,7 +207,7 @@ class Comparison:
             "inputs": self.data.loaded.fingerprint(),
             # changed options only, so that stored runs stay valid when `Reading` gets a new option
             "reading": self.job.reading.changed_options(),
-            "test share": None if len(self.unlabelled_gold) >= MIN_TEST_ITEMS else self.test_share,
+            "test_share": None if len(self.unlabelled_gold) >= MIN_TEST_ITEMS else self.test_share,
         }
 
     def check_cells(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
@@ -268,9 +268,9 @@ class Comparison:
         X = self.data.loaded.inputs.values
         seconds = [epoch["seconds"] for epoch in classifier.history_]
         result: dict[str, Any] = {
-            "items judged": len(split.test),
+            "n_evaluated": len(split.test),
             "predicted": positions_of(classifier.predict(X[split.test]), classifier.classes_).tolist(),
-            "seconds an epoch": round(float(np.median(seconds)), 4),
+            "seconds_per_epoch": round(float(np.median(seconds)), 4),
         }
         if self.has_gold:
             result[GOLD_METRIC] = classifier.score(X[split.test], self._gold()[split.test])
@@ -292,8 +292,8 @@ class Comparison:
         known = ~np.isnan(fused).any(1)
         right = classifier.classes_[np.nan_to_num(fused).argmax(1)][known] == gold[known]
         return {
-            "fused labels right": float(right.mean()) if known.any() else float("nan"),
-            "predictions right on training items": classifier.score(X, gold),
+            "fused_label_accuracy": float(right.mean()) if known.any() else float("nan"),
+            "train_accuracy": classifier.score(X, gold),
         }
 
     def _gold(self) -> NDArray[Any]:
