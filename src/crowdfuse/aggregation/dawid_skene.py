@@ -27,7 +27,8 @@ def dawid_skene(
 ) -> Aggregate:
     """Estimate class probabilities, the class prior and one confusion matrix per annotator, by EM.
 
-    EM starts from the vote shares and alternates between::
+    EM starts from the vote shares and repeats these updates, for item n, annotator r, true class k and label y (~ means
+    proportional to)::
 
         P(true = k | labels of n)  ~  prior[k] * product over the labels (r, y) of n of  confusion[r, k, y]
         confusion[r, k, y]         ~  smoothing + sum over r's labels y of P(true = k | labels of the item)
@@ -38,20 +39,21 @@ def dawid_skene(
     ann : Annotations
         The labels; at least one label and two classes.
     gold : sequence of length n_items, default=None
-        True classes by name, None where unknown. Known classes are certain, and show how accurate their annotators
-        are.
+        True classes by name, None where unknown. Items with a known class keep it with probability 1, and so help to
+        estimate the confusion matrices of the annotators who labelled them.
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
         Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
     smoothing : float, default=0.01
-        Added to every count of the confusion matrices. 0 is the textbook version: a single label may then rule out a
-        true class for good, and rows without labels are uniform. Above 0 the log-likelihood includes the prior's term
-        `smoothing * sum(log(confusion))`, which dominates if there are very few labels.
+        Added to every count of the confusion matrices. With 0, the textbook version, a single label can rule out a true
+        class permanently, and rows of a confusion matrix without labels are uniform. With a value above 0, the
+        log-likelihood includes the log prior `smoothing * sum(log(confusion))`, which dominates if there are very few
+        labels.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
-        Called after every iteration with its number and the log-likelihood.
+        Called after every iteration with the iteration number, from 1, and the log-likelihood.
 
     Returns
     -------

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 OnIteration = Callable[[int, float], None]
-"""Called after every iteration with its number, from 1, and the log-likelihood."""
+"""Called after every iteration with the iteration number, from 1, and the log-likelihood."""
 
 
 def run_em(
@@ -25,14 +25,14 @@ def run_em(
     tol : float
         Tolerance per label; 0 runs all iterations.
     on_iteration : callable or None
-        Called after every iteration with its number and the log-likelihood.
+        Called after every iteration with the iteration number, from 1, and the log-likelihood.
 
     Returns
     -------
     log_likelihoods : tuple of float
         One per iteration.
     converged : bool
-        Whether it stopped because of `tol`.
+        Whether the loop stopped because of `tol`; false if it only stopped because of `max_iter`.
 
     Examples
     --------

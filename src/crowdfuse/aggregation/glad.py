@@ -22,14 +22,14 @@ def glad(
 ) -> Aggregate:
     """Estimate class probabilities, the ability of each annotator and the difficulty of each item, by EM.
 
-    The model is::
+    The model, for a label y by annotator r on item n with true class k, and K classes in all, is::
 
         P(label y | true k)  =  s if y = k, else (1 - s) / (K - 1)
         s                    =  1 / (1 + exp(-ability[r] / difficulty[n]))
 
-    An ability below 0 means an annotator who is mostly wrong. All classes are equally likely a priori. As in the paper,
-    ability and log(1 / difficulty) have normal priors with mean 1 and variance 1; EM starts at their means, and the
-    log-likelihood includes their terms. Each M-step runs a few iterations of L-BFGS.
+    An annotator with an ability below 0 is mostly wrong. All classes are equally likely a priori. As in the paper,
+    ability and log(1 / difficulty) have normal priors with mean 1 and variance 1. EM starts at the prior means, and the
+    log-likelihood includes the log priors. Each M-step runs a few iterations of L-BFGS.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def glad(
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
-        Called after every iteration with its number and the log-likelihood.
+        Called after every iteration with the iteration number, from 1, and the log-likelihood.
 
     Returns
     -------
@@ -121,14 +121,14 @@ def _improve(votes: Votes, right: list[FloatArray], start: FloatArray) -> FloatA
 def expected_loss(votes: Votes, right: list[FloatArray], point: FloatArray) -> tuple[float, FloatArray]:
     """Return the loss that the M-step minimizes, and its gradient.
 
-    The loss is `-sum(p log s + (1 - p) log(1 - s))` plus the terms of the priors.
+    The loss is `-sum(p log s + (1 - p) log(1 - s))`, with s as in `glad`, minus the log priors.
 
     Parameters
     ----------
     votes : Votes
         The labels.
     right : list of ndarray
-        For each block the probability p that each label is right.
+        For each block, the probability p that each label is right.
     point : ndarray of shape (n_annotators + n_items,)
         Abilities, then log(1 / difficulty).
 

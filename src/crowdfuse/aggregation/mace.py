@@ -36,12 +36,13 @@ def mace(
 ) -> Aggregate:
     """Estimate class probabilities, and the competence and spamming distribution of each annotator, by EM.
 
-    With probability `competence[r]` annotator r gives the true class, otherwise a class drawn from `spam[r]`::
+    With probability `competence[r]`, annotator r gives the true class k. Otherwise the label y is drawn from the
+    distribution `spam[r]`. With (y = k) equal to 1 for a right label and 0 for a wrong one::
 
         P(label y | true k)  =  competence[r] * (y = k) + (1 - competence[r]) * spam[r, y]
 
-    All classes are equally likely a priori. A spammer is sometimes right by chance, so the annotator accuracy is above
-    the competence.
+    All classes are equally likely a priori. A label drawn from `spam` may be right by chance, so the accuracy of an
+    annotator is above their competence.
 
     Parameters
     ----------
@@ -52,15 +53,15 @@ def mace(
     tol : float, default=1e-5
         Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
     smoothing : float, default=0.01
-        Added to the counts from which competence and spam are estimated; the log-likelihood then includes the prior's
-        term.
+        Added to the counts from which competence and spam are estimated. If above 0, the log-likelihood includes the
+        corresponding log prior.
     n_restarts : int, default=10
-        Number of starts; the one with the highest log-likelihood is used. The first starts from a competence of 1/2
-        and uniform spam, the others at random.
+        Number of EM runs; the run with the highest log-likelihood is used. The first run starts from a competence of
+        1/2 and uniform spam, the others from random values.
     seed : int, default=0
         Seed for the random starts, and for breaking ties between equally likely classes.
     on_iteration : callable, default=None
-        Called after every iteration of every start with its number and the log-likelihood.
+        Called after every iteration with the iteration number, which begins at 1 in every run, and the log-likelihood.
 
     Returns
     -------

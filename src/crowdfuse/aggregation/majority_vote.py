@@ -8,9 +8,9 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def majority_vote(ann: Annotations, *, seed: int = 0) -> Aggregate:
-    """Return the share of each item's labels that each class got.
+    """Take the class with the most labels as the consensus of each item.
 
-    The consensus is the class with the most labels.
+    The probability of a class is the fraction of the item's labels that went to it.
 
     Parameters
     ----------

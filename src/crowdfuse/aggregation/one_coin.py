@@ -23,8 +23,8 @@ def one_coin(
 ) -> Aggregate:
     """Estimate class probabilities, the class prior and one accuracy per annotator, by EM.
 
-    This is Dawid and Skene's model with one parameter per annotator, for many classes or few labels. EM starts from
-    the vote shares::
+    This is Dawid and Skene's model with one parameter per annotator, which suits many classes or few labels. EM starts
+    from the vote shares. For a label y by annotator r on an item with true class k, and K classes in all::
 
         P(label y | true k)  =  accuracy[r] if y = k, else (1 - accuracy[r]) / (K - 1)
         accuracy[r]          =  (smoothing + sum over r's labels y of P(true = y)) / (2 * smoothing + labels of r)
@@ -38,12 +38,12 @@ def one_coin(
     tol : float, default=1e-5
         Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
     smoothing : float, default=0.01
-        Added to the numbers of right and of wrong labels of every annotator; the log-likelihood then includes the
-        prior's term.
+        Added to the number of right labels and to the number of wrong labels of every annotator. If above 0, the
+        log-likelihood includes the corresponding log prior.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
-        Called after every iteration with its number and the log-likelihood.
+        Called after every iteration with the iteration number, from 1, and the log-likelihood.
 
     Returns
     -------

@@ -34,8 +34,9 @@ class Aggregate:
     consensus_codes : ndarray of int64, shape (n_items,)
         Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken by the seed.
     annotator_accuracy : ndarray of float64, shape (n_annotators,)
-        Expected share of the annotator's labels that are right: the mean probability of the labelled class. It has the
-        same meaning in all methods; NaN for annotators without labels.
+        Expected fraction of the annotator's labels that are right: the mean, over these labels, of the probability in
+        `class_probabilities` of the class that the annotator chose. All methods compute it in this way. NaN for
+        annotators without labels.
     labels_per_item : ndarray of int, shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of int, shape (n_annotators,)
@@ -47,7 +48,7 @@ class Aggregate:
     log_likelihood : tuple of float
         log P(labels) after each iteration, plus the log prior if the method has one. It never decreases.
     converged : bool, default=True
-        Whether the iterations stopped because of `tol`.
+        Whether the iterations stopped because of `tol`; false if they only stopped because of `max_iter`.
 
     See Also
     --------
@@ -93,7 +94,7 @@ class Aggregate:
     def consensus(self) -> NDArray[Any]:
         """Most probable class by name: ndarray of shape (n_items,).
 
-        For items without labels -1, or None if classes are strings or include -1.
+        Items without labels get -1, or None if the classes are strings or include -1.
         """
         names: NDArray[Any] = names_with_missing(self.classes)[self.consensus_codes]
         return names
@@ -166,7 +167,7 @@ def make_result(
     seed : int
         Seed for breaking ties.
     confusions : ndarray of shape (n_annotators, n_classes, n_classes), default=None
-        Confusion matrices; set to NaN, in place, for annotators without labels.
+        Confusion matrices. Those of annotators without labels are overwritten with NaN.
     parameters : mapping of str to ndarray, default=None
         Further estimates.
     em_trace : tuple of (tuple of float, bool), default=((), True)

@@ -28,15 +28,15 @@ class Block:
     Attributes
     ----------
     rows : slice
-        The items, among the items with labels.
+        Positions of the block's items among the items that have labels.
     item : ndarray of int32, shape (n_labels,)
-        Item of each label, from 0 to n_items - 1.
+        Item of each label, as a position in the block: from 0 to n_items - 1.
     annotator : ndarray of int, shape (n_labels,)
         Annotator of each label.
     label : ndarray of int, shape (n_labels,)
         Class of each label.
     n_items, n_annotators, n_classes : int
-        Numbers of items of this block, of all annotators and of all classes.
+        Number of items in this block, and total numbers of annotators and classes.
     """
 
     rows: slice
@@ -49,12 +49,12 @@ class Block:
 
     @cached_property
     def annotator_class_cell(self) -> NDArray[np.int64]:
-        """Position of each label in a flat table (annotator, class): ndarray of shape (n_labels,)."""
+        """For each label, the flat index `annotator * n_classes + class`: ndarray of shape (n_labels,)."""
         return self.annotator.astype(np.int64) * self.n_classes + self.label
 
     @cached_property
     def item_class_cell(self) -> NDArray[np.int64]:
-        """Position of each label in a flat table (item, class): ndarray of shape (n_labels,)."""
+        """For each label, the flat index `item * n_classes + class`: ndarray of shape (n_labels,)."""
         return self.item.astype(np.int64) * self.n_classes + self.label
 
     @cached_property
@@ -80,12 +80,12 @@ class Block:
         return soft.ravel()[self.item_class_cell]
 
     def sum_by_annotator(self, values: NDArray[Any]) -> FloatArray:
-        """Return the sum of the values of each annotator's labels: (n_annotators,)."""
+        """Sum `values`, one per label, over the labels of each annotator: (n_annotators,)."""
         return np.asarray(np.bincount(self.annotator, weights=values, minlength=self.n_annotators), np.float64)
 
 
 class Votes:
-    """All labels in blocks. Items without labels are left out; the result has NaN for them.
+    """All labels in blocks, without the items that have no labels; results hold NaN for those.
 
     Parameters
     ----------

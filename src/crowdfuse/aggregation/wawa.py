@@ -10,10 +10,10 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
-    """Vote twice: in the second vote a label weighs as much as its annotator agreed with the first vote.
+    """Take a majority vote, then a second vote that is weighted by agreement with the first.
 
     The weight of an annotator is the share of their labels that agree with the majority. If m classes tie for the
-    majority, agreement with one of them counts 1/m.
+    majority, a label for one of them counts as an agreement of 1/m.
 
     Parameters
     ----------

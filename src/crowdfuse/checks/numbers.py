@@ -89,7 +89,7 @@ def check_probability(name: str, value: object) -> None:
 
 
 def check_above_chance(name: str, value: float, n_classes: int) -> None:
-    """Check that a probability is above that of guessing one of `n_classes` classes.
+    """Check that a probability is above chance level, 1 / n_classes.
 
     Parameters
     ----------

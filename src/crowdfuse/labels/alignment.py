@@ -28,7 +28,7 @@ def labels_as_given(y: Any) -> Annotations | NDArray[Any]:
     Raises
     ------
     ValueError
-        If `y` is a data frame: as an array it would lose its ids.
+        If `y` is a data frame, because converting it to an array would drop its ids.
     """
     if not isinstance(y, Annotations) and hasattr(y, "columns"):
         raise ValueError(
@@ -71,9 +71,9 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
     Parameters
     ----------
     y : Annotations or array-like of shape (n_rows, n_annotators) or (n_rows,)
-        Arrays are matched row by row. Annotations are matched by id if `items` is given. Without `items` they are
-        matched row by row if they are known to be in that order (`by_row`), or by row number if they come from a table
-        with integer ids.
+        Arrays are matched row by row. Annotations are matched by id if `items` is given. Without `items`, Annotations
+        with `by_row` true are matched row by row. Other Annotations can then be matched only if they come from a table
+        with integer ids, which are taken as row numbers.
     n_rows : int
         Number of rows of X.
     items : array-like of shape (n_rows,) or None
@@ -92,7 +92,7 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
     Warns
     -----
     UserWarning
-        If integer ids are taken as row numbers and row 0 has no labels: the ids may count from 1.
+        If integer ids are taken as row numbers but row 0 has no labels, which suggests that the ids start at 1.
     """
     ann = as_annotations(y)
     ids = None if items is None else np.asarray(items)
@@ -128,7 +128,7 @@ def has_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, name: str =
     Parameters
     ----------
     gold : ndarray of shape (n_rows,)
-        True classes by name. None, NaN and, unless it is a class, -1 mean unknown.
+        True classes by name. None and NaN mean unknown; so does -1, unless -1 is one of the classes.
     classes : ndarray of shape (n_classes,)
         Class names.
     n_rows : int
@@ -157,7 +157,7 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, name: str = "gold"
     Parameters
     ----------
     gold : array-like of shape (n_rows,)
-        True classes by name. None, NaN and, unless it is a class, -1 mean unknown.
+        True classes by name. None and NaN mean unknown; so does -1, unless -1 is one of the classes.
     classes : ndarray of shape (n_classes,)
         Class names.
     n_rows : int
@@ -233,7 +233,7 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray
 
 
 def refuse_items(items: ArrayLike | None) -> None:
-    """Raise an error if `items` is given together with gold in an array, which is matched row by row.
+    """Raise an error if `items` is given along with a gold array, because gold arrays are matched row by row.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def refuse_items(items: ArrayLike | None) -> None:
     Raises
     ------
     ValueError
-        If `items` is not None: it would be ignored.
+        If `items` is not None, because it would be ignored.
     """
     if items is not None:
         raise ValueError(

@@ -1,6 +1,6 @@
 """`Annotations`: the labels of several annotators, validated once and stored as CSR arrays by item.
 
-No other module reads raw labels. Any pair (item, annotator) may have no label.
+No other module reads raw labels. An annotator need not label every item.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ MAX_DENSE_BYTES = 2**31  # larger dense arrays are refused
 
 
 class Annotations:
-    """The labels of several annotators, stored by item; any label may be missing.
+    """The labels of several annotators, stored by item; an annotator need not label every item.
 
-    Create one with `read`, `from_table`, `from_matrix` or `from_vector`. Ids of items and annotators and class names
-    may be strings or integers.
+    Create annotations with `read`, `from_table`, `from_matrix` or `from_vector`. Ids of items and annotators and class
+    names may be strings or integers.
 
     Parameters
     ----------
@@ -59,12 +59,14 @@ class Annotations:
     classes : ndarray of shape (n_classes,)
         Class names.
     by_row : bool
-        Whether item i belongs to row i of X: true for matrices and after `align` or `ann[rows]`. Otherwise items are
-        matched to rows by their ids.
+        Whether item i belongs to row i of X. True for annotations from a matrix or vector without item ids, and for the
+        result of `align` or `ann[rows]`. If false, items are matched to rows by their ids.
     ids_may_be_row_numbers : bool, default=False
-        Whether integer ids may be taken as row numbers of X if `by_row` is false: true for tables.
+        Whether integer item ids may be taken as row numbers of X when `by_row` is false. True for annotations from
+        tables.
     dropped : tuple of three ints, default=(0, 0, 0)
-        Number of labels that were missing, repeated, and in conflict with another label when the labels were read.
+        How many labels were dropped when the labels were read: missing labels, repeated labels, and labels that
+        conflict with another label of the same annotator on the same item.
     notes : tuple of str, default=()
         Warnings that were given when the labels were read.
 
@@ -123,16 +125,16 @@ class Annotations:
     def read(cls, path: str | PathLike[str] | Any, reading: Reading) -> Annotations:
         r"""Read labels from a CSV, TSV or Parquet file, or from an export of Label Studio, Argilla or Prodigy.
 
-        A label that is empty counts as missing. The format is detected from the contents unless `format` is given: a
-        table is wide if it has no column with a usual name for annotators or labels, and if any two columns besides
-        the item column have values in common. Rows that were dropped, and classes that differ only by case or spaces,
-        cause a warning and are listed in `notes`.
+        An empty label is a missing label. The format is detected from the contents unless `format` is given. A table is
+        taken as wide if no column has a usual name for annotators or labels, if it has at least two columns besides the
+        item column, and if every two of these columns share at least one value. If rows are dropped, or if classes
+        differ only by case or spaces, a warning is given and added to `notes`.
 
         Parameters
         ----------
         path : str, path-like or table
-            A ``.csv``, ``.tsv`` or ``.parquet`` file, or an export (``.json``, ``.jsonl``). A table in memory is read
-            as by `from_table`.
+            A ``.csv``, ``.tsv`` or ``.parquet`` file, or an export (``.json``, ``.jsonl``). A table in memory is passed
+            on to `from_table`.
         {reading_options}
 
         Returns
@@ -216,10 +218,11 @@ class Annotations:
         Parameters
         ----------
         matrix : array-like or pandas data frame, shape (n_items, n_annotators)
-            Labels by name. -1, NaN, None and the empty string mean missing. The columns of a data frame name the
-            annotators; its index names the items, unless it is 0, 1, 2, ...
+            Labels by name. -1, NaN, None and the empty string mean missing. For a data frame, the column names are the
+            annotator ids, and the index holds the item ids unless it is 0, 1, 2, ...
         items : array-like of shape (n_items,), default=None
-            Item ids. By default row i is row i of X; with ids, items are matched to the rows of X by id.
+            Item ids. Without ids, row i of the matrix belongs to row i of X. With ids, items are matched to the rows of
+            X by id.
         annotators : array-like of shape (n_annotators,), default=None
             Annotator ids; by default column numbers.
         classes : sequence, default=None
@@ -232,8 +235,8 @@ class Annotations:
         Raises
         ------
         ValueError
-            If the array is not two-dimensional, ids are repeated, empty or of the wrong number, or a label is not
-            one of the given classes.
+            If the array is not two-dimensional, if ids are repeated or empty, if their number is wrong, or if a label
+            is not one of the given classes.
 
         See Also
         --------
@@ -273,7 +276,7 @@ class Annotations:
         Returns
         -------
         Annotations
-            With one annotator; row i is row i of X.
+            With one annotator. Item i belongs to row i of X.
 
         Raises
         ------
@@ -343,7 +346,7 @@ class Annotations:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes, including classes that no label names."""
+        """Number of classes, including classes that no annotator used."""
         return len(self.classes)
 
     @property
@@ -353,7 +356,7 @@ class Annotations:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape (n_items, n_annotators), as of the matrix of labels."""
+        """Shape of the matrix of labels: (n_items, n_annotators)."""
         return self.n_items, self.n_annotators
 
     @property
@@ -398,7 +401,7 @@ class Annotations:
         Returns
         -------
         Annotations
-            With `by_row` false: pass `items=` to `fit`.
+            `by_row` is false, so pass `items=` to `fit`.
 
         Raises
         ------
@@ -429,7 +432,7 @@ class Annotations:
         Parameters
         ----------
         items : array-like of shape (n_rows,)
-            Id of each row of X. Rows without labels stay, with no labels.
+            Id of each row of X. A row that has no labels becomes an item without labels.
         on_missing : {"error", "drop"}, default="error"
             What to do with labelled items that are not among the rows: raise an error, or drop their labels.
 
@@ -441,7 +444,7 @@ class Annotations:
         Raises
         ------
         ValueError
-            If labels would be lost and `on_missing` is "error", or an id is repeated.
+            If a labelled item is not among the rows and `on_missing` is "error", or if an id is repeated.
 
         Examples
         --------
@@ -467,12 +470,12 @@ class Annotations:
         return self.take_rows(rows, ids)
 
     def __getitem__(self, key: Any) -> Annotations:
-        """Return rows by position, as scikit-learn's splitters request them.
+        """Return the items at the given rows of X; scikit-learn's splitters use this.
 
         Parameters
         ----------
         key : int, slice, list of int or boolean mask
-            The rows; each at most once.
+            The rows, each at most once.
 
         Returns
         -------
@@ -482,7 +485,7 @@ class Annotations:
         Raises
         ------
         TypeError
-            If the items are known by id only: positions would not mean rows of X.
+            If `by_row` is false, because positions are then not rows of X.
         ValueError
             If a row is chosen twice.
 
@@ -579,14 +582,14 @@ class Annotations:
         )
 
     def take_rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
-        """Return rows by position under new ids, in the order of the rows of X.
+        """Return the items at the given positions, with new ids, as the rows of X.
 
         Parameters
         ----------
         rows : ndarray of int, shape (n_rows,)
-            Positions in `items`; -1 for an item without labels.
+            Positions in the current `items`; -1 stands for an item without labels.
         items : ndarray of shape (n_rows,)
-            Ids of the result.
+            Item ids of the result.
 
         Returns
         -------
@@ -624,7 +627,7 @@ class Annotations:
         Parameters
         ----------
         classes : array-like of shape (n_classes,)
-            Class names in the order to use; must contain every class that a label names.
+            Class names in the order to use; must contain every class that occurs in the labels.
 
         Returns
         -------
@@ -669,9 +672,9 @@ class Annotations:
         Returns
         -------
         ndarray of shape (n_items, n_annotators)
-            Row i holds the labels of `items[i]`, which is row i of X only if `by_row` is true. Integer classes give
-            integers, with -1 where a label is missing. String classes, and classes that include -1, give objects,
-            with None where a label is missing.
+            Row i holds the labels of `items[i]`, which is row i of X only if `by_row` is true. If the classes are
+            integers other than -1, the matrix holds integers, with -1 where a label is missing. Otherwise it holds
+            objects, with None where a label is missing.
 
         Raises
         ------
@@ -693,7 +696,7 @@ class Annotations:
         Raises
         ------
         TypeError
-            If the items are known by id only.
+            If `by_row` is false.
         """
         if not self.by_row:
             raise TypeError(
@@ -737,7 +740,7 @@ class Annotations:
         )
 
     def vote_shares(self) -> NDArray[np.float64]:
-        """Return the share of each item's labels that each class got.
+        """For each item, return the fraction of its labels that went to each class.
 
         Returns
         -------
@@ -751,7 +754,7 @@ class Annotations:
 
         See Also
         --------
-        crowdfuse.aggregation.majority_vote : The same in blocks, with consensus labels.
+        crowdfuse.aggregation.majority_vote : The same fractions, computed in blocks, with consensus labels.
 
         Examples
         --------

@@ -45,8 +45,8 @@ def encode_classes(
     classes : sequence or None
         Class names in the order to use; None for the distinct labels, sorted.
     describe_position : callable, default=None
-        Turns a position in `values` into words for an error message, such as "row 3, column 1". By default
-        "labels[3]".
+        Function that turns a position in `values` into words for an error message, for example "row 3, column 1". By
+        default position 3 becomes "labels[3]".
 
     Returns
     -------
@@ -153,7 +153,7 @@ def names_with_missing(classes: NDArray[Any]) -> NDArray[Any]:
     Returns
     -------
     ndarray of shape (n_classes + 1,)
-        The last value is -1 for integer classes without -1, else None.
+        The last value is -1 if the classes are integers other than -1, otherwise None.
 
     Examples
     --------

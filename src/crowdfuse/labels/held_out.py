@@ -1,8 +1,8 @@
-"""Held-out labels: choosing an epoch, a start, a setting or a method without gold.
+"""Held-out labels: choose an epoch, a start, a setting or a method without gold labels.
 
-One label each of some items with several labels is kept out of training. A classifier scores higher, the more likely
-these labels are given its class probabilities and a small model of the annotators. Sanity checks reject classifiers
-that explain the labels well although they are plainly wrong.
+From some of the items with several labels, one label is kept out of training. A classifier is scored by the
+log-likelihood of these held-out labels, given its class probabilities and a small model of the annotators. Sanity
+checks find classifiers that are clearly wrong although their score is high.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ HELD_OUT_FRACTION = 0.1  # of all labels
 MAX_HELD_OUT_LABELS = 5_000
 N_EM_ITERATIONS = 8
 INITIAL_ACCURACY = 0.7  # of every annotator, before the first iteration
-ACCURACY_PRIOR_LABELS = 5.0  # labels; an annotator's accuracy is shrunk to the mean as if it had this many more
-MIN_PREDICTED_TO_LABELLED_RATIO = 0.05  # a class predicted less often than this share of its labels counts as lost
+ACCURACY_PRIOR_LABELS = 5.0  # accuracies are shrunk as if each annotator had this many more labels, of mean accuracy
+MIN_PREDICTED_TO_LABELLED_RATIO = 0.05  # share of predictions / share of labels; below it, a class is lost
 MIN_EXPECTED_PREDICTIONS = 20  # items; classes that should be predicted less often are not checked
 MIN_LIKELIHOOD = 1e-9  # of a label, so that logarithms stay finite
 
@@ -57,8 +57,9 @@ class ValidationScore(NamedTuple):
     def beats(self, other: ValidationScore) -> bool:
         """Return whether to prefer this score to an earlier one.
 
-        A score without failed checks beats one with failed checks. Otherwise the mean log-likelihood must be higher by
-        more than one standard error of the paired differences, so that of two nearly equal scores the earlier stays.
+        A score without failed checks beats one with failed checks. If both or neither have failed checks, the mean
+        log-likelihood of this score must be higher by more than one standard error of the paired differences. Of two
+        nearly equal scores, the earlier one is therefore kept.
 
         Parameters
         ----------
@@ -82,7 +83,7 @@ class HeldOutLabels:
     Attributes
     ----------
     rows : ndarray of int64, shape (n_items,)
-        The items, as rows of the training data.
+        The items with a held-out label, as row numbers of the training data.
     item : ndarray of int64, shape (n_held_out,)
         Item of each held-out label, as a position in `rows`.
     annotator : ndarray of int64, shape (n_held_out,)
@@ -106,10 +107,11 @@ class HeldOutLabels:
     def score(self, logits: NDArray[Any]) -> ValidationScore:
         """Score a classifier by the log-likelihood of the held-out labels.
 
-        Label y of annotator r has the likelihood `sum_k f_k (a_r [y = k] + (1 - a_r) W[k, y])`, where f are the class
-        probabilities, a_r is the accuracy of the annotator and W, shared by all annotators, is the distribution of
-        wrong labels for each class. a and W are fitted to the training labels by EM. A classifier that has memorized
-        the training labels makes its annotators too accurate, and is penalized on the held-out labels.
+        Label y of annotator r has the likelihood `sum_k f_k (a_r [y = k] + (1 - a_r) W[k, y])`. Here f_k is the
+        probability of class k for the item, a_r is the accuracy of the annotator, [y = k] is 1 if y equals k and 0
+        otherwise, and W[k, y] is the probability of y among the wrong labels of class k, the same for all annotators. a
+        and W are fitted to the training labels by EM. If a classifier has memorized the training labels, the fitted
+        accuracies are too high, and the held-out labels become less likely.
 
         Parameters
         ----------
@@ -137,7 +139,7 @@ class HeldOutLabels:
         return accuracy, wrong
 
     def fingerprint(self) -> dict[str, str]:
-        """Return a hash of the held-out labels, by which a checkpoint recognizes them.
+        """Return a hash of the held-out labels; a checkpoint stores it to detect other held-out labels.
 
         Returns
         -------
@@ -150,14 +152,14 @@ class HeldOutLabels:
 
 
 def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> tuple[Annotations, HeldOutLabels | None]:
-    """Keep one label each of some items out of training: a tenth of all labels, at most 5,000.
+    """Hold out a tenth of all labels, but at most 5,000, and at most one label per item.
 
     Parameters
     ----------
     ann : Annotations
         All labels, with `by_row` true.
     usable : ndarray of bool, shape (n_items,)
-        Items that may lose a label. Only items with at least two labels do.
+        Items from which a label may be held out. Items with fewer than two labels keep theirs.
     seed : int
         Decides which labels are held out.
 
@@ -166,7 +168,7 @@ def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> t
     training : Annotations
         The labels to train on, with the same items.
     held_out : HeldOutLabels or None
-        The held-out labels; None if no usable item has two labels.
+        The held-out labels; None if no usable item has at least two labels.
 
     Examples
     --------
@@ -197,10 +199,10 @@ def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> t
 
 
 def failed_sanity_checks(predicted: NDArray[np.int64], ann: Annotations) -> tuple[str, ...]:
-    """Return the sanity checks that predicted classes fail, in words.
+    """Return a description of each sanity check that the predicted classes fail.
 
     The checks assume that annotators together are better than chance, that annotators who agree on an item are mostly
-    right, and that every class with enough labels exists.
+    right, and that every class with enough labels is the true class of some items.
 
     Parameters
     ----------
@@ -248,19 +250,19 @@ def failed_sanity_checks(predicted: NDArray[np.int64], ann: Annotations) -> tupl
 def estimate_annotators(
     posterior: NDArray[np.float64] | None, ann: Annotations
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Estimate the accuracy of each annotator, and the distribution of wrong labels that all share.
+    """Estimate the accuracy of each annotator, and one distribution of wrong labels for all annotators.
 
     Parameters
     ----------
     posterior : ndarray of float64, shape (n_labels, n_classes), or None
-        Probability of each class for the item of each label; None for the initial values.
+        For each label, the class probabilities of its item. None gives the initial values.
     ann : Annotations
         The labels.
 
     Returns
     -------
     accuracy : ndarray of float64, shape (n_annotators,)
-        Shrunk to the mean accuracy for annotators with few labels.
+        Accuracy of each annotator, shrunk towards the mean. Fewer labels mean more shrinkage.
     wrong_label_distribution : ndarray of float64, shape (n_classes, n_classes)
         P(label | true class, label is wrong), axes (true, label); the diagonal is 0.
     """

@@ -34,7 +34,7 @@ def normalize_ids(
     name : str
         Name of the argument, for error messages.
     describe_position : callable, default=None
-        Turns a position into words for an error message; by default "name[position]".
+        Function that turns a position into words for an error message; by default "name[position]".
 
     Returns
     -------
@@ -44,7 +44,7 @@ def normalize_ids(
     Raises
     ------
     ValueError
-        If the values are not one-dimensional, or are mixed, missing or of another type.
+        If the values are not one-dimensional, mix strings and numbers, are missing, or have another type.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def normalize_ids(
 
 
 def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
-    """Return `np.asarray(values)`, but keep None and NaN in lists of strings, which numpy would turn into strings."""
+    """Return `np.asarray(values)`, but keep None and NaN in lists of strings; NumPy would turn them into strings."""
     if isinstance(values, (list, tuple)):
         rows = values if any(isinstance(row, (list, tuple)) for row in values) else [values]
         if any(isinstance(cell, str) for row in rows if isinstance(row, (list, tuple)) for cell in row):
@@ -91,7 +91,7 @@ def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
 
 
 def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
-    """Return strings from a text file as integers if every one round-trips, else unchanged.
+    """Return strings as integers if converting these back gives the same strings, else unchanged.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def parse_integers(strings: pa.Array) -> NDArray[np.int64] | None:
-    """Return a non-empty array of strings as integers if every one round-trips, else None."""
+    """Return strings (at least one) as integers if converting these back gives the same strings, else None."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -137,7 +137,7 @@ def positions_of(wanted: NDArray[Any], among: NDArray[Any]) -> IntArray:
     wanted : ndarray of shape (n,)
         Ids, as from `normalize_ids`.
     among : ndarray of shape (m,)
-        Distinct ids. If one array holds integers and the other strings, integers are compared by their spelling.
+        Distinct ids. If one array holds integers and the other strings, the integers are converted to strings first.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def similar_class_notes(classes: NDArray[Any]) -> list[str]:
     Returns
     -------
     list of str
-        One note, or none.
+        One note, or an empty list.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def format_names(names: Iterable[Any], max_names: int = 5) -> str:
     names : iterable
         Strings or numbers.
     max_names : int, default=5
-        How many to list.
+        Maximum number of names to list.
 
     Returns
     -------

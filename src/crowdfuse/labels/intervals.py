@@ -74,7 +74,7 @@ def proportion_with_interval(right: float, total: float) -> dict[str, Any]:
 
 
 def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
-    """Return half the width of the 95 % t-interval of a mean: the interval is mean -+ this.
+    """Return half the width of the 95 % t-interval of a mean; the interval is mean -+ half the width.
 
     Applied to differences of pairs, this is the interval of the paired t-test.
 
@@ -101,8 +101,8 @@ def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
 def bootstrap_interval(differences: NDArray[np.float64]) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of the mean over both axes, resampling rows and columns.
 
-    Rows (seeds) and columns (items) are both drawn with replacement, 2,000 times, from a fixed seed. If the items
-    differ between the seeds, columns are drawn by position, which gives the same distribution.
+    Rows (seeds) and columns (items) are both drawn with replacement, 2,000 times, from a fixed seed. Columns are drawn
+    by position. If the seeds have different items, the distribution is still the same.
 
     Parameters
     ----------

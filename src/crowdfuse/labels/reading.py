@@ -1,7 +1,7 @@
 """The options for reading labels, each written once: name, type, default, documentation and command-line help.
 
 `Annotations.read`, `Annotations.from_table`, run jobs and all commands take their options from the fields of `Reading`.
-A new option is one new field here, and the code in `crowdfuse.io.labels` that uses it.
+To add an option, add a field here and use it in `crowdfuse.io.labels`.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class Reading:
         default=None,
         metadata={
             "doc": "Name of the item column; by default a column with a usual name, such as item, task or example. "
-            "In an export, the field that identifies items; by default the tool's own id.",
-            "help": "Name of the item column, or of the field of an export that identifies items.",
+            "If the labels are an export of a labelling tool (see `format`): the field that identifies items, by "
+            "default the tool's own id.",
+            "help": "Name of the item column; in an export, the name of the field that identifies items.",
         },
     )
     annotator: str | None = field(
@@ -84,9 +85,9 @@ class Reading:
     format: Format = field(
         default="auto",
         metadata={
-            "doc": "How labels are laid out. 'table' has one row per label; 'wide' has one row per item and one "
-            "column per annotator; the others are exports of labelling tools. 'auto' detects the format from the "
-            "contents.",
+            "doc": "How labels are laid out. 'table': one row per label. 'wide': one row per item and one column per "
+            "annotator. 'label-studio', 'argilla' and 'prodigy': an export of that labelling tool. 'auto': the format "
+            "is detected from the contents.",
             "help": "Format of the labels: auto, table (one row per label), wide (one column per annotator), "
             "label-studio, argilla or prodigy.",
         },
@@ -95,7 +96,7 @@ class Reading:
         default=None,
         metadata={
             "doc": "The question to read from an export. Required if the export has answers to several questions.",
-            "help": "The question to read, if an export has several.",
+            "help": "The question to read if an export has answers to several questions.",
         },
     )
     classes: Sequence[Any] | None = field(
@@ -109,9 +110,9 @@ class Reading:
     on_conflict: OnConflict = field(
         default="error",
         metadata={
-            "doc": "What to do if an annotator gave two different labels to one item: raise an error, keep the first "
-            "or the last one, or drop both.",
-            "help": "Two different labels by one annotator on one item: error, first, last or drop.",
+            "doc": "What to do if an annotator gave two different labels to one item: raise an error, keep the first, "
+            "keep the last, or drop all of them.",
+            "help": "What to do with different labels by one annotator on one item: error, first, last or drop.",
         },
     )
     on_bad: OnBad = field(
@@ -119,7 +120,7 @@ class Reading:
         metadata={
             "doc": "What to do with rows that cannot be used, such as rows without an item: raise an error or drop "
             "them.",
-            "help": "Rows that cannot be used: error, or drop (continue without them).",
+            "help": "What to do with rows that cannot be used: error, or drop (continue without them).",
         },
     )
 
@@ -151,7 +152,7 @@ def option_type(option: Field[Any]) -> Any:
 
 
 def allowed_values(option: Field[Any]) -> tuple[str, ...]:
-    """The values that an option may have; empty if it is free."""
+    """The values that an option may have; empty if any value is allowed."""
     hint = option_type(option)
     return get_args(hint) if get_origin(hint) is Literal else ()
 
@@ -161,9 +162,10 @@ def accepts_options_of(
 ) -> Callable[[Callable[[Owner, Source, Reading], Result]], Callable[Concatenate[Owner, Source, Options], Result]]:
     """Give a function the options of `Reading` as keyword arguments.
 
-    The decorated function takes an owner (the class, for a class method), a source and a `Reading`. The result takes
-    the owner, the source and one keyword argument for each field of `Reading`: type checkers, `inspect.signature` and
-    the docstring know all of them. The docstring has the line ``{reading_options}`` where they are to be documented.
+    The function as written takes an owner (the class, for a class method), a source and a `Reading`. The decorated
+    function takes the owner, the source and one keyword argument for each field of `Reading`. Type checkers and
+    `inspect.signature` see these keyword arguments. Their documentation replaces the line ``{reading_options}`` of the
+    docstring.
     """
 
     def decorate(

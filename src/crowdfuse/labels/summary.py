@@ -16,16 +16,16 @@ class Summary:
     Attributes
     ----------
     n_items, n_annotators, n_classes, n_labels : int
-        Counts.
+        Numbers of items, annotators, classes and labels.
     labels_per_item, labels_per_annotator : dict of str to float
         With keys `min`, `mean` and `max`.
     items_without_labels : int
         Number of items without labels.
     agreement : float
-        Share of the pairs of labels on one item that agree; NaN if no item has two labels.
+        Among all pairs of labels on the same item, the fraction that agrees; NaN if no item has at least two labels.
     krippendorff_alpha : float
-        Krippendorff's alpha for nominal data: 1 for full agreement, 0 for agreement by chance. NaN if no item has two
-        labels, or if such items have labels of one class only.
+        Krippendorff's alpha for nominal data: 1 for full agreement, 0 for agreement by chance. NaN if no item has at
+        least two labels, or if the labels of all these items are of a single class.
     dropped_missing : int
         Number of empty labels that were dropped when the labels were read.
     dropped_duplicates : int
@@ -111,7 +111,7 @@ def summarize(
     dropped: tuple[int, int, int],
     notes: tuple[str, ...] = (),
 ) -> Summary:
-    """Compute the summary of labels in CSR arrays.
+    """Compute the summary of labels that are stored as CSR arrays.
 
     Parameters
     ----------

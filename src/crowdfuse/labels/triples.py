@@ -44,7 +44,7 @@ class ConflictError(ValueError):
     count : int
         Number of (item, annotator) pairs with different labels.
     rows : list of tuple of int
-        For up to five such pairs the row numbers of two different labels.
+        For up to five such pairs, the row numbers of two labels that differ.
     """
 
     def __init__(self, count: int, rows: list[tuple[int, int]]) -> None:
@@ -70,7 +70,7 @@ def sort_triples(
         Number of items; items without labels are allowed.
     on_conflict : {"error", "first", "last", "drop"}, default="error"
         What to do if an annotator gave an item two different labels: raise an error, keep the first or the last, or
-        drop all labels of the pair.
+        drop all labels of this annotator on this item.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Counting votes per class and choosing the winner, for numpy arrays.
 
-`crowdfuse.functional.vote_shares` is the same calculation for tensors on any device, in single precision; a test checks
-that the two agree bit for bit.
+`crowdfuse.functional.vote_shares` does the same calculation for tensors on any device, in single precision. A test
+checks that the two agree bit for bit.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from crowdfuse.labels.ids import IntArray
 def vote_counts(
     cell: IntArray, n_items: int, n_classes: int, weight: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """Return how many labels each class got per item, or the sum of their weights.
+    """For each item, return the number of labels that went to each class.
+
+    With `weight`, return their total weight.
 
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        `item * n_classes + label` of each label.
+        For each label, the flat index `item * n_classes + class`.
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None
-        Weight of each label; by default all weigh 1.
+        Weight of each label; by default every label has weight 1.
 
     Returns
     -------
@@ -45,16 +47,18 @@ def vote_counts(
 def vote_shares(
     cell: IntArray, n_items: int, n_classes: int, weight: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """Return the share of each item's labels, or of their weight, that each class got.
+    """For each item, return the fraction of its labels that went to each class.
+
+    With `weight`, return the fraction of the total weight.
 
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        `item * n_classes + label` of each label.
+        For each label, the flat index `item * n_classes + class`.
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None
-        Weight of each label; by default all weigh 1.
+        Weight of each label; by default every label has weight 1.
 
     Returns
     -------
@@ -73,15 +77,15 @@ def vote_shares(
 
 
 def argmax_breaking_ties(scores: NDArray[Any], draws: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the column with the highest score of each row, and one at random if several share it.
+    """Return the column with the highest score in each row; ties are broken at random.
 
     Parameters
     ----------
     scores : ndarray of shape (n_rows, n_columns)
         Scores without NaN. A tie means exactly equal scores.
     draws : ndarray of float64, shape (n_rows,) or (n_rows, n_columns)
-        Uniform random numbers in [0, 1). One per row chooses among the tied columns in proportion and takes little
-        memory; one per column lets the tied column with the highest number win.
+        Uniform random numbers in [0, 1). With one number per row, that number selects one of the tied columns; this
+        takes little memory. With one number per row and column, the tied column with the highest number wins.
 
     Returns
     -------
