@@ -16,16 +16,18 @@ from crowdfuse.methods.base import Method, ModelSpec
 class AnnotMixClassifier(GlobalConfusionsClassifier):
     """Annot-mix: mixup over items, annotators and labels, with a confusion matrix per annotator.
 
-    Suited to few and noisy labels, which a network would otherwise memorize. The backbone runs once per label, not once
-    per item. The loss of an item is the sum over its labels, so items with more labels count more.
+    The method suits few and noisy labels, which a network would otherwise memorize. The backbone runs once per label,
+    not once per item. The loss of an item is the sum of the losses of its labels, so items with more labels have more
+    influence.
 
     Parameters
     ----------
     alpha : float
-        Strength of mixing: shares are drawn from Beta(alpha, alpha). At 1, as in the authors' own code (scikit-activeml
-        has 0.5), all shares are equally likely; towards 0 most pairs stay almost unmixed, and 0 mixes nothing.
+        Strength of mixing: the mixing proportion of two labelled pairs is drawn from Beta(alpha, alpha). At 1, all
+        proportions are equally likely. Near 0, most pairs stay almost unmixed, and 0 turns mixing off. The authors'
+        code uses 1, scikit-activeml uses 0.5.
     eta : float
-        Accuracy of annotators before training; above chance.
+        Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int
         Size of the annotator embedding.
 

@@ -1,4 +1,4 @@
-"""The base class of every estimator: scikit-learn's methods, written once. A subclass has settings and `_build`."""
+"""Base class of every estimator, which implements scikit-learn's methods. A subclass adds settings and `_build`."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from crowdfuse.training.recipes import OptimizerFactory, Recipe, Schedule
 from crowdfuse.training.validation import Validation
 
 SearchSpace = dict[str, list[Any] | tuple[float, float]]
-"""Values to try per setting: a list to choose from, or (low, high) to draw from log-uniformly."""
+"""For each setting, the values to try: a list, or a range (low, high) from which values are drawn log-uniformly."""
 
 
 class PreparedTraining(NamedTuple):
-    """Everything that training needs beside the network; see `CrowdClassifier.prepare`.
+    """Everything that training needs apart from the network; see `CrowdClassifier.prepare`.
 
     Attributes
     ----------
     data : TrainingData
         Inputs, labels, gold and weights of all rows.
     validation : Validation or None
-        What chooses the epoch.
+        Data used to choose the epoch; None to keep the last epoch.
     recipe : Recipe
         Optimizer, schedule, batch size, epochs, device and seed.
     """
@@ -67,9 +67,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     Parameters
     ----------
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
-        Network that turns inputs into features of shape (n_items, n_features). "auto" is an MLP for rows of numbers
-        and LeNet for images; "identity" uses the inputs as features. A module is copied and never changed; a callable
-        takes no argument and returns a module.
+        Network that turns inputs into features of shape (n_items, n_features). "auto" is an MLP for rows of numbers and
+        LeNet for images; "identity" uses the inputs as features. A module is copied, so the original is not trained. A
+        callable takes no argument and returns a module.
     hidden : tuple of int
         Widths of the hidden layers of the MLP backbone, and of the class head on top of "identity".
     head_hidden : tuple of int or None
@@ -78,20 +78,22 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     dropout : float
         Dropout rate in the MLP backbone and the class head, from 0 to below 1.
     standardize : bool or None
-        Scale inputs to mean 0 and standard deviation 1 inside the model. None: only for named backbones.
+        Scale inputs to mean 0 and standard deviation 1 inside the model. None: True for a backbone given by name, False
+        for a module or callable.
     augment : {"crop-flip", "resized-crop-flip"} or None
-        Random changes of training images. "crop-flip" shifts by up to 4 pixels and mirrors; "resized-crop-flip" takes
-        a random part, scales it to the input size and mirrors.
+        Random changes of training images. "crop-flip" shifts by up to 4 pixels and mirrors; "resized-crop-flip" crops a
+        random part, scales it to the input size and mirrors.
     optimizer : {"adamw", "adam", "sgd"} or callable
         Optimizer; a callable takes the parameters and returns a `torch.optim.Optimizer`.
     learning_rate : float
-        Highest learning rate of a named optimizer.
+        Highest learning rate of the schedule. Not used if `optimizer` is a callable.
     momentum : float
         Momentum of "sgd".
     weight_decay : float
-        Weight decay of a named optimizer.
+        Weight decay. Not used if `optimizer` is a callable.
     schedule : {"one-cycle", "cosine", "constant"} or callable
-        Learning-rate schedule; a callable takes the share of steps done and returns a factor.
+        Learning-rate schedule; a callable takes the fraction of training steps done, from 0 to 1, and returns a factor
+        that multiplies the learning rate.
     batch_size : int
         Items per step.
     epochs : int
@@ -99,10 +101,10 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     device : {"auto", "cpu", "cuda", "mps"}
         Kind of device to train on. Prediction runs on the CPU.
     devices : int
-        Number of devices. Above 1, each batch is split over as many processes. Under torchrun, its number of
-        processes is used instead.
+        Number of devices. With more than one, each batch is split over one process per device. Under torchrun, the
+        number of processes that torchrun started is used instead.
     precision : str
-        Numeric precision of training, by the names of Lightning Fabric, such as "32-true", "bf16-mixed" or "64-true".
+        Numeric precision of training, as named in Lightning Fabric: for example "32-true", "bf16-mixed" or "64-true".
     channels_last : bool
         Store images with channels last in memory while training: faster convolutions, different rounding.
     compile : bool
@@ -110,9 +112,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     random_state : int, RandomState instance or None
         Seed of everything random.
     classes : sequence or None
-        Names of all classes, if the labels may lack some. None: the classes that occur in the labels.
+        Names of all classes. Needed if a class may be missing from the labels. None: the classes that occur in the
+        labels.
     checkpoint : str, Path or None
-        Folder that stores the state of the training, and from which an interrupted training continues.
+        Folder in which the state of the training is saved. If it holds the state of an interrupted training, that
+        training continues. None: no state is saved.
     verbose : int
         1 shows progress, 0 is silent.
 
@@ -129,20 +133,25 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     input_shape_ : tuple of int
         Shape of one item.
     history_ : list of dict
-        One record per epoch: `epoch`, `loss`, `seconds`; `phase` if the method has phases; with validation
-        `validation_accuracy`, or `held_out_log_likelihood` (the mean per label) and the `failed_checks` of the epoch.
+        One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has phases. Validation on gold
+        or on agreement adds `validation_accuracy`. Validation on held-out labels adds `held_out_log_likelihood` (mean
+        per label) and `failed_checks` (sanity checks that the epoch failed).
     best_epoch_ : int or None
-        The epoch that validation chose, in the last phase if there are several; None without validation.
+        The epoch that validation chose; None without validation. If the method has several phases, validation chooses
+        an epoch of the last phase, unless the method says otherwise.
     n_iter_ : int
         Number of epochs trained.
     gold_used_for_ : str
-        "nothing", "training", "choosing the epoch" or "training and choosing the epoch".
+        What gold labels were used for: "nothing", "training", "choosing the epoch" or "training and choosing the
+        epoch".
     interrupted_ : bool
         Whether Ctrl-C ended the training early.
     diagnostics_ : dict or None
-        Findings on what the labels cannot decide, with `messages` in words; None if the method has none.
+        Results of checking the method's assumptions on the training data. `messages` states the findings in words. None
+        if the method computes no diagnostics.
     confusion_given_ : {"said", "true"} or None
-        What confusion matrices are conditioned on; None if the method has none.
+        "true": confusion matrices are P(label | true class). "said": they are P(true class | label). None if the method
+        has no confusion matrices.
     method_ : Method
         The fitted network.
     """
@@ -152,11 +161,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     assumes: ClassVar[str]
     """What the method assumes about annotators, in one sentence for people who choose a method."""
     needs: ClassVar[str] = ""
-    """What the data must have for the method to learn from it, beside labelled items; empty if nothing."""
+    """What the method needs in the data beyond labelled items; empty if nothing."""
     paper_settings: ClassVar[dict[str, Any]] = {}
-    """Settings of the paper's experiments that differ from the defaults here, apart from network and optimizer."""
+    """Settings of the method in the paper's experiments, without those of network and optimizer."""
     search_space: ClassVar[SearchSpace] = {}
-    """Values to try when the method's own settings are tuned."""
+    """Values to try for the method's own settings when they are tuned."""
     trains_on_labels: ClassVar[bool] = True
     """Whether training uses the annotators' labels."""
 
@@ -187,7 +196,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
     @classmethod
     def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
-        """Return the variants of this method that a comparison runs.
+        """Return the variants of this method that a comparison runs, with their settings.
 
         Parameters
         ----------
@@ -197,7 +206,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         variants : dict of str to dict
-            Settings of each variant, by its name. Most methods have one variant without settings.
+            Maps the name of each variant to its settings. Most methods have a single variant, with default settings.
 
         Examples
         --------
@@ -215,11 +224,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """Inspect the training data with the fitted network; a subclass may set `diagnostics_` here."""
 
     def _resolved_settings(self) -> dict[str, Any]:
-        """Return "auto" settings as the first fit resolved them, if today's annotators would resolve them otherwise."""
+        """Return the "auto" settings, as resolved by the first fit, that the present annotators would change."""
         return {}
 
     def _default_validation(self, data: TrainingData) -> Any:
-        """Return what `validation=None` means for this data."""
+        """Return the validation to use for this data if `fit` gets validation=None."""
         return None
 
     def _validation_annotations(self, ann: Annotations) -> Annotations:
@@ -244,7 +253,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     ) -> Self:
         """Train on inputs and the labels of annotators.
 
-        A fit that fails leaves the estimator as it was.
+        If `fit` raises an error, the estimator is unchanged.
 
         Parameters
         ----------
@@ -254,16 +263,18 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             Labels. In an array, -1, NaN or None is a missing label; a 1-D array holds the labels of one annotator.
             Items without labels are not trained on.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, by which `Annotations` are matched to rows. Without it, `Annotations` must be in the
-            order of the rows of X, or have row numbers as ids. Arrays are always matched row by row.
+            Item id of each row of X, used to match the items of `Annotations` to rows. If None, the items of
+            `Annotations` must be in the order of the rows of X, or their ids must be row numbers. Arrays are always
+            matched row by row.
         gold : array-like of shape (n_items,), default=None
-            True classes by name, None or NaN where unknown. Training takes them as certain and learns from these
-            items how accurate their annotators are. Do not pass gold here that later measures the model.
+            True class of each item, by name; None or NaN where unknown. Training treats known classes as certain, and
+            uses them to estimate how accurate the annotators of these items are. To evaluate the model, keep other gold
+            labels that are not passed here.
         validation : tuple, float, "annotations" or None, default=None
-            What chooses the epoch. (X, gold), (X, Annotations) or (X, Annotations, items): other items. A float: this
-            share of the labelled items is held out and compared with their labels. "annotations": some labels of
-            items that have several are held out, and their likelihood decides. None: the last epoch is kept, unless
-            the method has a default of its own.
+            Data used to choose the epoch. (X, gold), (X, Annotations) or (X, Annotations, items): separate validation
+            items. A float: this fraction of the labelled items is held out, and their predicted classes are compared
+            with their labels. "annotations": for items with several labels, some labels are held out, and their
+            likelihood decides. None: the last epoch is kept, unless the method defines another default.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
 
@@ -275,9 +286,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         ValueError
-            If inputs, labels or settings cannot be used, or if labels cannot be matched to rows.
+            If inputs, labels or settings are invalid, or if labels cannot be matched to rows.
         UnfitDataError
-            If the method cannot learn from such data, whatever the settings (a ValueError).
+            If the method cannot learn from this data with any settings. A subclass of ValueError.
         DivergedError
             If the loss becomes NaN or infinite.
 
@@ -308,27 +319,29 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     ) -> Self:
         """Continue training with further items, labels and annotators.
 
-        The first call starts a model. A new annotator starts as the average annotator. Earlier data is not kept, so
-        what is never shown again is gradually forgotten; confusion matrices that are counted (MBEM, two-stage) are
-        counted from this data for the annotators in it. Each call starts a new optimizer and a new schedule, and a
-        method with phases goes through all of them. There is no validation and no checkpoint.
+        The first call creates the model. A new annotator starts with the parameters of the average annotator. Earlier
+        data is not kept, so the model gradually forgets items that are not passed again. MBEM and two-stage count
+        confusion matrices; they recount those of the annotators in this data, from this data alone. Each call starts a
+        new optimizer and a new learning-rate schedule, and a method with phases runs all of them. There is no
+        validation and no checkpoint.
 
         Parameters
         ----------
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
-            Inputs of the shape of the first call.
+            Inputs of the same shape as in the first call.
         y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
             Labels, as in `fit`.
         classes : sequence, default=None
-            Names of all classes, in the first call, if its labels may lack some. Later calls may repeat them.
+            Names of all classes. Needed in the first call if a class may be missing from its labels. Later calls may
+            repeat them.
         items : array-like of shape (n_items,), default=None
             Ids of the rows of X, as in `fit`.
         gold : array-like of shape (n_items,), default=None
-            True classes by name, None or NaN where unknown, as in `fit`.
+            True class of each item, by name; None or NaN where unknown. See `fit`.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
         epochs : int, default=1
-            Passes over this data. Raised to the number of phases if the method has more phases than that.
+            Number of passes over this data. A method with phases trains at least one epoch per phase.
 
         Returns
         -------
@@ -394,19 +407,20 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return predicted if predicted.dtype.kind != "O" else predicted.astype(str)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None) -> float:
-        """Return the accuracy of the prediction against gold, or its agreement with annotators.
+        """Return the accuracy of the predictions on gold, or their agreement with the labels of annotators.
 
         Parameters
         ----------
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         y : array-like of shape (n_items,) or (n_items, n_annotators), or Annotations
-            1-D: true classes, None or NaN where unknown; the score is the accuracy on the known ones. Otherwise: the
-            score is the share of labels that equal the prediction.
+            A 1-D array holds true classes, None or NaN where unknown; the score is then the accuracy on items with a
+            known class. A 2-D array or `Annotations` holds labels of annotators; the score is then the fraction of
+            labels that equal the predicted class.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item; None: all 1.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
@@ -448,7 +462,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         path : str or Path
             Folder to create.
         overwrite : bool, default=False
-            Replace a model folder that exists. A folder without `model.json` is never replaced.
+            Replace an existing model folder. A folder without `model.json` is never replaced.
 
         Raises
         ------
@@ -484,7 +498,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         validation: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> PreparedTraining:
-        """Do everything that `fit` does before the first step: check settings and data, and build the network.
+        """Do all that `fit` does before the first training step: check settings and data, and build the network.
 
         Use it to find mistakes before a long training. Sets `classes_`, `annotators_`, `input_shape_`,
         `n_features_in_`, `gold_used_for_` and the untrained `method_`.
@@ -498,9 +512,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         items : array-like of shape (n_items,), default=None
             Ids of the rows of X, as in `fit`.
         gold : array-like of shape (n_items,), default=None
-            True classes by name, None or NaN where unknown, as in `fit`.
+            True class of each item, by name; None or NaN where unknown. See `fit`.
         validation : tuple, float, "annotations" or None, default=None
-            What chooses the epoch, as in `fit`.
+            Data used to choose the epoch; see `fit`.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
 
@@ -512,7 +526,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         ValueError
-            If inputs, labels or settings cannot be used.
+            If inputs, labels or settings are invalid.
 
         Examples
         --------
@@ -562,7 +576,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Parameters
         ----------
         prepared : PreparedTraining
-            What `prepare` of this same object returned.
+            Return value of `prepare`, called on this same estimator.
 
         Returns
         -------
@@ -666,13 +680,13 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         )
 
     def json_settings(self) -> dict[str, Any]:
-        """Return the settings that decide a training, as JSON can hold them.
+        """Return the settings that describe a training, in a form that JSON can hold.
 
         Returns
         -------
         settings : dict of str to object
-            All parameters but `checkpoint`, `verbose`, `device`, `classes` and `random_state`. A module is represented
-            by its layers, another object by its name.
+            All parameters except `checkpoint`, `verbose`, `device`, `classes` and `random_state`. A module is
+            represented by the text of its layers, any other object by its name.
 
         Examples
         --------
@@ -728,7 +742,7 @@ def _gold_uses(data: TrainingData, held_out: Validation | None) -> str:
 
 
 def _describe(value: Any) -> Any:
-    """Return a setting as JSON can hold it: a module by its layers, another object by its name."""
+    """Return a setting in a form that JSON can hold: a module as the text of its layers, other objects by name."""
     if isinstance(value, torch.nn.Module):
         return repr(value)
     if isinstance(value, np.generic):

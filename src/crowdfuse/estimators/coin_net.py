@@ -20,23 +20,24 @@ from crowdfuse.methods.coin_net import COINNet
 class COINNetClassifier(GlobalConfusionsClassifier):
     """COINNet: one confusion matrix per annotator, and outlier terms for exceptional items.
 
-    Outlier terms explain items on which annotators err in another way than their matrices say. At least one item must
-    have two labels. The loss of an item is the sum over its labels, so items with more labels count more.
+    Outlier terms explain items on which annotators make other errors than their confusion matrices predict. At least
+    one item must have two labels. The loss of an item is the sum of the losses of its labels, so items with more labels
+    have more influence.
 
     Parameters
     ----------
     outlier_weight : float
-        How improbable the labels of an item must be for it to be an outlier. 1: about less probable than chance; larger
-        values give fewer outliers.
+        Threshold on how improbable the labels of an item must be to make it an outlier. With 1, roughly the items whose
+        labels are less probable than chance are outliers; larger values give fewer outliers.
     volume_weight : float
         Strength of the regularizer that spreads the class probabilities, so that only one combination of probabilities
         and matrices explains the labels; see `GeoCrowdNetClassifier`.
     start : float or None
-        Accuracy of annotators before training. None: e / (e + K - 1) for K classes, as in the authors' code.
+        Initial accuracy of annotators, before training. None: e / (e + K - 1) for K classes, as in the authors' code.
 
     See Also
     --------
-    GeoCrowdNetClassifier : The same without outliers.
+    GeoCrowdNetClassifier : The same model without outlier terms.
 
     Notes
     -----
@@ -85,7 +86,7 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         return COINNet(spec, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return how much outlier terms explain the labels of each item.
+        """Return the degree to which outlier terms explain the labels of each item.
 
         Works for the training data and for any other data.
 
@@ -96,7 +97,7 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         annotations : Annotations or array-like of shape (n_items, n_annotators)
             Labels of the items.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------

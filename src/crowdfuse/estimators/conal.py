@@ -19,26 +19,27 @@ from crowdfuse.methods.conal import CoNAL
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CoNALClassifier(CrowdClassifier):
-    """CoNAL: confusions that all annotators share, and confusions of each annotator.
+    """CoNAL: one confusion matrix that all annotators share, and one per annotator.
 
-    Each label comes from the common or from the individual confusion matrix; which one depends on item and annotator.
-    The loss of an item is the sum over its labels, so items with more labels count more.
+    Each label follows a mixture of the common and the annotator's individual confusion matrix. The share of each
+    depends on the item and the annotator. The loss of an item is the sum of the losses of its labels, so items with
+    more labels have more influence.
 
     Parameters
     ----------
     separation : float
-        Strength of the push of individual matrices away from the common one, per label. The authors' code uses 0.00001
-        per annotator, which for their 44 and 59 annotators corresponds to 0.0005 here. With synthetic confusions, 0.01
-        separated better, and 0.1 outweighed the labels.
+        Strength, per label, of the term that pushes the individual matrices away from the common one. The authors' code
+        uses 0.00001 per annotator, which for their 44 and 59 annotators corresponds to 0.0005 here. With synthetic
+        confusions, 0.01 separated better, and 0.1 outweighed the labels.
     embedding : int
-        Size of the embeddings of annotators and items that decide between the two matrices.
+        Size of the embeddings of annotators and items from which the shares of the two matrices are computed.
 
     Attributes
     ----------
     common_confusion_ : ndarray of shape (n_classes, n_classes)
         P(label | true class) of the common matrix; rows are true classes.
     individual_confusions_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class) of each annotator's own matrix.
+        P(label | true class) of each annotator's individual matrix.
 
     See Also
     --------
@@ -46,10 +47,11 @@ class CoNALClassifier(CrowdClassifier):
 
     Notes
     -----
-    With few annotators, beware of one who is always wrong: the common matrix absorbs part of these errors, and they are
-    corrected less than by `CrowdLayerClassifier`. `confusion_matrices` returns the mixture of both matrices per item,
-    `common_share` the share of the common one, between 0.27 and 0.73. `fused_labels` combines the network's prediction
-    (the prior) with the labels (the evidence) by Bayes' rule.
+    With few annotators, beware of an annotator who is always wrong: the common matrix absorbs part of that annotator's
+    errors, so they are corrected less than by `CrowdLayerClassifier`. For each item and annotator, `confusion_matrices`
+    returns the mixture of both matrices, and `common_share` returns the share of the common matrix, which lies between
+    0.27 and 0.73. `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes'
+    rule.
 
     References
     ----------
@@ -102,7 +104,7 @@ class CoNALClassifier(CrowdClassifier):
 
     @property
     def individual_confusions_(self) -> NDArray[np.float32]:
-        """Confusion matrix of each annotator, beside the common one.
+        """Individual confusion matrix of each annotator, without the common one.
 
         Returns
         -------
@@ -123,7 +125,7 @@ class CoNALClassifier(CrowdClassifier):
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
             If given, values are computed only for pairs (item, annotator) that have a label.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------

@@ -16,21 +16,22 @@ from crowdfuse.methods.crowd_layer import CrowdLayer, Layer
 class CrowdLayerClassifier(GlobalConfusionsClassifier):
     """Crowd layer: one output layer per annotator on top of the network.
 
-    The layers are trained with the network and removed for prediction. The loss of an item is the sum over its labels,
-    so items with more labels count more.
+    The layers are trained with the network and removed for prediction. The loss of an item is the sum of the losses of
+    its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     layer : {"matrix", "vector", "bias", "vector+bias"}
         What the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix and
         can learn any confusion. "vector": scales each class. "bias": adds to each class. "vector+bias": both. The last
-        three have few parameters and cannot learn which class an annotator gives instead.
+        three have few parameters and cannot learn with which other class an annotator confuses a class.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class): output of each annotator's layer for a class that is certain. They start close to chance
-        and sharpen during training: after few steps, trust the largest entry of a row but not its size.
+        P(label | true class): output of each annotator's layer if one class has probability 1. They start close to
+        chance and become sharper during training: after few steps, trust which entry of a row is largest, but not its
+        value.
 
     See Also
     --------

@@ -109,7 +109,7 @@ def split_entries(section: str) -> dict[str, str]:
 
 
 def _with_default(cls: type, name: str, text: str) -> str:
-    """Return the entry of a parameter, whose first line ends with the default that the class has."""
+    """Return the entry of a parameter, with the class's default at the end of its first line."""
     head, _, rest = text.partition("\n")
     head = re.sub(r", default=.*", "", head)
     value = getattr(cls, name, None)

@@ -25,7 +25,7 @@ from crowdfuse.training.prediction import evaluation_blocks, predict_logits
 MAX_DENSE_BYTES = 2 * 10**9
 
 PairFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From features (B, D) and pairs (item, annotator), (L,) each, to values (L, ...)."""
+"""Maps features (B, D) and the items and annotators of L pairs, (L,) each, to values (L, ...)."""
 
 
 class FittedNetwork:
@@ -36,7 +36,7 @@ class FittedNetwork:
     annotators_: NDArray[Any]
     input_shape_: tuple[int, ...]
     n_features_in_: int
-    diagnostics_: Any = None  # a dict where a method makes a diagnosis
+    diagnostics_: Any = None  # a dict if the method computes diagnostics
     batch_size: int
 
     def _inputs(self, X: Any) -> Inputs:
@@ -91,8 +91,8 @@ class FittedNetwork:
     ) -> NDArray[np.float32]:
         """Return values of all pairs, (n_items, n_annotators, ...), or of the labelled pairs, (n_labels, ...).
 
-        `pair_function` picks the bound function of the network, which may be a copy with an average annotator.
-        `caller` is the public method that the message of a refused size names.
+        `pair_function` gets the network, or a copy of it with an average annotator, and returns the function to call.
+        `caller` is the public method that the error message names if the result would be too large.
         """
         inputs = self._inputs(X)
         n_annotators = len(self.annotators_)

@@ -23,34 +23,40 @@ MAX_ANNOTATORS_WITH_SHARED_HEADS = 100  # with more, annotator_heads="auto" mean
 class FusionClassifier(CrowdClassifier):
     """Sample-wise label fusion: weights and confusion matrices per item and annotator.
 
-    The paper's method. For every item the network predicts how much each annotator counts and how to correct each
-    annotator's confusions, and trains on the resulting soft label.
+    This is the method of the paper under References. For every item, the network predicts a weight for each annotator
+    and a confusion matrix that corrects the annotator's label. The weighted mean of the corrected labels is the soft
+    label that the classifier is trained on.
 
     Parameters
     ----------
     n_bases : int
-        Number M of permutations that span the confusion matrices; at most K! are used for K classes. 1 keeps only the
-        identity: the ablation with weights only.
+        Number M of permutations whose mixtures are the confusion matrices; at most K! are used for K classes. With 1,
+        the only permutation is the identity: the ablation that learns weights but no confusions.
     basis : {"random", "latin"}
-        How permutations are chosen. "random": as in the paper. "latin": every class can be reached from every label
-        once M >= K.
+        How permutations are chosen. "random": as in the paper. "latin": if M >= K, every label can be corrected to
+        every class.
     penalty : float
-        Strength lambda of the pull of the matrices towards the identity.
+        Strength (lambda) of the penalty that pulls the matrices towards the identity.
     confusions : {"basis", "full"}
-        "basis": mixtures of permutations. "full": a free column-stochastic matrix per pair, for at most 100 classes.
+        "basis": mixtures of permutations. "full": an unconstrained column-stochastic matrix per item and annotator, for
+        at most 100 classes.
     weights : {"learned", "uniform"}
-        "uniform" is the ablation with confusion matrices only.
+        "learned": predicted for each item and annotator. "uniform": all equal, the ablation that learns confusion
+        matrices only.
     annotator_heads : {"auto", "shared", "separate", "embedded"}
-        Networks that predict weights and matrices. "separate": one per annotator, as in the paper, for few annotators
-        (the networks of the weights share all but their last layer). "shared": one for all annotators, except for its
-        last layer. "embedded": one for all annotators that reads an embedding of the annotator, for many. "auto":
-        "shared" for up to 100 annotators, else "embedded".
+        Networks that predict weights and matrices. "separate": one network per annotator, as in the paper; suited to
+        few annotators (the networks that predict weights share all layers but the last). "shared": one network for all
+        annotators, except for its last layer, which is separate for each annotator. "embedded": one network for all
+        annotators, which takes an embedding of the annotator as input; suited to many annotators. "auto": "shared" for
+        up to 100 annotators, else "embedded".
     embedding : int
         Size of the annotator embedding of embedded heads.
     annotator_hidden : tuple of int or None
-        Widths of the hidden layers of the annotators' heads. None: those of the class head, or (64,) if that has none.
+        Widths of the hidden layers of the annotators' heads. None: the widths of the class head, or (64,) if the class
+        head has no hidden layer.
     loss_scale : {"plain", "paper"}
-        "plain": mean over items. "paper": the mean divided by the number of classes, as in the paper's experiments.
+        "plain": the loss is the mean over items. "paper": it is the mean divided by the number of classes, as in the
+        paper's experiments.
 
     Attributes
     ----------
@@ -64,9 +70,9 @@ class FusionClassifier(CrowdClassifier):
 
     Notes
     -----
-    Beware of annotators who always give the same label: they are the easiest to predict, and fusion tends to trust
-    them. If items have many labels, the weights can concentrate on one annotator who is not the best: check
-    `annotator_weights`.
+    Beware of annotators who always give the same label: their labels are the easiest to predict, so fusion tends to
+    trust them. If items have many labels, the weights can concentrate on a single annotator who is not the most
+    accurate; check `annotator_weights`.
 
     References
     ----------
@@ -150,7 +156,7 @@ class FusionClassifier(CrowdClassifier):
         )
 
     def _heads(self, n_annotators: int) -> Literal["shared", "separate", "embedded"]:
-        """Return the kind of heads that `annotator_heads` means for so many annotators."""
+        """Return the kind of heads to build for this number of annotators."""
         if self.annotator_heads != "auto":
             return self.annotator_heads
         return "shared" if n_annotators <= MAX_ANNOTATORS_WITH_SHARED_HEADS else "embedded"

@@ -35,34 +35,38 @@ MAX_DIAGNOSED_ITEMS = 20_000
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GatedClassifier(CrowdClassifier):
-    """The default method: learns how likely each annotator is right on each item.
+    """The default method: learns the probability that each annotator is right on each item.
 
-    The classifier and the accuracies (the "gates") are learned together from the labels alone, in three phases: the
-    labels that each annotator would give; the classes that follow from these, as a starting point; the likelihood of
-    all labels of an item together.
+    The classifier and these probabilities (the "gates") are learned together from the labels alone, in three phases.
+    The first phase learns which label each annotator would give to each item. The second infers a class for each item
+    from these predicted labels, and trains classifier and gates on it as a starting point. The third maximizes the
+    joint likelihood of all labels of an item.
 
     Parameters
     ----------
     wrong : {"uniform", "annotator", "shared", "basis"}
-        Distribution of wrong labels. "uniform": all wrong classes equally likely. "annotator": one learned table per
-        annotator. "shared": one learned table for all. "basis": a mixture of permutations per annotator.
+        Distribution of wrong labels. "uniform": all wrong classes are equally likely. "annotator": one learned table
+        per annotator. "shared": one learned table for all annotators. "basis": one learned mixture of permutations per
+        annotator.
     n_bases : int
-        Number of permutations, for wrong="basis".
+        Number of permutations; used only with wrong="basis".
     hold_out : bool
-        Hold out a tenth of the labels of items that have several (at most 5,000 labels), to choose the starting point
-        and the epoch. If False, or if no item has two labels, the last epoch is kept. Only used with validation=None.
+        Hold out a tenth of the labels of items with several labels (at most 5,000 labels), and use them to choose the
+        starting point and the epoch. If False, or if no item has two labels, the last epoch is kept. Only used with
+        validation=None.
     annotator_heads : {"auto", "shared", "embedded"}
-        Networks that predict the accuracies. "shared": one for all annotators, except for its last layer. "embedded":
-        one for all annotators that reads an embedding of the annotator, for many. "auto": "shared" for up to 1,000
-        annotators, else "embedded".
+        Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
+        separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
+        annotator as input; suited to many annotators. "auto": "shared" for up to 1,000 annotators, else "embedded".
     embedding : int
         Size of the annotator embedding of embedded heads.
 
     Attributes
     ----------
     diagnostics_ : dict
-        Checks of the assumptions behind the accuracies: figures, `gates_can_be_trusted` (bool), and `messages` in
-        words; the fields are those of `crowdfuse.quality.diagnostics.Diagnostics`.
+        Results of checking the assumptions behind the gates: measurements, `gates_can_be_trusted` (bool), and
+        `messages` that state the findings in words. The keys are the fields of
+        `crowdfuse.quality.diagnostics.Diagnostics`.
 
     See Also
     --------
@@ -71,9 +75,9 @@ class GatedClassifier(CrowdClassifier):
 
     Notes
     -----
-    Needs gold in two cases: annotators who make the same mistakes, and two classes with annotators who fail on
-    different items. Ten gold items or more can overrule what the labels alone suggest. docs/method.md describes the
-    model, what it was compared with, and where it fails.
+    Some gold is needed if annotators make the same mistakes, or if there are two classes and annotators fail on
+    different items. Ten or more items with gold can overrule the classes inferred from the labels. docs/method.md
+    describes the model, what it was compared with, and where it fails.
 
     References
     ----------
@@ -127,7 +131,7 @@ class GatedClassifier(CrowdClassifier):
         return Gated(spec, heads=self._heads(spec.n_annotators), embedding=self.embedding, wrong=wrong)
 
     def _heads(self, n_annotators: int) -> Literal["shared", "embedded"]:
-        """Return the kind of heads that `annotator_heads` means for so many annotators."""
+        """Return the kind of heads to build for this number of annotators."""
         if self.annotator_heads != "auto":
             return self.annotator_heads
         return "shared" if n_annotators <= MAX_ANNOTATORS_WITH_SHARED_GATES else "embedded"
@@ -166,7 +170,7 @@ class GatedClassifier(CrowdClassifier):
     ) -> NDArray[np.float32]:
         """Return the probability that each annotator is right on each item.
 
-        Warns if the labels give reason not to trust these probabilities; `diagnostics_` has the reasons.
+        Warns if these probabilities cannot be trusted; `diagnostics_` contains the reasons.
 
         Parameters
         ----------
@@ -175,7 +179,7 @@ class GatedClassifier(CrowdClassifier):
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
             If given, values are computed only for pairs (item, annotator) that have a label.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
@@ -195,7 +199,7 @@ class GatedClassifier(CrowdClassifier):
         return self._item_accuracies(X, annotations, items)
 
     def _item_accuracies(self, X: Any, annotations: Any, items: ArrayLike | None) -> NDArray[np.float32]:
-        """Return what `annotator_accuracy` does, without its warning."""
+        """Return the result of `annotator_accuracy`, without its warning."""
         return self._values_of_pairs(_accuracies, X, annotations, items, caller="annotator_accuracy")
 
 

@@ -18,17 +18,18 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     """GeoCrowdNet: one confusion matrix per annotator, made identifiable by a volume regularizer.
 
     The volume is computed per batch, so `batch_size` must be well above the number of classes. The loss of an item is
-    the sum over its labels, so items with more labels count more.
+    the sum of the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     regularizer : {"f", "w"}
-        Whose volume is maximized. "f": that of the class probabilities, if some items clearly belong to each class and
-        annotators are unsure. "w": that of the matrices, if items are ambiguous and each class has expert annotators.
+        Matrix whose volume is maximized. "f": the class probabilities of the items; choose it if each class has some
+        clear items and annotators are unsure. "w": the confusion matrices; choose it if items are ambiguous and each
+        class has expert annotators.
     volume_weight : float
-        Strength of the regularizer; 0 leaves only the likelihood of the labels.
+        Strength of the regularizer. With 0, the loss is the likelihood of the labels alone.
     start : float or None
-        Accuracy of annotators before training. None: e / (e + K - 1) for K classes, as in the authors' code.
+        Initial accuracy of annotators, before training. None: e / (e + K - 1) for K classes, as in the authors' code.
 
     See Also
     --------

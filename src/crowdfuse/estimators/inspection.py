@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class LabelLogProbabilities(NamedTuple):
-    """What the likelihood of labels is computed from; see `CrowdClassifier.label_log_probabilities`.
+    """Log-probabilities behind the likelihood of labels; see `CrowdClassifier.label_log_probabilities`.
 
     Attributes
     ----------
     class_log_probabilities : ndarray of shape (n_items, n_classes)
         Logarithm of the classifier's probability of each class.
     label_log_probabilities : ndarray of shape (n_labels, n_classes) or None
-        `log p(label | class)` of each label; None if the method has no model of that.
+        For each label and class, `log p(label | class)`. None if the method does not model this probability.
     annotations : Annotations
-        The labels in the order of the rows of X. Annotators that were not seen in training come last.
+        The labels, with items in the order of the rows of X. In its `annotators`, names not seen in training come last.
     """
 
     class_log_probabilities: NDArray[np.float64]
@@ -49,13 +49,13 @@ class LabelledPredictions(NamedTuple):
     Attributes
     ----------
     annotations : Annotations
-        The labels in the order of the rows of X. Annotators that were not seen in training come last.
+        The labels, with items in the order of the rows of X. In its `annotators`, names not seen in training come last.
     class_probabilities : ndarray of shape (n_items, n_classes)
-        Predicted from the inputs alone, as by `predict_proba`.
+        Class probabilities from the inputs alone; the same as `predict_proba`.
     fused_labels : ndarray of shape (n_items, n_classes)
-        As by `fused_labels`; NaN where an item has no label.
+        Class probabilities from the labels; the same as `fused_labels`. NaN for items without labels.
     annotator_weights : ndarray of shape (n_labels,)
-        Weight of each label's annotator on its item, as by `annotator_weights`.
+        For each label, the weight of its annotator on its item; see `annotator_weights`.
     """
 
     annotations: Annotations
@@ -102,19 +102,19 @@ class Inspection(FittedNetwork):
     def annotator_weights(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None, sparse: bool = False
     ) -> Any:
-        """Return how much each annotator counts on each item.
+        """Return the weight of each annotator on each item.
 
         Parameters
         ----------
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            Labels of the items. If given, weights are distributed over the annotators who labelled the item, and are
-            0 for the others. If None, over all annotators of `annotators_`.
+            Labels of the items. If given, the weights of an item are shared among the annotators who labelled it, and
+            all others have weight 0. If None, the weights are shared among all annotators of `annotators_`.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
         sparse : bool, default=False
-            Return a SciPy CSR array that holds only the labelled pairs. Needs `annotations`.
+            Return a SciPy CSR array that stores only pairs (item, annotator) with a label. Requires `annotations`.
 
         Returns
         -------
@@ -167,7 +167,7 @@ class Inspection(FittedNetwork):
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
             If given, matrices are computed only for pairs (item, annotator) that have a label.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class Inspection(FittedNetwork):
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
             If given, accuracies are computed only for pairs (item, annotator) that have a label.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
@@ -223,11 +223,11 @@ class Inspection(FittedNetwork):
         Raises
         ------
         TypeError
-            If the method does not estimate it.
+            If the method does not estimate accuracies per item.
 
         See Also
         --------
-        annotator_agreement : Share of an annotator's labels that the classifier predicts; available for every method.
+        annotator_agreement : Share of an annotator's labels that equal the predicted class; for every method.
 
         Examples
         --------
@@ -242,18 +242,18 @@ class Inspection(FittedNetwork):
 
     @property
     def diagnostic_messages_(self) -> list[str]:
-        """Findings of `diagnostics_` in words.
+        """The findings in `diagnostics_`, one sentence each.
 
         Returns
         -------
         messages : list of str
-            Empty if the method makes no diagnosis, or found nothing to report.
+            Empty if the method computes no diagnostics, or if there are no findings.
         """
         return [] if self.diagnostics_ is None else list(self.diagnostics_["messages"])
 
     @property
     def confusion_given_(self) -> str | None:
-        """What confusion matrices are conditioned on.
+        """Which conditional probability the confusion matrices hold.
 
         Returns
         -------
@@ -272,15 +272,15 @@ class Inspection(FittedNetwork):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators)
-            Labels to combine. An annotator not seen in training is treated like the average annotator, and a warning
-            names them.
+            Labels to combine. Annotators not seen in training are treated like the average annotator, and a warning
+            lists them.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
         fused : ndarray of shape (n_items, n_classes)
-            Class probabilities; NaN for items without a label that the method uses.
+            Class probabilities. NaN for items that have no label, or none that the method uses.
 
         See Also
         --------
@@ -313,7 +313,7 @@ class Inspection(FittedNetwork):
         annotations : Annotations or array-like of shape (n_items, n_annotators)
             The labels of the items.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
         warn : bool, default=True
             Whether to warn of annotators that were not seen in training.
 
@@ -324,7 +324,7 @@ class Inspection(FittedNetwork):
 
         See Also
         --------
-        predict_proba, fused_labels, annotator_weights : Each of them alone, with the same values.
+        predict_proba, fused_labels, annotator_weights : Each of these results alone.
 
         Examples
         --------
@@ -359,7 +359,7 @@ class Inspection(FittedNetwork):
         annotations : Annotations or array-like of shape (n_items, n_annotators)
             The labels.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
@@ -401,7 +401,7 @@ class Inspection(FittedNetwork):
         annotations : Annotations or array-like of shape (n_items, n_annotators)
             The labels to compare with the prediction.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
@@ -436,8 +436,9 @@ class Inspection(FittedNetwork):
     ) -> LabelQuality:
         """Estimate the consensus of each item, and which labels are likely wrong.
 
-        Combines the labels with this classifier's probabilities by `crowdfuse.label_quality`. A model trained on the
-        same labels has memorized some mistakes, and suspects them less than it should; `folds` avoids that.
+        Combines the labels with this classifier's probabilities; see `crowdfuse.label_quality`. A classifier trained on
+        these same labels has memorized some of the wrong ones, so their suspicion is too low. Cross-validation with
+        `folds` avoids this.
 
         Parameters
         ----------
@@ -446,13 +447,13 @@ class Inspection(FittedNetwork):
         annotations : Annotations or array-like of shape (n_items, n_annotators)
             The labels to judge.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
-            True classes by name, None or NaN where unknown. Taken as certain.
+            True class of each item, by name; None or NaN where unknown. Known classes are treated as certain.
         folds : int, default=None
-            Number of cross-validation folds. Fresh copies of this classifier are trained on the labels, each without
-            the items that it then judges. Takes `folds` trainings and finds more wrong labels. If None, this fitted
-            model judges.
+            Number of cross-validation folds. For each fold, a fresh copy of this classifier is trained on the other
+            items and then judges the items of the fold. This takes `folds` trainings and finds more wrong labels. If
+            None, this fitted classifier judges all items.
 
         Returns
         -------
@@ -511,11 +512,11 @@ class Inspection(FittedNetwork):
         positive: Any = None,
         title: str | None = None,
     ) -> Report:
-        """Make a report on this model and these labels, as a page of HTML; notebooks display it.
+        """Make a report on this model and these labels: an HTML page, which notebooks display.
 
         The report describes the annotators and where they fail, which classes are confused, which items are disputed
-        and which labels are likely wrong. With gold it also measures the model. `report.save("report.html")` writes a
-        page that needs no network access, and the same as Markdown and JSON.
+        and which labels are likely wrong. With gold it also evaluates the model. `report.save("report.html")` writes a
+        page that needs no network access, and the same content as Markdown and JSON.
 
         Parameters
         ----------
@@ -524,15 +525,15 @@ class Inspection(FittedNetwork):
         annotations : Annotations or array-like of shape (n_items, n_annotators)
             The labels to report on.
         items : array-like of shape (n_items,), default=None
-            Ids of the rows of X, to match `Annotations` by id; see `fit`.
+            Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
-            True classes by name, None or NaN where unknown. Used to measure the model, never to train it.
+            True class of each item, by name; None or NaN where unknown. Used to evaluate the model, never to train it.
         n_items : int, default=30
             Number of disputed items to show, at most 200.
         sensitivity : float, default=0.95
-            With two classes and gold: the share of the positive class that the suggested threshold finds.
+            Used with two classes and gold: the fraction of positive items that the suggested threshold must find.
         positive : object, default=None
-            With two classes: name of the positive class. If None, the second of `classes_`.
+            Used with two classes: name of the positive class. If None, the second of `classes_`.
         title : str, default=None
             Title of the page. If None, a title that names the method.
 

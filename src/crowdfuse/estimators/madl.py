@@ -19,9 +19,9 @@ from crowdfuse.methods.madl import MaDL
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaDLClassifier(CrowdClassifier):
-    """MaDL: confusion matrices per item and annotator; similar annotators count less.
+    """MaDL: confusion matrices per item and annotator; annotators who resemble many others get less weight.
 
-    The loss of an item is the sum over its labels, so items with more labels count more.
+    The loss of an item is the sum of the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
@@ -30,16 +30,16 @@ class MaDLClassifier(CrowdClassifier):
         equally likely. "diagonal": that probability per class. "full": a whole confusion matrix, as in the authors'
         code; it is so flexible that training sometimes does not find the classes.
     weights : {"density", "uniform"}
-        "density": an annotator counts less in the loss the more similar annotators there are, so that copies do not
-        outvote the others. "uniform": all count the same.
+        "density": the more similar annotators there are, the lower an annotator's weight in the loss, so that copies do
+        not outvote the others. "uniform": all annotators have the same weight.
     eta : float
-        Accuracy of annotators before training; above chance.
+        Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int
         Size of the embeddings of annotators and items from which confusion matrices are predicted.
     gamma_shape : float
-        Shape of the gamma prior of the bandwidth of "density".
+        Shape of the gamma prior on the kernel bandwidth; used with weights="density".
     gamma_rate : float
-        Rate of the gamma prior of the bandwidth of "density".
+        Rate of the gamma prior on the kernel bandwidth; used with weights="density".
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ class MaDLClassifier(CrowdClassifier):
 
     Notes
     -----
-    `annotator_weights` is proportional to `weights_` on every item. It tells which annotators resemble many others, not
-    who is right: `confusion_matrices` does, per item. `fused_labels` combines the network's prediction (the prior) with
-    the labels (the evidence) by Bayes' rule.
+    `annotator_weights` is proportional to `weights_` on every item. It shows which annotators resemble many others, not
+    how accurate they are; for accuracy per item, see `confusion_matrices`. `fused_labels` combines the network's
+    prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------

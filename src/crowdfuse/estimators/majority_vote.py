@@ -1,4 +1,4 @@
-"""Estimator of the majority vote: all annotators count the same."""
+"""Estimator of the majority vote: all annotators have the same weight."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from crowdfuse.methods.majority_vote import MajorityVote
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MajorityVoteClassifier(CrowdClassifier):
-    """Majority vote: trains on the vote of each item; all annotators count the same.
+    """Majority vote: trains on the vote of each item; all annotators have the same weight.
 
     Parameters
     ----------
     vote : {"soft", "hard"}
-        "soft": train on the share of labels per class. "hard": train on the class with most labels; ties are broken at
-        random from the seed.
+        "soft": train on class probabilities, the fraction of the item's labels that each class got. "hard": train on
+        the class with most labels; ties are broken at random, from the seed.
     loss_scale : {"plain", "paper"}
-        "plain": mean over items. "paper": the mean divided by the number of classes, as in the paper's soft vote.
+        "plain": the loss is the mean over items. "paper": it is the mean divided by the number of classes, as in the
+        paper's soft vote.
 
     See Also
     --------

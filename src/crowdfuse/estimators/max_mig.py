@@ -13,7 +13,7 @@ from crowdfuse.methods.max_mig import MaxMIG
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaxMIGClassifier(CrowdClassifier):
-    """Max-MIG: maximizes the information that a classifier and a label aggregator share.
+    """Max-MIG: maximizes the mutual information between a classifier and a label aggregator.
 
     At least two annotators must have labels. The loss compares the items of a batch with each other, so `batch_size`
     should be well above the number of classes.
@@ -21,8 +21,9 @@ class MaxMIGClassifier(CrowdClassifier):
     Parameters
     ----------
     prior : {"votes", "uniform"}
-        Assumed class frequencies. "votes": those of the labels. "uniform": all equal, as in the authors' code; better
-        if many labels come from annotators who always give the same label.
+        Assumed class frequencies. "votes": the class frequencies of the labels. "uniform": all classes equally
+        frequent, as in the authors' code. Choose "uniform" if many labels come from annotators who always give the same
+        label.
 
     See Also
     --------
@@ -30,10 +31,10 @@ class MaxMIGClassifier(CrowdClassifier):
 
     Notes
     -----
-    Robust against any number of copies of an annotator whose labels hardly depend on the items. Copies with systematic
-    errors can mislead it, since it starts from the vote. `fused_labels` is the aggregate of the labels alone, without
-    the classifier. `annotator_weights` measures how much an annotator's labels change the aggregate, the same for all
-    items.
+    The method is robust against any number of copies of an annotator whose labels hardly depend on the items. It starts
+    from the vote, so copies of an annotator with systematic errors can mislead it. `fused_labels` is the aggregate of
+    the labels alone, without the classifier. `annotator_weights` measures how much an annotator's labels change the
+    aggregate; it is the same for all items.
 
     References
     ----------

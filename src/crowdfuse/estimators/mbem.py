@@ -15,34 +15,35 @@ from crowdfuse.methods.mbem import MBEM
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MBEMClassifier(GlobalConfusionsClassifier):
-    """Model-bootstrapped EM: estimates annotators from the predictions of the network.
+    """Model-bootstrapped EM: estimates confusion matrices from the predictions of the network.
 
-    Each round trains on the posterior of the class given the labels of an item; the first posterior is the vote shares.
-    Before every later round, the network's predictions are taken as true: they give a class prior and one confusion
-    matrix per annotator, and these give the new posterior by Bayes' rule.
+    Each round trains the network on the posterior class probabilities of each item. In the first round, these are the
+    fractions of the item's labels that each class got. Before every later round, the network's predictions are treated
+    as the true classes, which gives a class prior and one confusion matrix per annotator. Bayes' rule then computes the
+    new posterior from the prior, the matrices and the item's labels.
 
     Parameters
     ----------
     rounds : int
-        Number of rounds; `epochs` are split evenly over them, so 40 epochs in 2 rounds are 20 and 20. The learning-rate
-        schedule restarts in each round; the network and the state of the optimizer carry over.
+        Number of rounds. The `epochs` are split evenly over the rounds: with 40 epochs and 2 rounds, each round has 20.
+        The learning-rate schedule restarts in each round; the network and the state of the optimizer carry over.
     chosen : {"epoch", "round"}
-        What validation chooses among. "epoch": the epochs of the last round. "round": the ends of all rounds, as in the
-        fusion paper's code.
+        Candidates from which validation chooses. "epoch": all epochs of the last round. "round": the last epoch of each
+        round, as in the fusion paper's code.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), the same for all items: the matrices that the round of the kept epoch was trained with
-        (in the first round: counted from the vote).
+        P(label | true class), the same for all items. These are the matrices used in the round of the chosen epoch. If
+        that is the first round, they are counted with the vote as the true class.
 
     See Also
     --------
-    TwoStageClassifier : Estimates annotators once, before training.
+    TwoStageClassifier : Estimates the confusion matrices once, before training.
 
     Notes
     -----
-    `history_` has the round as "phase". `fused_labels` is the posterior.
+    In `history_`, "phase" is the round. `fused_labels` returns the posterior class probabilities.
 
     References
     ----------

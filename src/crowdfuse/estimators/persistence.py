@@ -83,8 +83,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     path : str or Path
         Model folder, or run folder that holds one.
     backbone : nn.Module or callable, default=None
-        The backbone, built as it was for training. Needed if, and only if, the model was trained with a backbone that
-        is not one of the named ones.
+        The backbone, built in the same way as for training. Required if the model was trained with a module or a
+        callable as backbone; not allowed if its backbone has a name.
 
     Returns
     -------
@@ -96,9 +96,9 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     FileNotFoundError
         If there is no such folder.
     DamagedModelError
-        If a file is missing or damaged (a ValueError).
+        If a file is missing or damaged. A subclass of ValueError.
     ModelFormatError
-        If another version of crowdfuse wrote the folder in another format (a ValueError).
+        If the folder has the format of another version of crowdfuse. A subclass of ValueError.
     ValueError
         If a backbone is missing, is not needed, or is not the one that was trained.
 

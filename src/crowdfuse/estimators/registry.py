@@ -1,4 +1,4 @@
-"""The name of each method on the command line, and the estimator class behind it. A new method is one line here.
+"""The name of each method on the command line, and the estimator class behind it. A new method adds one line here.
 
 This module does not import torch: the command line lists the methods without loading it.
 """

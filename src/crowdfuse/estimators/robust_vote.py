@@ -16,14 +16,15 @@ from crowdfuse.methods.robust_vote import RobustVote
 class RobustVoteClassifier(CrowdClassifier):
     """Robust vote: trains on the majority vote with generalized cross-entropy.
 
-    Memorizes fewer wrong votes than cross-entropy. All annotators count the same, ties are broken at random from the
-    seed, and items with gold are trained with cross-entropy.
+    With this loss the network memorizes fewer wrong votes than with cross-entropy. All annotators have the same weight,
+    and ties are broken at random, from the seed. Items with gold are trained with cross-entropy on their true class.
 
     Parameters
     ----------
     q : float
-        Tolerance of wrong votes, above 0 and at most 1. Towards 0 the loss is cross-entropy. At 1 it is 1 - p, which is
-        hardly affected by wrong votes and learns slowly, especially with many classes. The authors use 0.7.
+        Tolerance of wrong votes, above 0 and at most 1. As `q` approaches 0, the loss approaches cross-entropy. At 1 it
+        is 1 - p, where p is the predicted probability of the voted class: wrong votes hardly affect it, but learning is
+        slow, especially with many classes. The authors use 0.7.
     vote : {"hard", "soft"}
         "hard": train on the class with most labels. "soft": train on all labels of an item, with equal weight.
 

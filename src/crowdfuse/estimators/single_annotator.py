@@ -22,7 +22,7 @@ class SingleAnnotatorClassifier(CrowdClassifier):
     Parameters
     ----------
     annotator : object
-        Name of the annotator. May be None if there is only one.
+        Name of the annotator. None is allowed only if the labels have a single annotator.
 
     See Also
     --------
@@ -51,7 +51,7 @@ class SingleAnnotatorClassifier(CrowdClassifier):
 
     @classmethod
     def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
-        """Return one variant per annotator.
+        """Return the settings of one classifier per annotator.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class SingleAnnotatorClassifier(CrowdClassifier):
         Returns
         -------
         variants : dict of str to dict
-            Settings of each variant, by its name.
+            Maps the name of each classifier to its settings.
 
         Examples
         --------

@@ -16,20 +16,21 @@ from crowdfuse.methods.trace_reg import TraceReg
 class TraceRegClassifier(GlobalConfusionsClassifier):
     """Trace regularization: one confusion matrix per annotator, learned with the network.
 
-    A penalty on the traces of the matrices separates the annotators' errors from the classes. The loss of an item is
-    the sum over its labels, so items with more labels count more.
+    Different combinations of network and matrices explain the labels equally well; a penalty on the traces of the
+    matrices selects one of them. The loss of an item is the sum of the losses of its labels, so items with more labels
+    have more influence.
 
     Parameters
     ----------
     trace_weight : float
         Strength of the trace penalty; 0.01 in the paper.
     start : float or None
-        Accuracy of annotators before training. None: e / (e + K - 1) for K classes, as in the fusion paper's code,
-        which is low for many classes.
+        Initial accuracy of annotators, before training. None: e / (e + K - 1) for K classes, as in the fusion paper's
+        code; this is low if there are many classes.
 
     See Also
     --------
-    GeoCrowdNetClassifier : The same model with a volume instead of the trace.
+    GeoCrowdNetClassifier : The same model with a volume regularizer instead of the trace penalty.
     FusionClassifier : Confusion matrices that depend on the item.
 
     Notes

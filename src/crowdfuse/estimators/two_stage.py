@@ -17,8 +17,8 @@ from crowdfuse.methods.two_stage import TwoStage
 class TwoStageClassifier(GlobalConfusionsClassifier):
     """Two stages: aggregates the labels first, then trains on the result.
 
-    This is the most common practice, and the baseline to beat. Gold replaces the aggregate where it is known; of the
-    aggregators, only "dawid-skene" learns from it about annotators.
+    This is the most common practice, and the baseline to beat. Items with gold are trained on their true class instead
+    of the aggregate. Only the aggregator "dawid-skene" also uses gold to estimate the annotators' confusion matrices.
 
     Parameters
     ----------
@@ -39,7 +39,8 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    `fused_labels` is the posterior of the class by `confusion_matrices_`, without the network.
+    `fused_labels` is the posterior of the class, computed from the labels and `confusion_matrices_` without the
+    network.
 
     References
     ----------

@@ -16,15 +16,15 @@ from crowdfuse.methods.union_net import UnionNet, Variant
 class UnionNetClassifier(GlobalConfusionsClassifier):
     """UnionNet: treats all labels of an item as one joint answer of its annotators.
 
-    Annotators who did not label an item take no part in its answer. The loss of an item is the sum over its labels, so
-    items with more labels count more.
+    The joint answer includes only the annotators who labelled the item. The loss of an item is the sum of the losses of
+    its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     variant : {"a", "b"}
-        "b": each class has a distribution over all possible labels, and the network mixes these, so its probabilities
-        are meaningful. "a": the network's probabilities are multiplied by the matrix and then normalized, as in the
-        crowd layer.
+        "b": each class has a distribution over all possible labels, and the class probabilities of the network mix
+        these distributions, so the network can learn the true class probabilities. "a": the class probabilities are
+        multiplied by the transition matrix and the result is normalized, as in the crowd layer.
 
     Attributes
     ----------

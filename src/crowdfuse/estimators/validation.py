@@ -1,4 +1,4 @@
-"""From the `validation=` argument of `fit` to the data that stays in training and the data that chooses the epoch."""
+"""Turn the `validation=` argument of `fit` into the data to train on and the data that chooses the epoch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LabelSelection = Callable[[Annotations], Annotations]
 def make_validation(
     validation: Any, data: TrainingData, seed: int, select_labels: LabelSelection
 ) -> tuple[TrainingData, Validation | None]:
-    """Return the data to train on, and what chooses the epoch; see `CrowdClassifier.fit` for `validation`."""
+    """Return the data to train on and the validation that chooses the epoch; see `CrowdClassifier.fit`."""
     if validation is None:
         return data, None
     if isinstance(validation, str):

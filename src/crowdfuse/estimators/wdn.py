@@ -22,19 +22,22 @@ class WDNClassifier(CrowdClassifier):
 
     First, for `epochs`, one network per annotator is trained on that annotator's labels; the networks share all but
     their last layers. Then, for `weight_epochs`, the networks are frozen and one weight per annotator is learned, so
-    that the weighted average comes close to the vote. The weighted average predicts. The loss of an item is the sum
-    over its labels, so items with more labels count more.
+    that the weighted average comes close to the vote. This weighted average is the prediction. The loss of an item is
+    the sum of the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     weights : {"softmax", "released"}
-        "softmax": positive and summing to 1, starting from the plain average, as in the WDN paper. "released": free
-        numbers with a normal start, as in the fusion paper's code, where the weighted sum of probabilities is used as
-        class logits; these need some thousand steps, since a weight that is still negative inverts its network.
+        "softmax": positive weights that sum to 1 and start equal, as in the WDN paper. "released": unconstrained
+        weights with normally distributed initial values, as in the fusion paper's code; the weighted sum of
+        probabilities is used as class logits. Training "released" weights takes a few thousand steps, because a weight
+        that is still negative inverts the prediction of its network.
     weight_epochs : int
-        Epochs for the weights, with an optimizer and a schedule of their own. Validation chooses among these epochs.
+        Number of epochs for the weights, which have a separate optimizer and schedule. Validation chooses among these
+        epochs.
     loss_scale : {"plain", "paper"}
-        Scale of the loss of the weights. "plain": mean over items. "paper": the mean divided by the number of classes.
+        Scale of the loss of the weights. "plain": the loss is the mean over items. "paper": it is the mean divided by
+        the number of classes.
 
     Attributes
     ----------
@@ -47,10 +50,11 @@ class WDNClassifier(CrowdClassifier):
 
     Notes
     -----
-    Time and memory of prediction grow with the number of annotators. `annotator_weights` is the same for all items:
-    `weights_` without the negative ones, the mean of the others for annotators without labels, normalized to sum 1. It
-    measures who makes up the vote, to which the average is fitted, not who is right: see `annotator_agreement`.
-    `history_` has "phase", which tells whether networks or weights were trained.
+    Time and memory of prediction grow with the number of annotators. `annotator_weights` is the same for all items. It
+    is computed from `weights_`: negative weights become 0, annotators without labels get the mean weight of the others,
+    and the result is normalized to sum to 1. It measures how much each annotator contributes to the vote, to which the
+    average is fitted. It does not measure accuracy; see `annotator_agreement`. In `history_`, "phase" tells whether
+    networks or weights were trained.
 
     References
     ----------

@@ -30,19 +30,20 @@ class Diagnostics:
     Attributes
     ----------
     error_concentration : float or None
-        Distance of the wrong labels from an even spread over the wrong classes: 0 is even, close to 1 means always
-        the same wrong class. The distance expected by chance is subtracted.
+        How unevenly wrong labels are spread over the wrong classes: 0 means evenly, close to 1 means always the same
+        wrong class. The unevenness expected by chance is subtracted.
     shared_error_rate : float or None
-        Share of pairs of wrong labels of one item that name the same class.
+        Of all pairs of wrong labels on the same item, the fraction in which both labels are the same class.
     shared_error_rate_by_chance : float or None
-        The same share if annotators chose their wrong labels independently.
+        The value of `shared_error_rate` if annotators chose their wrong labels independently.
     joint_error_ratio : float or None
-        Number of pairs of labels of one item that are both wrong, divided by the number that the gates predict.
+        Number of pairs of labels on the same item that are both wrong, divided by the number that the gates predict.
     overlap : float
         Share of the labelled items that have more than one label.
     initial_classes_from : {"labels", "labels and gold", "gold", "vote"}
-        Source of the classes that the training started from: the labels, the labels confirmed by gold, gold that
-        overruled the labels, or the majority vote because the labels do not show who is right.
+        Source of the classes that the training started from. "labels": the labels alone. "labels and gold": the labels,
+        confirmed by gold. "gold": gold, which overruled the labels. "vote": the majority vote, because the labels do
+        not show which annotators are right.
     gates_can_be_trusted : bool
         Whether none of the assumptions is violated.
     messages : tuple of str
@@ -85,15 +86,14 @@ def diagnose(
     Parameters
     ----------
     probabilities : ndarray of shape (n_items, n_classes)
-        Class probabilities by the classifier.
+        Class probabilities predicted by the classifier.
     gates : ndarray of shape (n_labels,)
         Estimated probability that each label is right, in the order of `ann`.
     ann : Annotations
         The labels.
     initial_classes_from : {"labels", "labels and gold", "gold", "vote"}, default="labels"
-        Source of the classes that the training started from. With "gold", which overruled the labels, a classifier
-        that contradicts the labels is expected, so the sanity checks of the classifier are skipped. With "vote", the
-        labels did not show who is right, so the gates are not trusted.
+        Source of the classes that the training started from; see `Diagnostics`. With "gold", the classifier is expected
+        to contradict the labels, so its sanity checks are skipped. With "vote", the gates are not trusted.
 
     Returns
     -------

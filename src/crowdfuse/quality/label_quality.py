@@ -29,10 +29,10 @@ ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabiliti
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class LabelQuality(Aggregate):
-    """Consensus, confidence and label quality by the labels and a classifier together.
+    """Consensus, confidence and label quality, estimated from the labels and a classifier together.
 
-    `label_quality` makes it. It is an `Aggregate` in which items without labels have class probabilities too, those of
-    the calibrated classifier.
+    Returned by `label_quality`. It is an `Aggregate` in which items without labels also have class probabilities: those
+    of the calibrated classifier.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class LabelQuality(Aggregate):
     consensus_codes : ndarray of shape (n_items,)
         The most likely class, as a position in `classes`.
     annotator_accuracy : ndarray of shape (n_annotators,)
-        Mean probability of the classes that the annotator named; NaN for an annotator without labels.
+        For each annotator, the mean probability that a label is right; NaN for annotators without labels.
     labels_per_item : ndarray of shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of shape (n_annotators,)
@@ -58,8 +58,8 @@ class LabelQuality(Aggregate):
         P(said | true), axes (annotator, true, said), shrunk towards the average annotator; None if they would take
         more than 256 MB.
     parameters : mapping of str to ndarray
-        `sharpness`, a scalar, and `class_bias`, (n_classes,), of the classifier's calibration; `accuracy`,
-        (n_annotators,), shrunk towards the average annotator.
+        `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier. `accuracy` (n_annotators,) is the
+        accuracy of each annotator, shrunk towards the average annotator.
     log_likelihood : tuple of float
         Empty; the likelihood is not recorded.
     converged : bool
@@ -71,7 +71,7 @@ class LabelQuality(Aggregate):
 
     See Also
     --------
-    label_quality : Computes it.
+    label_quality : Computes this result.
     next_labels : Chooses the labels to ask for next.
     """
 
@@ -183,20 +183,20 @@ def label_quality(
     ann : Annotations
         The labels to judge.
     pred_probs : array-like of shape (n_items, n_classes)
-        Class probabilities by a classifier. They should be out of fold, such as those of
-        `cross_val_predict(..., method="predict_proba")`, because a classifier agrees too easily with labels that it
-        was trained on.
+        Class probabilities predicted by a classifier. They should be out of fold, as returned by
+        `cross_val_predict(..., method="predict_proba")`, because a classifier agrees too easily with labels that it was
+        trained on.
     items : array-like of shape (n_items,) or None, default=None
-        Ids of the rows of `pred_probs`. None: row by row, in the order of the annotations.
+        Item id of each row of `pred_probs`. None: the rows are in the order of the items of `ann`.
     classes : array-like of shape (n_classes,) or None, default=None
-        Names of the columns of `pred_probs`, such as `clf.classes_`. A class of the labels without a column has
-        probability 0. None: `ann.classes`.
+        Class name of each column of `pred_probs`, for example `clf.classes_`. A class that occurs in the labels but has
+        no column gets probability 0. None: `ann.classes`.
     gold : array-like of shape (n_items,) or None, default=None
-        True classes by name, one per row; None or NaN where unknown. They are taken as certain, and also show how
-        reliable annotators and classifier are.
+        True class of each row, by name; None or NaN where unknown. Items with a known class keep it with probability 1,
+        and so help to estimate how reliable the annotators and the classifier are.
     out_of_fold : bool, default=True
-        Whether `pred_probs` are out of fold. False for a classifier that was trained on these labels: its
-        probabilities are then never made sharper.
+        Whether `pred_probs` are out of fold. Set it to False if the classifier was trained on these labels: calibration
+        then never makes its probabilities sharper.
 
     Returns
     -------
@@ -216,18 +216,20 @@ def label_quality(
 
     Notes
     -----
-    The model is ::
+    For item n, annotator r, true class k and label y, the model is (~ means proportional to)::
 
         P(true = k | item n)  ~  exp(sharpness * log pred_probs[n, k] + bias[k])
-                                 * product over the labels (r, y) of n of  confusion[r, k, y]
+                                 * product over the labels (r, y) of item n:  confusion[r, k, y]
 
-    and is fitted by EM. Sharpness and bias calibrate the classifier; the bias makes each class as frequent as halfway
-    between its class probabilities and its votes. An annotator's accuracy is shrunk towards that of all annotators
-    with a weight of 10 labels. Each row of the confusion matrix is shrunk, with another 10 labels, towards this
-    accuracy and the wrong labels that all annotators give to the class. The accuracy of all annotators is shrunk
-    towards 0.9 with half the weight of the labels: if few items have two labels and the classifier is weak, the labels
-    alone do not show that annotators are mostly right. In that case the consensus can still be worse than the labels.
-    The suspicion of a label is 1 - P(true = label), where the label itself counts as one of the labels.
+    It is fitted by EM. Sharpness and bias calibrate the classifier. The bias is chosen so that the classifier predicts
+    each class with a frequency halfway between the frequency of the class in the estimated class probabilities and in
+    the labels. An annotator's accuracy is shrunk towards the accuracy of all annotators, which has the weight of 10
+    labels. Each row of an annotator's confusion matrix is shrunk, with the weight of another 10 labels, towards a row
+    made of this accuracy and the distribution of wrong labels that all annotators together give to the class. The
+    accuracy of all annotators is shrunk towards 0.9, which has half the weight of the labels. This prior is needed if
+    few items have two labels and the classifier is weak, because the labels alone then do not show that annotators are
+    mostly right. Even with it, the consensus can be worse than the labels in this case. The suspicion of a label is
+    1 - P(true = label | item), computed from all labels of the item, including the label itself.
 
     Examples
     --------
@@ -395,7 +397,8 @@ def _check_probabilities(
         raise ValueError(
             f"pred_probs must have one row per item and one column for each of the {len(names):,} classes "
             f"({format_names(names)}), "
-            f"got shape {given.shape}; classes= names the columns, such as clf.classes_{hint}"
+            f"got shape {given.shape}; if the columns are other classes, give their names with classes=, for example "
+            f"classes=clf.classes_{hint}"
         )
     impossible = ~((given >= 0) & (given <= 1 + ROW_SUM_TOLERANCE))
     if impossible.any():

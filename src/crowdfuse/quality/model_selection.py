@@ -1,9 +1,9 @@
 """Choose between methods and settings without gold, by the likelihood of the labels of unseen items.
 
-Each label is predicted from the item and from the item's other labels. This needs a model of annotators: one accuracy
-per annotator and one table of wrong labels for all are fitted here; a method with its own annotator model is scored
-with that one if it is better. Both give probabilities of the same labels, so classifiers can be compared. Without
-gold, mistakes that all annotators share remain undetected.
+Each label is predicted from the item and from the item's other labels. This needs an annotator model. The model fitted
+here has one accuracy per annotator and one table of wrong labels for all annotators. If a method has its own annotator
+model and that model scores better, it is used instead. Both models give probabilities of the same labels, so the scores
+of all classifiers can be compared. Without gold, mistakes that all annotators share remain undetected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ N_FOLDS = 5  # of labels, for the annotator model
 
 
 def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> ValidationScore:
-    """Return the log-likelihood of each label of unseen items by a fitted classifier.
+    """Return the log-likelihood of each label of unseen items under a fitted classifier.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     Returns
     -------
     score : ValidationScore
-        The log-likelihoods, (n_labels,), their `mean`, and the sanity checks that the classifier failed. The better
-        of two classifiers has the higher mean. `one.beats(other)` requires more than one standard error of difference,
-        and ranks classifiers that failed a check last.
+        The log-likelihoods (n_labels,), their `mean`, and the sanity checks that the classifier failed. A higher mean
+        is better. `one.beats(other)` is True if the mean of `one` is higher by more than one standard error; a
+        classifier that failed a check never beats one that passed all.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
     -------
     score : float
         The mean of `label_likelihood`; higher is better. A classifier that failed a sanity check scores below all
-        that passed, with a warning.
+        classifiers that passed, and a warning is issued.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def leave_one_out(log_f: NDArray[Any], evidence: NDArray[Any], ann: Annotations)
     Parameters
     ----------
     log_f : ndarray of shape (n_items, n_classes)
-        Log-probabilities of the classes by the classifier.
+        Log-probability of each class, predicted by the classifier.
     evidence : ndarray of shape (n_labels, n_classes)
         Log-probability of each label given each class.
     ann : Annotations

@@ -1,4 +1,4 @@
-"""Which annotator to ask about which item next: the labels with the most information per cost."""
+"""Choose which annotator to ask about which item next: the labels with the most information per cost."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ def next_labels(
     model : Aggregate
         Class probabilities of the items and confusion matrices of the annotators: the result of
         `label_quality(ann, pred_probs)`, of `clf.label_quality(X, ann)`, or of a function of `crowdfuse.aggregation`
-        such as `dawid_skene(ann)`. An item without labels that the model has no probabilities for gets the mean class
-        probabilities of the other items.
+        such as `dawid_skene(ann)`. If the model has no probabilities for an item without labels, the item gets the mean
+        class probabilities of the other items.
     budget : float
         Number of labels to ask for, or the sum of their costs if `cost` is given.
     annotators : array-like or None, default=None
-        Names of the annotators who can be asked. A new annotator counts as the average one. None: all of `ann`.
+        Names of the annotators who can be asked. A new annotator is treated like the average annotator. None: all
+        annotators of `ann`.
     cost : mapping of str to float or None, default=None
-        Price of a label by each annotator who can be asked. None: 1 for all.
+        Maps each annotator who can be asked to the cost of one label. None: 1 for all annotators.
     pairs : tuple of two array-likes or None, default=None
         Item ids and annotator names, of the same length: only these pairs may be chosen. None: all pairs.
 
@@ -59,22 +60,23 @@ def next_labels(
     Raises
     ------
     TypeError
-        If `ann`, `model` or `cost` have another type.
+        If `ann`, `model` or `cost` has the wrong type.
     ValueError
         If the budget or a cost is not above 0, a name is unknown or repeated, or the model does not cover the items.
 
     See Also
     --------
-    label_quality : Makes a model from any classifier's probabilities.
+    label_quality : Computes a model from the labels and any classifier's probabilities.
 
     Notes
     -----
-    Information is the mutual information of true class and answer, in bits, given what is known already::
+    The information of a label is the mutual information, in bits, between the true class and the answer of annotator r,
+    given the labels so far. With H the entropy and k running over the classes::
 
         I(true; answer)  =  H(sum_k P(true = k) confusion[r, k, :])  -  sum_k P(true = k) H(confusion[r, k, :])
 
-    Labels are chosen one by one, with the highest information per cost first. The information of a second label of an
-    item is what it adds to the first, averaged over the possible answers to the first.
+    Labels are chosen one by one, with the highest information per cost first. If an item gets a second label, its
+    information is computed after the first label, averaged over the possible answers of the first annotator.
 
     Examples
     --------
