@@ -172,7 +172,7 @@ def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> 
     program = Path(sys.executable).with_name("crowdfuse")
     done = subprocess.run([program, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == f"run: {crowd.out}"
+    assert done.stdout.splitlines()[-1] == f"run folder: {crowd.out}"
     assert done.stderr.splitlines()[-1] == f"next: crowdfuse report {crowd.out}"
     assert "epoch 2/2" in done.stderr
     assert "Warning" not in done.stderr

@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 def aggregate(
     labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
     out: Annotated[Path, typer.Option("--out", help="CSV file to write: item, label, confidence, n_labels.")],
-    method: Annotated[str, typer.Option(help=f"One of: {', '.join(AGGREGATORS)}.")] = "dawid-skene",
+    method: Annotated[str, typer.Option(help=f"Aggregation method, one of: {', '.join(AGGREGATORS)}.")] = "dawid-skene",
     proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
     annotators: Annotated[
-        Path | None, typer.Option(help="Also write this CSV file: annotator, labels, accuracy (estimated).")
+        Path | None,
+        typer.Option(help="Also write the annotators to this CSV file: annotator, labels, accuracy (estimated)."),
     ] = None,
     gold: Annotated[
         Path | None, typer.Option(help="Gold labels (item, label) for scoring the result; not used otherwise.")
@@ -104,7 +105,7 @@ def aggregate(
 
 
 def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force: bool) -> None:
-    """Raise if an output exists, is an input, or is named twice."""
+    """Raise an error if an output file exists, is also an input, or is named for two outputs."""
     from crowdfuse.io.files import refuse_existing
 
     for output in outputs:
@@ -120,7 +121,7 @@ def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force
 
 
 def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:
-    """Return positions of items with gold labels (-1: item without labels) and of their classes, shape (n, 2)."""
+    """Return (item position, class position) of each gold label, shape (n, 2); item -1 has no annotator labels."""
     import numpy as np
 
     from crowdfuse.io.labels import read_gold_beside_labels
@@ -177,7 +178,7 @@ def _rows(result: Aggregate, proba: bool) -> Any:
 
 
 def _annotator_rows(result: Aggregate) -> Any:
-    """Yield one row per annotator with labels, the most accurate first."""
+    """Yield one row for each annotator who gave labels, the most accurate first."""
     for r in (-result.annotator_accuracy).argsort(kind="stable"):
         if result.labels_per_annotator[r]:
             yield result.annotators[r], result.labels_per_annotator[r], f"{result.annotator_accuracy[r]:.4f}"

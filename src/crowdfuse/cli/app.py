@@ -1,4 +1,4 @@
-"""The `crowdfuse` command and its subcommands. Modules that import torch are imported when a command needs them."""
+"""The `crowdfuse` command and its subcommands. Torch is imported only by commands that need it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 reproduce = typer.Typer(
-    help="Run the paper's experiments, with its numbers beside ours, and comparisons on real crowds.",
+    help="Repeat the paper's experiments, with its numbers beside ours, and compare methods on real crowds.",
     epilog="Example: crowdfuse reproduce table1 --values 30,34 --methods fusion,majority-vote --seeds 0,1",
     no_args_is_help=True,
 )

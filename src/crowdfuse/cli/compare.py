@@ -1,4 +1,4 @@
-"""`crowdfuse compare`: several methods on a user's own data, run as a grid of experiments."""
+"""`crowdfuse compare`: compare several methods on a user's own data."""
 
 from __future__ import annotations
 
@@ -50,15 +50,22 @@ def compare(
     test_share: Annotated[
         float,
         typer.Option(
-            help="Share of the items used for testing, if no gold items without labels can be used.", min=0.01, max=0.99
+            help="Share of the labelled items (with --gold: of those with gold) kept for testing. Used only if fewer "
+            "than 100 gold items have no annotator labels.",
+            min=0.01,
+            max=0.99,
         ),
     ] = 0.3,
     epochs: Annotated[int | None, typer.Option(help="Number of passes over the data. Default: 40.", min=1)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Number of items per step. Default: 64.", min=1)] = None,
-    backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet or identity.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Network that computes features: auto, mlp, lenet or identity.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A parameter that all these methods have, as name=value; may be repeated."),
+        typer.Option(
+            "--set", help="A classifier parameter, as name=value. All compared methods must have it. May be repeated."
+        ),
     ] = None,
     reading: Reading = DEFAULT_READING,
     on_missing: OnMissing = "error",
@@ -74,7 +81,7 @@ def compare(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods on labels and inputs. Gold labels only score (and train true-label, the upper bound)."""
+    """Compare methods on your labels and inputs. Gold labels only score the methods and train true-label."""
     from crowdfuse.experiments.comparison_tables import render_markdown, write_comparison
     from crowdfuse.experiments.result_table import make_table
     from crowdfuse.io.files import write_json

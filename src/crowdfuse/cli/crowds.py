@@ -32,25 +32,23 @@ def crowds(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Methods, separated by commas. Default: all that apply to a data set (--plan lists "
-            "them). With inputs: "
-            "those of the paper, gated and two-stage; with --tune all methods. Without inputs: "
-            f"{', '.join(AGGREGATORS)}."
+            help="Methods, separated by commas. Default for data sets with inputs: the paper's methods, gated and "
+            "two-stage, or all methods with --tune. Default for data sets without inputs: "
+            f"{', '.join(AGGREGATORS)}. --plan lists the runs."
         ),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="Seeds, separated by commas. Default: 0 to 9; 0 to 2 on cifar10n, which is large."),
+        typer.Option(help="Seeds, separated by commas. Default: 0 to 9, but 0 to 2 for the large data set cifar10n."),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Number of passes over the data, for a short trial.", min=1)
+        int | None, typer.Option(help="Number of passes over the data. Lower it for a short trial.", min=1)
     ] = None,
     tune: Annotated[
         int | None,
         typer.Option(
-            help="Run the three data sets with inputs by the rules of mnist-kinds instead, seeds 0 to "
-            "4, with this many "
-            "settings per method: the defaults first. Settings are chosen by crowd labels, and by gold.",
+            help="Tune each method: try this many settings, defaults first, and choose once by crowd labels "
+            "and once by gold. Uses the three data sets with inputs, seeds 0 to 4, and the rules of mnist-kinds.",
             min=1,
         ),
     ] = None,
@@ -71,11 +69,12 @@ def crowds(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Beyond the paper: real crowds.
+    """Beyond the paper: compare methods on labels of real crowds.
 
-    LabelMe, Sentiment Polarity and CIFAR-10N with the paper's methods, gated and two-stage on the same small network
-    (every method with --tune), and six crowds without inputs (bluebird, dog, rte, web, product, zencrowd) with every
-    aggregation method. Gold labels only score. Finished runs are kept and not repeated.
+    Three data sets have inputs: LabelMe, Sentiment Polarity and CIFAR-10N. On these, the paper's methods, gated and
+    two-stage are trained with the same small network; --tune trains every method. Six data sets have labels only:
+    bluebird, dog, rte, web, product and zencrowd. On these, every aggregation method is run. Gold labels are used for
+    scoring only. Finished runs are kept and not repeated.
     """
     folder = given_folder or Path("crowds" if tune is None else "crowds-tuned")
     if tune is not None:

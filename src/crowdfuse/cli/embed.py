@@ -1,4 +1,4 @@
-"""`crowdfuse embed`: features of a folder of images from a frozen network, so that training takes seconds."""
+"""`crowdfuse embed`: compute features of images once with a frozen network, so that training takes seconds."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def embed(
     backbone: Annotated[
         str,
         typer.Option(
-            help="module:callable. The module is imported, which runs its code; the current folder is searched first. "
-            "The callable returns a torch.nn.Module that outputs features (no classification head); features with "
-            "height and width are averaged over both. Or a .pt2 file, with --trust-model."
+            help="Network, as module:callable or as a .pt2 file (with --trust-model). The module is imported, which "
+            "runs its code; the current folder is searched first. The callable returns a torch.nn.Module that outputs "
+            "features (no classification head). Feature maps are averaged over height and width."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help=".npz file to write, for fit --inputs.")] = Path("features.npz"),
     arguments: Annotated[
         list[str] | None,
-        typer.Option("--with", help="An argument of the callable, as name=value; may be repeated."),
+        typer.Option("--with", help="Keyword argument of the callable, as name=value. May be repeated."),
     ] = None,
     trust_model: Annotated[
         bool,
-        typer.Option("--trust-model", help="Load a .pt2 file. Loading a file can run code hidden in it."),
+        typer.Option("--trust-model", help="Allow loading a .pt2 file. Loading can run code hidden in the file."),
     ] = False,
     image_size: Annotated[
         int,
@@ -39,27 +39,27 @@ def embed(
     ] = 224,
     mean: Annotated[
         str,
-        typer.Option(help="Subtracted from red, green and blue, which range from 0 to 1. Default: ImageNet's mean."),
+        typer.Option(help="Subtracted from the red, green and blue values (0 to 1). Default: ImageNet's mean."),
     ] = "0.485,0.456,0.406",
     std: Annotated[
         str,
         typer.Option(
-            help="Divides red, green and blue after the mean is subtracted. --mean 0 --std 1 keeps the range 0 to 1."
+            help="The values are divided by this after subtracting the mean. --mean 0 --std 1 keeps the range 0 to 1."
         ),
     ] = "0.229,0.224,0.225",
     batch_size: Annotated[int, typer.Option(help="Number of images per batch.", min=1)] = 64,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")] = "auto",
     workers: Annotated[
         int, typer.Option(help="Number of processes that decode images; 0 decodes in the main process.", min=0)
     ] = 0,
     on_unreadable: Annotated[
-        str, typer.Option(help="What to do with files that cannot be read: error, or skip.")
+        str, typer.Option(help="What to do with images that cannot be read: error (stop) or skip (leave them out).")
     ] = "error",
     threads: Threads = 1,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compute features of images with any frozen network that can be imported, for a fast fit."""
+    """Compute features of images with a frozen network, so that fit is fast; writes an .npz file."""
     given = parse_pairs(arguments or [], "--with")
     settings = {"mean": parse_numbers(mean, "--mean"), "std": parse_numbers(std, "--std")}
 

@@ -1,4 +1,4 @@
-"""`crowdfuse fit` and `crowdfuse predict`: train on a user's own files, and apply the model to new ones."""
+"""`crowdfuse fit` and `crowdfuse predict`: train on a user's own files, and predict the classes of new items."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ def fit(
         Path | None, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet), or a folder of images.")
     ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder to create.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Continue this run folder; no other option is needed.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue the stopped run in this folder, with its stored options.")
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"Default: {DEFAULT_METHOD}, which has the best overall rank (see crowdfuse methods). "
-            f"One of: {', '.join(ESTIMATORS)}."
+            help=f"Method, one of: {', '.join(ESTIMATORS)}. "
+            f"Default: {DEFAULT_METHOD}, which has the best overall rank (see crowdfuse methods)."
         ),
     ] = None,
     validation: Annotated[Path | None, typer.Option(help="Gold labels (item, label) for choosing the epoch.")] = None,
@@ -55,12 +57,14 @@ def fit(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Number of passes over the data. Default: 40.", min=1)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Number of items per step. Default: 64.", min=1)] = None,
-    backbone: Annotated[str | None, typer.Option(help="auto, mlp, lenet, resnet18 or identity.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Network that computes features: auto, mlp, lenet, resnet18 or identity.")
+    ] = None,
     seed: Seed = 0,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda or mps.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other parameter of the classifier, as name=value; may be repeated."),
+        typer.Option("--set", help="Any other parameter of the classifier, as name=value. May be repeated."),
     ] = None,
     reading: Reading = DEFAULT_READING,
     on_missing: OnMissing = "error",
@@ -70,7 +74,7 @@ def fit(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a classifier on labels and inputs; writes a run folder with model, fused labels and annotators."""
+    """Train a classifier on labels and inputs; writes model, fused labels and annotator table to a run folder."""
     from crowdfuse import runs
 
     verbose = 0 if quiet or not is_rank_zero() else 1
@@ -128,7 +132,7 @@ def _print_default_method() -> None:
 
 
 def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
-    """Print the summary of a run, in the process of rank 0 only; exit code 130 if Ctrl-C ended the run."""
+    """Print the summary of a run, in the process of rank 0 only; exit with code 130 if Ctrl-C ended the run."""
     from crowdfuse.io.files import write_json
 
     if not is_rank_zero():
@@ -147,14 +151,14 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -
         write_json(json_file, summary)
     if summary["interrupted"]:
         typer.echo(f"interrupted after {summary['n_epochs']} epochs; continue with: crowdfuse fit --resume {run}")
-    typer.echo(f"run: {run}")
+    typer.echo(f"run folder: {run}")
     if summary["interrupted"]:
         raise typer.Exit(130)
     typer.echo(f"next: crowdfuse report {shlex.quote(str(run))}", err=True)
 
 
 def _refuse_beside_resume(context: typer.Context) -> None:
-    """Raise if options are given beside --resume: a resumed run keeps the options it was started with."""
+    """Raise an error if other options are given with --resume: a resumed run keeps its stored options."""
     options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     allowed = ("resume", "json_file", "force", "quiet")
     given = [
@@ -168,7 +172,7 @@ def _refuse_beside_resume(context: typer.Context) -> None:
 
 @print_errors
 def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder, or the model folder in it.")],
+    run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit, or the model folder inside it.")],
     inputs: Annotated[Path, typer.Argument(help="Features, or a folder of images, as for fit.")],
     file: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
     proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
@@ -189,7 +193,7 @@ def predict(
 
 
 def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
-    """Return the settings from their own options and from `--set`; raises if one is given twice."""
+    """Return the settings from options such as `--epochs` and from `--set`; raise if a setting is in both."""
     settings = parse_pairs(pairs, "--set")
     twice = [name for name in settings if name in options and not (name == "random_state" and options[name] == 0)]
     if twice:
@@ -199,7 +203,7 @@ def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
 
 
 def parse_pairs(pairs: list[str], option: str) -> dict[str, Any]:
-    """Return settings from `name=value` pairs; a value is parsed as JSON if possible, else taken as text."""
+    """Return settings from `name=value` pairs; a value that is not valid JSON is kept as text."""
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

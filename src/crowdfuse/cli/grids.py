@@ -1,4 +1,4 @@
-"""Options and steps that commands which run a grid share: storage, plan, running, exit status."""
+"""Options and steps shared by the commands that run a grid: storage, plan, running, exit status."""
 
 from __future__ import annotations
 
@@ -35,31 +35,34 @@ def _cluster(address: str | None) -> str | None:
 
 Methods = Annotated[
     str | None,
-    typer.Option(help=f"Methods, separated by commas. Default: a suitable selection. All: {', '.join(ESTIMATORS)}."),
+    typer.Option(
+        help="Methods, separated by commas. Default: those suited to the data or experiment. "
+        f"All: {', '.join(ESTIMATORS)}."
+    ),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
-        help="Number of runs in parallel, each a process with one thread. Default: 1, or the number of CPUs of a "
-        "running cluster.",
+        help="Number of runs in parallel; each is a process with one thread. Default: 1; on a running cluster, its "
+        "number of CPUs.",
         min=1,
     ),
 ]
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Run on Ray: at ray://host:port, on a Ray that already runs here (auto), or on a new one with --jobs CPUs "
-        "(local).",
+        help="Run on a Ray cluster: ray://host:port (a remote one), auto (one that already runs on this machine), or "
+        "local (a new one with --jobs CPUs).",
         callback=_cluster,
     ),
 ]
-Plan = Annotated[bool, typer.Option("--plan", help="List the runs that are missing, and run nothing.")]
-Show = Annotated[bool, typer.Option("--show", help="Show the table of the finished runs, and run nothing.")]
+Plan = Annotated[bool, typer.Option("--plan", help="List the missing runs and exit.")]
+Show = Annotated[bool, typer.Option("--show", help="Show the table of the finished runs and exit.")]
 MAX_LISTED_RUNS = 100
 
 
 def open_store(folder: Path) -> Store:
-    """Return the storage of runs in a folder; notes about runs of other versions are printed."""
+    """Return the storage of runs in a folder, and print notes about runs of other versions."""
     from crowdfuse.experiments.store import Store
     from crowdfuse.io.files import refuse_foreign
 
@@ -71,13 +74,13 @@ def open_store(folder: Path) -> Store:
 
 
 def refuse_own(json_file: Path | None, folder: Path) -> None:
-    """Raise if --json names a file that the command itself writes into the folder."""
+    """Raise an error if --json names a file that the command itself writes into the folder."""
     for name in (STORE_FILE, "table.json", "table.md"):
         refuse_same(json_file, folder / name)
 
 
 def missing_cells(store: Store, cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells without a finished run, each run once."""
+    """Return the cells whose run is not finished; cells that share a run are listed once."""
     from crowdfuse.experiments.store import run_key
 
     found, _ = store.read()
@@ -120,7 +123,7 @@ def run_cells(
     title: str,
     quiet: bool,
 ) -> GridResult:
-    """Run the missing cells, here or on a cluster, with progress."""
+    """Run the cells that are not finished, on this machine or on a cluster, and show progress."""
     from crowdfuse.experiments.runner import run_grid, run_locally
     from crowdfuse.experiments.store import run_key
 

@@ -1,4 +1,4 @@
-"""`crowdfuse reproduce mnist-kinds` and `crowds --tune`: every method by the same rules, default and tuned."""
+"""`crowdfuse reproduce mnist-kinds` and `crowds --tune`: all methods under equal rules, default and tuned."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ SEEDS = "0,1,2,3,4"
 @print_errors
 def mnist_kinds(
     tune: Annotated[
-        int, typer.Option(help="Number of settings per method, the defaults first; 1 means no tuning.", min=1)
+        int,
+        typer.Option(
+            help="Number of settings to try per method, starting with the defaults. 1 means no tuning.", min=1
+        ),
     ] = 1,
     values: Annotated[
         str | None,
@@ -54,10 +57,11 @@ def mnist_kinds(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Beyond the paper: every method on several kinds of wrong labels, by the same rules.
+    """Beyond the paper: compare all methods on several kinds of wrong labels, under equal rules.
 
-    10,000 MNIST images, a small network, five seeds; also with the epoch chosen by held-out labels and, with --tune,
-    with settings chosen by crowd labels and by gold. Finished runs are kept and not repeated.
+    Uses 10,000 MNIST images, a small network and five seeds. A second set of results chooses the epoch by held-out
+    labels. With --tune, settings are chosen once by crowd labels and once by gold. Finished runs are kept and not
+    repeated.
     """
     run_method_comparison(
         "mnist-kinds", tune, values, methods, seeds, jobs, cluster, data, folder, plan, show, json_file, force, quiet

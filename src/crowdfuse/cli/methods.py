@@ -22,7 +22,7 @@ def methods(
     json_file: Json = None,
     force: Force = False,
 ) -> None:
-    """Help to choose a method: what each assumes, needs and costs, and where it performed best in stored results."""
+    """Show what each method assumes, needs and costs, and where it performed best in the stored comparison."""
     from crowdfuse.estimators.registry import estimator_class
     from crowdfuse.experiments import methods_page as report
     from crowdfuse.experiments.comparison_results import load_comparison_results

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Threads = Annotated[
-    int, typer.Option(help="Number of CPU threads. More than one helps only on an idle machine.", min=1)
+    int, typer.Option(help="Number of CPU threads. More than one is faster only on an idle machine.", min=1)
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the results to this JSON file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing output.")]
@@ -31,13 +31,13 @@ LABELS_HELP = (
     "(JSON, JSONL)."
 )
 OnMissing = Annotated[
-    str, typer.Option(help="What to do with items without labels or without inputs: error, or drop (leave them out).")
+    str, typer.Option(help="What to do with items that lack labels or inputs: error (stop) or drop (leave them out).")
 ]
 ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels per side.", min=16)]
 
 
 def print_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Return the command with input errors printed as one message instead of a traceback; exit code 2."""
+    """Wrap a command: an input error is printed as one message without traceback, and the exit code is 2."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -45,7 +45,7 @@ def print_errors(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except (ValueError, OSError) as error:
             if not is_reported_by_rank_zero(error):
-                # echo, not rich: file and class names may contain what rich would read as markup
+                # typer.echo instead of rich, because rich would interpret brackets in file and class names as markup
                 typer.echo(f"{typer.style('error:', fg='red')} {error}", err=True)
             raise typer.Exit(2) from error
 
@@ -60,7 +60,7 @@ def use_threads(count: int) -> None:
 
 
 def refuse_outputs(folder: Path, marker: str, json_file: Path | None, force: bool) -> None:
-    """Raise before any work if the outputs could not be written."""
+    """Raise an error if the outputs cannot be written; called before any work."""
     from crowdfuse.io.files import refuse_existing, refuse_foreign
 
     refuse_existing(folder, force=force)
@@ -69,13 +69,13 @@ def refuse_outputs(folder: Path, marker: str, json_file: Path | None, force: boo
 
 
 def refuse_same(output: Path | None, given: Path | None) -> None:
-    """Raise if a command would overwrite a file that it reads, even with --force."""
+    """Raise an error if a command would overwrite a file that it reads; --force does not allow it either."""
     if output is not None and given is not None and output.resolve() == given.resolve():
         raise ValueError(f"{output} is an input and would be overwritten; choose another name for the output")
 
 
 def refuse_json(path: Path | None, force: bool) -> None:
-    """Raise if the JSON file exists, unless `force` is set."""
+    """Raise an error if the JSON file exists, unless `force` is set."""
     from crowdfuse.io.files import refuse_existing
 
     if path is not None:

@@ -22,7 +22,7 @@ DEFAULT_READING = Reading()
 
 
 def with_reading_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Replace a command's parameter of type `Reading` by one option per field; the command receives the `Reading`."""
+    """Replace a command's `Reading` parameter by one option per field, and build the `Reading` from the options."""
     signature = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
@@ -35,14 +35,14 @@ def with_reading_options(command: Callable[..., R]) -> Callable[..., R]:
             reading = Reading(**{option.name: _parse(option, given.pop(option.name)) for option in fields(Reading)})
         return command(**given, **{target: reading})
 
-    # typer reads both
+    # typer reads both the signature and the annotations
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
 def option_name(name: str) -> str:
-    """Return the option of a field: ``--on-bad`` for ``on_bad``."""
+    """Return the command-line option of a field of `Reading`, such as ``--on-bad`` for ``on_bad``."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -62,7 +62,7 @@ def _parameter(option: Field[Any]) -> inspect.Parameter:
 
 
 def _parse(option: Field[Any], value: Any) -> Any:
-    """Return the value of an option from the typed text."""
+    """Return the value of an option, parsed from the text of the command line."""
     if choices := allowed_values(option):
         return check_choice(option_name(option.name), value, choices)
     if value is not None and _is_sequence(option_type(option)):
@@ -71,7 +71,7 @@ def _parse(option: Field[Any], value: Any) -> Any:
 
 
 def _is_sequence(hint: Any) -> bool:
-    """Return whether a type is a sequence, or a sequence or None."""
+    """Return whether a type is a sequence, optionally with None."""
     parts = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return any(get_origin(part) is Sequence for part in parts)
 

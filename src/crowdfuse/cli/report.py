@@ -40,19 +40,20 @@ def report(
             "labels-report.html beside labels.csv.",
         ),
     ] = None,
-    gold: Annotated[
-        Path | None, typer.Option(help="Gold labels (item, label) for scoring; not used in training.")
-    ] = None,
+    gold: Annotated[Path | None, typer.Option(help="Gold labels (item, label) used only for scoring.")] = None,
     items: Annotated[int, typer.Option(help="Number of disputed items to show, at most 200.", min=1, max=200)] = 30,
     sensitivity: Annotated[
         float,
-        typer.Option(help="Two classes only: the share of the positive class that should be found.", min=0, max=1),
+        typer.Option(help="Two classes only: target sensitivity (recall of the positive class).", min=0, max=1),
     ] = 0.95,
     positive: Annotated[
         str | None, typer.Option(help="Two classes only: the positive class. Default: the second.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"For a file of labels: {', '.join(AGGREGATORS)}. Default: dawid-skene.")
+        str | None,
+        typer.Option(
+            help=f"For a file of labels: aggregation method ({', '.join(AGGREGATORS)}). Default: dawid-skene."
+        ),
     ] = None,
     reading: Reading = DEFAULT_READING,
     threads: Threads = 1,
@@ -61,8 +62,8 @@ def report(
 ) -> None:
     """Write a report: how good the model is, how good each annotator is, and which items to check.
 
-    A report of a file of labels contains what can be computed without inputs and a model. --method and the options for
-    reading labels apply to such a file only; a run folder stores how its labels were read.
+    For a file of labels, the report contains what can be computed without inputs and a model. --method and the options
+    for reading labels apply only to a file of labels, because a run folder stores how its labels were read.
     """
     from crowdfuse.io.files import write_text
     from crowdfuse.report.report import refuse_overwriting, report_files
@@ -102,7 +103,7 @@ def report(
 
 
 def _refuse_reading(run: Path, options: list[str]) -> None:
-    """Refuse options for reading labels with a run folder: reading its labels differently would be another run."""
+    """Raise an error if options for reading labels are given with a run folder, which stores its own."""
     if options:
         raise ValueError(
             f"{option_name(options[0])} applies to a file of labels, and {run} is a run folder, which "

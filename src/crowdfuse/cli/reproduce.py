@@ -46,20 +46,20 @@ if TYPE_CHECKING:
 Seeds = Annotated[str, typer.Option(help="Seeds of annotators and training, separated by commas.")]
 Epochs = Annotated[int | None, typer.Option(help="Number of passes over the data. Default: as in the paper.", min=1)]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the finished runs, the table and the figures.")]
-Items = Annotated[int | None, typer.Option(help="Train on this many items only, for a short trial.", min=1)]
+Items = Annotated[int | None, typer.Option(help="Train on this many items only. Use it for a short trial.", min=1)]
 Scale = Annotated[
     str | None,
     typer.Option(
-        help="paper: the paper's networks on images, for GPUs; desk: frozen features. Default: desk without a GPU. "
-        "Experiments on MNIST have only one scale."
+        help="paper: train the paper's networks on images, meant for GPUs. desk: train on frozen features. Default: "
+        "paper with a GPU, desk without. Experiments on MNIST have only one scale."
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Run at the paper's scale without a GPU, however long it takes.")]
 Annotator = Annotated[
     list[str] | None,
     typer.Option(
-        help="supp3 only; may be repeated: a network as annotator, as NAME=FOLDER (of a saved model) or "
-        "NAME=MODULE:CALLABLE (your own code, which is imported and run)."
+        help="supp3 only: use a network as annotator, given as NAME=FOLDER (of a saved model) or "
+        "NAME=MODULE:CALLABLE (your own code, which is imported and run). May be repeated."
     ),
 ]
 Skip = Annotated[bool, typer.Option("--skip-unreadable", help="table3 only: leave out images that cannot be decoded.")]
@@ -67,45 +67,48 @@ Bf16 = Annotated[
     bool,
     typer.Option(
         "--bf16",
-        help="Compute in bfloat16 with channels last: faster on GPUs and recent CPUs, with different rounding.",
+        help="Train in mixed bfloat16 precision and channels-last layout: faster on GPUs and new CPUs, other rounding.",
     ),
 ]
 Values = Annotated[
-    str | None, typer.Option(help="Values of the varied parameter, separated by commas. Default: as in the experiment.")
+    str | None,
+    typer.Option(
+        help="Values of the parameter that the experiment varies, separated by commas. Default: all its values."
+    ),
 ]
 
 GRIDS = {
-    "table1": "Table 1: MNIST, three annotators with a weakness, over epsilon. --methods also accepts "
+    "table1": "Table 1: MNIST, three annotators with a weakness, several values of epsilon. --methods also accepts "
     "fusion-shared-heads and mbem-any-epoch.",
     "supp1": "Supplement A: MNIST, five annotators, each correct on 3 classes and wrong on the others "
     "(hammer-spammer).",
     "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
     "missing": "Beyond the paper: MNIST at epsilon 30 with a share of the labels missing at random.",
-    "uniform": "Beyond the paper: as Table 1, with one recipe for all methods and no gold for "
-    "choosing the epoch; includes gated.",
-    "kinds": "Beyond the paper: six kinds of wrong labels at epsilon 28, 30, 32, such as 'looks 30'. "
-    "--methods also accepts "
-    "'gated 50 gold' and 'majority-vote 50 gold' (10, 50, 200).",
-    "hammer": "Beyond the paper: hammers and spammers, with one recipe for all methods and no gold "
-    "for choosing the epoch.",
+    "uniform": "Beyond the paper: Table 1 with gated, the same training recipe for all methods, and no gold "
+    "labels for choosing the epoch.",
+    "kinds": "Beyond the paper: six kinds of wrong labels at epsilon 28, 30 and 32. A value is a kind and an epsilon, "
+    "such as 'looks 30'. --methods also accepts 'gated 50 gold' and 'majority-vote 50 gold', with 10, 50 or 200 "
+    "gold labels.",
+    "hammer": "Beyond the paper: hammers and spammers, with the same training recipe for all methods and no gold "
+    "labels for choosing the epoch.",
     "triples": "Beyond the paper: other triples of weakness images.",
     "half-missing": "Beyond the paper: half of the labels missing at epsilon 32.",
-    "features": "Beyond the paper: CIFAR-100 on frozen features as in table2, without gold for choosing the epoch.",
-    "odd-even": "Beyond the paper: two classes. --methods also accepts 'gated 50 gold' and similar names.",
+    "features": "Beyond the paper: table2 on frozen features of CIFAR-100, without gold labels for choosing the epoch.",
+    "odd-even": "Beyond the paper: MNIST with two classes. --methods also accepts 'gated 50 gold' and similar names.",
     "rare": "Beyond the paper: two classes, one with 5 % of the items. --methods also accepts 'gated "
     "50 gold' and similar names.",
-    "table2": "Table 2: CIFAR-100, three annotators with a weakness, over epsilon. --methods also accepts "
+    "table2": "Table 2: CIFAR-100, three annotators with a weakness, several values of epsilon. --methods also accepts "
     "fusion-latin.",
-    "table3": "Table 3: ImageNet-100, three annotators with a weakness, over epsilon.",
+    "table3": "Table 3: ImageNet-100, three annotators with a weakness, several values of epsilon.",
     "supp2": "Supplement B: fusion with weights only, with confusion matrices only, and with both.",
-    "supp3": "Supplement B: networks as annotators, on their own training items and on unseen items.",
+    "supp3": "Supplement B: networks as annotators that label their own training items or unseen items.",
     "ablation-lambda": "Supplement B: different values of the penalty lambda.",
     "ablation-bases": "Supplement B: different numbers M of basis permutations.",
 }
 
 
 def grid_command(name: str) -> Callable[..., None]:
-    """Return the command that runs the missing cells of a grid and prints the table of the finished ones."""
+    """Return the command of a grid, which runs the missing cells and prints the table of all finished ones."""
 
     @print_errors
     def command(
@@ -234,7 +237,10 @@ def twomoon(
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2,3,4",
     folder: Annotated[Path, typer.Option("--out", help="Folder for the figures and the table.")] = Path("twomoon"),
     split: Annotated[
-        str, typer.Option(help="text: train on four fifths, as the paper says; code: on one fifth, as its code does.")
+        str,
+        typer.Option(
+            help="Training share. text: four fifths, as in the paper's text. code: one fifth, as in the paper's code."
+        ),
     ] = "text",
     epochs: Annotated[int, typer.Option(help="Number of steps of full-batch SGD.", min=1)] = 400,
     threads: Threads = 1,
@@ -242,7 +248,7 @@ def twomoon(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Two moons: each annotator alone, their fusion, and the effect of the penalty and the basis."""
+    """Two moons: train on each annotator alone and on both, and vary the penalty and the basis."""
     from crowdfuse.experiments.two_moons import train_all_variants
     from crowdfuse.experiments.two_moons_tables import render_markdown, write_twomoon_report
     from crowdfuse.io.files import write_json

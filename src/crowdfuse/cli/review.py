@@ -1,4 +1,4 @@
-"""`crowdfuse review`: the page on which people settle disputed items."""
+"""`crowdfuse review`: a local web page on which people decide the class of disputed items."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def review(
     threads: Threads = 1,
     force: Force = False,
 ) -> None:
-    """Open a page to settle disputed items, the least confident first. Reachable from this machine only."""
+    """Serve a web page for deciding disputed items, the least confident first. Reachable from this machine only."""
     if export is not None:
         _export(run, export, force)
         return

@@ -26,27 +26,33 @@ from crowdfuse.cli.options import (
 def synthesize(
     dataset: Annotated[str, typer.Argument(help="mnist, fashion-mnist, or digits (built in).")],
     out: Annotated[Path, typer.Option("--out", help="CSV file to write: item, annotator, label.")],
-    rule: Annotated[str, typer.Option(help="weakness, hammer-spammer, or habit.")] = "weakness",
+    rule: Annotated[str, typer.Option(help="How annotators err: weakness, hammer-spammer, or habit.")] = "weakness",
     epsilon: Annotated[
         str | None,
-        typer.Option(help="weakness: distance within which an annotator errs; one number, or one per annotator."),
+        typer.Option(
+            help="weakness: annotators err on images closer than this to their weakness image. One number, or one each."
+        ),
     ] = None,
     weakness: Annotated[
         str | None, typer.Option(help="weakness: row number of each annotator's weakness image, separated by commas.")
     ] = None,
     accuracies: Annotated[
-        str | None, typer.Option(help="weakness: target accuracy of each annotator, instead of row numbers.")
+        str | None,
+        typer.Option(help="weakness: target accuracy of each annotator, separated by commas, instead of --weakness."),
     ] = None,
     wrong: Annotated[
         str | None,
         typer.Option(
-            help="weakness: the wrong labels: uniform (any wrong class, as in the paper), any (any class), looks (the "
-            "class of the weakness image), shift (a fixed number of classes further), neighbour (the most similar "
-            "class), copy (the same for all annotators)."
+            help="weakness: which wrong label is given. uniform: a random wrong class, as in the paper. any: a random "
+            "class. looks: the class of the weakness image. shift: the class a fixed number further. neighbour: the "
+            "most similar class. copy: the same wrong class for all annotators."
         ),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="hammer-spammer: class (per class), or annotator (whole annotators).")
+        str | None,
+        typer.Option(
+            help="hammer-spammer: class (annotators know some classes) or annotator (some annotators know all classes)."
+        ),
     ] = None,
     n_correct: Annotated[
         int | None,
@@ -56,31 +62,37 @@ def synthesize(
         int | None, typer.Option(help="hammer-spammer by annotator: number of correct annotators.", min=0)
     ] = None,
     p: Annotated[
-        float | None, typer.Option(help="hammer-spammer: probability of being a hammer, instead of a number.")
+        float | None,
+        typer.Option(help="hammer-spammer: probability of being a hammer, instead of --n-correct or --n-hammers."),
     ] = None,
     habits: Annotated[
         str | None,
-        typer.Option(help="habit: confused classes: 5:6+3:8,1:2 means two annotators, with two habits and one."),
+        typer.Option(
+            help="habit: confused classes. 5:6+3:8,1:2 gives one annotator two habits and another a single habit."
+        ),
     ] = None,
     n_habits: Annotated[
         int | None, typer.Option(help="habit: number of random habits per annotator, instead of --habits.", min=1)
     ] = None,
     share: Annotated[
-        str | None, typer.Option(help="habit: share of a class that is confused; one number, or one per annotator.")
+        str | None,
+        typer.Option(help="habit: share of the items of a class that are confused. One number, or one per annotator."),
     ] = None,
     n_annotators: Annotated[
         int | None, typer.Option(help="hammer-spammer and habit: number of annotators.", min=1)
     ] = None,
-    missing: Annotated[float, typer.Option(help="Share of the labels that are missing.")] = 0.0,
-    items: Annotated[int | None, typer.Option(help="Use only this many items, from the first.", min=2)] = None,
-    gold: Annotated[Path | None, typer.Option(help="Also write the true classes: item, label.")] = None,
+    missing: Annotated[float, typer.Option(help="Share of the labels to remove at random.")] = 0.0,
+    items: Annotated[int | None, typer.Option(help="Number of items to use, from the first on.", min=2)] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="Also write the true classes to this CSV file: item, label.")
+    ] = None,
     seed: Seed = 0,
     data: Data = None,
     download: Download = False,
     json_file: Json = None,
     force: Force = False,
 ) -> None:
-    """Simulate annotators on a known data set, by the paper's rules and others, and write their labels."""
+    """Simulate annotators of a known data set, by the paper's rules or others, and write their labels."""
     from crowdfuse.io.files import write_json
     from crowdfuse.synthesis.label_files import write_labels
 
@@ -141,5 +153,5 @@ def _pair(text: str) -> tuple[int, int]:
 
 
 def _one_or_each(values: list[float]) -> float | list[float]:
-    """Return a single number as such, several as a list."""
+    """Return a single number itself, and several numbers as a list."""
     return values[0] if len(values) == 1 else values

@@ -99,7 +99,7 @@ def read_run(path: Path) -> RunFolder:
     FileNotFoundError
         If there is no such run folder, or a file in it is missing.
     RunFormatError
-        If another version of crowdfuse wrote the folder in another format.
+        If the folder was written by a version of crowdfuse with a different folder format.
     ValueError
         If the run is not finished, or a file in it is damaged.
     """

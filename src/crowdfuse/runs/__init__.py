@@ -1,4 +1,4 @@
-"""Run folders: fit, resume, predict, report and compare on a user's own files; features of images."""
+"""Work on a user's own files: fit into a run folder, resume, predict, report, compare methods, embed images."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from crowdfuse.runs.job_data import JobData, read_job_data
 from crowdfuse.training.loop import UnfitDataError
 
 MAX_SINGLE_ANNOTATORS = 5  # with more annotators, single-annotator is left out by default
-MIN_TEST_ITEMS = 100  # with fewer unlabelled gold items, some labelled items are tested on too
+MIN_TEST_ITEMS = 100  # with fewer gold items without annotator labels, the test set also gets labelled items
 GOLD_METRIC, HELD_OUT_METRIC = "test_accuracy", "held_out_likelihood"
 AGREEMENT = "held_out_agreement"
 ADVICE_FOR_SETTING = {"random_state": "use --seeds", "annotator": "single-annotator tries each annotator"}
@@ -32,14 +32,14 @@ ADVICE_FOR_SETTING = {"random_state": "use --seeds", "annotator": "single-annota
 
 @dataclass(frozen=True)
 class Split:
-    """The rows to train on and the rows to test on.
+    """The training rows and the test rows of the inputs.
 
     Parameters
     ----------
     train : ndarray of shape (n_train,)
-        Rows to train on.
+        Row numbers of the training items.
     test : ndarray of shape (n_test,)
-        Rows to test on.
+        Row numbers of the test items.
     """
 
     train: NDArray[np.int64]
@@ -48,19 +48,21 @@ class Split:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of methods on the files of a job, read and checked.
+    """A comparison of methods on the files of a job, which have been read and checked.
 
-    It is also the executor of the runs: called with a run and a checkpoint folder, it trains one classifier and
-    returns its results.
+    The object is callable: given a run and a checkpoint folder, it trains the classifier of that run and returns the
+    results.
 
     Parameters
     ----------
     job : Job
-        The files, and settings that all methods share. `gold` has the gold labels to test on.
+        The files to read, and the settings that all methods share. `job.gold` is the file of gold labels used for
+        testing.
     data : JobData
-        The files of the job, read.
+        The content of the files.
     test_share : float
-        The share of items that each seed draws to test on, if there are too few gold items without labels.
+        Share of the labelled items that each seed moves from training to the test set. Used only if fewer than 100 gold
+        items have no annotator labels; see `Comparison.split`.
 
     See Also
     --------
@@ -78,30 +80,31 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """Name of the metric that the methods are compared by."""
+        """Name of the metric that ranks the methods."""
         return GOLD_METRIC if self.has_gold else HELD_OUT_METRIC
 
     @cached_property
     def labelled(self) -> NDArray[np.int64]:
-        """The rows that have labels."""
+        """Row numbers of the items that have annotator labels."""
         return np.flatnonzero(np.diff(self.data.train_annotations.indptr) > 0)
 
     @cached_property
     def unlabelled_gold(self) -> NDArray[np.int64]:
-        """The rows that have a gold label and no other labels; all of them are tested on."""
+        """Row numbers of the items that have a gold label but no annotator labels; all are test items."""
         gold = np.zeros(0, np.int64) if self.data.gold is None else self.data.gold[0]
         return np.setdiff1d(gold, self.labelled)
 
     def split(self, seed: int) -> Split:
-        """Split the rows into those to train on and those to test on.
+        """Split the rows into a training set and a test set.
 
-        The gold items without labels are tested on. If they are fewer than 100, a share of the labelled gold items
-        (without gold: of all labelled items) is drawn by the seed, tested on too, and kept out of training.
+        The test set is the items that have a gold label but no annotator labels. If there are fewer than 100 of them, a
+        random `test_share` of the items that have both is moved from training to the test set. Without a gold file, the
+        test set is a random `test_share` of all labelled items.
 
         Parameters
         ----------
         seed : int
-            Seed of the draw.
+            Seed of the random choice.
 
         Returns
         -------
@@ -110,7 +113,7 @@ class Comparison:
         Raises
         ------
         ValueError
-            If no items are left to train on, or to test on.
+            If the training set or the test set is empty.
         """
         if len(self.unlabelled_gold) >= MIN_TEST_ITEMS:
             return Split(self.labelled, self.unlabelled_gold)
@@ -126,7 +129,7 @@ class Comparison:
         return Split(train, test)
 
     def notes(self) -> list[str]:
-        """Return remarks for the reader of the results: which items are tested on, and what the results cannot show.
+        """Return remarks for the reader: which items form the test set, and what the results cannot show.
 
         Returns
         -------
@@ -164,14 +167,14 @@ class Comparison:
         return notes
 
     def cells(self, methods: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
-        """Return one run per method and seed, identified by all its settings, including the defaults.
+        """Return one run per method and seed. A run records all settings of its classifier, including defaults.
 
         Parameters
         ----------
         methods : sequence of str
-            Names of the methods. single-annotator has one run per annotator.
+            Names of the methods. The method single-annotator gets one run per annotator and seed.
         seeds : sequence of int
-            Seeds of the split and of the training.
+            Seeds. Each one seeds both the split and the training.
 
         Returns
         -------
@@ -180,7 +183,8 @@ class Comparison:
         Raises
         ------
         ValueError
-            If a method or a setting is unknown, or the comparison decides the setting itself.
+            If a method or a setting is unknown, or the job sets `random_state` or `annotator`, which the comparison
+            sets itself.
         """
         for name, advice in ADVICE_FOR_SETTING.items():
             if name in self.job.settings:
@@ -201,19 +205,20 @@ class Comparison:
         return cells
 
     def _identity(self) -> dict[str, Any]:
-        """Return all that identifies the data of a run: hashes of the files, and the options for reading them."""
+        """Return what identifies the data of a run: hashes of the files, options for reading them, test share."""
         return {
             **{name: sha256(path) for name, path in self.job.files().items()},
             "inputs": self.data.loaded.fingerprint(),
-            # changed options only, so that stored runs stay valid when `Reading` gets a new option
+            # only options that differ from the default, so that stored runs stay valid when `Reading` gets a new option
             "reading": self.job.reading.changed_options(),
             "test_share": None if len(self.unlabelled_gold) >= MIN_TEST_ITEMS else self.test_share,
         }
 
     def check_cells(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
-        """Do everything but the training, so that errors come before any work.
+        """Prepare every run without training it, so that errors appear before any training starts.
 
-        Annotators without labels to train on, and methods that cannot learn from these labels, are left out.
+        Runs that cannot be trained are left out: single-annotator runs of annotators without labels in the training
+        set, and runs of methods that cannot learn from these labels.
 
         Parameters
         ----------
@@ -230,7 +235,7 @@ class Comparison:
         Raises
         ------
         ValueError
-            If no run is left, or a setting is wrong.
+            If no run can be trained, or a setting is invalid.
         """
         left_out = {}
         for cell in {cell.row: cell for cell in cells}.values():
@@ -249,7 +254,7 @@ class Comparison:
         return [cell for cell in cells if cell.row not in left_out], remarks
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
-        """Do nothing: `check_cells` has checked the data and all runs.
+        """Do nothing, because `check_cells` has already checked the data and all runs.
 
         Parameters
         ----------
@@ -260,7 +265,7 @@ class Comparison:
         """
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
-        """Train the classifier of a run and return its results on the test rows."""
+        """Train the classifier of a run and return its results on the test set."""
         classifier = self._classifier(run, checkpoint).fit(**self._training_set(run))
         if classifier.interrupted_:
             raise KeyboardInterrupt
@@ -283,7 +288,7 @@ class Comparison:
         return result
 
     def _training_accuracies(self, classifier: CrowdClassifier, split: Split) -> dict[str, float]:
-        """Return the accuracy of fused labels and of predictions on the training items with gold labels."""
+        """Return the accuracy of the fused labels and of the predictions on training items with gold labels."""
         rows = np.intersect1d(split.train, self.data.gold[0] if self.data.gold else [])
         if not len(rows) or not type(classifier).trains_on_labels:
             return {}
@@ -297,7 +302,7 @@ class Comparison:
         }
 
     def _gold(self) -> NDArray[Any]:
-        """Return the gold labels by row, None where there is none."""
+        """Return the gold label of each row, None for rows without one."""
         gold = self.data.gold_by_row()
         if gold is None:
             raise ValueError("true-label trains on gold labels: give them with --gold, or leave it out of --methods")
@@ -329,9 +334,11 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
     Parameters
     ----------
     job : Job
-        The files, and settings that all methods share. `gold` has the gold labels to test on.
+        The files to read, and the settings that all methods share. `job.gold` is the file of gold labels used for
+        testing.
     test_share : float
-        The share of items that each seed draws to test on, if there are too few gold items without labels.
+        Share of the labelled items that each seed moves from training to the test set. Used only if fewer than 100 gold
+        items have no annotator labels; see `Comparison.split`.
 
     Returns
     -------
@@ -346,7 +353,7 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
 
 
 def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
-    """Return all methods that can be compared on the files of a comparison.
+    """Return the methods that are compared by default: all that can be trained on these files at a reasonable cost.
 
     Parameters
     ----------

@@ -21,12 +21,12 @@ from crowdfuse.labels.ids import format_count, format_count_with_verb, format_na
 from crowdfuse.training.progress import make_progress_bar, print_message
 from crowdfuse.training.recipes import DEVICES
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1; most published weights expect these
+IMAGENET_MEAN = (0.485, 0.456, 0.406)  # for pixels scaled to 0..1; most published weights expect these values
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class EmbeddingSummary(NamedTuple):
-    """Counts of what `embed` wrote, and the images that it left out.
+    """What `embed` wrote: number of images and features, and the images that were left out.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class EmbeddingSummary(NamedTuple):
     n_features : int
         Number of features per image.
     left_out : tuple of str
-        Names of the images that cannot be read, as paths below the folder.
+        Images that cannot be read, as paths relative to the folder.
     """
 
     n_images: int
@@ -60,32 +60,36 @@ def embed(
 ) -> EmbeddingSummary:
     """Compute features of all images below a folder, and write them to an `.npz` file.
 
-    The file has the arrays `X`, of shape (n_images, n_features), `items`, the paths of the images below the folder,
-    and `short_names`, these paths without the ending. Labels that match the images therefore match the features.
+    The file holds three arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
+    folder) and `short_names` (the same paths without file extension). Labels whose item ids match the images therefore
+    match the features too.
 
-    All files are tried before the features are computed. Images are decoded in batches, never all in memory.
+    All files are test-read before any feature is computed. Images are decoded batch by batch, so memory never holds all
+    of them.
 
     Parameters
     ----------
     folder : Path
-        Folder of images; they may be in folders below it.
+        Folder of images. Subfolders are included.
     out : Path
         The `.npz` file to write.
     backbone : torch.nn.Module or callable
-        Network, or a function that returns it, from (N, 3, size, size) to features (N, D). Features (N, D, H, W) are
-        averaged over height and width. It is put into evaluation mode and moved to the device.
+        A network, or a function without arguments that returns one. The network maps images of shape (N, 3, image_size,
+        image_size) to features of shape (N, D). Features of shape (N, D, H, W) are averaged over H and W. The network
+        is put into evaluation mode and moved to the device.
     image_size : int, default=224
-        Height and width in pixels of the square in the middle of each image that is used.
+        The central square of each image is cropped and resized to this many pixels per side.
     mean : sequence of float, default=(0.485, 0.456, 0.406)
-        Subtracted from the pixels, which are from 0 to 1; one number, or one for each of red, green and blue.
+        Subtracted from the pixel values, which range from 0 to 1. One number, or one for each of red, green and blue.
     std : sequence of float, default=(0.229, 0.224, 0.225)
-        The pixels are then divided by this; one number, or one for each of red, green and blue.
+        After subtracting the mean, pixel values are divided by this. One number, or one for each of red, green and
+        blue.
     batch_size : int, default=64
-        Images per batch.
+        Number of images per batch.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
-        Where to compute.
+        Device that computes the features. "auto" chooses the same device as training.
     workers : int, default=0
-        Processes that decode images. 0 decodes in this process.
+        Number of processes that decode images. 0 decodes in the main process.
     on_unreadable : {"error", "skip"}, default="error"
         What to do if files cannot be read: raise an error, or leave them out.
     force : bool, default=False
@@ -105,7 +109,8 @@ def embed(
     FileExistsError
         If `out` exists and `force` is false.
     ValueError
-        If an option is wrong, images cannot be read, or the backbone does not return features of the shape above.
+        If an option is invalid, an image cannot be read, or the output of the backbone does not have shape (N, D) or
+        (N, D, H, W).
 
     Examples
     --------
@@ -153,7 +158,7 @@ def _compute_features(
     """Return the features of all images, of shape (n_images, n_features)."""
     X = np.empty((len(files), n_features), np.float32)
     rows = np.arange(len(files))
-    # the short batch at the end comes first, so that a network that cannot read it fails at once
+    # the last batch, which may be shorter, is computed first: a network that cannot handle it fails at once
     batches = [rows[start : start + batch_size] for start in reversed(range(0, len(files), batch_size))]
     with make_progress_bar(verbose) as progress, closing(files.stream(batches)) as blocks:
         task = progress.add_task("embedding", total=len(files))
@@ -262,7 +267,7 @@ def _refuse_output(out: Path, force: bool) -> None:
 
 
 def _find_device(name: str) -> torch.device:
-    """Return the device of that name; "auto" is the same device as in training."""
+    """Return the device with this name; "auto" chooses the same device as training."""
     check_choice("device", name, DEVICES)
     try:
         return Fabric(accelerator=name, devices=1).device

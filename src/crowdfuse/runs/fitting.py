@@ -1,7 +1,8 @@
-"""Fit a classifier to a user's own files, into a run folder, and resume a run that was stopped.
+"""Fit a classifier to a user's own files, write the results to a run folder, and resume a stopped run.
 
-A run folder has `settings.json` (the job, and hashes of its files), the checkpoint during training, and at the end
-`model/`, `fused.csv`, `annotators.csv`, `review_items.csv`, `review_labels.csv`, `log.jsonl` and `summary.json`.
+A run folder contains `settings.json` (the job and the hashes of its files). During training it also contains the
+checkpoint. At the end it contains `model/`, `fused.csv`, `annotators.csv`, `review_items.csv`, `review_labels.csv`,
+`log.jsonl` and `summary.json`.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ from crowdfuse.training.distributed import AllProcessesError, all_gather, is_ran
 
 
 def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
-    r"""Run a job into a new folder and return its summary.
+    r"""Train the classifier of a job, write the results to a new run folder, and return the summary.
 
-    With several processes, the first one writes the folder and returns the summary; the others return an empty dict.
+    In distributed training, the process of rank 0 writes the folder and returns the summary; all others return an empty
+    dict.
 
     Parameters
     ----------
@@ -52,8 +54,8 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
     out : Path
         The run folder to create.
     force : bool
-        Whether to replace a run folder at `out`. Other folders, and run folders with decisions of reviewers, are
-        never replaced.
+        Whether to replace an existing run folder at `out`. A folder that is not a run folder, or that contains
+        decisions of reviewers, is never replaced.
     verbose : int, default=1
         Whether to show progress.
 
@@ -65,9 +67,9 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
     Raises
     ------
     FileExistsError
-        If `out` exists and may not be replaced.
+        If `out` exists and `force` is false, or `out` is a folder that is never replaced.
     ValueError
-        If files or settings are wrong; nothing has been written then.
+        If a file or a setting is invalid. Nothing is written in this case.
 
     See Also
     --------
@@ -120,10 +122,10 @@ def _check_and_read(
 
 
 def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
-    """Continue a run that was stopped, with the settings and the files that it was started with.
+    """Continue a stopped run with its stored settings and its original files.
 
-    The number of processes may differ from the one that the run was started with. The result has the same bits as
-    that of a run that was not stopped.
+    The result is bit-identical to that of an uninterrupted run. The number of processes may differ from that of the
+    stopped run.
 
     Parameters
     ----------
@@ -135,16 +137,16 @@ def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
     Returns
     -------
     summary : dict of str to Any
-        The content of `summary.json`. A finished run is not changed.
+        The content of `summary.json`. If the run is already finished, its stored summary.
 
     Raises
     ------
     FileNotFoundError
-        If `out` is not a run folder, or a file of the job does not exist any more.
+        If `out` is not a run folder, or a file of the job no longer exists.
     RunFormatError
-        If another version of crowdfuse wrote the folder in another format.
+        If the folder was written by a version of crowdfuse with a different folder format.
     ValueError
-        If the settings are damaged, or a file of the job has changed.
+        If `settings.json` is damaged, or a file of the job has changed since the run was started.
 
     See Also
     --------
@@ -185,7 +187,7 @@ def _prepare(classifier: CrowdClassifier, data: JobData) -> PreparedTraining:
 def _train(
     classifier: CrowdClassifier, prepared: PreparedTraining, job: Job, data: JobData, out: Path
 ) -> dict[str, Any]:
-    """Train, write the results, and return the summary; an empty dict in all processes but the first."""
+    """Train, write the results, and return the summary; an empty dict in processes other than rank 0."""
     torch.set_num_threads(job.threads)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary has it
@@ -199,7 +201,7 @@ def _train(
 
 
 def _file_hashes(job: Job) -> dict[str, str]:
-    """Return the SHA-256 of each file of the job besides the inputs."""
+    """Return the SHA-256 of each file of the job except the inputs."""
     return {name: sha256(path) for name, path in job.files().items()}
 
 
@@ -226,7 +228,7 @@ def _refuse_changed(out: Path, stored: dict[str, str], current: dict[str, str]) 
 
 
 def _refuse_replacing(out: Path, job: Job) -> None:
-    """Raise an error unless `out` is a run folder without decisions, from which the job reads nothing."""
+    """Raise an error unless `out` is a run folder that holds no decisions and no file that the job reads."""
     refuse_foreign(out, RUN_SETTINGS_FILE)
     if (out / DECISIONS_FILE).exists():
         raise FileExistsError(

@@ -21,11 +21,11 @@ DECISIONS_FILE = "decisions.jsonl"  # decisions of reviewers, which no run can p
 
 
 class RunFormatError(ValueError):
-    """A run folder has a format that this version of crowdfuse does not read; the message says what to do."""
+    """Raised if this version of crowdfuse cannot read the format of a run folder; the message says what to do."""
 
 
 def is_finished(out: Path) -> bool:
-    """Return whether a run is finished. The summary is the last file that a run writes.
+    """Return whether a run is finished: it has a `summary.json`, the last file that a run writes.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def is_finished(out: Path) -> bool:
 
 
 def read_job(out: Path) -> tuple[Job, dict[str, str]]:
-    """Read the job of a run and the hashes of the files that it read.
+    """Read the stored job of a run, and the hashes of its files when the run was started.
 
     Parameters
     ----------
@@ -57,14 +57,15 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
     job : Job
         The settings that the run was started with.
     hashes : dict of str to str
-        SHA-256 by name: "labels", "inputs", and "validation", "test" and "gold" if they were given.
+        SHA-256 of each file. The keys are "labels" and "inputs", plus "validation", "test" and "gold" if the job has
+        them.
 
     Raises
     ------
     FileNotFoundError
         If the folder has no `settings.json`.
     RunFormatError
-        If another version of crowdfuse wrote the folder in another format.
+        If the folder was written by a version of crowdfuse with a different folder format.
     ValueError
         If `settings.json` is damaged.
     """
@@ -80,7 +81,7 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
 
 
 def _check_format(path: Path, stored: dict[str, Any]) -> None:
-    """Raise an error that says what to do if the run folder has another format."""
+    """Raise an error if the run folder has another format; the message says what to do."""
     if "job" not in stored:
         raise ValueError(f"{path} is damaged: it has no 'job', which crowdfuse fit writes")
     version = stored.get("format_version", 1)

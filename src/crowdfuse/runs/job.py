@@ -14,7 +14,7 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
 from crowdfuse.labels.reading import Reading
 
-# settings of a classifier that have an option of their own on the command line
+# classifier settings that have a separate command-line option, so `--set` refuses them
 OPTION_FOR_SETTING = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
 
 
@@ -25,7 +25,8 @@ class Job:
     Parameters
     ----------
     labels : str
-        Path of the labels: a table, or an export of a labelling tool. Paths are kept as they were given.
+        Path of the labels: a table, or an export of a labelling tool. This and all other paths are stored as given,
+        without resolving them.
     inputs : str
         Path of the features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`) or of a folder of images.
     method : str, default="gated"
@@ -33,19 +34,20 @@ class Job:
     settings : dict of str to Any, default={}
         Parameters of the classifier, such as `epochs` and `random_state`.
     validation : str, default=None
-        Path of the gold labels that choose the epoch.
+        Path of the gold labels used to choose the epoch.
     test : str, default=None
-        Path of the gold labels that the trained model is scored on.
+        Path of the gold labels used to score the trained model.
     gold : str, default=None
-        Path of the gold labels to train on.
+        Path of the gold labels used for training.
     reading : Reading, default=Reading()
         How the labels are read: names of the columns, format, classes.
     on_missing : {"error", "drop"}, default="error"
         What to do with items that have labels but no inputs, or inputs but no labels.
     image_size : int, default=None
-        Height and width in pixels that images are resized to. None keeps the size if all images share one.
+        Images are resized to this many pixels per side. None keeps the size if all images have the same size of at most
+        96 x 96, and otherwise resizes to 64 x 64.
     threads : int, default=1
-        Threads for computing. Sums over several threads round differently, so a resumed run uses the same number.
+        Number of CPU threads. It affects how floating-point sums are rounded, so a resumed run uses the stored number.
 
     See Also
     --------
@@ -72,12 +74,12 @@ class Job:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Job:
-        """Return the job that `dataclasses.asdict` turned into JSON.
+        """Return the job from its JSON form, which `dataclasses.asdict` made.
 
         Parameters
         ----------
         content : dict of str to Any
-            The fields of the job; `reading` is a dict of the fields of `Reading`.
+            The fields of the job. The value of `reading` is itself a dict with the fields of `Reading`.
 
         Returns
         -------
@@ -95,12 +97,12 @@ class Job:
         return cls(**content | {"reading": Reading(**content["reading"])})
 
     def files(self) -> dict[str, Path]:
-        """Return the paths of all files that the job reads besides the inputs.
+        """Return the paths of all files that the job reads, except the inputs.
 
         Returns
         -------
         files : dict of str to Path
-            By name: "labels", and "validation", "test" and "gold" if they are given.
+            The keys are "labels", plus "validation", "test" and "gold" if the job has them.
         """
         paths = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
         return {name: Path(path) for name, path in paths.items() if path is not None}
@@ -112,7 +114,7 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
     Parameters
     ----------
     job : Job
-        The job; `method` and `settings` are used.
+        The job. Only `method` and `settings` are used.
     out : Path, default=None
         Folder for the checkpoint.
     verbose : int, default=0
@@ -173,7 +175,7 @@ def _has_type(value: Any, hint: Any) -> bool:
 
 
 def _describe_type(hint: Any) -> str:
-    """Return the type of a setting in words; empty for modules and functions, which a command line cannot give."""
+    """Return the type of a setting in words; empty for modules and functions, which cannot be typed in a command."""
     kind, parts = typing.get_origin(hint), typing.get_args(hint)
     if kind is typing.Literal:
         return " or ".join(map(repr, parts))
@@ -186,20 +188,20 @@ def _describe_type(hint: Any) -> str:
 
 
 def resolve_job_path(run: Path, path: str) -> Path:
-    """Return where a file of a job is now.
+    """Find a file of a job, also if the command now runs in another folder.
 
     Parameters
     ----------
     run : Path
         The run folder.
     path : str
-        The path as the job has it. A relative path is looked for in the current folder, then in each folder above
-        the run folder.
+        The path as stored in the job. A relative path is searched in the current folder, then in each parent of the run
+        folder.
 
     Returns
     -------
     resolved : Path
-        The first of these that exists, otherwise `path` itself.
+        The first of these places where the file exists; `path` itself if there is none.
     """
     candidates = [Path(path), *(folder / path for folder in run.resolve().parents)]
     return next((candidate for candidate in candidates if candidate.exists()), Path(path))

@@ -20,24 +20,24 @@ GoldRows = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classe
 
 @dataclass(frozen=True)
 class JobData:
-    """The data of a job, checked and joined: row i of all arrays is the same item.
+    """The data of a job, checked and joined by item id. Row i of the inputs, item ids and labels is the same item.
 
     Parameters
     ----------
     loaded : LoadedInputs
         The inputs.
     items : ndarray of shape (n_items,)
-        The item ids, as the labels write them.
+        The item ids, as they are written in the labels file.
     all_annotations : Annotations
-        All labels of items that have inputs.
+        The labels of all items that have inputs.
     train_annotations : Annotations
-        The labels to train on: without those of the items in `validation` and `test`.
+        The labels used for training: `all_annotations` without the items in `validation` and `test`.
     gold : tuple of ndarray or None
-        Rows and true classes to train on.
+        Row numbers and true classes of the gold items used for training.
     validation : tuple of ndarray or None
-        Rows and true classes that choose the epoch.
+        Row numbers and true classes of the gold items used to choose the epoch.
     test : tuple of ndarray or None
-        Rows and true classes that the trained model is scored on.
+        Row numbers and true classes of the gold items used to score the trained model.
     notes : list of str
         Remarks for the user, such as how many items were left out.
     """
@@ -52,12 +52,13 @@ class JobData:
     notes: list[str]
 
     def gold_by_row(self) -> NDArray[Any] | None:
-        """Return the gold labels to train on.
+        """Return the gold labels used for training, one entry per row.
 
         Returns
         -------
         gold : ndarray of shape (n_items,) or None
-            The true class of each row, None where an item has none; None without gold labels.
+            The true class of each row. Entries without a gold label are None. The result is None if the job has no gold
+            labels.
         """
         if self.gold is None:
             return None
@@ -66,12 +67,12 @@ class JobData:
         return by_row
 
     def validation_set(self) -> tuple[Any, NDArray[Any]] | None:
-        """Return the inputs and gold labels that choose the epoch.
+        """Return the inputs and gold labels used to choose the epoch.
 
         Returns
         -------
         validation : tuple or None
-            Inputs and true classes of the validation items; None without validation.
+            Inputs and true classes of the validation items; None if the job has no validation file.
         """
         return None if self.validation is None else (self.loaded.inputs.values[self.validation[0]], self.validation[1])
 
@@ -141,7 +142,7 @@ def read_job_inputs(job: Job) -> LoadedInputs:
 def _join_labels(
     ann: Annotations, loaded: LoadedInputs, rows: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the id of each row as the labels write it, and its position in the labels, -1 without labels."""
+    """Return the id of each row as written in the labels, and its position among the labelled items, -1 for none."""
     labelled = np.flatnonzero(rows >= 0)
     items, label_items = loaded.items.copy(), ann.items
     if label_items.dtype.kind != items.dtype.kind:
@@ -155,7 +156,7 @@ def _join_labels(
 def _check_unlabelled(
     job: Job, items: NDArray[Any], position: NDArray[np.int64], gold_sets: dict[str, GoldRows], notes: list[str]
 ) -> None:
-    """Refuse items that have neither labels nor gold labels, or add a note with `on_missing="drop"`."""
+    """Raise an error if items have neither labels nor gold labels; with `on_missing="drop"`, add a note instead."""
     unlabelled = position < 0
     for gold_rows, _ in gold_sets.values():
         unlabelled[gold_rows] = False

@@ -24,11 +24,11 @@ def predict_file(
     out : Path
         The CSV file to write, with columns `item`, `label` and `confidence`.
     proba : bool
-        Whether to add one column `p_<class>` per class with its probability.
+        Whether to add a column `p_<class>` for each class, with its probability.
     item : str or None
-        Name of the column with the item ids.
+        Name of the column with the item ids. None uses a column with a usual name.
     image_size : int or None
-        Height and width in pixels that images are resized to. None uses the size that the model was trained on.
+        Images are resized to this many pixels per side. None uses the size used in training.
     force : bool
         Whether to replace `out` if it exists.
 
@@ -44,7 +44,7 @@ def predict_file(
     FileExistsError
         If `out` exists and `force` is false.
     ValueError
-        If `out` is the file of the inputs, or the inputs do not have the shape that the model was trained on.
+        If `out` and `inputs` are the same file, or the inputs have another shape than in training.
     """
     refuse_existing(out, force=force)
     if out.exists() and out.resolve() == inputs.resolve():
@@ -62,7 +62,7 @@ def predict_file(
         inputs, item=item, image_size=image_size, image_shape=classifier.input_shape_, columns=columns
     )
     if columns is not None:
-        # the columns were selected by name already, so scikit-learn must not warn that the array has no names
+        # the columns have already been selected by name, so scikit-learn need not warn that the array has no names
         del classifier.feature_names_in_
     probabilities = classifier.predict_proba(loaded.inputs.values)
     best = probabilities.argmax(1)

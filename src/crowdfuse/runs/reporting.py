@@ -1,4 +1,4 @@
-"""Make the report of a run folder, from the model and from those files of the run that still exist unchanged."""
+"""Make the report of a run folder from its model and from those files of the job that are still unchanged."""
 
 from __future__ import annotations
 
@@ -48,34 +48,36 @@ class _Messages:
 def report_run(
     run: Path, *, gold: Path | None = None, n_items: int = 30, sensitivity: float = 0.95, positive: Any = None
 ) -> Report:
-    """Report on a run folder.
+    """Make a report on the model, the annotators and the disputed items of a run folder.
 
     Parameters
     ----------
     run : Path
         The run folder.
     gold : Path, default=None
-        File with further gold labels (item, label) to evaluate on; they train nothing.
+        File with further gold labels (item, label). They are used for evaluation only; the model is not trained again.
     n_items : int, default=30
         Number of disputed items to show, at most 200.
     sensitivity : float, default=0.95
-        With two classes: the share of the positive class that a threshold must find.
+        For two classes only: target sensitivity (recall of the positive class). The report shows a decision threshold
+        that reaches it.
     positive : Any, default=None
-        With two classes: the positive class. None takes the second.
+        For two classes only: the positive class. None means the second class.
 
     Returns
     -------
     report : Report
-        Files that are missing or have changed since the run are listed in it; the rest is shown.
+        The report. It lists files that are missing or have changed since the run, and shows all that does not depend on
+        them.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such run folder, or it has no model yet.
+        If the run folder does not exist, or contains no model yet.
     RunFormatError
-        If another version of crowdfuse wrote the folder in another format.
+        If the folder was written by a version of crowdfuse with a different folder format.
     ValueError
-        If an option is wrong, or no item of `gold` is in the run.
+        If an option is invalid, or no item of `gold` is in the run.
     """
     check_settings(n_items, sensitivity)
     if not run.is_dir():
@@ -98,7 +100,7 @@ def report_run(
         )
     names = getattr(classifier, "feature_names_in_", None)
     if names is not None:
-        del classifier.feature_names_in_  # columns were selected by name: scikit-learn must not warn
+        del classifier.feature_names_in_  # columns have been selected by name, so scikit-learn need not warn
     unchanged = {name: _is_unchanged(name, path, hashes, messages) for name, path in job.files().items()}
     gone: dict[str, Any] = {name: None for name, same in unchanged.items() if not same and name != "labels"}
     asked = replace(job, on_missing="drop", **gone)
@@ -250,7 +252,7 @@ def _add_remaining_images(report_data: ReportData, classifier: CrowdClassifier, 
     try:
         left = read_features(folder, image_shape=classifier.input_shape_)
         position = left.rows_of(report_data.ann.items)
-    except (ValueError, OSError):  # a limitation has been noted already
+    except (ValueError, OSError):  # the report already lists this limitation
         return report_data
     return add_available_inputs(report_data, classifier, left.inputs, position)
 
@@ -258,7 +260,7 @@ def _add_remaining_images(report_data: ReportData, classifier: CrowdClassifier, 
 def _column(
     table: list[dict[str, str]], rows: IntArray, ann: Annotations, label: str, confidence: str
 ) -> tuple[IntArray, NDArray[np.float64]]:
-    """Return the class code and the confidence of each item, from two columns of `fused.csv`; -1 and NaN without."""
+    """Return class code and confidence of each item from two columns of `fused.csv`; -1 and NaN for other items."""
     keep = rows >= 0
     codes, sure = np.full(ann.n_items, -1, np.int64), np.full(ann.n_items, np.nan)
     codes[rows[keep]] = positions_of(np.array([line[label] for line in table], dtype=object)[keep], ann.classes)
@@ -270,7 +272,7 @@ def _column(
 
 
 def _sets_of_data(data: JobData) -> list[GoldSet]:
-    """Return the gold labels of the job, by their use in training."""
+    """Return the gold labels of the job, one set per use in training."""
     sets = []
     for name, (seen, is_unbiased) in TRAINING_USE_OF_GOLD.items():
         known = getattr(data, name)
@@ -281,7 +283,7 @@ def _sets_of_data(data: JobData) -> list[GoldSet]:
 
 
 def _training_gold(sets: list[GoldSet], ann: Annotations, messages: _Messages) -> IntArray | None:
-    """Return the gold label of each row that was trained on, -1 for other rows; None without such rows."""
+    """Return the gold label of each row whose gold was used in training, -1 for others; None if there are none."""
     for known in sets:
         if known.name == "gold":
             messages.notes.append(
@@ -295,7 +297,7 @@ def _training_gold(sets: list[GoldSet], ann: Annotations, messages: _Messages) -
 
 
 def _sets_of_files(job: Job, ann: Annotations, loaded: LoadedInputs | None, messages: _Messages) -> list[GoldSet]:
-    """Return the gold labels in the files of the job, by their use in training."""
+    """Return the gold labels in the files of the job, one set per use in training."""
     sets = []
     for name, path in job.files().items():
         if name in TRAINING_USE_OF_GOLD:
@@ -314,7 +316,7 @@ def _sets_given(
     sets: list[GoldSet],
     messages: _Messages,
 ) -> list[GoldSet]:
-    """Return the gold labels given for the report, split by their use in training, and then those of the run."""
+    """Return the gold labels given for the report, split by use in training, followed by those of the run."""
     rows, codes = _match_gold_to_rows(path, job, ann, loaded, messages)
     if not len(rows):
         raise ValueError(
@@ -365,7 +367,7 @@ def _match_gold_to_rows(
 def _preview_maker(
     report_data: ReportData, folder: Path | None, names: Any
 ) -> Callable[[IntArray, int], list[ItemPreview]]:
-    """Return a function that makes previews of rows, with this many pixels per side."""
+    """Return a function that takes rows and a size in pixels per side, and returns the previews of these rows."""
 
     def make_previews(rows: IntArray, side: int) -> list[ItemPreview]:
         if folder is not None:  # the files are sharper than the inputs of the network

@@ -30,13 +30,13 @@ from crowdfuse.runs.job_data import JobData
 def write_results(classifier: CrowdClassifier, data: JobData, out: Path) -> dict[str, Any]:
     """Write all results into the run folder and return the summary.
 
-    `summary.json` is written last, so a folder that has it is complete. An interrupted run writes its summary to
-    `interrupted.json` instead, so that it can be resumed.
+    `summary.json` is written last, so a folder that contains it is complete. An interrupted run writes its summary to
+    `interrupted.json` instead, so that it counts as unfinished and can be resumed.
 
     Parameters
     ----------
     classifier : CrowdClassifier
-        Fitted to the data.
+        The classifier, fitted to `data`.
     data : JobData
         The data of the job.
     out : Path
@@ -61,7 +61,7 @@ def write_results(classifier: CrowdClassifier, data: JobData, out: Path) -> dict
     _write_review_tables(quality, out)
     write_text(out / LOG_FILE, "".join(json.dumps(nonfinite_to_none(record)) + "\n" for record in classifier.history_))
     summary = _summarize(classifier, data, predicted)
-    if data.loaded.columns is not None:  # so that the columns of another table are selected by name
+    if data.loaded.columns is not None:  # so that `predict` can select the columns of another table by name
         classifier.feature_names_in_ = np.array(data.loaded.columns, dtype=object)
     classifier.save(out / "model", overwrite=True)
     write_json(out / (INTERRUPTED_FILE if classifier.interrupted_ else SUMMARY_FILE), summary)
@@ -128,13 +128,13 @@ def _write_annotators(
     weights: NDArray[np.float32],
     path: Path,
 ) -> None:
-    """Write one line per annotator, those who agree most with the predictions first.
+    """Write one line per annotator, in descending order of agreement with the predictions.
 
-    `predicted` and `best` are the predicted and the fused class of each row, -1 for none; `weights` has one entry per
-    label.
+    `predicted` is the predicted class of each row. `best` is the fused class of each row, -1 for none. `weights` has
+    one entry per label.
     """
     fused = best[ann.item]
-    has_fused = fused >= 0  # of the item of each label
+    has_fused = fused >= 0  # for each label: whether its item has a fused class
 
     def mean(values: NDArray[Any]) -> NDArray[np.float64]:
         total = np.bincount(ann.annotator[has_fused], weights=values[has_fused], minlength=ann.n_annotators)
@@ -171,7 +171,7 @@ def _agreement(ann: Annotations, predicted: NDArray[np.int64]) -> NDArray[np.flo
 
 
 def _write_review_tables(quality: LabelQuality, out: Path) -> None:
-    """Write the items, the least confident first, and the labels, the most suspicious first."""
+    """Write two tables: items, the least confident first, and labels, the most suspicious first."""
     for name, table, column in (
         (REVIEW_ITEMS_FILE, quality.review_items(), "confidence"),
         (REVIEW_LABELS_FILE, quality.review_labels(), "suspicion"),
