@@ -458,7 +458,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "images by paths from another folder": (
         lambda c: with_images(c, [("in/photos/b.png", "x", 0), ("in/photos/a.jpg", "x", 1)]),
-        ("2 items are in", "Without 'in/photos/' they are there", "let --inputs be the folder they start from"),
+        ("2 items are in", "Without 'in/photos/' they are there", "pass the folder that they start from as --inputs"),
     ),
     "images of which one is not there": (
         lambda c: with_images(c, [("photos/b.png", "x", 0), ("photos/z.png", "x", 1)]),
