@@ -661,7 +661,7 @@ def test_demo_prints_both_tables_and_ends_with_the_report(tmp_path: Path) -> Non
     for word in ("majority vote", "fusion", "true labels", "Ada", "agreement with predictions"):
         assert word in text
     assert (tmp_path / "report" / "report.md").exists()
-    assert set(json.loads((tmp_path / "d.json").read_text())) >= {"held-out accuracy", "annotators"}
+    assert set(json.loads((tmp_path / "d.json").read_text())) >= {"held_out_accuracy", "annotators"}
 
 
 def test_twomoon_prints_the_table_and_writes_the_figures(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.cli.fit import parse_settings
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -31,6 +30,7 @@ from crowdfuse.cli.options import (
     Quiet,
     parse_integers,
     parse_names,
+    parse_settings,
     print_errors,
     refuse_json,
     refuse_same,

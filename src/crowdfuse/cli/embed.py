@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfuse.cli.fit import parse_pairs
-from crowdfuse.cli.options import Force, Quiet, Threads, parse_numbers, print_errors, use_threads
+from crowdfuse.cli.options import Force, Quiet, Threads, parse_numbers, parse_pairs, print_errors, use_threads
 from crowdfuse.labels.ids import format_count_with_verb, format_names
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ from crowdfuse.cli.options import (
     Quiet,
     Seed,
     Threads,
+    parse_settings,
     print_errors,
     refuse_json,
     refuse_same,
@@ -190,30 +190,3 @@ def predict(
     use_threads(threads)
     count = predict_file(run, inputs, file, proba=proba, item=item, image_size=image_size, force=force)
     typer.echo(f"{count:,} predictions: {file}")
-
-
-def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
-    """Return the settings from options such as `--epochs` and from `--set`; raise if a setting is in both."""
-    settings = parse_pairs(pairs, "--set")
-    twice = [name for name in settings if name in options and not (name == "random_state" and options[name] == 0)]
-    if twice:
-        option = "--seed" if twice[0] == "random_state" else f"--{twice[0].replace('_', '-')}"
-        raise ValueError(f"{option} and --set {twice[0]} set the same parameter; keep one")
-    return options | settings
-
-
-def parse_pairs(pairs: list[str], option: str) -> dict[str, Any]:
-    """Return settings from `name=value` pairs; a value that is not valid JSON is kept as text."""
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ValueError(f"{option} takes name=value, got {pair!r}")
-        name = name.strip().replace("-", "_")
-        if name in settings:
-            raise ValueError(f"{option} {name} is given twice; keep one")
-        try:
-            settings[name] = json.loads(value)
-        except ValueError:
-            settings[name] = value
-    return settings

@@ -191,6 +191,6 @@ def _execute_on_worker(context: DriverContext, executor: list[Any], key: str, ru
 
 @cache
 def _unpickled(ref: Any) -> RunExecutor:
-    """Return the executor, unpickled once per process so that it keeps its data. (Ray's arrays are read-only.)"""
+    """Return the executor, unpickled once per process so that it keeps its data; Ray's own arrays are read-only."""
     executor: RunExecutor = cloudpickle.loads(ray.get(ref))
     return executor

@@ -19,20 +19,18 @@ from crowdfuse.estimators.base import CrowdClassifier, PreparedTraining
 from crowdfuse.io.files import (
     atomic_folder,
     refuse_existing,
-    refuse_foreign,
     remove_leftovers,
     sha256,
     write_json,
 )
 from crowdfuse.runs.folder import (
-    DECISIONS_FILE,
     RUN_FORMAT_VERSION,
     RUN_SETTINGS_FILE,
     SUMMARY_FILE,
-    RunFormatError,
     is_finished,
     read_job,
     read_json_object,
+    refuse_replacing,
 )
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
@@ -114,7 +112,7 @@ def _check_and_read(
         )
     refuse_existing(out, force=force)
     if out.exists():
-        _refuse_replacing(out, job)
+        refuse_replacing(out, job)
     classifier = make_classifier(job, out, verbose)
     data = read_job_data(job)
     prepared = _prepare(classifier, data)
@@ -225,23 +223,3 @@ def _refuse_changed(out: Path, stored: dict[str, str], current: dict[str, str]) 
             f"cannot resume {out}: {' and '.join(changed)} changed since it was started (the hash differs from that "
             f"in {out / RUN_SETTINGS_FILE}). Restore the old files, or start a new run"
         )
-
-
-def _refuse_replacing(out: Path, job: Job) -> None:
-    """Raise an error unless `out` is a run folder that holds no decisions and no file that the job reads."""
-    refuse_foreign(out, RUN_SETTINGS_FILE)
-    if (out / DECISIONS_FILE).exists():
-        raise FileExistsError(
-            f"{out / DECISIONS_FILE} holds decisions of reviewers, which --force does not replace: choose another "
-            "name for --out, or move the file away first"
-        )
-    if (out / RUN_SETTINGS_FILE).exists():
-        try:
-            read_job(out)
-        except RunFormatError:
-            pass  # a run folder of another version may be replaced
-        except ValueError as error:
-            raise FileExistsError(f"{out} is not a run folder, and --force will not replace it: {error}") from error
-    for path in [*job.files().values(), Path(job.inputs)]:
-        if path.resolve().is_relative_to(out.resolve()):
-            raise ValueError(f"{path} is inside {out}, which --force would replace; choose another name for --out")

@@ -1,4 +1,4 @@
-"""The files of a run folder: their names, the stored job, and whether the run is finished."""
+"""The files of a run folder: their names, the stored job, whether the run is finished and may be replaced."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from crowdfuse.io.files import refuse_foreign
 from crowdfuse.runs.job import Job
 
 RUN_FORMAT_VERSION = 2  # raise it when a file of the run folder changes its keys or columns
@@ -104,3 +105,23 @@ def read_json_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is damaged: it does not hold a JSON object")
     return content
+
+
+def refuse_replacing(out: Path, job: Job) -> None:
+    """Raise an error unless `out` is a run folder that holds no decisions and no file that the job reads."""
+    refuse_foreign(out, RUN_SETTINGS_FILE)
+    if (out / DECISIONS_FILE).exists():
+        raise FileExistsError(
+            f"{out / DECISIONS_FILE} holds decisions of reviewers, which --force does not replace: choose another "
+            "name for --out, or move the file away first"
+        )
+    if (out / RUN_SETTINGS_FILE).exists():
+        try:
+            read_job(out)
+        except RunFormatError:
+            pass  # a run folder of another version may be replaced
+        except ValueError as error:
+            raise FileExistsError(f"{out} is not a run folder, and --force will not replace it: {error}") from error
+    for path in [*job.files().values(), Path(job.inputs)]:
+        if path.resolve().is_relative_to(out.resolve()):
+            raise ValueError(f"{path} is inside {out}, which --force would replace; choose another name for --out")
