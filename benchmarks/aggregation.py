@@ -1,15 +1,14 @@
 """Dawid-Skene on labels alone: time, memory and accuracy of ours against crowd-kit's, and ours on 10 million labels.
 
-    python -m pip install --target peers crowd-kit==1.4.2     # once; it is no dependency of ours
+    python -m pip install --target peers crowd-kit==1.4.2     # once; crowd-kit is not a dependency
     python benchmarks/aggregation.py --crowd-kit peers --crowds dog,rte,web,product --json docs/results/aggregation.json
     python benchmarks/aggregation.py --labels 10000000 --repeats 1 --json docs/results/aggregation_large.json
 
-Makes up a crowd: 5 labels an item, 1,000 annotators who are right with probabilities from 0.4 to 0.9, 10 classes. Each
-measurement is a fresh process on one thread, by turns, and both make the same number of iterations, without smoothing.
-Time is that of the method alone; both begin with their own kind of table in memory. Memory is the peak of the process,
-with everything that was imported and the crowd itself. Without --crowd-kit only ours is measured.
---crowds adds the accuracy of both on real ones (in `labels_only/` below CROWDFUSE_DATA), at the same number of
-iterations.
+The simulated crowd has 5 labels per item, 1,000 annotators who are right with probabilities from 0.4 to 0.9, and 10
+classes. Each measurement runs in a fresh process with one thread; the two libraries alternate, with the same number of
+iterations and no smoothing. Time covers the method only; each library starts from its own table in memory. Memory is
+the peak of the process, including imports and the crowd. Without --crowd-kit only crowdfuse is measured. --crowds adds
+the accuracy of both on real crowds (in `labels_only/` below CROWDFUSE_DATA), with the same number of iterations.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
     CROWDFUSE_DATA=... python benchmarks/choosing.py epochs --json docs/results/choosing_epochs.json
     CROWDFUSE_DATA=... python benchmarks/choosing.py methods --json docs/results/choosing_methods.json
 
-Three data sets: LabelMe, Sentiment Polarity and scikit-learn's digits with five made-up annotators. Gold that chooses
-is of items that are nowhere else (LabelMe's 500 validation images; 500 held-out sentences; 200 digits). Test accuracy,
-the mean over seeds.
+Three data sets: LabelMe, Sentiment Polarity and scikit-learn's digits with five simulated annotators. The gold that
+chooses belongs to items that are used for nothing else (LabelMe's 500 validation images; 500 held-out sentences; 200
+digits). The result is test accuracy, mean over seeds.
 
 Epochs: each method is trained three times on the same data and seed: with no validation (the last epoch), with
-`validation="annotations"` (held-out labels choose), and with gold. The epochs are 40: many more than most methods are
-good for here.
+`validation="annotations"` (held-out labels choose), and with gold. There are 40 epochs, many more than most methods
+need here.
 
 Methods: seven are trained on 70 % of the items, each with `validation="annotations"`. The labels of the other 30 %
 choose one, by `crowdfuse.label_likelihood` and by how many of them it predicts; and gold does.
@@ -39,7 +39,7 @@ JUDGING = 0.3  # of the labelled items
 
 
 class Problem(NamedTuple):
-    """What to train on, gold that may choose, gold that judges, and settings."""
+    """Training data, gold for choosing, gold for evaluation, and settings."""
 
     X: Any
     annotations: Annotations

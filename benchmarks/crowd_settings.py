@@ -1,9 +1,9 @@
-"""How `crowdfuse reproduce crowds` got its dropout, without gold: which predicts labels better that it has not seen?
+"""The choice of dropout for `crowdfuse reproduce crowds` without gold: which value predicts held-out labels better?
 
     python benchmarks/crowd_settings.py --sets labelme,sentiment,cifar10n --json settings.json
 
-Soft vote by the network and training of the grid, with and without dropout, on nine tenths of the labelled items; the
-share of the labels of the other tenth that it predicts after the last epoch. Gold is not looked at.
+Soft vote with the network and training of the grid, with and without dropout, is trained on nine tenths of the labelled
+items. The result is the share of the labels of the other tenth that it predicts after the last epoch. No gold is used.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/fusion_loss.py --json out.json
 
-Each measurement runs in a process of its own, on one thread. Memory is the peak above what the process held
-once the inputs were there.
+Each measurement runs in its own process with one thread. Memory is the peak above the memory of the process after the
+inputs were made.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""LabelMe, a real crowd: 59 annotators, 2.5 labels an image, by the command line that the README shows.
+"""LabelMe, a real crowd: 59 annotators, 2.5 labels per image, with the commands of the README.
 
     python benchmarks/labelme.py prepare --out labelme          # from $CROWDFUSE_DATA/labelme
     crowdfuse fit labelme/labels.csv --inputs labelme/features.npz --test labelme/test.csv --on-missing drop --out run
     python benchmarks/labelme.py compare --data labelme --seeds 0,1,2,3,4 --json out.json
 
-`compare` runs `crowdfuse fit` for each method and seed, the last epoch kept, gold used for the test alone, and gives
-paired differences to soft majority vote with a 95 % interval over seeds.
+`compare` runs `crowdfuse fit` for each method and seed. The last epoch is used, gold only evaluates. It prints paired
+differences to soft majority vote with a 95 % interval over seeds.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def main() -> None:
         return
     seeds = [int(seed) for seed in given.seeds.split(",")]
     results = []
-    print("| epochs | method | test accuracy, mean (spread) | over soft vote |\n|---|---|---|---|")
+    print("| epochs | method | test accuracy, mean (standard deviation) | over soft vote |\n|---|---|---|---|")
     for epochs in map(int, given.epochs.split(",")):
         result = compare(given.data, given.methods.split(","), epochs, seeds)
         results.append(result)

@@ -1,10 +1,10 @@
-"""What an epoch costs as annotators and labels grow: time and memory should follow the labels, not the annotators.
+"""Cost of an epoch for growing numbers of annotators and labels; it should depend on the labels, not the annotators.
 
     python benchmarks/many_annotators.py --json docs/results/many_annotators.json
 
-Each line is an epoch in a process of its own: items with five labels each, by annotators drawn at random from R, 32
-features, 10 classes, one hidden layer of 128, batches of 256 items, one thread. Seconds are the median of three
-epochs after the first; memory is the peak of the process above what it held before `fit`.
+Each line is measured in its own process: five labels per item, from annotators drawn at random, 32 features, 10
+classes, one hidden layer of 128 units, batches of 256 items, one thread. Seconds are the median of three epochs after
+the first. Memory is the peak of the process above its memory before `fit`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def measure(method: str, n_annotators: int, n_labels: int, heads: str | None) ->
     truth = generator.integers(0, N_CLASSES, n_items)
     X = generator.normal(size=(n_items, N_FEATURES)).astype(np.float32)
     X[np.arange(n_items), truth] += 2
-    # five different annotators an item: a start and a stride, both at random
+    # five different annotators per item: a random start and a random stride
     start = generator.integers(0, n_annotators, n_items)[:, None]
     stride = generator.integers(1, max(2, n_annotators // LABELS_PER_ITEM), n_items)[:, None]
     annotator = np.sort((start + stride * np.arange(LABELS_PER_ITEM)) % n_annotators, 1)
@@ -77,7 +77,7 @@ def main() -> None:
         print(json.dumps(measure(method, int(n_annotators), int(n_labels), heads if heads != "-" else None)))
         return
     rows = []
-    print("| method | annotators | labels | seconds an epoch | MB above the data | parameters |")
+    print("| method | annotators | labels | seconds per epoch | MB above the data | parameters |")
     print("|---|---|---|---|---|---|")
     for method in given.methods.split(","):
         heads = "embedded" if method == "fusion" else "-"

@@ -1,13 +1,13 @@
-"""One training step: what each method costs beside plain cross-entropy on the same network.
+"""Cost of one training step of each method, relative to plain cross-entropy on the same network.
 
     python benchmarks/method_step.py --network resnet18 --json docs/results/resnet_step.json
     python benchmarks/method_step.py --network lenet --rounds 200 --json docs/results/lenet_step.json
 
 A ResNet-18 at CIFAR-100's size (32 x 32 images, 100 classes, 150 permutations), or the paper's LeNet at MNIST's (28 x
-28 images, 10 classes, 20 permutations): batch 128, 3 annotators, one thread. Time is the processor's, methods by turns,
-the median over rounds; memory is the peak of a fresh process over what it held before the first step. "plain" is
-PyTorch alone: the network and its class head, cross-entropy on gold. The steps of gated and COINNet are those of their
-last phases.
+28 images, 10 classes, 20 permutations): batch size 128, 3 annotators, one thread. Time is CPU time, the median over
+rounds in which the methods alternate. Memory is the peak of a fresh process above its memory before the first step.
+"plain" is PyTorch alone: the network and its class head, cross-entropy on gold. For gated and COINNet it is a step of
+their last phase.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def main() -> None:
         }
         for kind in kinds
     }
-    print("| method | ms a step | times plain | MB | times plain |\n|---|---|---|---|---|")
+    print("| method | ms per step | relative time | MB | relative memory |\n|---|---|---|---|---|")
     for kind, row in results.items():
         cells = (f"{1000 * row['seconds']:.2f}", f"{row['relative_time']:.3f}", f"{row['bytes'] / 1e6:,.0f}")
         print(f"| {kind} | {' | '.join(cells)} | {row['relative_memory']:.3f} |")

@@ -1,15 +1,15 @@
-"""Buying labels: `next_labels` against random choice, replayed on crowds whose labels exist already.
+"""Choice of labels to buy: `next_labels` against random choice, replayed on crowds with existing labels.
 
     python benchmarks/next_labels.py --json next_labels.json        # crowds below $CROWDFUSE_DATA
 
-Each replay starts with a random label an item and buys the rest in rounds, a tenth of a label an item each, among the
-labels that the crowd really gave: by what `next_labels` proposes under `quality` of the labels so far, or at random.
-Nobody has a classifier here: `quality` gets the same probability for all classes. Both buyers start from the same
-labels, and their consensus comes from the same `quality`. Gold judges, and nothing else.
+Each replay starts with one random label per item and buys the others in rounds of a tenth of a label per item, among
+the labels that the crowd gave: as `next_labels` proposes, given `quality` of the labels so far, or at random. There is
+no classifier: `quality` gets the same probability for all classes. Both strategies start from the same labels, and
+their consensus comes from the same `quality`. Gold only evaluates.
 
 "Lead" is the difference in accuracy over the items that have gold, in points, paired by seed, with a 95 % t-interval:
-the mean over the rounds, and at the round where half of the labels for sale are bought. "Saved" is the share of what
-random bought until then that `next_labels` did not need for as good a consensus, by the mean curves.
+the mean over the rounds, and at the round where half of the labels for sale are bought. "Saved" is the share
+of the labels bought at random until then that `next_labels` did not need for the same accuracy, by the mean curves.
 """
 
 from __future__ import annotations

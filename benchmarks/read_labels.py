@@ -3,8 +3,8 @@
     python benchmarks/read_labels.py
     python benchmarks/read_labels.py --order sorted --repeats 9 --json read_labels.json
 
-Makes a CSV of 2,000,000 items x 5 labels in a temporary folder, then reads it in fresh processes, by
-turns, with `Annotations.read` (validated, in CSR arrays) and with pandas, `read_csv` plus three `factorize`
+Makes a CSV of 2,000,000 items x 5 labels in a temporary folder, then reads it in fresh processes,
+alternating, with `Annotations.read` (validated, in CSR arrays) and with pandas, `read_csv` plus three `factorize`
 (codes, in the order of the rows). Each process first reads a few rows, so that all modules are loaded;
 memory is its peak. Of the pandas engines, "c" is the default of `read_csv`.
 """
@@ -83,7 +83,7 @@ def in_fresh_process(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 
 def make_table(path: Path, n_items: int, order_of_rows: str) -> None:
-    """One row a label: item0001234,worker_0042,class_7. No annotator labels an item twice."""
+    """Write one row per label: item0001234,worker_0042,class_7. No annotator labels an item twice."""
     import pyarrow as pa
     import pyarrow.csv
 

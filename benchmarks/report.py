@@ -1,11 +1,11 @@
-"""What a report costs at 100,000 items, 1,000 annotators and 500,000 labels: at most 60 s and 1 GB beyond the model.
+"""Cost of a report at 100,000 items, 1,000 annotators and 500,000 labels: at most 60 s and 1 GB beyond the model.
 
     python benchmarks/report.py --json docs/results/report.json
 
-A model is trained for one epoch (32 features, 10 classes, one hidden layer of 128), then reported on with gold on a
-tenth of the items, in one thread. Seconds are of the wall and of the processor: on a machine that does other things
-the second is what the report takes. Memory is the peak of the process above what it held with the model and the data.
-With `--browser` Chromium opens the page and sorts its table, timed in the same two ways.
+A model is trained for one epoch (32 features, 10 classes, one hidden layer of 128), then the report
+is made with gold of a tenth of the items, with one thread. Times are wall time and CPU time; on a busy machine the
+second is the cost of the report. Memory is the peak of the process above its memory with the model and the data. With
+`--browser`, Chromium opens the page and sorts its table, with the same two times.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SORT = """() => {
 
 
 def made_up(n_items: int, n_annotators: int, n_labels: int) -> tuple[Any, Annotations, Any]:
-    """Inputs, labels and truth: as many labels an item, by annotators who are right between half and always."""
+    """Return inputs, labels and gold: labels per item from annotators with accuracies from 0.5 to 1."""
     generator = np.random.default_rng(0)
     each = n_labels // n_items
     truth = generator.integers(0, N_CLASSES, n_items)

@@ -1,15 +1,15 @@
-"""Ours beside scikit-activeml's CrowdLayerClassifier and AnnotMixClassifier: same data, network, batches, optimiser.
+"""crowdfuse against scikit-activeml's CrowdLayerClassifier and AnnotMixClassifier: same data, network and optimizer.
 
     pip install --no-deps --target peers scikit-activeml==1.0.1 skorch iteration-utilities makefun tabulate tqdm
     PYTHONPATH=peers python benchmarks/scikit_activeml.py --json docs/results/scikit_activeml.json
 
-5,000 items of 20 features, 5 classes, six labels an item on average by 20, 200 or 1,000 annotators, 128 hidden units,
-Adam 0.002, 64, 256 or 1,024 items a step, alpha 0.5 and eta 0.9 for Annot-mix, one thread. All take turns, a seed a
-turn, in one process. Time is the processor's, that of a fit of six epochs minus that of a fit of one, over five: what
-starting costs is in neither. Accuracy is that of the six epochs, on 5,000 other items; the difference is paired over
-seeds, with a 95 % interval. `a plain epoch` is the least that torch can do with this network on as many rows as the
-method sends through it, an item each for the crowd layer and a label each for Annot-mix: cross-entropy, no annotators,
-batches cut before, nothing but forward, backward and a fused step of Adam.
+5,000 items of 20 features, 5 classes, six labels per item on average from 20, 200 or 1,000 annotators, 128 hidden
+units, Adam 0.002, batches of 64, 256 or 1,024 items, alpha 0.5 and eta 0.9 for Annot-mix, one thread. All alternate in
+one process, one turn per seed. Time is CPU time per epoch: a fit of six epochs minus a fit of one, divided by five,
+which excludes the start. Accuracy is that of six epochs, on 5,000 other items; the difference is paired over seeds,
+with a 95 % interval. A plain epoch is the minimum that torch needs for this network on the same number of rows, one
+per item for the crowd layer and one per label for Annot-mix: cross-entropy without annotators, prepared batches,
+forward, backward and a fused step of Adam.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from crowdfuse.labels.intervals import t_interval_half_width
 Fit = Callable[[NDArray[Any], NDArray[Any], int, int, int], Any]
 """Inputs, labels, epochs, items a step and seed to a fitted classifier."""
 
-N_ITEMS, N_FEATURES, N_CLASSES, N_LABELS = 5_000, 20, 5, 6  # labels an item, on average
+N_ITEMS, N_FEATURES, N_CLASSES, N_LABELS = 5_000, 20, 5, 6  # N_LABELS: per item, on average
 CROWDS, BATCHES, RATE, HIDDEN = (20, 200, 1_000), (64, 256, 1_024), 0.002, 128
 
 
@@ -150,7 +150,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     titles = (
-        "annotators", "batch", "method", "theirs, s an epoch", "ours", "times faster", "a plain epoch",
+        "annotators", "batch", "method", "theirs, seconds per epoch", "ours", "times faster", "a plain epoch",
         "theirs over plain", "theirs, accuracy", "ours", "ours minus theirs",
     )  # fmt: skip
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
@@ -160,7 +160,7 @@ def main() -> None:
 
 
 def compare(n_annotators: int, batch: int, n_seeds: int) -> list[dict[str, Any]]:
-    """Both classifiers of each pair, and a plain epoch, in turns, a seed a turn."""
+    """Measure both classifiers of each pair, and a plain epoch, alternating, one turn per seed."""
     places = [(name, side) for name in PAIRS for side in SIDES]
     seconds: dict[tuple[str, str], list[float]] = {place: [] for place in places}
     accuracy: dict[tuple[str, str], list[float]] = {place: [] for place in places}

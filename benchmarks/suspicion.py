@@ -3,14 +3,14 @@
     python -m venv peers && peers/bin/pip install cleanlab==2.9.0      # or leave it to the benchmark
     python benchmarks/suspicion.py --cleanlab-python peers/bin/python --json suspicion.json
 
-Three crowds: LabelMe and Sentiment Polarity below $CROWDFUSE_DATA, and one made up on scikit-learn's digits: 20
-annotators, one who says anything, one who always says 3, six who mix up two pairs of classes, the others right with
-probabilities from 0.45 to 0.95, 30 % of the labels present. Gold judges, and nothing else.
+Three crowds: LabelMe and Sentiment Polarity below $CROWDFUSE_DATA, and one simulated on scikit-learn's digits: 20
+annotators, of whom one labels at random, one always gives 3, six confuse two pairs of classes, and the others are right
+with probabilities from 0.45 to 0.95; 30 % of the labels are present. Gold only evaluates.
 
-`quality` and cleanlab (get_label_quality_multiannotator, with and without calibrate_probs, in an environment of its
-own) get the same out-of-fold probabilities: logistic regression on the majority vote, five folds, drawn by each seed.
-The fitted models, at their defaults, judge the labels they were trained on (`label_quality(X, ann)`) and, out of fold,
-labels they were not (`folds=5`); they are trained on the first seed alone. Sentences are tf-idf, for the networks 200
+`quality` and cleanlab (get_label_quality_multiannotator, with and without calibrate_probs, in its own environment) get
+the same out-of-fold probabilities: logistic regression on the majority vote, five folds, drawn by each seed. The
+fitted models, at their defaults, score the labels they were trained on (`label_quality(X, ann)`) and, out of fold,
+labels they were not (`folds=5`); they are trained on the first seed only. Sentences are tf-idf, for the networks 200
 components of it.
 """
 

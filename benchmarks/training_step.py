@@ -1,8 +1,8 @@
-"""One epoch of each method, against a plain PyTorch loop on gold with the same backbone; and how the cost grows.
+"""Time of one epoch of each method, against a plain PyTorch loop on gold with the same backbone, for growing data.
 
     python benchmarks/training_step.py --json out.json
 
-One thread. Each figure is the fastest of several epochs, all measured in one run, alternating.
+One thread. Each number is the fastest of several epochs; all are measured alternating in one run.
 """
 
 from __future__ import annotations

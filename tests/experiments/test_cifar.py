@@ -19,7 +19,7 @@ N_CLASSES = 4
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Features, labels and distances as the desk version reads them, small."""
+    """Write small files of features, labels and distances for the small scale."""
     X, y = make_blobs(260, centers=N_CLASSES, n_features=6, random_state=0)
     folder = tmp_path / "cifar100"
     folder.mkdir()
@@ -45,7 +45,7 @@ def reproduce(name: str, data: Path, *arguments: str) -> Any:
     return CliRunner().invoke(app, ["reproduce", name, *common, *arguments])
 
 
-def test_table2_at_desk_size(data: Path) -> None:
+def test_table2_runs_at_the_small_scale(data: Path) -> None:
     result = reproduce("table2", data, "--values", "20")
     assert result.exit_code == 0, result.output
     for shown in ("majority-vote-soft", "annotator-3", "(70.0)", "so its accuracies are not comparable"):
@@ -94,7 +94,7 @@ def test_missing_files_are_named(data: Path) -> None:
     assert "distances.npz is missing" in result.output
 
 
-def test_rows_that_do_not_fit_are_refused(data: Path) -> None:
+def test_rows_that_do_not_match_are_refused(data: Path) -> None:
     np.savez(data / "cifar100" / "labels.npz", y_train=np.zeros(3, int), y_test=np.zeros(60, int))
     result = reproduce("table2", data)
     assert result.exit_code == 2
@@ -107,7 +107,7 @@ def test_an_unknown_protocol_is_refused(data: Path) -> None:
     assert "protocol must be one of own, unseen, got 'onw'; did you mean 'own'?" in result.output
 
 
-def test_ready_distances_go_with_every_kind_of_wrong_label(data: Path) -> None:
+def test_stored_distances_work_with_every_type_of_wrong_label(data: Path) -> None:
     run = SMALL_EXPERIMENTS["table2"].cells(values=[22], methods=["fusion"], data={"n_train": 160})[0].run
     work = SMALL_EXPERIMENTS["table2"].scale.executor(data)
     parts = work.load(run)

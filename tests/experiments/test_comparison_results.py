@@ -1,4 +1,4 @@
-"""Which method: what is shipped is what was stored, and the default is what it says."""
+"""The shipped comparison results, the default method, and the page on methods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def made_up() -> ComparisonResults:
-    """Two groups of one arena: a is first in accuracy on one, b everywhere else."""
+    """Two groups of one data set: a is first in accuracy on one, b everywhere else."""
     rank = {quality: {"a": 2.0, "b": 1.0} for quality in METRIC_TITLES}
     groups = {}
     for name, first in (("mnist-kinds", ["a", "b"]), ("crowds", ["b"])):
@@ -73,7 +73,7 @@ def evidence_script() -> ModuleType:
 # ---- how it is counted ---------------------------------------------------------------------------
 
 
-def test_groups_and_qualities_count_the_same() -> None:
+def test_groups_and_metrics_have_the_same_weight() -> None:
     found = made_up()
     assert mean_ranks(found, metrics=["accuracy"]) == {"a": 1.5, "b": 1.5}
     assert mean_ranks(found)["a"] == pytest.approx((4 * 2 + 1.5) / 5)
@@ -83,7 +83,7 @@ def test_groups_and_qualities_count_the_same() -> None:
     assert datasets_won_and_tied(found, DEFAULTS, "b") == (["crowds"], ["mnist-kinds"])
 
 
-def test_who_would_be_first_otherwise_is_said() -> None:
+def test_alternatives_to_the_method_are_named() -> None:
     found = made_up()
     assert describe_alternatives(found, "b") == ""  # a tie in accuracy is nobody's lead
     for group in found.values():
@@ -95,12 +95,12 @@ def test_who_would_be_first_otherwise_is_said() -> None:
     assert "with the same weight for every data set b" in describe_alternatives(found, "a")
 
 
-def test_why_says_best_of_the_best_alone() -> None:
+def test_only_the_best_method_is_called_best() -> None:
     assert "it has the best mean rank, 1.1," in describe_rank(made_up(), "b")
     assert "it has mean rank number 2, 1.9," in describe_rank(made_up(), "a")
 
 
-def test_leaders_are_those_that_the_first_is_not_surely_ahead_of() -> None:
+def test_leaders_are_not_significantly_worse_than_the_best() -> None:
     generator = np.random.default_rng(0)
     noise = generator.normal(size=5)
     by_seed = {
@@ -118,7 +118,7 @@ def test_leaders_are_those_that_the_first_is_not_surely_ahead_of() -> None:
 # ---- what is shipped ------------------------------------------------------------------------------
 
 
-def test_the_default_is_the_all_rounder_of_methods_that_take_any_labels() -> None:
+def test_the_default_has_the_best_mean_rank_of_methods_for_any_labels() -> None:
     anywhere = [method for method in ESTIMATORS if not estimator_class(method).needs]
     assert best_overall_method(load_comparison_results(), anywhere) == DEFAULT_METHOD
 
@@ -131,13 +131,13 @@ def test_every_method_was_compared_in_both_protocols() -> None:
         }
 
 
-def test_what_is_shipped_is_what_was_stored() -> None:
+def test_the_shipped_results_are_those_of_the_stored_tables() -> None:
     assert evidence_script().collect_results() == load_comparison_results()
     assert render_methods_page(load_comparison_results()) == (DOCS / "methods.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("group", "folder"), [("mnist-kinds", "mnist-kinds"), ("crowds", "crowds-tuned")])
-def test_stored_tables_are_made_of_stored_runs(group: str, folder: str, tmp_path: Path) -> None:
+def test_stored_tables_follow_from_stored_runs(group: str, folder: str, tmp_path: Path) -> None:
     stored = DOCS / "results" / folder
     shutil.copy(stored / "runs.jsonl", tmp_path)
     _, _, _, *options = shlex.split(load_comparison_results()[group]["command"])
@@ -147,14 +147,14 @@ def test_stored_tables_are_made_of_stored_runs(group: str, folder: str, tmp_path
         assert (tmp_path / name).read_text() == (stored / name).read_text()
 
 
-def test_methods_that_cannot_learn_from_all_data_say_what_they_need() -> None:
+def test_methods_with_requirements_state_them() -> None:
     assert {method for method in ESTIMATORS if estimator_class(method).needs} == {"max-mig", "coin-net", "true-label"}
 
 
 # ---- the command -----------------------------------------------------------------------------------
 
 
-def test_the_command_says_something_of_every_method(tmp_path: Path) -> None:
+def test_the_command_describes_every_method(tmp_path: Path) -> None:
     shown = run("methods", "--json", str(tmp_path / "methods.json"))
     assert shown.exit_code == 0, shown.output
     said = shown.stdout.splitlines()
@@ -171,7 +171,7 @@ def test_the_command_says_something_of_every_method(tmp_path: Path) -> None:
     assert run("methods", "--json", str(tmp_path / "methods.json")).exit_code == 2  # not overwritten
 
 
-def test_methods_can_be_named_and_the_best_comes_first() -> None:
+def test_selected_methods_are_sorted_by_rank() -> None:
     shown = run("methods", "majority-vote", "gated", "gated")
     for said in ("assumes", "defaults: ", "tuned by crowd labels: "):
         assert shown.stdout.count(said) == (2 if said == "assumes" else 4)  # ranks, and where it is first
@@ -186,7 +186,7 @@ def test_methods_can_be_named_and_the_best_comes_first() -> None:
     ("arguments", "said"),
     [(["gatd"], "did you mean 'gated'?"), (["--page", "gated"], "leave out gated")],
 )
-def test_what_cannot_be_is_refused(arguments: list[str], said: str) -> None:
+def test_bad_requests_are_refused(arguments: list[str], said: str) -> None:
     shown = run("methods", *arguments)
     assert shown.exit_code == 2
     assert said in shown.output

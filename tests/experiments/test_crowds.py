@@ -1,4 +1,4 @@
-"""Every method on real crowds, here on made-up files."""
+"""The comparison on real crowds, here with generated files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reproduce(data: Path, *arguments: str) -> Any:
     return CliRunner().invoke(app, ["reproduce", "crowds", *common, *arguments])
 
 
-def test_the_whole_grid_is_every_method_on_every_set() -> None:
+def test_the_whole_grid_has_every_method_on_every_data_set() -> None:
     found = crowd_cells()
     seeds = {value: {cell.seed for cell in found if cell.value == value} for value in DATASETS}
     assert {value: len(of) for value, of in seeds.items()} == {
@@ -47,7 +47,7 @@ def test_the_whole_grid_is_every_method_on_every_set() -> None:
         assert rows[name] == ["majority-vote", "wawa", "dawid-skene", "one-coin", "glad", "mace"]
 
 
-def test_all_methods_of_a_set_have_one_network_and_training() -> None:
+def test_all_methods_on_a_data_set_share_network_and_training() -> None:
     for value in ("labelme", "sentiment", "cifar10n"):
         own = ("annotator", "vote", "aggregator")
         trainings = [
@@ -63,7 +63,7 @@ def test_part_of_a_grid_has_the_same_runs_as_the_whole() -> None:
     assert [cell.value for cell in crowd_cells(["dog", "labelme"], ["mace"], [4])] == ["dog"]
 
 
-def test_names_that_are_not_there_are_refused() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(ValueError, match="did you mean 'labelme'"):
         crowd_cells(["labelm"])
     with pytest.raises(ValueError, match="did you mean 'fusion'"):
@@ -72,7 +72,7 @@ def test_names_that_are_not_there_are_refused() -> None:
         crowd_cells(["labelme"], ["mace"])
 
 
-def test_runs_are_what_the_library_gives_by_hand(data: Path, tmp_path: Path) -> None:
+def test_runs_equal_direct_calls_of_the_library(data: Path, tmp_path: Path) -> None:
     work = CrowdsExecutor(data)
     (cell,) = crowd_cells(["labelme"], ["true-label"], [3], epochs=2)
     crowd = work.crowd("labelme", 3)
@@ -90,7 +90,7 @@ def test_runs_are_what_the_library_gives_by_hand(data: Path, tmp_path: Path) -> 
     }
 
 
-def test_aggregations_are_judged_item_by_item(data: Path, tmp_path: Path) -> None:
+def test_aggregations_are_evaluated_per_item(data: Path, tmp_path: Path) -> None:
     (cell,) = crowd_cells(["zencrowd"], ["dawid-skene"], [1])
     result = CrowdsExecutor(data)(cell.run, tmp_path / "checkpoint")
     ann = load_label_only("zencrowd", data).annotations
@@ -104,7 +104,7 @@ def test_aggregations_are_judged_item_by_item(data: Path, tmp_path: Path) -> Non
     )
 
 
-def test_labels_alone_and_networks_in_one_table(data: Path) -> None:
+def test_one_report_has_aggregation_and_networks(data: Path) -> None:
     methods = "fusion,majority-vote,two-stage,single-annotator,glad"
     asked = ["--values", "sentiment,cifar10n,dog", "--methods", methods, "--seeds", "0,1", "--epochs", "2"]
     result = reproduce(data, *asked, "--json", str(data / "all.json"))
@@ -140,7 +140,7 @@ def test_labels_alone_and_networks_in_one_table(data: Path) -> None:
     assert reproduce(data, *asked, "--show").output == result.output  # of the store alone
 
 
-def test_a_plan_names_method_set_and_seed(data: Path) -> None:
+def test_a_plan_names_method_data_set_and_seed(data: Path) -> None:
     result = reproduce(
         data, "--values", "labelme,dog", "--methods", "majority-vote,true-label", "--seeds", "5", "--plan"
     )
@@ -154,13 +154,13 @@ def test_a_plan_names_method_set_and_seed(data: Path) -> None:
     assert "contains no finished run" in reproduce(data, "--show").output
 
 
-def test_a_method_that_is_compared_elsewhere_is_said(data: Path) -> None:
+def test_a_method_of_another_comparison_is_refused_with_its_command(data: Path) -> None:
     result = reproduce(data, "--values", "labelme", "--methods", "madl")
     assert result.exit_code == 2
     assert "crowdfuse reproduce crowds --tune 1 compares all methods" in " ".join(result.output.split())
 
 
-def test_a_set_that_is_not_there_is_said_before_any_work(data: Path) -> None:
+def test_a_missing_data_set_is_reported_before_any_work(data: Path) -> None:
     (data / "cifar10n" / "labels.npz").unlink()
     result = reproduce(data, "--values", "dog,cifar10n")
     assert result.exit_code == 2
@@ -169,7 +169,7 @@ def test_a_set_that_is_not_there_is_said_before_any_work(data: Path) -> None:
     assert not (data / "out").exists()
 
 
-def test_gold_of_some_items_is_given_where_the_row_says_so(data: Path) -> None:
+def test_rows_with_gold_train_on_gold_of_some_items(data: Path) -> None:
     for row in ("gated", "gated 10 gold"):
         assert reproduce(data, "--values", "labelme", "--methods", row, "--seeds", "0", "--epochs", "3").exit_code == 0
     runs = [json.loads(line) for line in (data / "out" / "runs.jsonl").read_text().splitlines()]

@@ -20,7 +20,7 @@ CROWD = {"n_items": 10, "n_annotators": 3, "n_labels": 30, "n_classes": 2, "labe
 
 
 def trained(accuracies: dict[str, list[float]], value: str = "labelme") -> CrowdTables:
-    """A list of accuracies over seeds by method."""
+    """Return tables from accuracies over seeds, by method."""
     seeds = range(len(next(iter(accuracies.values()))))
     made = crowd_cells([value], list(accuracies), list(seeds))
     records = [
@@ -31,7 +31,7 @@ def trained(accuracies: dict[str, list[float]], value: str = "labelme") -> Crowd
 
 
 def alone(right: dict[str, list[list[bool]]]) -> CrowdTables:
-    """By method and seed, which items are right."""
+    """Return tables from the correct items by method and seed."""
     made = crowd_cells(["dog"], list(right), list(range(len(next(iter(right.values()))))))
     records = []
     for cell in made:
@@ -57,7 +57,7 @@ def test_differences_are_of_the_method_minus_the_reference() -> None:
     assert differences_over_seeds(table, "two-stage") == {}
 
 
-def test_of_labels_alone_differences_are_over_items() -> None:
+def test_differences_without_inputs_are_paired_by_item() -> None:
     generator = np.random.default_rng(0)
     vote, mace = generator.random((2, 2, 50)) < 0.7
     table = alone({"majority-vote": vote.tolist(), "mace": mace.tolist()}).labels_only
@@ -77,13 +77,13 @@ def test_of_labels_alone_differences_are_over_items() -> None:
         ([0.90], "without a verdict (one seed) on LabelMe"),
     ],
 )
-def test_the_text_says_where_fusion_does_not_win(fusion: list[float], said: str) -> None:
+def test_the_report_states_where_fusion_does_not_win(fusion: list[float], said: str) -> None:
     tables = trained({"fusion": fusion, "majority-vote": [0.7] * len(fusion)})
     assert fusion_verdicts(tables.trained) == [f"- Against soft vote, fusion is {said}."]
     assert said in render_markdown(tables, "crowdfuse reproduce crowds")
 
 
-def test_the_table_says_how_many_seeds_and_how_sure() -> None:
+def test_the_table_states_seeds_and_standard_error() -> None:
     tables = trained({"fusion": [0.8, 0.9], "majority-vote": [0.7, 0.7], "true-label": [1, 1]})
     facts = collect_numbers(tables)["datasets"]["LabelMe"]
     assert facts["n_seeds"] == "2"
@@ -94,7 +94,7 @@ def test_the_table_says_how_many_seeds_and_how_sure() -> None:
     assert text.index("| fusion |") < text.index("| true-label |")
 
 
-def test_nothing_has_run_yet() -> None:
+def test_tables_without_runs_are_empty() -> None:
     assert not crowd_tables(crowd_cells(["dog"]), [])
 
 

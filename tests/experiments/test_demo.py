@@ -11,7 +11,7 @@ from crowdfuse.experiments.demo import make_annotators, run_demo
 from crowdfuse.experiments.demo_report import write_demo_report
 
 
-def test_the_demo_shows_what_it_says(tmp_path: Path) -> None:
+def test_the_demo_reports_its_results(tmp_path: Path) -> None:
     result = run_demo(seed=0, epochs=15)
     accuracy = result.accuracy
     assert accuracy["majority vote"] < accuracy["fusion"] < accuracy["true labels (upper bound)"]
@@ -32,7 +32,7 @@ def test_the_demo_shows_what_it_says(tmp_path: Path) -> None:
     assert json.loads((out / "figures.json").read_text())["held_out_accuracy"] == accuracy
 
 
-def test_made_up_annotators_run_from_good_to_poor() -> None:
+def test_simulated_annotators_range_from_good_to_poor() -> None:
     X, y = load_digits(return_X_y=True)
     accuracy = make_annotators(X, y, seed=0).accuracy
     assert (np.diff(accuracy) < -0.1).all()

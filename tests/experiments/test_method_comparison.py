@@ -1,4 +1,4 @@
-"""All methods by the same rules: the grid, one run's figures, the protocols, rank_methods, and the page."""
+"""All methods under the same rules: the grid, the metrics of a run, the protocols, the ranks, and the page."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def small_crowd(seed: int) -> CrowdDataset:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small data in place of every arena's, and few epochs."""
+    """Small data in place of every data set's, and few epochs."""
     monkeypatch.setattr(MethodComparisonExecutor, "_load", lambda _, run: small_crowd(run["seed"]))
     monkeypatch.setattr(fair, "NETWORK_SETTINGS", fair.NETWORK_SETTINGS | {"epochs": 4, "batch_size": 32})
-    short = {name: dataclasses.replace(arena, training={}) for name, arena in CROWD_DATASETS.items()}
+    short = {name: dataclasses.replace(dataset, training={}) for name, dataset in CROWD_DATASETS.items()}
     monkeypatch.setitem(fair.DATASET_GROUPS, "crowds", short)
 
 
 # ---- what is run -------------------------------------------------------------------------------
 
 
-def test_every_method_is_in_and_the_bound_is_not_tuned() -> None:
+def test_every_method_is_compared_and_the_upper_bound_is_not_tuned() -> None:
     grid = comparison_cells(MNIST_DATASETS, 3, seeds=(0, 1))
     assert {cell.run["method"] for cell in grid} == set(ESTIMATORS) - {"single-annotator"}
     assert len(grid) == len(MNIST_DATASETS) * 2 * (4 * (len(COMPARED_ROWS) - 1) + 1)
@@ -62,7 +62,7 @@ def test_every_method_is_in_and_the_bound_is_not_tuned() -> None:
     assert at_defaults.index(False) == sum(at_defaults)  # first all methods as they come, then what tunes them
 
 
-def test_all_choose_their_epoch_alike_in_one_protocol() -> None:
+def test_one_protocol_chooses_all_epochs_by_held_out_labels() -> None:
     grid = comparison_cells(MNIST_DATASETS, 1, ["uniform"])
     held_out = {cell.row: cell.run for cell in grid if cell.uses_held_out_epoch}
     assert set(held_out) == set(COMPARED_ROWS) - {"true-label"}
@@ -71,7 +71,7 @@ def test_all_choose_their_epoch_alike_in_one_protocol() -> None:
     assert held_out["gated"] == as_it_comes  # so that it is run once
 
 
-def test_gold_changes_nothing_but_what_gold_judges(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gold_affects_only_the_metrics_that_use_it(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     run = comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["trace-reg"])[0].run
     result = MethodComparisonExecutor(None)(run, Path())
     honest = small_crowd(0)
@@ -84,13 +84,13 @@ def test_gold_changes_nothing_but_what_gold_judges(small: None, monkeypatch: pyt
     assert without["accuracy"] < 0.5 < result["accuracy"]
 
 
-def test_a_run_that_diverges_is_a_result(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverged_run_is_stored_as_a_result(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     run = comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["majority-vote"])[0].run
     run["settings"] = run["settings"] | {"optimizer": "sgd", "learning_rate": 1e30}
     assert "diverged" in MethodComparisonExecutor(None)(run, Path())["diverged"]
 
 
-def test_all_methods_share_what_is_common_and_seeds_differ() -> None:
+def test_common_settings_are_drawn_alike_for_all_methods() -> None:
     for draw in (1, 2):
         for seed in (0, 1):
             of = {method: draw_settings(method, draw, seed) for method in ESTIMATORS}
@@ -100,7 +100,7 @@ def test_all_methods_share_what_is_common_and_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("method", ESTIMATORS)
-def test_spaces_are_of_settings_that_are_there(method: str) -> None:
+def test_search_spaces_name_existing_settings(method: str) -> None:
     kind = estimator_class(method)
     for name, values in search_space_of(method).items():
         assert name in kind._get_param_names()
@@ -111,7 +111,7 @@ def test_spaces_are_of_settings_that_are_there(method: str) -> None:
             assert value in values if isinstance(values, list) else values[0] <= value <= values[1]
 
 
-def test_items_kept_out_are_not_trained_on(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_items_are_not_trained_on(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     kind = estimator_class("majority-vote")
     fit = kind.fit
@@ -122,15 +122,15 @@ def test_items_kept_out_are_not_trained_on(small: None, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(kind, "fit", noting)
     crowd = small_crowd(0)
-    train, judges = split_rows(crowd, 0)
-    assert not set(train) & set(judges)
-    assert sorted([*train, *judges]) == list(range(N))
+    train, held_out = split_rows(crowd, 0)
+    assert not set(train) & set(held_out)
+    assert sorted([*train, *held_out]) == list(range(N))
     MethodComparisonExecutor(None)(comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["majority-vote"])[0].run, Path())
     np.testing.assert_array_equal(seen[0][0], crowd.X[train])
     np.testing.assert_array_equal(seen[0][1].label, crowd.annotations[train].label)
 
 
-def test_a_run_says_all_figures(small: None) -> None:
+def test_a_run_returns_all_metrics(small: None) -> None:
     result = MethodComparisonExecutor(None)(
         comparison_cells(MNIST_DATASETS, 1, ["uniform"], ["trace-reg"])[0].run, Path()
     )
@@ -152,7 +152,7 @@ def test_a_run_says_all_figures(small: None) -> None:
 
 
 def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[ComparisonCell], list[Record]]:
-    """A grid of one arena and seed, with these results by row and draw; draw -1 is that with held-out labels."""
+    """A grid of one data set and seed, with these results by row and draw; draw -1 is that with held-out labels."""
     made, found = [], []
     for (row, draw), result in figures.items():
         run: RunSpec = {"method": row, "draw": draw}
@@ -162,7 +162,7 @@ def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[Compar
     return made, found
 
 
-def test_each_protocol_keeps_its_own_choice() -> None:
+def test_each_protocol_selects_its_own_run() -> None:
     made, found = records(
         {
             ("a", 0): {"accuracy": 0.5, "held_out_log_likelihood": -1.0, "held_out_accuracy": 0.5},
@@ -188,7 +188,7 @@ def test_each_protocol_keeps_its_own_choice() -> None:
     }
 
 
-def test_tuning_counts_only_when_all_draws_have_run() -> None:
+def test_tuning_needs_all_draws() -> None:
     one = {"accuracy": 0.5, "held_out_log_likelihood": -1.0, "held_out_accuracy": 0.5}
     made, found = records({("a", 0): one, ("a", 1): {}, ("b", 0): {}, ("b", 1): one, ("c", 0): one, ("c", 1): one})
     kept = select_runs(made, found)
@@ -197,7 +197,7 @@ def test_tuning_counts_only_when_all_draws_have_run() -> None:
 
 
 def test_ranks_of_a_known_order() -> None:
-    by_arena = {
+    by_dataset = {
         name: {
             "good": {0: 0.9, 1: 0.8},
             "bad": {0: 0.5, 1: 0.4},
@@ -206,11 +206,11 @@ def test_ranks_of_a_known_order() -> None:
         }
         for name in ("one", "two", "three")
     }
-    found = rank_methods(by_arena)
+    found = rank_methods(by_dataset)
     assert found is not None
     assert found.mean == {"good": 1.0, "bad": 2.5, "same": 2.5}
     assert found.interval["good"] == (1.0, 1.0)
-    backwards = rank_methods(by_arena, lower_is_better=True)
+    backwards = rank_methods(by_dataset, lower_is_better=True)
     assert backwards is not None
     assert backwards.mean == {"good": 3.0, "bad": 1.5, "same": 1.5}
     assert (found.n_datasets, found.n_seeds) == (3, 2)
@@ -219,9 +219,9 @@ def test_ranks_of_a_known_order() -> None:
     assert rank_methods({"one": {"good": {0: 1.0}, "bad": {1: 1.0}}}) is None  # nothing in common
 
 
-def test_intervals_of_ranks_are_students_over_arenas() -> None:
-    by_arena = {f"arena {i}": {"a": {0: 1.0}, "b": {0: 2.0 if i == 0 else 0.0}} for i in range(4)}
-    found = rank_methods(by_arena)  # a has the rank_methods 2, 1, 1, 1: mean 1.25, standard error 0.25
+def test_intervals_of_ranks_are_students_over_data_sets() -> None:
+    by_dataset = {f"dataset {i}": {"a": {0: 1.0}, "b": {0: 2.0 if i == 0 else 0.0}} for i in range(4)}
+    found = rank_methods(by_dataset)  # a has the ranks 2, 1, 1, 1: mean 1.25, standard error 0.25
     assert found is not None
     assert found.mean == {"a": 1.25, "b": 1.75}
     assert found.interval["b"] == pytest.approx((1.0, 2.0))  # 1.75 - 3.182 * 0.25 = 0.95 and 2.55, cut at both ends
@@ -232,19 +232,19 @@ def test_intervals_of_ranks_are_students_over_arenas() -> None:
 
 def test_gains_are_paired() -> None:
     made = {
-        (row, arena, seed): Record({}, {"accuracy": base + 0.1 * seed + (0.02 if row == "a" else 0)}, 1.0)
-        for arena, base in (("one", 0.1), ("two", 0.7))
+        (row, dataset, seed): Record({}, {"accuracy": base + 0.1 * seed + (0.02 if row == "a" else 0)}, 1.0)
+        for dataset, base in (("one", 0.1), ("two", 0.7))
         for seed in (0, 1)
         for row in ("a", "majority-vote")
     }
-    mean, low, high, arenas = gains_over(made, "majority-vote")["a"]
-    assert (round(mean, 6), round(low, 6), round(high, 6), arenas) == (2.0, 2.0, 2.0, 2)
+    mean, low, high, n_datasets = gains_over(made, "majority-vote")["a"]
+    assert (round(mean, 6), round(low, 6), round(high, 6), n_datasets) == (2.0, 2.0, 2.0, 2)
 
 
-def test_costs_are_times_the_reference() -> None:
+def test_costs_are_relative_to_the_reference() -> None:
     made = {
-        (row, arena, seed): Record({}, {"training_cpu_seconds": times * (1 + seed)}, 1.0)
-        for arena, factor in (("one", 2.0), ("two", 4.0))
+        (row, dataset, seed): Record({}, {"training_cpu_seconds": times * (1 + seed)}, 1.0)
+        for dataset, factor in (("one", 2.0), ("two", 4.0))
         for row, times in (("majority-vote", 1.0), ("a", factor))
         for seed in (0, 1)
     }
@@ -254,7 +254,7 @@ def test_costs_are_times_the_reference() -> None:
 # ---- the command -------------------------------------------------------------------------------
 
 
-def test_the_command_makes_tables_and_goes_on(small: None, tmp_path: Path) -> None:
+def test_the_command_makes_tables_and_continues(small: None, tmp_path: Path) -> None:
     asked = ["--tune", "2", "--methods", "majority-vote,trace-reg,true-label", "--seeds", "0,1"]
     command = ["reproduce", "crowds", *asked, "--out", str(tmp_path / "fair")]
     shown = CliRunner().invoke(app, [*command, "--json", str(tmp_path / "figures.json")], env={"COLUMNS": "300"})
@@ -280,7 +280,7 @@ def test_the_command_makes_tables_and_goes_on(small: None, tmp_path: Path) -> No
     assert (tmp_path / "fair" / "runs.jsonl").read_text().count("\n") == lines
 
 
-def test_a_plan_of_thousands_of_runs_names_the_first(tmp_path: Path) -> None:
+def test_a_long_plan_lists_the_first_runs(tmp_path: Path) -> None:
     shown = CliRunner().invoke(
         app, ["reproduce", "mnist-kinds", "--tune", "10", "--plan", "--out", str(tmp_path / "new")]
     )
@@ -300,7 +300,7 @@ def test_a_plan_of_thousands_of_runs_names_the_first(tmp_path: Path) -> None:
         (["mnist-kinds", "--methods", "fusoin"], "fusion"),
     ],
 )
-def test_what_cannot_be_is_refused(options: list[str], said: str, tmp_path: Path) -> None:
+def test_bad_requests_are_refused(options: list[str], said: str, tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["reproduce", *options, "--out", str(tmp_path / "fair")])
     assert shown.exit_code == 2
     assert said in shown.output

@@ -25,7 +25,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 @pytest.fixture(autouse=True)
 def small_data(monkeypatch: pytest.MonkeyPatch) -> ImageData:
-    """scikit-learn's digits, blown up to 28 x 28, in the place of MNIST."""
+    """Replace MNIST by scikit-learn's digits, enlarged to 28 x 28."""
     X, y = load_digits(return_X_y=True)
     images = np.pad(np.kron(X.reshape(-1, 8, 8), np.ones((3, 3))), ((0, 0), (2, 2), (2, 2)))
     images = ((images / 16 - 0.3) / 0.37).astype(np.float32)
@@ -39,7 +39,7 @@ def reproduce(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["reproduce", *arguments, "--items", str(N_TRAIN)])
 
 
-def test_table1_runs_what_is_missing_and_shows_the_paper_beside(tmp_path: Path) -> None:
+def test_table1_runs_missing_cells_and_shows_the_paper(tmp_path: Path) -> None:
     folder = tmp_path / "table1"
     common = ("table1", "--epochs", "2", "--values", "30,34", "--out", str(folder), "--quiet")
     result = reproduce(*common, "--methods", "fusion")
@@ -60,7 +60,7 @@ def test_table1_runs_what_is_missing_and_shows_the_paper_beside(tmp_path: Path) 
     assert (folder / "runs.jsonl").read_text().count("\n") == 11
 
 
-def test_supp1_sums_up_its_annotators(tmp_path: Path) -> None:
+def test_supp1_summarizes_single_annotators(tmp_path: Path) -> None:
     result = reproduce(
         "supp1", "--epochs", "1", "--methods", "single-annotator,majority-vote", "--out", str(tmp_path / "s"), "--quiet"
     )
@@ -69,7 +69,7 @@ def test_supp1_sums_up_its_annotators(tmp_path: Path) -> None:
     assert "(40.7)" in result.output
 
 
-def test_a_crowd_of_one_to_eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_annotators_can_vary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mnist, "EIGHT_WEAKNESS_ROWS", tuple(range(8)))
     result = reproduce("crowd", "--epochs", "1", "--values", "1,2", "--out", str(tmp_path / "c"), "--quiet")
     assert result.exit_code == 0, result.output
@@ -116,21 +116,21 @@ def test_bad_requests_are_refused_before_any_work(tmp_path: Path, arguments: lis
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     result = reproduce("table1", "--out", str(tmp_path))
     assert result.exit_code == 2
     assert "did not write it" in result.output
 
 
-def test_the_plan_says_what_would_be_run_and_runs_nothing(tmp_path: Path) -> None:
+def test_the_plan_lists_runs_and_executes_none(tmp_path: Path) -> None:
     result = reproduce("table1", "--plan", "--methods", "fusion", "--values", "30,31", "--out", str(tmp_path / "new"))
     assert result.exit_code == 0
     assert "0 runs finished, 2 missing" in result.output
     assert not (tmp_path / "new").exists()
 
 
-def test_a_label_by_itself_is_cleaned_into_its_column(small_data: ImageData) -> None:
+def test_a_single_label_is_fused_into_its_column_of_the_matrix(small_data: ImageData) -> None:
     X, y = small_data.X_train[:60], small_data.y_train[:60]
     ann = Annotations.from_matrix(np.stack([y, (y + 1) % 10], axis=1))
     classifier = FusionClassifier(epochs=1).fit(X, ann)
@@ -140,7 +140,7 @@ def test_a_label_by_itself_is_cleaned_into_its_column(small_data: ImageData) -> 
     np.testing.assert_allclose(columns, matrices[np.arange(60), :, (y + 1) % 10], atol=1e-6)
 
 
-def test_labels_are_missing_at_random_and_the_others_stay() -> None:
+def test_missing_labels_are_random_and_the_others_unchanged() -> None:
     whole, part = (
         mnist.MISSING_LABELS.cells(values=[share], methods=["fusion"], data={"n_train": N_TRAIN})[0].run
         for share in (0, 0.7)
@@ -167,7 +167,7 @@ def made_up(**changes: Any) -> SyntheticCrowd:
     return work.make_annotators(run, work.cached_split(run))
 
 
-def test_a_run_without_a_kind_of_wrong_label_is_the_papers_and_keeps_its_key(small_data: ImageData) -> None:
+def test_a_run_without_wrong_is_the_papers_and_keeps_its_key(small_data: ImageData) -> None:
     run = mnist.TABLE1.cells(values=[30], methods=["fusion"])[0].run
     assert "wrong" not in run["annotators"]
     recorded = json.loads((RESULTS / "table1" / "runs.jsonl").read_text().splitlines()[0])["run"]
@@ -178,7 +178,7 @@ def test_a_run_without_a_kind_of_wrong_label_is_the_papers_and_keeps_its_key(sma
 
 
 @pytest.mark.parametrize("wrong", WRONG_LABEL_KINDS)
-def test_runs_declare_kinds_of_wrong_labels_and_missing_ones(small_data: ImageData, wrong: Any) -> None:
+def test_runs_declare_types_of_wrong_labels_and_missing_ones(small_data: ImageData, wrong: Any) -> None:
     X, y = small_data.X_train[:N_TRAIN], small_data.y_train[:N_TRAIN]
     direct = weakness_annotators(X, y, weakness=[11, 103, 364], epsilon=20, wrong=wrong)
     np.testing.assert_array_equal(made_up(wrong=wrong).annotations.to_matrix(), direct.annotations.to_matrix())
@@ -198,14 +198,14 @@ def test_runs_declare_habits_drawn_or_given(small_data: ImageData) -> None:
         np.testing.assert_array_equal(made.annotations.to_matrix(), direct.annotations.to_matrix())
 
 
-def test_a_rule_or_kind_that_is_unknown_is_said() -> None:
+def test_unknown_rules_and_types_are_refused() -> None:
     with pytest.raises(ValueError, match="rule must be one of weakness, hammer-spammer, habit, got 'habits'; did you"):
         made_up(rule="habits")
     with pytest.raises(ValueError, match=r"wrong must be one of .* did you mean 'copy'"):
         made_up(wrong="copied")
 
 
-def test_a_run_says_on_how_many_items_nobody_is_right(tmp_path: Path) -> None:
+def test_a_run_returns_the_share_of_items_with_nobody_right(tmp_path: Path) -> None:
     run = declared(wrong="copy")
     run["settings"] = run["settings"] | {"epochs": 1}
     result = mnist.MnistExecutor(None)(run, tmp_path / "checkpoint")

@@ -1,4 +1,4 @@
-"""Experiments beyond the paper: what a run records, its tasks, and gold that is given to training."""
+"""Experiments beyond the paper: what a run stores, its tasks, and training with gold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ N_TRAIN = 400
 
 @pytest.fixture(autouse=True)
 def small_data(monkeypatch: pytest.MonkeyPatch) -> ImageData:
-    """scikit-learn's digits, blown up to 28 x 28, in the place of MNIST."""
+    """Replace MNIST by scikit-learn's digits, enlarged to 28 x 28."""
     X, y = load_digits(return_X_y=True)
     images = np.pad(np.kron(X.reshape(-1, 8, 8), np.ones((3, 3))), ((0, 0), (2, 2), (2, 2)))
     images = ((images / 16 - 0.3) / 0.37).astype(np.float32)
@@ -34,13 +34,13 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> ImageData:
 
 
 @pytest.mark.parametrize("n_items", [1, 7, 8, 9, 1000])
-def test_which_items_are_right_comes_back(n_items: int) -> None:
+def test_correct_items_survive_encoding(n_items: int) -> None:
     right = np.random.default_rng(n_items).random(n_items) < 0.7
     record = json.loads(json.dumps(encode_correct(right)))
     np.testing.assert_array_equal(decode_correct(record), right)
 
 
-def test_calibration_error_is_that_of_plain_loops() -> None:
+def test_calibration_error_equals_plain_loops() -> None:
     generator = np.random.default_rng(0)
     gates = generator.random((300, 3)).astype(np.float32)
     gates[:3] = [[0.0], [1.0], [0.1]]
@@ -64,7 +64,7 @@ def parts() -> DataSplit:
     return DataSplit(X, y, X, y, X, y)
 
 
-def test_the_rare_task_has_five_percent_of_the_digit() -> None:
+def test_five_percent_of_the_rare_task_is_the_digit() -> None:
     rare = kinds.TASKS["rare"](parts())
     for X, y in ((rare.X, rare.y), (rare.X_validation, rare.y_validation), (rare.X_test, rare.y_test)):
         assert len(X) == len(y)
@@ -73,13 +73,13 @@ def test_the_rare_task_has_five_percent_of_the_digit() -> None:
         np.testing.assert_array_equal(parts().y[rows] == kinds.RARE_DIGIT, y == 1)
 
 
-def test_the_odd_task_is_odd_or_even() -> None:
+def test_the_odd_task_has_classes_odd_and_even() -> None:
     odd = kinds.TASKS["odd"](parts())
     np.testing.assert_array_equal(odd.y, parts().y % 2)
     np.testing.assert_array_equal(odd.y_test, parts().y % 2)
 
 
-def test_gold_is_right_of_as_many_items_as_asked_for_and_by_the_seed() -> None:
+def test_sampled_gold_has_the_requested_count_and_depends_on_the_seed() -> None:
     y = parts().y
     some = [sample_gold(y, 50, seed) for seed in (0, 0, 1)]
     known = ~np.isnan(some[0])
@@ -94,7 +94,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "value"), [("kinds", "looks 30"), ("odd-even", "30"), ("hammer", "3")])
-def test_runs_record_what_is_compared(tmp_path: Path, name: str, value: str) -> None:
+def test_runs_store_all_results(tmp_path: Path, name: str, value: str) -> None:
     rows = "gated,majority-vote" + ("" if name == "hammer" else ",gated 50 gold")
     arguments = [name, "--values", value, "--methods", rows, "--epochs", "3", "--items", str(N_TRAIN)]
     result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path), "--quiet"])
@@ -102,9 +102,9 @@ def test_runs_record_what_is_compared(tmp_path: Path, name: str, value: str) -> 
     found = records(tmp_path)
     assert len(found) == rows.count(",") + 1
     for record in found:
-        judged = decode_correct(record["result"])
-        assert len(judged) == 200
-        assert record["result"]["test_accuracy"] == pytest.approx(judged.mean())
+        is_correct = decode_correct(record["result"])
+        assert len(is_correct) == 200
+        assert record["result"]["test_accuracy"] == pytest.approx(is_correct.mean())
         assert 0 <= record["result"]["nobody_right_share"] <= 1
         assert ("gate_calibration_error" in record["result"]) == (record["run"]["method"] == "gated")
         figures = {figure for epoch in record["result"]["history"] for figure in epoch}

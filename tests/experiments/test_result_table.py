@@ -48,7 +48,7 @@ def test_a_grid_is_methods_values_and_seeds() -> None:
     assert ann["settings"] == {"epochs": 3, "annotator": "ann"}
 
 
-def test_gold_is_trained_on_once_for_all_values() -> None:
+def test_training_on_gold_runs_once_for_all_values() -> None:
     of_gold = [one.run for one in EXPERIMENT.cells(methods=["true-label"])]
     assert of_gold[0] == of_gold[1]
     assert "annotators" not in of_gold[0]
@@ -69,7 +69,7 @@ def test_values_below_zero_and_unknown_methods_are_refused() -> None:
         EXPERIMENT.cells(methods=["fusoin"])
 
 
-def test_mean_spread_and_ranks() -> None:
+def test_mean_std_and_ranks() -> None:
     made = table(
         {
             ("fusion", "30", 0): 0.9,
@@ -89,7 +89,7 @@ def test_mean_spread_and_ranks() -> None:
     assert [fusion.paper_rank, mbem.paper_rank, made.entries["wdn", "30"].paper_rank] == [2, 1, None]
 
 
-def test_differences_are_paired_over_what_both_have() -> None:
+def test_differences_are_paired_over_common_cells() -> None:
     made = table(
         {
             ("fusion", "30", 0): 0.9,
@@ -107,7 +107,7 @@ def test_differences_are_paired_over_what_both_have() -> None:
     assert one.high == pytest.approx(15 + 12.706 * 5, abs=0.01)
 
 
-def test_annotators_are_summed_up_where_the_paper_does_so() -> None:
+def test_annotators_are_summarized_where_the_paper_does_so() -> None:
     accuracies = {(f"annotator-{r}", "3", seed): 0.1 * r + 0.01 * seed for r in (1, 2, 3) for seed in (0, 1)}
     made = table(accuracies, paper_table("supp-1"))
     means = {row: made.entries[row, "3"].mean for row in ("annotator-max", "annotator-mean", "annotator-min")}
@@ -116,13 +116,13 @@ def test_annotators_are_summed_up_where_the_paper_does_so() -> None:
     assert set(made.rows) == set(means)
 
 
-def test_every_number_of_table_1_is_there() -> None:
+def test_every_number_of_table_1_is_stored() -> None:
     assert len(paper_table("1")) == 6 * 9
     assert paper_table("1")["35", "wdn"] == 32.0
 
 
-def test_items_that_judge_are_drawn_anew_too() -> None:
-    """The interval of a bootstrap over seeds and items, against the variance it must have."""
+def test_the_bootstrap_also_draws_items() -> None:
+    """Compare the bootstrap interval over seeds and items with its theoretical variance."""
     generator = np.random.default_rng(0)
     of_items = generator.choice([-100.0, 0.0, 100.0], 4000) + 1.0
     found = bootstrapped_difference("one", "other", 5, np.tile(of_items, (5, 1)))
@@ -136,7 +136,7 @@ def test_items_that_judge_are_drawn_anew_too() -> None:
     assert (found.low, found.high) == pytest.approx((-1.25, 2.25), abs=0.3)
 
 
-def test_runs_that_say_which_items_they_got_right_have_the_wider_interval() -> None:
+def test_runs_with_correct_items_have_the_wider_interval() -> None:
     cells = [Cell(row, "30", seed, {"row": row, "seed": seed}) for row in ("gated", "mbem") for seed in (0, 1, 2)]
     rights = {"gated": np.arange(100) < 90, "mbem": np.arange(100) >= 20}
     records = [

@@ -1,4 +1,4 @@
-"""The paper's size of its large experiments, on archives and folders that are small."""
+"""The paper's scale of its large experiments, on small archives and folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ N_CLASSES = 4
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """CIFAR-100's layout with 100 + 20 images, whose brightness says the class."""
+    """Write an archive like CIFAR-100's with 100 + 20 images, whose brightness is the class."""
     generator = np.random.default_rng(0)
     folder = tmp_path / "cifar-100-python"
     folder.mkdir()
@@ -38,7 +38,7 @@ def archive(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three classes of nine images, some grey, none of one size; read at 32 pixels."""
+    """Write three classes of nine images of different sizes, some grey; they are read at 32 pixels."""
     generator = np.random.default_rng(0)
     for number in range(27):
         k, mode = number % 3, "L" if number % 5 == 0 else "RGB"
@@ -57,7 +57,7 @@ def reproduce(name: str, data: Path, *arguments: str) -> Any:
     return CliRunner().invoke(app, ["reproduce", name, *common, *arguments])
 
 
-def test_desk_is_for_those_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_small_scale_is_the_default_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "has_gpu", lambda: False)
     assert find_experiment("table2", None) is SMALL_EXPERIMENTS["table2"]
     assert find_experiment("table1", None) is PAPER_EXPERIMENTS["table1"]
@@ -70,7 +70,7 @@ def test_desk_is_for_those_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
         find_experiment("table2", "papr")
 
 
-def test_both_sizes_are_of_one_declaration() -> None:
+def test_both_scales_have_the_same_declaration() -> None:
     for name, desk in SMALL_EXPERIMENTS.items():
         paper = PAPER_EXPERIMENTS[name]
         assert (desk.parameter, desk.values, desk.methods, desk.paper_table_id) == (
@@ -82,7 +82,7 @@ def test_both_sizes_are_of_one_declaration() -> None:
         assert desk.scale != paper.scale
 
 
-def test_without_a_gpu_the_papers_size_wants_a_yes(archive: Path) -> None:
+def test_without_a_gpu_the_papers_scale_must_be_confirmed(archive: Path) -> None:
     asked = ["--scale", "paper", "--values", "20", "--methods", "majority-vote", "--items", "40"]
     result = reproduce("table2", archive, *asked)
     assert result.exit_code == 2
@@ -95,13 +95,13 @@ def test_without_a_gpu_the_papers_size_wants_a_yes(archive: Path) -> None:
     assert "--scale paper" in result.output
 
 
-def test_fewer_images_than_the_experiment_needs_are_said(archive: Path) -> None:
+def test_too_few_images_are_reported(archive: Path) -> None:
     result = reproduce("table2", archive, "--scale", "paper", "--yes")
     assert result.exit_code == 2
     assert "only 80 of the 100 items are available for training" in result.output
 
 
-def test_chosen_weakness_images_have_the_papers_skills_and_stay_the_same(archive: Path) -> None:
+def test_weakness_images_give_the_target_accuracies_for_every_seed(archive: Path) -> None:
     run = PAPER_EXPERIMENTS["table2"].cells(values=[18], methods=["fusion"], data={"n_train": 80})[0].run
     run["annotators"] |= {
         "target_epsilon": 18,
@@ -173,7 +173,7 @@ def test_bad_requests_are_refused(tmp_path: Path, name: str, arguments: list[str
     assert not (tmp_path / "out").exists()
 
 
-def test_imagenets_folder_is_split_measured_trained_on_and_resumed(folder: Path) -> None:
+def test_an_image_folder_is_split_trained_on_and_resumed(folder: Path) -> None:
     asked = ["--scale", "paper", "--yes", "--values", "580", "--epochs", "1"]
     result = reproduce("table3", folder, *asked, "--methods", "fusion")
     assert result.exit_code == 0, result.output
@@ -187,7 +187,7 @@ def test_imagenets_folder_is_split_measured_trained_on_and_resumed(folder: Path)
     assert (folder / "out" / "runs.jsonl").read_text().count("\n") == 2
 
 
-def test_a_truncated_image_is_named_and_skipped_only_if_told_so(folder: Path) -> None:
+def test_a_truncated_image_is_named_and_skipped_only_on_request(folder: Path) -> None:
     bad = folder / "imagenet100" / "train" / "n1" / "01.jpg"
     bad.write_bytes(bad.read_bytes()[:300])
     asked = ["--scale", "paper", "--yes", "--values", "580", "--epochs", "1", "--methods", "majority-vote"]
@@ -199,7 +199,7 @@ def test_a_truncated_image_is_named_and_skipped_only_if_told_so(folder: Path) ->
     assert result.exit_code == 0, result.output
 
 
-def test_a_desk_reads_features_of_the_folder(folder: Path) -> None:
+def test_the_small_scale_reads_features_of_the_folder(folder: Path) -> None:
     place = folder / "imagenet100"
     asked = ["--scale", "desk", "--values", "580", "--epochs", "1", "--methods", "majority-vote,true-label"]
     result = reproduce("table3", folder, *asked)
@@ -217,7 +217,7 @@ def test_a_desk_reads_features_of_the_folder(folder: Path) -> None:
     assert "has no features of" in result.output
 
 
-def test_images_that_stay_in_their_files_have_no_class_means(folder: Path) -> None:
+def test_image_files_have_no_class_means(folder: Path) -> None:
     run = PAPER_EXPERIMENTS["table3"].cells(values=[580], methods=["fusion"])[0].run
     work = PAPER_EXPERIMENTS["table3"].scale.executor(folder)
     parts = work.load(run)

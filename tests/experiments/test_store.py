@@ -11,13 +11,13 @@ from crowdfuse.experiments.store import Record, Store, run_key
 RUN = {"method": "fusion", "settings": {"epochs": 2}, "seed": 0}
 
 
-def test_a_run_is_known_by_everything_that_defines_it() -> None:
+def test_the_key_depends_on_everything_that_defines_a_run() -> None:
     assert run_key(RUN) == run_key(dict(reversed(RUN.items())))
     assert run_key(RUN) != run_key(RUN | {"seed": 1})
     assert run_key(RUN) != run_key(RUN | {"settings": {"epochs": 3}})
 
 
-def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+def test_added_runs_are_read_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     assert store.read() == ({}, [])
     first, second = Record(RUN, {"accuracy": 0.5}, 1.0), Record(RUN | {"seed": 1}, {"accuracy": 0.6}, 2.0)
@@ -26,7 +26,7 @@ def test_what_is_added_is_read_again(tmp_path: Path) -> None:
     assert store.read() == ({run_key(first.run): first, run_key(second.run): second}, [])
 
 
-def test_the_first_of_two_equal_runs_counts(tmp_path: Path) -> None:
+def test_the_first_of_two_equal_runs_is_used(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     store.add(Record(RUN, {"accuracy": 0.5}, 1.0))
     store.add(Record(RUN, {"accuracy": 0.9}, 1.0))
@@ -48,7 +48,7 @@ def test_a_kill_at_any_byte_of_a_line_loses_that_line_only(tmp_path: Path) -> No
         assert {record.run["seed"] for record in Store(path).read()[0].values()} == {0, 2}
 
 
-def test_runs_of_another_version_are_said_and_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_another_version_are_reported_and_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "runs.jsonl")
     with monkeypatch.context() as patch:
         patch.setattr(module, "VERSIONS", {"crowdfuse": "0.0.1", "torch": "1.0"})
@@ -62,13 +62,13 @@ def test_runs_of_another_version_are_said_and_not_mixed(tmp_path: Path, monkeypa
     assert len(store.path.read_text().splitlines()) == 2  # nothing is lost
 
 
-def test_a_file_of_something_else_is_not_a_store(tmp_path: Path) -> None:
+def test_another_file_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text("mine\n")
     with pytest.raises(ValueError, match="is not a store"):
         Store(tmp_path / "runs.jsonl").read()
 
 
-def test_one_grid_at_a_time(tmp_path: Path) -> None:
+def test_a_store_is_locked_by_one_grid(tmp_path: Path) -> None:
     store = Store(tmp_path / "new" / "runs.jsonl")
     with store.locked(), pytest.raises(ValueError, match="in use by another crowdfuse"), store.locked():
         pass
@@ -76,7 +76,7 @@ def test_one_grid_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_what_json_does_not_have_is_null(tmp_path: Path) -> None:
+def test_nonfinite_results_are_null(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     store.add(Record(RUN, {"loss": float("nan")}, 1.0))
     assert json.loads(store.path.read_text())["result"] == {"loss": None}

@@ -13,7 +13,7 @@ from crowdfuse.experiments.two_moons_tables import write_twomoon_report
 from crowdfuse.synthesis import two_moon_annotators
 
 
-def test_the_data_is_the_papers() -> None:
+def test_the_data_have_the_papers_sizes() -> None:
     data = make_two_moons(0)
     X = np.concatenate([data.X_train, data.X_test])
     np.testing.assert_allclose(X.mean(0), 0, atol=1e-12)
@@ -37,7 +37,7 @@ def test_regions_are_where_exactly_one_annotator_is_right() -> None:
     assert 0.83 < right[:, 1].mean() < 0.85
 
 
-def test_a_short_run_writes_table_figures_and_json(tmp_path: Path) -> None:
+def test_a_short_run_writes_table_figures_and_numbers(tmp_path: Path) -> None:
     out = tmp_path / "twomoon"
     runs = twomoon.train_all_variants([0, 1], "text", epochs=3, verbose=0, n_points=500)
     write_twomoon_report(runs, out, split="text", epochs=3, force=False)
@@ -55,7 +55,7 @@ def test_a_short_run_writes_table_figures_and_json(tmp_path: Path) -> None:
         write_twomoon_report(runs, out, split="text", epochs=3, force=False)
 
 
-def test_wins_are_counted_over_both_annotators() -> None:
+def test_a_win_is_better_than_both_annotators() -> None:
     def one(variant: str, seed: int, accuracy: float) -> twomoon.TwoMoonsRun:
         return twomoon.TwoMoonsRun(variant, seed, {"accuracy": accuracy}, classifier=None, data=None)  # type: ignore[arg-type]  # not used
 

@@ -260,9 +260,9 @@ def _sets(table: Table) -> str:
     rows = []
     for column, facts in _all_facts(table).items():
         sizes = [f"{facts[name]:,.0f}" for name in ("n_items", "n_annotators", "n_labels", "n_classes")]
-        judges = [f"{facts['n_evaluated']:,} items", f"{facts['standard_error']:.1f}", facts["n_seeds"]]
+        evaluation = [f"{facts['n_evaluated']:,} items", f"{facts['standard_error']:.1f}", facts["n_seeds"]]
         training = [facts["batch_size"], facts["epochs"]] if has_network else []
-        rows.append([column, *sizes, f"{100 * facts['label_accuracy']:.1f}", *judges, *training])
+        rows.append([column, *sizes, f"{100 * facts['label_accuracy']:.1f}", *evaluation, *training])
     return markdown_table(header, rows)
 
 
