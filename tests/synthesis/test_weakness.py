@@ -159,7 +159,10 @@ FAR = {"X": None, "weakness": None}
         ),
         ({"distances": np.ones((6, 2))}, "X and accuracies: leave these out"),
         ({"X": None}, "needs inputs X with weakness= or accuracies=, or distances="),
-        (FAR | {"distances": np.ones((5, 2))}, r"distances must have one row per item .* got shape \(5, 2\) and 6"),
+        (
+            FAR | {"distances": np.ones((5, 2))},
+            r"distances must have one row per item .* got shape \(5, 2\); the number of items is 6",
+        ),
         (FAR | {"distances": np.ones(6)}, r"distances must have one row per item .* got shape \(6,\)"),
         (FAR | {"distances": -np.ones((6, 2))}, "row 0: its distance to the weakness of annotator 0 is -1.0"),
     ],

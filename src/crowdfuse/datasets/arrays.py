@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 def read_arrays(place: Path, files: Mapping[str, Iterable[str]], otherwise: str) -> dict[str, NDArray[Any]]:
-    """The named arrays of the named files in the folder `place`; `otherwise` tells users what to do without them."""
+    """The named arrays of the named files in the folder `place`; `otherwise` says what to do if one is missing."""
     arrays: dict[str, NDArray[Any]] = {}
     for name, keys in files.items():
         path = place / name

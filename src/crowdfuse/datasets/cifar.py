@@ -104,10 +104,10 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        It contains the unpacked ``cifar-100-python/`` (``cifar-10-batches-py/``), is that folder, or contains the
-        official archive, which is read without unpacking after its checksum. An unpacked folder may have fewer images
-        than the official one.
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names. It contains the
+        unpacked folder ``cifar-100-python/`` (for CIFAR-10, ``cifar-10-batches-py/``) or the official archive, or it is
+        the unpacked folder itself. The checksum of the archive is verified, and the archive is read without unpacking
+        it. An unpacked folder may contain fewer images than the official one.
     name : {'cifar100', 'cifar10'}, default='cifar100'
         The data set.
     download : bool, default=False

@@ -49,7 +49,7 @@ class _Trials(NamedTuple):
     line: NDArray[np.int64]
 
     def annotations(self, n_images: int) -> Annotations:
-        """The labels, aligned with the images. If an annotator labelled an image twice, the first label counts."""
+        """The labels, aligned with the images. If an annotator labelled an image twice, the first label is used."""
         table = {"item": self.image, "annotator": self.annotator, "label": self.said}
         return Annotations.from_table(table, classes=range(N_CLASSES), on_conflict="first").align(np.arange(n_images))
 
@@ -57,15 +57,15 @@ class _Trials(NamedTuple):
 def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> CrowdDataset:
     """Load CIFAR-10H with the images of CIFAR-10.
 
-    The 10,000 test images of CIFAR-10, which people labelled, are the training set here. The 50,000 training images of
-    CIFAR-10 are the test set.
+    People labelled the 10,000 test images of CIFAR-10, so these are the training set here. The 50,000 training images
+    of CIFAR-10 are the test set.
 
     Parameters
     ----------
     folder : Path, default=None
         The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        ``cifar10h-raw.csv``, or the published ``cifar10h-raw.zip``, is in its subfolder ``cifar10h``, in a clone of
-        the authors' repository ``cifar-10h``, or in the folder itself; CIFAR-10 is where `load_cifar` expects it.
+        ``cifar10h-raw.csv``, or the published ``cifar10h-raw.zip``, is in its subfolder ``cifar10h``, in a clone of the
+        authors' repository ``cifar-10h``, or in the folder itself. CIFAR-10 is where `load_cifar` expects it.
     download : bool, default=False
         Whether to download missing files.
 
@@ -113,7 +113,7 @@ def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) 
     Returns
     -------
     data : LabelOnly
-        The images that somebody labelled, with gold labels for all of them.
+        The images with at least one label; all of them have a gold label.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """CIFAR-10N (Wei et al., 2022) as frozen features, with three human labels per image.
 
-The three columns are slots (the first, second and third label of an image), because the people are not identified.
+The people are not identified. The three columns hold the first, second and third label of each image, not the labels of
+three people.
 """
 
 from __future__ import annotations

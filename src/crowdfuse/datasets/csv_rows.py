@@ -48,7 +48,7 @@ def _rows(reader: Any, where: str, width: int) -> Rows:
 
 
 def parse_index(text: str, below: int, where: str, line: int, column: str) -> int:
-    """The integer that a text of digits means; an error unless it is less than `below`.
+    """The integer that a string of digits spells; an error unless it is less than `below`.
 
     >>> parse_index("12", 10, "said.csv", 3, "label")
     Traceback (most recent call last):

@@ -45,9 +45,9 @@ ANIMALS = (
 def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> CrowdDataset:
     """Load dopanim.
 
-    Items are identified by the numbers of the observations. If an annotator labelled an image twice, the last label
-    counts, as in the authors' code. An annotator who finds no animal likely has no label. The validation images are
-    not used.
+    Items are identified by the numbers of the observations. If an annotator labelled an image twice, the last label is
+    used, as in the authors' code. If an annotator gave no animal a likelihood above 0, the label is missing. The
+    validation images are not used.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
     size : int
         Height and width of the images in pixels.
     workers : int, default=0
-        Processes that decode images ahead; 0 decodes in the calling process.
+        Number of worker processes that decode images in advance; 0 decodes in the calling process.
     seed : int, default=0
-        Seed for the choice between equally likely animals.
+        Seed for breaking ties between equally likely animals.
 
     Returns
     -------

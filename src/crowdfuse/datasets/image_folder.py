@@ -63,7 +63,7 @@ class ImageFolder:
         size : int
             Height and width of the images in pixels.
         workers : int, default=0
-            Processes that decode images ahead; 0 decodes in the calling process.
+            Number of worker processes that decode images in advance; 0 decodes in the calling process.
 
         Returns
         -------
@@ -89,18 +89,18 @@ class ImageFolderSplit(NamedTuple):
 def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: int = 0) -> ImageFolder:
     """List the images in ``folder/CLASS/``, or in ``folder/train/CLASS/`` and ``folder/val/CLASS/`` together.
 
-    Subfolders of classes are searched too. Files that begin with a dot or have another ending than images, and folders
-    next to ``train`` and ``val``, are ignored.
+    Subfolders of classes are searched too. Files are ignored if their name begins with a dot or does not have the
+    ending of an image file. If ``train`` and ``val`` are used, other folders next to them are ignored.
 
     Parameters
     ----------
     folder : Path
         The folder.
     on_unreadable : {'error', 'skip'}, default='error'
-        'error' decodes nothing here; an unreadable file raises an error when it is decoded. 'skip' checks all files
-        first and skips unreadable ones with a warning.
+        With 'error', files are not checked here; an unreadable file raises an error later, when it is decoded. With
+        'skip', all files are checked here, and unreadable ones are skipped with a warning.
     workers : int, default=0
-        Processes that check files; 0 checks in the calling process.
+        Number of worker processes that check files; 0 checks in the calling process.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The folder, or its `train` and `val` folders, unless these are classes, which contain images directly."""
+    """Its `train` and `val` folders, unless they contain images directly and so are classes; else the folder itself."""
     parts = [
         folder / name for name in SPLIT_FOLDERS if _folders(folder / name) and not _images(folder / name, deep=False)
     ]
@@ -209,7 +209,7 @@ def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
     Parameters
     ----------
     folder : ImageFolder
-        The images. Each class has at least one image in each part.
+        The images. Each part gets at least one image of each class.
     seed : int
         Seed of the split.
 
@@ -250,8 +250,8 @@ def weakness_distances(
 ) -> NDArray[np.float32]:
     """Measure the distance of images to the weakness image of each annotator, for `weakness_annotators`.
 
-    The distance is Euclidean, on pixels at 224 x 224 that are standardized as for ImageNet, whatever the size of
-    `files`.
+    The distance is Euclidean. It is measured on images of 224 x 224 pixels, standardized as for ImageNet, regardless of
+    the size of `files`.
 
     Parameters
     ----------
@@ -262,7 +262,8 @@ def weakness_distances(
     weakness_rows : sequence of int
         The row of the weakness image of each annotator.
     cache : Path, default=None
-        An ``.npz`` file for the result. It is used again for the same files and rows, and replaced for others.
+        An ``.npz`` file for the result. If it exists, it is reused for the same files and rows, and replaced for
+        others.
 
     Returns
     -------
@@ -271,7 +272,7 @@ def weakness_distances(
     Raises
     ------
     ValueError
-        If rows are not row numbers of `files`, or if the cache is another file.
+        If rows are not row numbers of `files`, or if `cache` exists but does not hold distances.
     """
     of, weak = _check_rows("rows", rows, len(files)), _check_rows("weakness_rows", weakness_rows, len(files))
     files = files.resized(DISTANCE_SIDE_PIXELS)

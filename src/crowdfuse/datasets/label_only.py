@@ -22,9 +22,9 @@ class LabelOnly:
     annotations : Annotations
         The labels.
     judged : ndarray of shape (n_gold,)
-        The rows of the items that have labels and a gold label.
+        Row numbers of the items that have both labels and a gold label.
     truth : ndarray of shape (n_gold,)
-        Their true classes, as positions in ``annotations.classes``; -1 if no annotator ever uses the true class.
+        True classes of these items, as positions in ``annotations.classes``; -1 if no annotator ever uses the class.
     """
 
     annotations: Annotations
@@ -35,7 +35,7 @@ class LabelOnly:
 def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     """Load a data set of labels without inputs.
 
-    If an annotator labelled an item twice, as in zencrowd, the first label counts.
+    If an annotator labelled an item twice, as in zencrowd, the first label is used.
 
     Parameters
     ----------

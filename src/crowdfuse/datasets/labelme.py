@@ -66,20 +66,21 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
 def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> CrowdDataset:
     """Load LabelMe as images that stay in their files.
 
-    Items are identified by their file names, annotators by their columns. The 18 of 77 annotators without labels are
-    left out, as in the features. The validation images are not used.
+    Items are identified by their file names, annotators by their column numbers in ``answers.txt``. Of the 77
+    annotators, the 18 without labels are left out, as in `load_labelme`. The validation images are not used.
 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``LabelMe`` is the authors' unpacked archive: ``filenames_train.txt`` lists the images (such as
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names. Its subfolder
+        ``LabelMe`` is the authors' unpacked archive: ``filenames_train.txt`` lists the images (such as
         ``train/coast/coast_n203030.jpg``), ``labels_train.txt`` has their classes, and ``answers.txt`` has one row per
-        image and one column per annotator, -1 if missing; the same for ``_test``.
+        image and one column per annotator, with -1 for a missing label. ``filenames_test.txt`` and ``labels_test.txt``
+        describe the test images.
     size : int
         Height and width of the images in pixels.
     workers : int, default=0
-        Processes that decode images ahead; 0 decodes in the calling process.
+        Number of worker processes that decode images in advance; 0 decodes in the calling process.
 
     Returns
     -------
@@ -142,7 +143,10 @@ def _read_part(place: Path, part: str) -> _Part:
         if scene not in SCENES:
             raise ValueError(f"{listed}, line {line}: {name!r} does not begin with one of {', '.join(SCENES)}")
         if k != SCENES.index(scene):
-            raise ValueError(f"{said}, line {line}: class {k} ({SCENES[k]}), but the image is {name!r}")
+            raise ValueError(
+                f"{said}, line {line}: the class is {k} ({SCENES[k]}), "
+                f"but the file name {name!r} belongs to another class"
+            )
     paths = [place / part / scene / name for name, scene in zip(names, scenes, strict=True)]
     refuse_missing_images(paths, "labelme", f"Unpack the whole archive. {PUBLISHED}")
     return _Part(names, paths, np.array(y, np.int64))

@@ -40,7 +40,7 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Load the music genres.
 
     Songs are in the order of the gold file and identified by their names; features are not scaled. If an annotator
-    labelled a song twice, the first label counts.
+    labelled a song twice, the first label is used.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 The files of CIFAR are pickles, and a pickle is a program: Python's reader imports and calls the names in it. This
 reader steps through the instructions and supports only those that hold or arrange data. The few names that NumPy uses
-to write arrays are compared as text and never looked up. A container cannot be used twice, so the result is a tree no
-larger than the file.
+to write arrays are compared as text and never looked up. A container cannot be used twice, so the result is a tree that
+is no larger than the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PLAIN = (type(None), bool, int, float, str, bytes)
 def read_plain_pickle(content: bytes, where: str) -> Any:
     """Read a pickle that holds plain data, of any protocol; `where` names the file in error messages.
 
-    Strings of Python 2 become bytes, keys of dicts always str. Arrays are read-only and hold numbers, booleans or
+    Strings of Python 2 become bytes; keys of dicts are always str. Arrays are read-only and hold numbers, booleans or
     bytes. Anything else raises a ValueError that names it.
 
     >>> import pickle

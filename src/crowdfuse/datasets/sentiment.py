@@ -27,7 +27,7 @@ class Sentiment:
     texts : list of str
         Sentences.
     annotations : Annotations
-        Their labels, row by row.
+        Labels of the sentences; item i is `texts[i]`.
     y : ndarray of shape (n_texts,), int64
         Their gold labels.
     external_texts : list of str
@@ -52,7 +52,7 @@ class Sentiment:
         share : float, default=0.2
             Fraction of sentences held out as the test set.
         words : int, default=5000
-            Largest number of features: single words and pairs of words of the training sentences.
+            Maximum number of features. Features are single words and pairs of words from the training sentences.
 
         Returns
         -------

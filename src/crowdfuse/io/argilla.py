@@ -1,6 +1,6 @@
 """Exports of Argilla: the answers of users to one question.
 
-Version 2 writes `responses` by question (`to_json`, `to_dict`), or flat columns `label.responses`,
+Version 2 writes `responses` keyed by question (`to_json`, `to_dict`), or flat columns `label.responses`,
 `label.responses.users` and `label.responses.status` (`to_datasets`, `flatten=True`). Version 1 writes feedback records
 with a list of responses or with one column per question; older records have one `annotation` by one `annotation_agent`.
 """

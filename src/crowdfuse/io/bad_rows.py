@@ -11,7 +11,7 @@ DROP_BAD_HINT = "use on_bad='drop' (--on-bad drop on the command line)"
 
 
 def drop_or_raise(name: str, shown: Sequence[str], count: int, total: int, kind: str, on_bad: str) -> str:
-    """Return a note that rows were dropped, or raise an error, as `on_bad` says or if no row would be left.
+    """Return a note that rows were dropped; raise an error if `on_bad` is 'error' or no row would be left.
 
     Parameters
     ----------

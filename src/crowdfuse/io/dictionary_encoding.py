@@ -1,4 +1,4 @@
-"""Encode values as distinct names and one code per row; millions of names in partitions that fit the cache.
+"""Encode a column as distinct names and one code per row; millions of names are split into partitions.
 
 One hash table over millions of names misses the cache on every row. Rows are therefore first split into partitions by a
 cheap hash of their bytes. The table of each partition stays small, and the partitions, which share no names, are
@@ -47,7 +47,7 @@ def encode_values(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]
 
 
 def encode_plainly(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
-    """The same with one hash table over all rows."""
+    """The same as `encode_values`, with one hash table over all rows."""
     encoded = column.dictionary_encode()  # every chunk comes with the whole dictionary
     names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], column.type)
     codes = [chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices for chunk in encoded.chunks]

@@ -36,13 +36,13 @@ class ExportLabels:
         self.annotators: dict[str, int] = {}
         self.classes: dict[str, int] = {}
         self.rows: list[tuple[int, int, int]] = []  # item, annotator, label
-        self.numbers: list[int] = []  # of the records, one per row
+        self.numbers: list[int] = []  # record number of each row
         self.bad = list(source.broken)
         self._item_of: dict[int, str] = {}
         self.skipped: Counter[str] = Counter()
 
     def add_item(self, number: int, value: Any) -> str | None:
-        """Register the item of a record, even if it gets no label; None, and a bad answer, if it has no valid name."""
+        """Register an item, even without labels, and return its name; if invalid, add a bad answer and return None."""
         name = as_name(value)
         if name is None:
             way_out = "; choose the field that identifies items with item= (--item on the command line)"
@@ -53,7 +53,7 @@ class ExportLabels:
         return name
 
     def add_label(self, number: int, item: str, annotator: Any, label: Any) -> None:
-        """Register one answer. A list holds the choices that were made."""
+        """Register one answer. If `label` is a list, it holds the chosen options."""
         annotator_name = as_name(annotator)
         if isinstance(label, list):
             if not label:
@@ -78,7 +78,7 @@ class ExportLabels:
             self.numbers.append(number)
 
     def place(self, number: int) -> str:
-        """A record for messages: 'export.jsonl, line 17'."""
+        """The place of a record, for messages: 'export.jsonl, line 17'."""
         return f"{self.source.name}, {self.source.unit} {number}"
 
     def drop_or_raise_bad(self, on_bad: str) -> list[str]:
@@ -181,7 +181,7 @@ def describe_keys(record: Any) -> str:
 
 
 def choose_question(names: Iterable[str], question: str | None, where: str) -> str | None:
-    """The given question, which must exist, or the only question there is; None if there is none."""
+    """The given question, which must exist; by default the only question, or None if there are no questions."""
     known = list(dict.fromkeys(names))
     if question is not None and question not in known:
         raise TableError(

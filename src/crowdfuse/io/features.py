@@ -43,7 +43,7 @@ class LoadedInputs:
     items : ndarray of shape (n_items,)
         The id of each row.
     short_names : ndarray of shape (n_items,), default=None
-        A second id for each row: the path of an image without its ending.
+        A second id for each row; for an image, its path without the ending.
     note : str, default=""
         A remark for the user, such as that images were resized.
     columns : tuple of str, default=None
@@ -132,8 +132,8 @@ def read_features(
     item : str, default=None
         Name of the item column of a table; by default a column with a usual name.
     image_size : int, default=None
-        Height and width of images in pixels. By default images of one size up to 96 x 96 keep it, and all others
-        are resized to 64 x 64.
+        Height and width of images in pixels. By default, images keep their size if it is the same for all and at most
+        96 x 96. Otherwise all are resized to 64 x 64.
     image_shape : tuple of int, default=None
         Channels, height and width that a trained model expects.
     columns : sequence of str, default=None
@@ -290,7 +290,7 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
 
 
 def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Read one image as `read_features` reads the images of a folder.
+    """Read one image in the same way as `read_features` reads the images of a folder.
 
     Parameters
     ----------

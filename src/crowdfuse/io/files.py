@@ -124,7 +124,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Raise an error if an output exists and `force` is False; an empty folder does not count."""
+    """Raise an error if an output exists and `force` is False; an empty folder is allowed."""
     empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not empty and not force:
         raise FileExistsError(
@@ -133,7 +133,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
 
 
 def refuse_foreign(path: Path, marker: str) -> None:
-    """Raise an error if a path is not an empty folder or a folder of ours, which has the file `marker`."""
+    """Raise an error unless a path is an empty folder, or a folder of ours, recognised by the file `marker` in it."""
     if path.is_file():
         raise FileExistsError(f"{path} is a file, but a folder is to be written; choose another name")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():

@@ -43,14 +43,15 @@ def detect_format(source: ExportRecords) -> str:
     raise TableError(
         f"{source.name}: unknown format. Expected one of\n"
         f"  {label_studio.EXPECTED}\n  {argilla.EXPECTED}\n  {prodigy.EXPECTED}\n"
-        f"Found {_describe_contents(source)}. A table with one row per label is read from .csv, .tsv or .parquet"
+        f"Found {_describe_contents(source)}. If this file is a table with one row per label, save it as .csv, .tsv or "
+        ".parquet"
     )
 
 
 def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
-    """Whether a table is wide: besides the item column it has at least two, and any two of them share a value.
+    """Whether a table is wide: two or more columns besides the item column, every two of which share a value.
 
-    Only for tables without a column that has a usual name for annotators or labels.
+    Call it only for tables in which no column has a usual name for annotators or labels.
     """
     try:
         id_column = choose_columns(table.column_names, {"item": item}, where)["item"]

@@ -19,7 +19,7 @@ def is_dataset(table: Any) -> bool:
 
 
 def dataset_table(dataset: Any) -> pa.Table:
-    """The rows of a `datasets.Dataset` in its order; after `select` or `shuffle` its own table has another order."""
+    """The rows of a `datasets.Dataset` in its order; after `select` or `shuffle`, its Arrow table has another order."""
     if isinstance(dataset, Mapping):
         splits = list(dataset)
         raise TableError(

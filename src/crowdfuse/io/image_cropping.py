@@ -1,4 +1,4 @@
-"""Crop an image to the square in its centre and resize it, as networks of a fixed input size need it."""
+"""Crop an image to the square in its centre and resize it, for networks with a fixed input size."""
 
 from __future__ import annotations
 

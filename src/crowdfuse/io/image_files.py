@@ -1,4 +1,4 @@
-"""Images that stay in their files: decoded batch by batch, ahead of need, in worker processes."""
+"""Images that stay in their files until worker processes decode them, batch by batch and in advance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES_PER_CHECK_TASK = 64  # files that a worker process checks per task
 
 
 class ImageFiles(Inputs):
-    """Images that are decoded when they are needed: rows of shape (3, size, size), RGB, from 0 to 255.
+    """Image files as inputs: rows are decoded when needed, as RGB of shape (3, size, size) from 0 to 255.
 
     Each image is rotated as its EXIF data say, cropped to the largest square in its centre, and resized. Grey images
     become RGB, 16-bit images lose their lower 8 bits, and transparency is dropped.
@@ -41,9 +41,9 @@ class ImageFiles(Inputs):
     size : int
         Height and width of the rows in pixels.
     workers : int, default=0
-        Processes that decode ahead in `stream`; 0 decodes in the calling process. The pixels are the same. In training
-        on several devices, each process has this many workers. As always with Python's multiprocessing, a script
-        that uses workers needs ``if __name__ == "__main__":``.
+        Number of worker processes that decode batches in advance in `stream`; 0 decodes in the calling process. The
+        pixels do not depend on it. In training on several devices, each training process has this many workers. As
+        always with Python's multiprocessing, a script that uses workers needs ``if __name__ == "__main__":``.
 
     Attributes
     ----------
@@ -116,9 +116,10 @@ class ImageFiles(Inputs):
         return _decode(self._paths_of(index), self.size).astype(np.float32)
 
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
-        """Decode the images of each batch in turn, at most two batches per worker ahead.
+        """Yield the decoded images of each batch, in order.
 
-        The worker processes end when the generator is exhausted or closed. A single batch is decoded without workers.
+        Each worker decodes at most two batches ahead of the consumer. The worker processes end when the generator is
+        exhausted or closed. A single batch is decoded without workers.
 
         Parameters
         ----------
@@ -164,10 +165,10 @@ class ImageFiles(Inputs):
         return self._like(self.paths, size)
 
     def hash_into(self, digest: Any) -> None:
-        """Update a hash with the names of the files in their common folder, their lengths, and the size of the rows.
+        """Update a hash with the file paths relative to their common folder, the file lengths, and `size`.
 
         The content is not read, because reading 135,000 files would take minutes. A change that keeps the length of a
-        file goes unnoticed.
+        file is therefore not detected.
 
         Parameters
         ----------
@@ -198,14 +199,14 @@ def find_unreadable(paths: Sequence[str | Path], *, workers: int = 0) -> dict[in
     """Find the files that cannot be decoded.
 
     Every file is read to its end, because a truncated file still has a valid header. A JPEG is decoded at an eighth of
-    its size, so that reading is the only cost.
+    its size, so that decoding adds little to the time for reading.
 
     Parameters
     ----------
     paths : sequence of str or Path
         The image files.
     workers : int, default=0
-        Processes that check files; 0 checks in the calling process.
+        Number of worker processes that check files; 0 checks in the calling process.
 
     Returns
     -------
@@ -308,7 +309,7 @@ def map_in_processes(
 def results_in_order(
     submit: Callable[[Task], Future[Result]], tasks: Iterator[Task], ahead: int
 ) -> Generator[Result, None, None]:
-    """Yield the results of tasks in order, with at most `ahead` tasks submitted and not yet yielded.
+    """Yield the results of tasks in order, while at most `ahead` tasks are submitted but not yet yielded.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> with ThreadPoolExecutor(2) as pool:

@@ -44,7 +44,8 @@ def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
     path : str or Path
         The image file.
     min_side : int, default=None
-        If given, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as both sides keep this many pixels.
+        If given, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as both sides keep at least this many
+        pixels.
 
     Returns
     -------

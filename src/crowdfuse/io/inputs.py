@@ -24,7 +24,7 @@ class Inputs:
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n_items, ...)
-        Checked values; use `check_inputs` for values of the user.
+        Values that have already been checked; for values from a user, call `check_inputs`.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Inputs:
     item_shape : tuple of int
         The shape of one row.
     in_memory : bool
-        Whether rows can be read at no cost. If not, callers look at a sample instead of all rows.
+        Whether X is in memory, so that reading rows is cheap. If false, callers read a sample instead of all rows.
 
     See Also
     --------
@@ -76,7 +76,7 @@ class Inputs:
         return np.ascontiguousarray(dense, dtype=np.float32)
 
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
-        """Return the rows of each batch in turn. Close the generator if you stop before its end.
+        """Yield the rows of each batch, in order. Close the generator if you stop before its end.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Inputs:
 
 
 def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber | None = None) -> Inputs:
-    """Check values of the user and return them as inputs.
+    """Check the values that a user passed, and return them as inputs.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
     name : str, default="X"
         What error messages call X.
     describe_position : callable, default=None
-        Turns an index into words for error messages; by default "row 1, column 2".
+        Function that turns an index into words for error messages; by default (1, 2) becomes "row 1, column 2".
 
     Returns
     -------

@@ -14,7 +14,7 @@ from typing import Any
 
 @contextmanager
 def sigint_handler(action: Any) -> Iterator[None]:
-    """Handle Ctrl-C with `action` inside the context. Processes started while it is ignored ignore it as well."""
+    """Handle Ctrl-C with `action` inside the context. Processes started while Ctrl-C is ignored also ignore it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread receives signals and may set handlers
         return

@@ -97,7 +97,7 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
 
     See Also
     --------
-    crowdfuse.Annotations.read : The same, and each note causes a warning.
+    crowdfuse.Annotations.read : The same, with a warning for each note.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def labels_from_table(table: Any, reading: Reading) -> Annotations:
 
     See Also
     --------
-    crowdfuse.Annotations.from_table : The same, and each note causes a warning.
+    crowdfuse.Annotations.from_table : The same, with a warning for each note.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def labels_from_table(table: Any, reading: Reading) -> Annotations:
 
 
 def column_beside(path: Path, name: str | None) -> str | None:
-    """The column name given for the labels, if it applies to another file as well; None if it does not.
+    """The column name that was given for the labels, if it also applies to the file `path`, else None.
 
     It applies to a table that has such a column; other tables must use one of the usual names. It always applies to an
     export, which has the fields of the same tool.
@@ -184,7 +184,7 @@ def column_beside(path: Path, name: str | None) -> str | None:
 
 
 def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Read gold labels with the options that were given for reading the labels they belong to.
+    """Read gold labels with the options that were given for reading the annotators' labels.
 
     A column named in the options is used only if the gold file has it. Otherwise the gold file must use one of the
     usual column names.
@@ -210,7 +210,7 @@ def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any],
 
     See Also
     --------
-    read_gold : The same with columns that must exist.
+    read_gold : The same, but a column that is named must exist.
 
     Examples
     --------
@@ -244,9 +244,9 @@ def read_gold(
     path : Path
         A ``.csv``, ``.tsv`` or ``.parquet`` file with an item and a label column, or a Label Studio export (``.json``).
     item : str, default=None
-        Name of the item column, or of the field of an export that identifies items.
+        Name of the item column; for an export, name of the field that identifies items.
     label : str, default=None
-        Name of the label column. Exports have none.
+        Name of the label column of a table. An export has no label column.
     question : str, default=None
         The question to read from an export.
     on_bad : {'error', 'drop'}, default='error'
@@ -303,7 +303,7 @@ def read_gold(
 
 
 def _given_classes(reading: Reading) -> NDArray[Any] | None:
-    """The classes that the user gave, if any; an error if one of them stands twice."""
+    """The classes that the user gave, if any; an error if a class is given twice."""
     if reading.classes is None:
         return None
     names = normalize_ids(reading.classes, "classes")

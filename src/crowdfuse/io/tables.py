@@ -107,7 +107,7 @@ class TableFile:
         text : bool, default=False
             Whether to read the columns of a text file as unchanged strings.
         dictionary : sequence of str, default=()
-            Text columns to encode while parsing; they should have few distinct values.
+            Text columns to dictionary-encode while parsing; they should have few distinct values.
         """
         names = self._distinct(columns)
         with self._arrow_errors_explained():
@@ -149,7 +149,7 @@ class TableFile:
         """Apply `work` to blocks of rows of a text file, in threads.
 
         Each thread parses a block and works on it while it is in the cache. Columns are strings, as from
-        `read(text=True)`. Raises `CutInsideQuotes` if quoted values may contain line breaks; use `read` then.
+        `read(text=True)`. Raises `CutInsideQuotes` if quoted values may contain line breaks; in that case, use `read`.
         """
         conversion = _conversion(columns, dictionary)
         with self._arrow_errors_explained(), ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -252,7 +252,7 @@ class TableFile:
     def _records(self, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """The records of a text file, the header first, each with the number of its first line.
 
-        A value of over 128 KB ends them, which is acceptable for messages; with `strict` it is an error.
+        The records end at a value of over 128 KB, which is acceptable for messages; with `strict` it is an error.
         """
         with self.path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as lines:
             reader = csv.reader(lines, delimiter=self.delimiter)
@@ -346,8 +346,8 @@ def encode_column(
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Encode a column as distinct names and one code per row, -1 for null, empty or blank.
 
-    Names are in order of appearance, those of a categorical column in the order of its categories. `text` means that
-    the strings come from a text file, where "12" is the integer 12 if all values of the column are integers.
+    Names are in order of appearance; in a categorical column, in the order of its categories. If `text` is true, the
+    strings come from a text file, and "12" is read as the integer 12 if all values of the column are integers.
     """
     if pa.types.is_dictionary(column.type) and not pa.types.is_primitive(column.type.value_type):
         return _encode_dictionary(column, name, where, text=text)

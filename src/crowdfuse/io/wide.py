@@ -13,7 +13,7 @@ from crowdfuse.labels.ids import ids_to_strings, parse_integer_ids, positions_of
 
 
 class WideLabels(NamedTuple):
-    """The labels of a wide table, row by row: names, and for each label three codes, -1 for a row without an item."""
+    """The labels of a wide table, row by row: names, and three codes per label. Item code -1: the row has no item."""
 
     items: NDArray[Any]
     annotators: NDArray[Any]

@@ -1,4 +1,4 @@
-"""Habits (the paper's Figure 1): annotators who mistake one class for another on items that look like it."""
+"""Habits (the paper's Figure 1): annotators who mistake class a for class b on the items of a that look like b."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def habit_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Let each annotator label class a as b on the items of a that look like b, and be right on all others.
+    """Create annotators who label the items of class a that look like class b as b, and are otherwise right.
 
-    In the paper's Figure 1 one annotator labels some 5s as 6, and another some 1s as 2. Except for drawn habits and
-    missing labels nothing is random: the inputs decide who is wrong on which item.
+    In the paper's Figure 1 one annotator labels some 5s as 6, and another some 1s as 2. The inputs decide who is wrong
+    on which item. Only the choice of habits (if `habits` is not given) and of missing labels is random.
 
     Parameters
     ----------
@@ -37,15 +37,17 @@ def habit_annotators(
     y : array-like of shape (n_items,)
         True classes.
     habits : sequence of sequences of pairs, default=None
-        Pairs (a, b) of each annotator. Of the items of class a, those nearest to the mean of class b are labelled b. If
-        two habits of an annotator apply to an item, the nearer mean wins. By default habits are drawn at random.
+        For each annotator, a sequence of pairs (a, b). Of the items of class a, those nearest to the mean of class b
+        are labelled b. If two habits of an annotator apply to an item, it gets the class whose mean is nearer. By
+        default habits are drawn at random.
     n_annotators : int, default=None
-        Number of annotators if habits are drawn; None means 3.
+        Number of annotators if `habits` is not given; None means 3.
     n_habits : int, default=None
-        Number of classes for which each annotator has a drawn habit; None means all classes. b is drawn uniformly from
-        the other classes.
+        Number of classes a for which each annotator has a habit if `habits` is not given; None means all classes. For
+        each a, the class b is drawn uniformly from the other classes.
     share : float or sequence of float, default=0.5
-        Share of the items of class a that are labelled b, rounded to whole items; one for all annotators, or one each.
+        Share of the items of class a that are labelled b, rounded to whole items. One value for all annotators, or one
+        value per annotator.
     missing : float, default=0.0
         Share of the labels to leave out at random; every item keeps at least one label.
     annotators : sequence, default=None
@@ -56,7 +58,7 @@ def habit_annotators(
     Returns
     -------
     SyntheticCrowd
-        With `habit`.
+        The attribute `habit` is set.
 
     Raises
     ------

@@ -26,15 +26,15 @@ def hammer_spammer_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Make each annotator a hammer, who is always right, or a spammer, per class or altogether.
+    """Create annotators who are hammers (always right) or spammers, on some classes or on all items.
 
-    The given settings choose one of three rules:
+    There are three rules; the arguments select one:
 
     - `n_correct`: the paper's rule (supplement: 5 annotators, `n_correct=3` of 10 classes). Each annotator is a hammer
-      on this many classes drawn at random. On the others they are always wrong, with a class drawn uniformly from the
-      wrong ones.
-    - `p`: the rule of MBEM and TraceReg. The same, but each annotator is a hammer on each class with probability p, so
-      that an annotator may be wrong everywhere.
+      on this many classes, drawn at random. On the other classes the annotator is always wrong: the label is drawn
+      uniformly from the wrong classes.
+    - `p`: the rule of MBEM and TraceReg. It differs from `n_correct` in one point: each annotator is a hammer on each
+      class with probability p, so an annotator may be wrong on all classes.
     - `by="annotator"` with `p` or `n_hammers`: the rule as the paper's text describes it. A hammer is right on every
       item; a spammer draws uniformly from all K classes, and so is right on 1 of K items by chance.
 
@@ -45,13 +45,14 @@ def hammer_spammer_annotators(
     n_annotators : int, default=5
         Number of annotators.
     by : {"class", "annotator"}, default="class"
-        Whether annotators are hammers on some classes, or altogether.
+        "class": each annotator is a hammer on some of the classes. "annotator": each annotator is a hammer or a spammer
+        on all items.
     n_correct : int, default=None
         Number of classes on which each annotator is a hammer; only with `by="class"`.
     n_hammers : int, default=None
         Number of annotators who are hammers; only with `by="annotator"`.
     p : float, default=None
-        Probability to be a hammer, instead of `n_correct` or `n_hammers`.
+        Probability of being a hammer; given instead of `n_correct` or `n_hammers`.
     missing : float, default=0.0
         Share of the labels to leave out at random; every item keeps at least one label.
     annotators : sequence, default=None
@@ -62,12 +63,14 @@ def hammer_spammer_annotators(
     Returns
     -------
     SyntheticCrowd
-        With `hammer`. `is_correct` is true for every label that is the true class, including lucky guesses.
+        The attribute `hammer` is set. `is_correct` is true for every label that is the true class, including lucky
+        guesses.
 
     Raises
     ------
     ValueError
-        If not exactly one of the settings is given, or one is out of range.
+        If not exactly one of `n_correct`, `n_hammers` and `p` is given, if it cannot be used with `by`, or if a setting
+        is out of range.
 
     Examples
     --------
@@ -108,13 +111,13 @@ def _hammers(draws: NDArray[np.float64], number: int | None, p: float | None) ->
 def _check_rule(
     by: By, n_correct: int | None, n_hammers: int | None, p: float | None, n_classes: int, n_annotators: int
 ) -> None:
-    """Raise an error unless exactly one of the settings that go with `by` is given, and is in range."""
+    """Raise an error unless exactly one of the settings allowed with `by` is given, and is in range."""
     name, number, most = (
         ("n_correct", n_correct, n_classes) if by == "class" else ("n_hammers", n_hammers, n_annotators)
     )
     other, given = ("n_hammers", n_hammers) if by == "class" else ("n_correct", n_correct)
     if given is not None:
-        raise ValueError(f"{other} does not go with by={by!r}; give {name} or p")
+        raise ValueError(f"{other} cannot be used with by={by!r}; pass {name} or p instead")
     if (number is None) == (p is None):
         raise ValueError(f"give either {name} or p with by={by!r}")
     if number is not None and not 0 <= number <= most:

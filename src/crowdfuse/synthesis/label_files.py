@@ -30,7 +30,7 @@ class Defaults:
     epsilon : float
         Distance within which annotators are wrong.
     weakness : tuple of int or None
-        Weakness rows; None chooses rows by `DEFAULT_ACCURACIES`.
+        Row that is the weakness of each annotator. With None, rows are chosen to match `DEFAULT_ACCURACIES`.
     """
 
     items: int
@@ -80,7 +80,7 @@ def write_labels(
 ) -> dict[str, Any]:
     """Create synthetic annotators for a data set and write their labels to a CSV file.
 
-    Settings that are not given have the values of the paper's MNIST experiments.
+    Settings that are not given default to the values of the paper's MNIST experiments.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def write_labels(
     out : Path
         CSV file to write, with columns item, annotator and label.
     gold : Path, default=None
-        CSV file to write with the true classes, with columns item and label.
+        If given, a second CSV file to write, with the true classes in columns item and label.
     data : Path, default=None
         Folder of the data set, as in `load_mnist`.
     download : bool, default=False
@@ -116,14 +116,15 @@ def write_labels(
     Returns
     -------
     dict
-        Counts; `nobody_right`, the share of items on which every label is wrong; and `annotators`, one dictionary per
-        annotator with its number of labels, the share that is right (`right`), and `weakness` (a row), `hammer` (a list
-        of classes) or `habits` (pairs of classes).
+        Counts; `nobody_right`, the share of items on which every label is wrong; and `annotators`, a list with one
+        dictionary per annotator. Each dictionary has the annotator's number of labels, the share of them that is right
+        (`right`), and, depending on the rule, `weakness` (a row), `hammer` (a list of classes) or `habits` (pairs of
+        classes).
 
     Raises
     ------
     ValueError
-        If a setting does not belong to the rule or is out of range.
+        If a setting belongs to another rule or is out of range.
     FileExistsError
         If a file exists and `force` is false.
 

@@ -32,13 +32,14 @@ def network_annotators(
     missing: float = 0.0,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Let each model label the items: annotators with realistic errors on difficult items.
+    """Use the predictions of models as labels, which gives realistic errors on difficult items.
 
     Parameters
     ----------
     models : mapping or sequence of models
-        Each model has a `predict(X)` method or is called with X, and returns one class name per item. The keys of a
-        mapping are the annotator ids. Weaker models come from less training data, smaller networks or other items.
+        Each model has a `predict(X)` method, or is itself a function of X, that returns one class name per item. The
+        keys of a mapping are the annotator ids. For weaker annotators, train the models on fewer or on other items, or
+        use smaller networks.
     X : any
         Inputs, passed to the models.
     y : array-like of shape (n_items,)

@@ -22,7 +22,7 @@ class SyntheticCrowd:
     annotations : Annotations
         The labels.
     is_correct : ndarray of bool, shape (n_items, n_annotators)
-        Whether the annotator's label is the true class, including labels that were left out.
+        Whether the annotator's label is the true class. Labels that were left out are included.
     truth : ndarray of int, shape (n_items,)
         True class of each item, as a position in `annotations.classes`.
     weakness : ndarray of int, shape (n_annotators,), or None
@@ -144,7 +144,7 @@ def annotate(
     annotators: Sequence[Any] | None,
     generator: np.random.Generator,
 ) -> Annotations:
-    """Return annotations from class codes (N, R), with a share of the labels left out at random."""
+    """Return annotations from class codes (N, R); a given share of the labels is left out at random."""
     given = np.where(_left_out(codes.shape, missing, generator), -1, codes)
     annotations = Annotations.from_matrix(given, classes=range(len(classes)), annotators=annotators)
     annotations.classes = classes  # set last: as names, -1 could be a class

@@ -9,7 +9,7 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def two_moon_annotators(X: NDArray[np.float64]) -> Annotations:
-    """Return the labels of the paper's two annotators: one thresholds x >= 0, the other y <= 0.
+    """Label points (x, y) as the paper's two annotators do: one gives class 1 if x >= 0, the other if y <= 0.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The paper's rule: each annotator is wrong on all items that look like one image, the weakness."""
+"""The paper's rule: each annotator has one image, the weakness, and is wrong on all items that look like it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def weakness_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Make each annotator wrong on all items within distance `epsilon` of one row of X, the weakness.
+    """Create annotators who are wrong on all items within distance `epsilon` of one row of X, their weakness.
 
-    This is the paper's rule. Outside that distance annotators are right.
+    On all other items they are right. This is the paper's rule.
 
     Parameters
     ----------
@@ -52,32 +52,33 @@ def weakness_annotators(
     weakness : sequence of int, default=None
         Row of X that is the weakness of each annotator.
     epsilon : float or sequence of float
-        Euclidean distance; one for all annotators, or one each.
+        Euclidean distance within which annotators are wrong. One value for all annotators, or one value per annotator.
     distances : array-like of shape (n_items, n_annotators), default=None
-        Distances of the items to the weaknesses, instead of X.
+        Distance of each item to the weakness of each annotator; given instead of X.
     accuracies : sequence of float, default=None
-        Target share of right labels of each annotator, instead of `weakness`. Among 512 random rows each annotator in
-        turn gets the one whose share is closest, assuming that all labels within `epsilon` are wrong. The rows are in
-        `weakness` of the result; passing them as `weakness` gives the same labels.
+        Target accuracy of each annotator; given instead of `weakness`. The weakness of each annotator is then chosen
+        from 512 random rows, each used at most once. It is the row that brings the accuracy closest to the target,
+        assuming that all labels within `epsilon` are wrong. The attribute `weakness` of the result holds the chosen
+        rows; passing them as `weakness` gives the same labels.
     wrong : str, default="uniform"
-        The labels within `epsilon`:
+        How the labels within `epsilon` are chosen, with K classes:
 
         - "uniform": a class drawn uniformly from the K - 1 wrong ones, as in the paper.
-        - "any": a class drawn uniformly from all K, so that 1 of K is right by chance.
-        - "looks": the class of the weakness image; items of that class are right. With `distances`, `weakness` is
-          needed too.
-        - "shift": the class `s_r` positions further on, cyclically. s_r is drawn once per annotator from 1 to K - 1,
-          without repeats until all were used.
-        - "neighbour": the most similar class, the same for all annotators: the class with the nearest mean in `inputs`
-          or X, or as given by `confusable`.
-        - "copy": one wrong class per item, drawn uniformly, that all wrong annotators give.
+        - "any": a class drawn uniformly from all K classes, so that 1 of K labels is right by chance.
+        - "looks": the class of the weakness image, so that items of that class are labelled right. With `distances`,
+          `weakness` must be given as well.
+        - "shift": the class `s_r` positions after the true class in the list of classes, continuing at its start. s_r
+          is drawn once for each annotator r, from 1 to K - 1; values repeat only after all were used.
+        - "neighbour": the class that is most similar to the true class, the same for all annotators. This is the class
+          with the nearest mean, computed from `inputs` or else X, or the class given by `confusable`.
+        - "copy": one wrong class per item, drawn uniformly. All annotators who are wrong on the item give this class.
     inputs : array-like of shape (n_items, ...), default=None
         Inputs for the class means of "neighbour"; by default X.
     confusable : mapping of class to class, default=None
-        The class that "neighbour" gives instead of each class.
+        For each true class, the class that "neighbour" gives instead.
     missing : float, default=0.0
-        Share of the labels to leave out at random; every item keeps at least one label. The same labels are left out
-        for every value of `wrong`.
+        Share of the labels to leave out at random; every item keeps at least one label. Which labels are left out does
+        not depend on `wrong`.
     annotators : sequence, default=None
         Annotator ids; by default 0, 1, 2, ...
     seed : int, default=0
@@ -86,7 +87,7 @@ def weakness_annotators(
     Returns
     -------
     SyntheticCrowd
-        With `weakness`, if the rows are known.
+        The attribute `weakness` is set if the rows are known.
 
     Raises
     ------
@@ -119,7 +120,7 @@ def weakness_annotators(
     classes, truth = true_classes(y)
     K = len(classes)
     generator = np.random.default_rng(seed)
-    # separate streams: labels do not depend on how rows were chosen, nor missing labels on the kind of mistake
+    # separate streams, so that labels do not depend on how rows were chosen, and missing labels not on `wrong`
     for_rows, for_mistakes = generator.spawn(2)
     rows: IntArray | None = None
     if distances is not None:
@@ -236,8 +237,8 @@ def _check_distances(distance: NDArray[np.float64], n_items: int) -> NDArray[np.
     """The distances (N, R), if they are complete and not negative."""
     if distance.ndim != 2 or len(distance) != n_items or not distance.shape[1]:
         raise ValueError(
-            f"distances must have one row per item and one column per annotator, got shape {distance.shape} "
-            f"and {n_items:,} true classes"
+            f"distances must have one row per item and one column per annotator, got shape {distance.shape}; "
+            f"the number of items is {n_items:,}"
         )
     usable = distance >= 0  # false for NaN
     if not usable.all():

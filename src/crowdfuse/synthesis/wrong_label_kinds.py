@@ -24,7 +24,7 @@ def draw_wrong_labels(truth: IntArray, n_annotators: int, n_classes: int, genera
 
 
 def shifts(n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
-    """Return a random shift from 1 to K - 1 per annotator, (R,), without repeats until all were used.
+    """Return a random shift from 1 to K - 1 per annotator, (R,); shifts repeat only after all were used.
 
     Examples
     --------
