@@ -58,7 +58,7 @@ def dawid_skene(
     Returns
     -------
     Aggregate
-        With `confusion_matrices`; `parameters["class_prior"]` has shape (n_classes,).
+        `confusion_matrices` is set, and `parameters["class_prior"]` has shape (n_classes,).
 
     Raises
     ------

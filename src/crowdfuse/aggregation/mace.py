@@ -37,7 +37,7 @@ def mace(
     """Estimate class probabilities, and the competence and spamming distribution of each annotator, by EM.
 
     With probability `competence[r]`, annotator r gives the true class k. Otherwise the label y is drawn from the
-    distribution `spam[r]`. With (y = k) equal to 1 for a right label and 0 for a wrong one::
+    distribution `spam[r]`. With (y = k) equal to 1 for a right label and 0 for a wrong one, the model is::
 
         P(label y | true k)  =  competence[r] * (y = k) + (1 - competence[r]) * spam[r, y]
 

@@ -24,7 +24,8 @@ def one_coin(
     """Estimate class probabilities, the class prior and one accuracy per annotator, by EM.
 
     This is Dawid and Skene's model with one parameter per annotator, which suits many classes or few labels. EM starts
-    from the vote shares. For a label y by annotator r on an item with true class k, and K classes in all::
+    from the vote shares. For a label y by annotator r on an item with true class k, and K classes in all, the model and
+    the update of the accuracy are::
 
         P(label y | true k)  =  accuracy[r] if y = k, else (1 - accuracy[r]) / (K - 1)
         accuracy[r]          =  (smoothing + sum over r's labels y of P(true = y)) / (2 * smoothing + labels of r)

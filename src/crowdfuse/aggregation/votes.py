@@ -143,7 +143,7 @@ class Votes:
         self.blocks = list(self._blocks(np.append(ann.indptr[:-1][self.labelled], ann.n_labels)))
 
     def _blocks(self, indptr: IntArray) -> Iterator[Block]:
-        """The blocks, from the `indptr` of the labelled items; a label counts as four numbers, for its indices."""
+        """Yield the blocks, given the `indptr` of the labelled items; the indices of a label count as four numbers."""
         cost = 4 * indptr + self.n_classes * np.arange(self.n_items + 1)
         ends = np.searchsorted(cost, np.arange(FLOATS_PER_BLOCK, cost[-1] + FLOATS_PER_BLOCK, FLOATS_PER_BLOCK))
         bounds = np.unique(np.concatenate([[0], np.minimum(ends, self.n_items), [self.n_items]]))

@@ -132,7 +132,7 @@ class _Part(NamedTuple):
 
 
 def _read_part(place: Path, part: str) -> _Part:
-    """The images of one part, whose classes are checked against their names."""
+    """The images of one part, after a check that the classes agree with the file names."""
     listed, said = place / f"filenames_{part}.txt", place / f"labels_{part}.txt"
     names = _lines(listed)
     y = [parse_index(text, len(SCENES), str(said), line, "class") for line, text in enumerate(_lines(said), 1)]

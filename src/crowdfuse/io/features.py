@@ -126,9 +126,9 @@ def read_features(
         A file or a folder:
 
         - ``.npz`` with the arrays ``X`` and ``items``, and optionally ``short_names``, a second id for each row;
-        - ``.npy`` with X alone, whose item ids are the row numbers;
+        - ``.npy`` with X alone; the item ids are the row numbers;
         - ``.csv``, ``.tsv`` or ``.parquet`` with an item column and numeric columns;
-        - a folder of images, whose item ids are their paths in the folder, with or without the ending.
+        - a folder of images; the item ids are their paths in the folder, with or without the ending.
     item : str, default=None
         Name of the item column of a table; by default a column with a usual name.
     image_size : int, default=None

@@ -206,7 +206,7 @@ def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any],
     Raises
     ------
     TableError
-        As `read_gold`.
+        As in `read_gold`.
 
     See Also
     --------
@@ -250,7 +250,7 @@ def read_gold(
     question : str, default=None
         The question to read from an export.
     on_bad : {'error', 'drop'}, default='error'
-        What to do with answers of an export that cannot be used.
+        What to do with answers of an export that cannot be used: raise an error or drop them.
 
     Returns
     -------
@@ -328,7 +328,7 @@ def _from_other_forms(
     classes: NDArray[Any] | None,
     notes: list[str],
 ) -> Annotations | None:
-    """The labels of a wide table, or of a table whose rows are records of an export; None for one row per label."""
+    """The labels of a wide table or of a table of export records; None if the table has one row per label."""
     if source.is_text and reading.format in READERS:
         raise TableError(f"{source.name}: format={reading.format!r} is read from .json, .jsonl or .parquet files")
     roles = [bool(usual_columns(columns, role)) for role in ("annotator", "label")]

@@ -199,7 +199,7 @@ class Annotations:
         return labels_from_table(table, reading)._with_warnings(stacklevel=4)
 
     def _with_warnings(self, stacklevel: int = 3) -> Annotations:
-        """These annotations, after a warning for each note that points to the caller `stacklevel` frames up."""
+        """Give one warning per note, attributed to the caller `stacklevel` frames up, and return these annotations."""
         for note in self.notes:
             warnings.warn(note, stacklevel=stacklevel)
         return self

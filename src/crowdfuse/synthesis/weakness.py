@@ -175,7 +175,7 @@ def weakness_annotators(
 def _choose_rows(
     inputs: NDArray[Any], accuracies: NDArray[np.float64], reach: NDArray[np.float64], generator: np.random.Generator
 ) -> IntArray:
-    """The row for each annotator, among random candidates, whose share of right labels is closest to the target."""
+    """One row per annotator: the one, of random candidates, that brings the accuracy closest to the target."""
     drawn = generator.choice(len(inputs), min(len(inputs), max(N_CANDIDATES, len(accuracies))), replace=False)
     # |a - b|^2 = |a|^2 - 2ab + |b|^2, centred on the candidates, to avoid cancellation
     candidates = inputs[drawn].astype(np.float64)
