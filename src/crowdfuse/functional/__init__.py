@@ -1,8 +1,8 @@
 """The mathematics of the methods, as pure functions of tensors.
 
-The unit is the labelled pair (item, annotator). A batch has B items, L labelled pairs and K classes; `item` (L,) gives
-the position of each pair's item in the batch. Only `dense_confusions` builds K x K matrices; it is not used in
-training.
+All functions work on labelled pairs: an item and an annotator who labelled it. A batch has B items, L labelled pairs
+and K classes. `item` (L,) holds, for each pair, the position of its item in the batch. Confusion matrices (K x K) are
+built by `dense_confusions` alone, which is not used in training.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ def fuse_by_basis(
 ) -> Tensor:
     """Return the fused labels `t_n = sum_r w_n^r P_n^r e_{y_n^r}`, with `P = sum_m c_m B_m`.
 
-    They are a scatter-add of `w c_m` into the classes `pi_m(y)`.
+    Here n is the item, r an annotator who labelled it, y the label and e_y its one-hot vector. w is the weight of the
+    pair, and the permutation matrix B_m maps class j to class pi_m(j). The sum is computed as a scatter-add of `w c_m`
+    into the classes `pi_m(y)`.
 
     Parameters
     ----------
@@ -24,7 +26,7 @@ def fuse_by_basis(
     item : Tensor of shape (L,)
         Position of each pair's item.
     basis : Tensor of shape (M, K)
-        Permutations, as from `permutation_basis`.
+        Permutations, as returned by `permutation_basis`.
     n_items : int
         Number of items B.
 
@@ -50,13 +52,13 @@ def fuse_by_basis(
 def penalty_form(basis: Tensor) -> Tensor:
     """Return the matrix of the quadratic form in `basis_penalty`, which depends on the basis alone.
 
-    Let `D[m, k] = 1` where pi_m moves class k, else 0. The penalty is `|c D|^2 = c^T H c` with `H = D D^T`, where
-    `H[m, l]` counts the classes that both pi_m and pi_l move. The smaller of the two matrices is returned.
+    Let `D[m, k]` be 1 if permutation pi_m moves class k, else 0. The penalty is `|c D|^2 = c^T H c` with `H = D D^T`,
+    where `H[m, l]` is the number of classes that both pi_m and pi_l move. Of D and H, the smaller matrix is returned.
 
     Parameters
     ----------
     basis : Tensor of shape (M, K)
-        Permutations, as from `permutation_basis`.
+        Permutations, as returned by `permutation_basis`.
 
     Returns
     -------

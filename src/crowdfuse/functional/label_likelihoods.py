@@ -11,7 +11,7 @@ from torch import Tensor
 from crowdfuse.functional.segments import scatter_sum
 
 MIN_CLASSES_FOR_ROWS_FIRST = 16
-"""With fewer classes, torch's softmax over the last dimension takes several times as long as over another."""
+"""With fewer classes, torch's softmax takes several times as long over the last dimension as over another one."""
 
 
 def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
@@ -47,8 +47,8 @@ def mixture_log_likelihood(
 ) -> Tensor:
     """Return `log sum_k f_n(k) A_r[k, y]` of each pair: the log-probability of the label given class probabilities f.
 
-    The sum is computed from probabilities, which takes half the time of a sum in logarithms, unless one of them would
-    underflow.
+    The sum is computed from probabilities, which takes half the time of log-sum-exp. Log-sum-exp is used if a
+    probability would underflow.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def mixture_log_likelihood(
 def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
     """Return `log sum_k f(k) A[k, y]` of S labels y per row, where each row has its own matrix A.
 
-    Sums are in logarithms. The gradient is written out: with `q(k) = f(k) A[k, y] / p(y)` it is `q - f` for the class
-    logits and `q(k) ([c = y] - A[k, c])` for the matrix logits.
+    Sums are computed by log-sum-exp. The gradient is implemented explicitly: with `q(k) = f(k) A[k, y] / p(y)` it is
+    `q - f` for the class logits and `q(k) ([c = y] - A[k, c])` for the matrix logits.
 
     Parameters
     ----------
@@ -149,18 +149,17 @@ class _RowwiseMixture(torch.autograd.Function):
 def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: bool) -> Tensor:
     """Return how well each class explains an annotator's label distribution for an item.
 
-    The annotator model is: right with probability g, wrong labels uniform. It gives label k the probability g if k is
-    the true class, and every other label `(1 - g) / (K - 1)`. Given the probabilities q of the annotator's labels, the
-    best g for class k is q_k, and the expected log-likelihood of a label is
-    `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. It is high where q_k is large, and also where q_k is far below
-    1 / K, since nobody who guesses avoids a class by chance.
+    In the annotator model, the annotator gives the true class with probability g and each of the K - 1 other labels
+    with probability `(1 - g) / (K - 1)`. Given the probabilities q of the annotator's labels, the best g for class k is
+    q_k, and the expected log-likelihood of a label is `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. It is high if
+    q_k is large. It is also high if q_k is far below 1 / K, because an annotator who guesses would not avoid a class.
 
     Parameters
     ----------
     label_probabilities : Tensor of shape (..., K)
         Probabilities q of the labels that the annotator would give.
     above_chance : bool
-        Whether g is at least 1 / K, so that only frequent labels count as evidence for a class.
+        Whether to require g >= 1 / K, so that only a large q_k is evidence for class k.
 
     Returns
     -------
@@ -184,14 +183,15 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
 def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tensor:
     """Return the posterior `q_n(k)`, proportional to `prior_n(k) prod_r A_r[k, y_nr]`.
 
-    It is computed in logarithms, since the product over many labels would underflow.
+    Here n is the item, r an annotator who labelled it, y_nr that label, and k a class. The posterior is computed in
+    logarithms, because the product over many labels would underflow.
 
     Parameters
     ----------
     log_prior : Tensor of shape (B, K)
         Logarithms of the class probabilities before the labels are known.
     log_likelihoods : Tensor of shape (L, K)
-        `log A_r[k, y]` of each pair and class, as from `label_log_probabilities`.
+        `log A_r[k, y]` of each pair and class, as returned by `label_log_probabilities`.
     item : Tensor of shape (L,)
         Position of each pair's item.
 

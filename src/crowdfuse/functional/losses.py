@@ -1,4 +1,4 @@
-"""Losses against soft targets, safe where a target is exactly 0."""
+"""Losses for soft targets and for noisy labels, numerically safe for probabilities of 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
     """Return `KL(target || f)` of each row, with 0 log 0 = 0 and gradient 0 through target entries that are 0.
 
-    `torch.nn.functional.kl_div` has NaN gradients there, and fused labels often contain exact zeros.
+    `torch.nn.functional.kl_div` has NaN gradients at such entries, and fused labels often contain exact zeros.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
 def generalized_cross_entropy(log_probabilities: Tensor, target: Tensor, q: float) -> Tensor:
     """Return `(1 - p^q) / q` of each row, where p is the probability of its target class.
 
-    It approaches cross-entropy as q goes to 0 and is 1 - p for q = 1; its gradient is p^q times that of cross-entropy.
-    It is computed from logarithms, so that a small q loses no digits and a p that underflows gives no NaN.
+    It approaches cross-entropy as q goes to 0 and is 1 - p for q = 1. Its gradient is p^q times the gradient of
+    cross-entropy. It is computed from log p, so that a small q loses no precision and an underflow of p gives no NaN.
 
     Parameters
     ----------

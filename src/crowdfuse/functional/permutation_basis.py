@@ -1,4 +1,4 @@
-"""Permutations that span confusion matrices: random, Latin and without fixed points."""
+"""Permutations whose mixtures are confusion matrices: random, Latin, and without fixed points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def permutation_basis(
 ) -> Tensor:
     """Return M distinct permutations of K classes, the identity first.
 
-    Permutation m is the matrix B_m with `B_m e_j = e_{pi_m(j)}`. There are `M = min(n_bases, K!)` of them.
+    Permutation pi_m as a matrix is B_m, with `B_m e_j = e_{pi_m(j)}` for the one-hot vector e_j of class j. There are
+    `M = min(n_bases, K!)` of them.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def permutation_basis(
         Largest number of permutations, at least 1.
     kind : {"random", "latin"}, default="random"
         "random" draws permutations uniformly without repetition, as in the paper. "latin" uses shuffled cyclic shifts,
-        so that for M >= K every class can be reached from every label.
+        so that with M >= K every label is mapped to every class by some permutation.
     seed : int, default=0
         Seed of the draw.
 
@@ -86,7 +87,7 @@ def permutation_basis(
 
 
 def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -> Tensor:
-    """Return distinct permutations that leave no class in its place.
+    """Return distinct permutations without fixed points (derangements).
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -
     n_bases : int
         Largest number of permutations. If there are more derangements, they are drawn at random.
     generator : numpy.random.Generator
-        Source of the draw.
+        Random generator for the draw.
 
     Returns
     -------
@@ -129,7 +130,7 @@ def dense_confusions(coefficients: Tensor, basis: Tensor) -> Tensor:
     coefficients : Tensor of shape (L, M)
         Coefficients c of each pair.
     basis : Tensor of shape (M, K)
-        Permutations, as from `permutation_basis`.
+        Permutations, as returned by `permutation_basis`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Sums, softmax and vote shares over the labels of each item."""
+"""Sums, softmax and vote fractions over the labels of each item."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
 
 
 def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
-    """Return the softmax of scores over the pairs of the same item, so that only existing labels get weight.
+    """Return the softmax of the scores of each item's pairs; annotators without a label get no weight.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
     Returns
     -------
     weights : Tensor of shape (L,)
-        They sum to 1 over the pairs of an item.
+        The weights of the pairs of an item sum to 1.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
 
 
 def vote_shares(label: Tensor, item: Tensor, n_items: int, n_classes: int) -> Tensor:
-    """Return the share of each item's labels that each class got.
+    """For each item, return the fraction of its labels that each class got.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class TemplateMethod(Method):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     scale : float
         Factor of the biases.
 
@@ -68,7 +68,7 @@ class TemplateMethod(Method):
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """Return the loss of each item with gold, (B,): cross-entropy, and the labels as before.
 
-        Leave this method out if gold tells nothing about annotators.
+        Leave this method out if the method has no annotator model that gold could train.
         """
         return super().gold_losses(h, batch) + scatter_sum(self._label_losses(h, batch), batch.item, batch.n_items)
 

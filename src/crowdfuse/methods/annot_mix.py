@@ -1,9 +1,9 @@
 """Annot-mix: mixup of inputs, labels and annotators.
 
 Mixup trains on blends of two inputs and their labels, which makes wrong labels hard to memorize. With several
-annotators a label belongs to an item and to an annotator, so all three are blended. The network predicts the class and
-a confusion matrix turns it into the annotator's label. The matrix depends on the annotator through an embedding, which
-can be blended.
+annotators, a label belongs to an item and to an annotator, so input, annotator and label are all blended. The network
+predicts the class, and a confusion matrix turns it into the annotator's label. The matrix is computed from an embedding
+of the annotator, and embeddings can be blended.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ class AnnotMix(GlobalConfusions):
     batch, drawn by a permutation, and `m ~ Beta(alpha, alpha)` drawn for each pair. The loss is
     `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`, with `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`.
     `A(e) = softmax(W e + b)` over each row. b starts where annotators are right with probability `eta`, and e starts at
-    0, so all annotators start alike. Annotators have no features, so mixing one-hot features is mixing embeddings.
+    0, so all annotators start alike. Annotators have no features here. Mixing their one-hot codes is the same as mixing
+    their embeddings.
 
     Inputs are mixed after augmentation (once per item) and before the backbone, which therefore runs once per labelled
     pair: with three labels per item a step takes three times as long. With alpha 0 nothing is mixed, and the backbone
     runs once per item.
 
     The matrices are those of scikit-activeml's version, by the same authors; in their own code they depend on the item
-    too. Our choices: e starts at 0; a label counts as much as its own item, both in its own pair and in the pair that
-    it is mixed into; items with gold are not mixed. Mixing makes predictions cautious, so the probabilities are not
-    calibrated likelihoods.
+    too. Choices of this implementation: e starts at 0; a label has the weight of its item, both in its own pair and in
+    the pair that it is mixed into; items with gold are not mixed. Mixing makes predictions cautious, so the
+    probabilities are not calibrated likelihoods.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     alpha : float
         Parameter of the Beta distribution; 0 for no mixing.
     eta : float

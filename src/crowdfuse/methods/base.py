@@ -27,7 +27,7 @@ from crowdfuse.nets.standardize import Standardize
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What every method is built from.
+    """The arguments from which every method is built.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class ModelSpec:
     dropout : float
         Dropout probability in the class head.
     seed : int
-        Seed of everything random that the method draws.
+        Seed of all random numbers that the method draws.
     """
 
     trunk: Trunk
@@ -60,14 +60,14 @@ class ModelSpec:
 
 
 class Loss(NamedTuple):
-    """The loss of a batch as a sum and a total weight, so that means are right over uneven batches and processes.
+    """The loss of a batch as a sum and a total weight, for exact means over batches and processes of any size.
 
     Parameters
     ----------
     total : Tensor of shape ()
         Weighted sum of the losses of the items.
     weight : Tensor of shape ()
-        Sum of the weights of the items that count.
+        Sum of the weights of the items in `total`.
     """
 
     total: Tensor
@@ -87,11 +87,12 @@ class Phase(NamedTuple):
         Length of the phase.
     trainable : tuple of str, optional
         Attributes of the method that are trained; the others are frozen and in evaluation mode. By default all are
-        trained. If it differs from that of the previous phase, the optimizer starts anew, else it continues.
+        trained. If `trainable` is the same as in the previous phase, the optimizer continues, otherwise a new one is
+        created.
     selection : {"epoch", "end", "any", "never"}, default="epoch"
-        Which epochs validation chooses among. "epoch": those of this phase only. "end": the end of this phase and the
-        candidates of earlier phases. "any": the epochs of this phase and the candidates of earlier phases. "never":
-        none of this phase.
+        Candidate epochs from which validation chooses. "epoch": all epochs of this phase, but none of earlier phases.
+        "end": the last epoch of this phase and the candidates of earlier phases. "any": all epochs of this phase and
+        the candidates of earlier phases. "never": no epoch of this phase.
     """
 
     name: str
@@ -122,10 +123,10 @@ class Predict(Protocol):
 
 
 LabelFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""From features (B, D) and labels as item, annotator and label, (L,) each, to one number per label, (L,)."""
+"""Maps features (B, D) and item, annotator and label of L labels, (L,) each, to one number per label, (L,)."""
 
 HeldOutScorer = Callable[[LabelFunction], ValidationScore]
-"""From a function that returns log-likelihoods of labels to the score of the current network on held-out labels."""
+"""Takes a function that returns log-likelihoods of labels; returns the network's score on held-out labels."""
 
 
 class Method(nn.Module, ABC):
@@ -133,23 +134,23 @@ class Method(nn.Module, ABC):
 
     A method must define `crowd_loss`. It may override the other hooks: those for training (`prepare`, `phases`,
     `begin_phase`, ...) and those that describe annotators (`weight_logits`, `confusions`, `accuracies`, `fused`,
-    `label_log_probabilities`). By default all annotators count the same.
+    `label_log_probabilities`). By default all annotators have the same weight.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
 
     Attributes
     ----------
     confusion_given : {"said", "true"} or None
-        What the confusion matrices are conditioned on: P(true | said), P(said | true), or None if there are none.
+        "said": confusion matrices are P(true | said). "true": they are P(said | true). None if there are none.
     resume_buffers : tuple of str
         Non-persistent buffers that are not part of the model but are needed to resume a training.
     phase_index : int
         Index of the phase that is being trained. The training loop sets it.
     loss_factor : float
-        Factor of the loss; 1 / K for methods that follow the paper in dividing the loss by K.
+        Factor by which the loss is multiplied: 1 / K if the loss is divided by K as in the paper, otherwise 1.
     takes_new_annotators : bool
         Whether annotators can be added to a fitted model and trained like the others.
 
@@ -285,7 +286,7 @@ class Method(nn.Module, ABC):
     def unsupported_reason(self, data: TrainingData) -> str | None:
         """Return why the method cannot learn from this data, and which methods can; None if it can.
 
-        It is called before any work.
+        It is called before the training starts.
 
         Parameters
         ----------
@@ -353,7 +354,8 @@ class Method(nn.Module, ABC):
         """Update the method before the first step of each phase except the first.
 
         Results must be stored in place in buffers or parameters, so that checkpoints contain them and all processes
-        share them. What belongs to rows of the training data is a non-persistent buffer named in `resume_buffers`.
+        share them. A result with one value per row of the training data must be a non-persistent buffer that is listed
+        in `resume_buffers`.
 
         Parameters
         ----------
@@ -371,7 +373,7 @@ class Method(nn.Module, ABC):
         Parameters
         ----------
         label_checks : tuple of str
-            The failed checks that need only held-out labels. By default they are returned.
+            Failed checks that were computed from held-out labels alone. The default implementation returns them.
         predict : Predict
             The current network, applied to the training data.
 
@@ -384,7 +386,8 @@ class Method(nn.Module, ABC):
     def add_annotators(self, count: int) -> None:
         """Append annotators, each a copy of the average annotator.
 
-        A method with its own table per annotator extends it here, after calling this method.
+        A subclass with a table of its own, with rows per annotator, overrides this method, calls `super()` and extends
+        the table.
 
         Parameters
         ----------
@@ -401,10 +404,10 @@ class Method(nn.Module, ABC):
     def label_log_probabilities(
         self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor
     ) -> Tensor | None:
-        """Return `log p(label | class)` of each label and class, if the method has a trustworthy model of it.
+        """Return `log p(label | class)` of each label and class, or None if the method has no reliable model of it.
 
-        Held-out labels are scored by it. Methods that return None are scored by one model that is common to all; see
-        `crowdfuse.labels.held_out`.
+        Held-out labels are scored with these probabilities. Methods that return None are scored with an annotator model
+        that is the same for all methods; see `crowdfuse.labels.held_out`.
 
         Parameters
         ----------
@@ -420,7 +423,7 @@ class Method(nn.Module, ABC):
         return None
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return scores whose softmax over an item's pairs are the annotators' weights: by default equal ones.
+        """Return scores whose softmax over an item's pairs gives the annotators' weights; by default all equal.
 
         Parameters
         ----------
@@ -448,7 +451,7 @@ class Method(nn.Module, ABC):
         Returns
         -------
         matrices : Tensor of shape (L, K, K)
-            Axes (true, said); `confusion_given` names the axis that is conditioned on.
+            Axes (true, said). If `confusion_given` is "true", rows sum to 1; if "said", columns.
 
         Raises
         ------
@@ -474,12 +477,12 @@ class Method(nn.Module, ABC):
         Raises
         ------
         TypeError
-            If the method does not estimate it.
+            If the method does not estimate accuracies.
         """
         raise TypeError(f"{type(self).__name__} has no annotator accuracies per item; GatedClassifier has")
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the fused label of each item: by default the labels averaged by the annotators' weights.
+        """Return the fused label of each item; by default the mean of its labels, weighted by annotator.
 
         Parameters
         ----------

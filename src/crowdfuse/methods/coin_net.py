@@ -1,8 +1,8 @@
 """COINNet: confusion matrices, and outlier items to which they do not apply.
 
-On most items annotators err as their matrices say; on a few items they err together, in a way that depends on the item.
-Each label of an item may have an outlier term that explains what the matrix cannot. Using any such term is so costly
-that few items do.
+On most items, annotators make the errors that their matrices predict. On a few items, they make errors together that
+depend on the item. Each label of an item may have an outlier term that explains what the matrix cannot. The loss
+penalizes the use of such terms, so that few items have them.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class COINNet(GeoCrowdNet):
     item cost 0.01 M_n (sum_r |e_nr|^2)^(p/2) beside a sum over labels, about 1/200 of ours with ten classes and three
     labels: their terms start at 0, grow in small steps while the network learns, and never come close to the minimum.
 
-    The terms of an item do not depend on other items. So they are not learned and stored: the best ones follow from
-    network, matrices and labels (`outlier_terms`), and the loss is the minimum itself. Nothing is stored per row, a
-    step costs as much as its labels, and the terms of any items can be computed at any time. For items with gold, the
-    terms apply to the likelihood under the known class.
+    The terms of an item do not depend on other items. So they are not learned as parameters: the best terms are
+    computed from network, matrices and labels (`outlier_terms`), and the loss is the minimum itself. Nothing is stored
+    per row, a step costs as much as its labels, and the terms of any items can be computed at any time. For items with
+    gold, the terms apply to the likelihood under the known class.
 
-    With an untrained network the best terms would make outliers of whole classes, which then are never learned. So
-    there are none in the first 30 % of the epochs, as there are hardly any at first in the authors' code. (30 % is the
-    first share that was tried, after test accuracy had been seen to fall without it.)
+    With an untrained network, the best terms would turn whole classes into outliers, and these classes would never be
+    learned. So there are no outlier terms in the first 30 % of the epochs. In the authors' code, there are hardly any
+    at first. (30 % is the first share that was tried, after test accuracy had been seen to fall without it.)
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     outlier_weight : float
         Cost of outlier terms, in units of log K.
     volume_weight : float
@@ -129,7 +129,8 @@ class COINNet(GeoCrowdNet):
 def outlier_losses(log_likelihood: Tensor, item: Tensor, n_items: int, cost: float, mean_labels: Tensor) -> Tensor:
     """Return the loss of each item's labels with the best outlier terms.
 
-    Terms at the bound 1 - q move with the likelihood q; the others are at a minimum, where their gradient is 0.
+    Gradients flow through terms at the bound 1 - q, which change with the likelihood q. The other terms are at a
+    minimum, where the gradient is 0.
 
     Parameters
     ----------

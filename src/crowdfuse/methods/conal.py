@@ -1,8 +1,8 @@
 """CoNAL: confusions that are common to all annotators, and confusions of each annotator.
 
-There is one noise layer for all annotators and one per annotator, like those of the crowd layer. For each label a
-weight tells which of the two it came from. The weight depends on the item, which may be hard for everybody, and on the
-annotator.
+There is one noise layer for all annotators and one per annotator, like those of the crowd layer. The two layers are
+mixed for each label. The share of the common layer depends on the annotator and on the item, which may be hard for
+everybody.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class CoNAL(Method):
     on the item's features (in the authors' code, separate layers on the input). So w_nr lies between 0.27 and 0.73, and
     neither matrix is ever ignored. All matrices start at twice the identity.
 
-    The softmax of row k of a matrix is P(said | true = k). Labels depend only on `w G + (1 - w) W_r`, so the matrices
-    are told apart by what annotators have in common and by the separation term, where `|G - W_r|` is the Euclidean norm
-    of all K^2 differences. This term has no lower bound, so `separation` must be small.
+    The softmax of row k of a matrix is P(said | true = k). Labels depend only on `w G + (1 - w) W_r`, so G and W_r can
+    be separated only by what annotators have in common and by the separation term, where `|G - W_r|` is the Euclidean
+    norm of all K^2 differences. This term has no lower bound, so `separation` must be small.
 
-    The separation term counts once per label, so that a step costs as much as its labels. The authors' code counts it
-    once per annotator and step, and averages the other term over labels: if everybody labels every item, its lambda is
-    ours divided by R. Gold trains the matrices by the likelihood alone, with f_n the one-hot class.
+    The separation term is added once per label, so that the cost of a step depends only on its labels. The authors'
+    code counts it once per annotator and step, and averages the other term over labels: if everybody labels every item,
+    its lambda is ours divided by R. Gold trains the matrices by the likelihood alone, with f_n the one-hot class.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     separation : float
         Weight of the separation term.
     embedding : int

@@ -26,19 +26,20 @@ class CrowdLayer(GlobalConfusions):
     """Cross-entropy of each label on the output of its annotator's layer.
 
     With f_n the class probabilities and g_r the annotator's layer, the loss is
-    `mean_n sum_{r in S_n} -log softmax(g_r(f_n))[y_nr]`. Each label counts the same, as in the authors' code.
+    `mean_n sum_{r in S_n} -log softmax(g_r(f_n))[y_nr]`. All labels have the same weight, as in the authors' code.
 
     The layer acts on probabilities and a softmax follows, as in the authors' code. If the network is certain of class
     k, annotator r gives label y with probability `A_r[k, y] = softmax(g_r(e_k))[y]`; this is the reported confusion
-    matrix. If it is not certain, the model is not a mixture of these matrices, so the network's probabilities are not
-    calibrated. At the start an annotator is right with probability e / (e + K - 1), which is low for many classes.
+    matrix. If the network is not certain, the model is not a mixture of these matrices, so the network's probabilities
+    are not calibrated. At the start an annotator is right with probability e / (e + K - 1), which is low for many
+    classes.
 
     For items with gold, the likelihood of a label is that of `A_r`.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     layer : {"matrix", "vector", "bias", "vector+bias"}
         "matrix": `g_r(f) = f W_r` (the paper's MW); "vector": `w_r * f` (VW); "bias": `f + b_r` (VB); "vector+bias":
         `w_r * f + b_r` (VW+B). All start as the identity: W_r = I, w_r = 1, b_r = 0.

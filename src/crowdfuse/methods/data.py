@@ -139,7 +139,7 @@ class TrainingData:
         return next(self.stream([rows]))
 
     def stream(self, batches: Sequence[NDArray[np.int64]]) -> Generator[Batch, None, None]:
-        """Yield batches one after the other; a caller that stops early must close the generator.
+        """Yield the batches in order; a caller that stops early must close the generator.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ def fingerprint(inputs: Inputs, *annotations_gold_weights: Annotations | NDArray
     inputs : Inputs
         The inputs.
     *annotations_gold_weights : Annotations or ndarray
-        What is hashed into "labels", in this order.
+        Values that are hashed together into "labels", in this order.
 
     Returns
     -------

@@ -29,10 +29,10 @@ from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead, SeparateHeads
 
 HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
-"""Makes a head from the number of features, the hidden widths, and the numbers of annotators and outputs."""
+"""Takes the number of features, the hidden widths, and the numbers of annotators and outputs; returns a head."""
 
 MIN_GOLD_PROBABILITY = 1e-6
-"""Lower bound of a fused label's probability of gold; below it, no permutation leads to gold."""
+"""Lower bound of the probability of gold in a fused label; it is 0 if no permutation maps a label to gold."""
 
 
 class BasisConfusions(nn.Module):
@@ -43,7 +43,7 @@ class BasisConfusions(nn.Module):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     heads : HeadFactory
         Makes the head.
     hidden : tuple of int
@@ -93,12 +93,12 @@ class BasisConfusions(nn.Module):
 
 
 class FullConfusions(nn.Module):
-    """A free column-stochastic matrix per pair, for small K; shows what the basis costs or gains.
+    """An unconstrained column-stochastic matrix per pair, for small K; a comparison for the basis.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     heads : HeadFactory
         Makes the head, with K^2 outputs.
     hidden : tuple of int
@@ -144,7 +144,7 @@ class Fusion(Method):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     n_bases : int
         Largest number of permutations M; 1 is the weights-only ablation.
     basis : {"random", "latin"}
@@ -152,7 +152,7 @@ class Fusion(Method):
     penalty : float
         Weight of the penalty (lambda in the paper).
     confusions : {"basis", "full"}
-        Matrices over the basis, or a free matrix per pair.
+        Mixtures of the basis, or an unconstrained matrix per pair.
     weights : {"learned", "uniform"}
         Learned weights, or equal ones: the confusions-only ablation.
     annotator_heads : {"shared", "separate", "embedded"}

@@ -1,20 +1,20 @@
 """The gated method: the probability that each annotator is right on each item, learned with the classifier.
 
 The classifier predicts the class, gates predict whether an annotator is right, and together they must explain all
-labels of an item. This is the model of Yan et al. (2010) with neural networks, and MaDL (Herde et al., 2023) with an
-isotropic matrix for one given class. The label of an annotator who is worse than chance tells what the item is not, as
-complementary labels do (Ishida et al., 2017).
+labels of an item. This is the model of Yan et al. (2010) with neural networks. Given the class, labels follow the same
+model as in MaDL (Herde et al., 2023) with isotropic matrices. The label of an annotator who is worse than chance is
+evidence against the class that it names, like a complementary label (Ishida et al., 2017).
 
-Such a likelihood has several optima, so the start decides the result. Training therefore has three phases:
+Such a likelihood has several optima, so the result depends on the starting point. Training therefore has three phases:
 
 1. "annotator labels": a network learns which label each annotator would give, which is ordinary classification.
 2. "start": from these, each item gets its most likely class, assuming only that wrong labels are uniform; classifier
    and gates are trained on these initial classes.
 3. "gates": the likelihood is maximized.
 
-Gold can overrule the initial classes; then part of the gold is held out to check phase 3. If annotators contradict each
-other, some on these items and some on those, nothing tells who is right. Then the classifier is trained on the vote
-(with two classes, from a fresh trunk), and the diagnostics ask for gold.
+Gold can overrule the initial classes. In that case, part of the gold is held out to check phase 3. If different
+annotators contradict each other on different items, the labels do not show who is right. In that case, the classifier
+is trained on the vote (with two classes, starting from the initial trunk), and the diagnostics ask for gold.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MAX_CONFLICT_CHECK_ITEMS = 5_000
 HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 
 ClassRule = Literal["any", "above chance"]
-"""How initial classes are read from predicted labels: see `expected_class_log_likelihood`."""
+"""How initial classes are inferred from predicted labels; see `expected_class_log_likelihood`."""
 
 CLASS_RULES: tuple[ClassRule, ...] = ("above chance", "any")
 
@@ -57,13 +57,14 @@ class Gated(Method):
     """Joint likelihood of all labels of an item, with a gate per pair.
 
     The loss is `mean_n -log sum_k f_n(k) prod_{r in S_n} p(y_nr | k)`, with `p(y | k) = g_nr` if y = k, else
-    `(1 - g_nr) W_r[k, y]`. f_n are the class probabilities, g_nr is the gate of the pair, and W_r the distribution of
-    wrong labels.
+    `(1 - g_nr) W_r[k, y]`. For item n, f_n are its class probabilities, S_n the annotators who labelled it and y_nr
+    their labels. g_nr is the gate of item n and annotator r, and W_r[k, y] is the probability that a wrong label of r
+    is y if the class is k.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     heads : {"shared", "embedded"}
         `AnnotatorHead` or `EmbeddedHead`, for predicted labels and gates.
     embedding : int
@@ -74,13 +75,13 @@ class Gated(Method):
     Attributes
     ----------
     is_initialized : Tensor of bool of shape ()
-        Whether the initial classes have been chosen; before, class logits come from predicted labels.
+        Whether the initial classes have been chosen. Until then, class logits are computed from predicted labels.
     starts_from_gold : Tensor of bool of shape ()
         Whether a classifier fitted to gold chose the initial classes.
     skips_likelihood : Tensor of bool of shape ()
         Whether phase 3 continues with the initial classes, because gold chose them and no labels are held out.
     trains_on_vote : Tensor of bool of shape ()
-        Whether phases 2 and 3 train on the vote, because nothing tells who is right.
+        Whether phases 2 and 3 train on the vote, because the labels do not show who is right.
     start_held_out_accuracy : Tensor of shape ()
         Accuracy of the gold classifier on held-out gold.
     poll_weights : Tensor of shape (R,)
@@ -88,9 +89,9 @@ class Gated(Method):
     target : Tensor of shape (N,)
         Initial class of each row.
     held_out_gold : Tensor of shape (N,)
-        Gold of rows that check phase 3 and are not trained on there, else -1.
+        Gold class of the rows that are held out to check phase 3; -1 for all other rows.
     initial_trunk : Tensor
-        The trunk's initial values, with two classes.
+        Initial values of the trunk; stored only with two classes.
 
     References
     ----------
@@ -140,7 +141,7 @@ class Gated(Method):
         self.register_buffer("poll_weights", torch.zeros(n_annotators))
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return the three phases; validation chooses among the end of the second and the epochs of the third."""
+        """Return the three phases; validation chooses from the last epoch of the second and all of the third."""
         labels, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
         return [
             Phase("annotator labels", labels, selection="never"),
@@ -200,9 +201,9 @@ class Gated(Method):
         return fit_gold_classifier(descriptions, data.gold[known], classes[known], self.n_classes)
 
     def _best_class_rule(self, score_held_out: HeldOutScorer | None) -> ClassRule:
-        """Return "any" if held-out labels confirm that labels below chance tell what an item is not.
+        """Return "any" if held-out labels confirm that labels below chance are evidence against a class.
 
-        With two classes they could not: the mirror image explains the labels equally well.
+        With two classes they cannot confirm it: swapping the two classes explains the labels equally well.
         """
         if self.n_classes == 2 or score_held_out is None:
             return "above chance"
@@ -210,7 +211,7 @@ class Gated(Method):
         return "any" if any_score.beats(above_score) else "above chance"
 
     def _is_undecided(self, data: TrainingData, predict: Predict) -> bool:
-        """Return whether confident annotators contradict each other so often that nothing tells who is right."""
+        """Return whether confident annotators contradict each other so often that labels do not show who is right."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_CONFLICT_CHECK_ITEMS])
         weight = self.poll_weights[self.poll_weights > 0].cpu().numpy()
@@ -234,7 +235,7 @@ class Gated(Method):
     def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
         """Return the failed checks; if gold chose the start, whether accuracy on held-out gold has fallen since.
 
-        Then checks by labels are ignored, since gold has overruled the labels.
+        If gold chose the start, checks by labels are ignored, because gold has overruled the labels.
         """
         if not self.starts_from_gold:
             return label_checks
@@ -366,8 +367,9 @@ class Gated(Method):
 def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:
     """Return the share of confident pairs of annotators that contradict each other on some items and agree on others.
 
-    It is for two classes. For each pair of annotators, the smaller of agreements and contradictions counts, so a pair
-    that always disagrees does not: one is the mirror image of the other, and most annotators tell which.
+    It is defined for two classes. Each pair of annotators contributes the number of its agreements or of its
+    contradictions, whichever is smaller. A pair that always disagrees therefore contributes nothing: one of the two
+    swaps the classes, and the other annotators show which one.
 
     Parameters
     ----------
@@ -401,13 +403,13 @@ def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:
 def disagreement_share(label: NDArray[np.int64], weight: NDArray[Any]) -> float:
     """Return the share of confident pairs of annotators that disagree.
 
-    Pairs that hardly ever agree do not count: one of the two uses the class names in its own way, and the others tell
-    which. Uniform wrong labels do not count either, since nobody gives them confidently.
+    Pairs that hardly ever agree are left out: one of the two annotators permutes the classes, and the other annotators
+    show which one. Uniform wrong labels have no effect either, because no annotator gives them confidently.
 
     Parameters
     ----------
     label : ndarray of shape (N, A)
-        Label that each annotator gives confidently, else -1.
+        Label that each annotator gives confidently; -1 if not confident.
     weight : ndarray of shape (A,)
         Annotator weights.
 

@@ -46,7 +46,7 @@ class GeoCrowdNet(GlobalConfusions):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     regularizer : {"f", "w"}
         Volume of the class probabilities or of the matrices.
     volume_weight : float

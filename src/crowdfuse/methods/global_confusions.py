@@ -19,12 +19,12 @@ PSEUDO_COUNT_PER_CELL = 0.01  # added to every count, so that labels never seen 
 
 
 class GlobalConfusions(Method):
-    """A method with matrices `A_r[k, y] = P(annotator r gives label y | the class is k)`, rows summing to 1.
+    """A method with matrices `A_r[k, y] = P(annotator r gives label y | the class is k)`; rows sum to 1.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
 
     See Also
     --------
@@ -139,7 +139,7 @@ class CountedConfusions(GlobalConfusions):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """A small classifier fitted to a few gold items, used if it beats the labels alone.
 
-Its inputs describe what every annotator would say about an item, which tells a lot about the item whoever is right.
-So a few gold items, too few to train a network, are enough.
+Its inputs are the labels that every annotator would probably give to an item. They are informative about the item even
+if it is unknown which annotators are right. So a few gold items are enough, although too few to train a network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNSEEN_CLASS_BIAS = -1e6  # of classes without gold, which are never predicted
 
 
 class GoldClassifier(NamedTuple):
-    """A linear classifier of described items.
+    """A linear classifier of item descriptions.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class GoldClassifier(NamedTuple):
     bias : Tensor of shape (K,)
         Intercepts.
     is_correct_out_of_fold : ndarray of bool of shape (G,)
-        Whether each gold item was classified correctly by the fit without it.
+        Whether each gold item is classified correctly by a classifier that was fitted without it.
     """
 
     weight: Tensor
@@ -48,7 +48,7 @@ def fit_gold_classifier(
 ) -> GoldClassifier | None:
     """Fit a classifier to gold items, if it beats the classes inferred from labels.
 
-    It must be better in cross-validation by more than one standard error of the paired difference.
+    The classifier must be more accurate in cross-validation by more than one standard error of the paired difference.
 
     Parameters
     ----------

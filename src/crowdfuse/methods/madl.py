@@ -1,8 +1,9 @@
 """Multi-annotator deep learning (MaDL): performance per item and annotator, and weights against copied labels.
 
-One network predicts the class, a second one how an annotator performs on the item, from embeddings of both; together
-they must explain the labels. Annotators with similar embeddings make similar mistakes, as copies do, and a hundred
-copies are not a hundred opinions. So an annotator counts less in the loss, the more similar annotators there are.
+One network predicts the class. A second network predicts how an annotator performs on the item, from embeddings of
+both. Together they must explain the labels. Annotators with similar embeddings make similar mistakes, as copies do, and
+a hundred copies are not a hundred independent opinions. So the more similar annotators there are, the lower an
+annotator's weight in the loss.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class MaDL(Method):
     batch, with a U x U kernel for U annotators. Items with gold train the classifier, and the performance network by
     each label, without weights.
 
-    With matrices per item, rows of classes other than the item's are learned from nothing, and with "full" so many
-    matrices explain the labels that the classifier is hardly determined.
+    With matrices per item, the data does not determine the rows of classes other than the item's class. With "full", so
+    many matrices explain the labels that the classifier is hardly determined.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     confusions : {"isotropic", "diagonal", "full"}
         What the performance network returns: one number per pair, one per class or one per cell of the matrix. The
         sigmoid of the first two is the probability of being right, with uniform wrong labels; the softmax over each row

@@ -1,4 +1,4 @@
-"""Majority vote: all annotators count the same."""
+"""Majority vote: all annotators have the same weight."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class MajorityVote(Method):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     vote : {"soft", "hard"}
-        Train on the vote shares or on the winner. Ties are broken at random from the seed.
+        Train on the vote shares or on the winner. Ties are broken at random, from the seed.
     loss_scale : {"plain", "paper"}
         "paper" divides the loss by K.
     """

@@ -1,8 +1,8 @@
 """Max-MIG: a classifier of items and an aggregator of labels that learn from each other.
 
-The classifier sees the item, the aggregator sees its labels. Given the class, the two are independent, so all the
-information that they share is about the class. Training maximizes that mutual information. Annotators who copy each
-other add nothing to it.
+The input of the classifier is the item, the input of the aggregator its labels. Given the class, the two inputs are
+independent, so all the information that they share is about the class. Training maximizes that mutual information.
+Annotators who copy each other add nothing to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crowdfuse.nets.annotator_tables import append_mean_rows, take_rows
 
 
 class MaxMIG(Method):
-    """Negative mutual information gain of classifier and aggregator (the paper's, for the KL divergence).
+    """Negative mutual information gain of classifier and aggregator, as in the paper with the KL divergence.
 
     The loss is `-mean_i [1 + log m_ii] + mean_{i != j} m_ij` with `m_ij = sum_k h_i(k) g_j(k) / p(k)`. h_i are the
     class probabilities of item i, `g_j = softmax(log p + sum_{r in S_j} W_r[y_jr])` those of the labels of item j, and
@@ -40,7 +40,7 @@ class MaxMIG(Method):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     prior : {"votes", "uniform"}
         p is the mean of the vote shares, or uniform, as in the paper's code.
 
@@ -122,7 +122,7 @@ class MaxMIG(Method):
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the log standard deviation of the annotator's evidence over classes, (L,).
 
-        It measures how far the annotator's labels move the aggregate; an annotator without evidence has no weight.
+        It measures how much the annotator's labels change the aggregate. An annotator without evidence has weight 0.
         """
         per_annotator = self.label_log_evidence.view(-1, self.n_classes, self.n_classes)
         spread = (per_annotator - per_annotator.mean(2, keepdim=True)).square().mean((1, 2)).sqrt()
@@ -137,7 +137,7 @@ class MaxMIG(Method):
 def mutual_information_gain(log_ratio: Tensor, log_g: Tensor, weight: Tensor) -> Tensor:
     """Return `mean_i [1 + log m_ii] - mean_{i != j} m_ij` with `m_ij = sum_k exp(log_ratio_i(k) + log_g_j(k))`.
 
-    Means are weighted, crossed pairs by the product of their weights.
+    Means are weighted by `weight`; a pair (i, j) has the product of the weights of both items.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Model-bootstrapped EM: annotators are judged by the network's own predictions.
+"""Model-bootstrapped EM: confusion matrices are estimated with the network's predictions as the truth.
 
 Three steps repeat: train on the current soft labels, count each annotator's confusions with the network's predictions
 as the truth, and compute new soft labels from these confusions. The first soft labels are the vote shares.
@@ -34,11 +34,11 @@ class MBEM(CountedConfusions):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     rounds : int
         Number of rounds.
     chosen : {"epoch", "round"}
-        Whether validation chooses among the epochs of the last round or among the ends of the rounds.
+        Whether validation chooses from the epochs of the last round or from the last epochs of all rounds.
 
     References
     ----------

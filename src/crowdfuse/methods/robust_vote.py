@@ -23,13 +23,13 @@ class RobustVote(MajorityVote):
     """Training on the vote with generalized cross-entropy.
 
     With f_n the class probabilities, the loss is `mean_n (1 - f_n(w_n)^q) / q` for the winner w_n of a hard vote, and
-    `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) / q` over the labels for a soft vote. Items with gold have cross-entropy.
-    The votes are those of `MajorityVote`. The paper's truncated variant is not implemented.
+    `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) / q` over the labels for a soft vote. For items with gold, the loss is
+    cross-entropy. The votes are those of `MajorityVote`. The paper's truncated variant is not implemented.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     q : float
         0 < q <= 1; cross-entropy as q goes to 0, mean absolute error for q = 1.
     vote : {"soft", "hard"}

@@ -18,7 +18,7 @@ class SingleAnnotator(Method):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     annotator : int
         Index of the annotator.
     """

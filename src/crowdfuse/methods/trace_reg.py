@@ -32,7 +32,7 @@ class TraceReg(GlobalConfusions):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     trace_weight : float
         Weight of the traces.
     start : float or None

@@ -16,7 +16,7 @@ class TrueLabel(Method):
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     """
 
     def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Aggregate first, then train: the labels of each item become one target before training, as is most common."""
+"""Aggregate first, then train: the labels of each item are combined into one target before training."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ class TwoStage(CountedConfusions):
     """Training on the consensus of an aggregation method.
 
     The loss is `mean_n KL(t_n || f_n)`, with t_n the aggregator's class probabilities, or cross-entropy on the
-    consensus class. The confusion matrices are counted with t_n as the truth, which for Dawid-Skene is their
-    definition.
+    consensus class. The confusion matrices are counted with t_n as the truth, which is how Dawid-Skene defines them.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     aggregator : str
         Name of the aggregation method, a key of `crowdfuse.aggregation.AGGREGATORS`.
     target : {"soft", "hard"}

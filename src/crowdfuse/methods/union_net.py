@@ -1,7 +1,7 @@
 """UnionNet: the labels of all annotators of an item are one joint target.
 
-One transition matrix leads from the K classes to all labels of all annotators. Its rows are distributions over all of
-these, so that annotators are fitted together and not separately.
+One transition matrix maps the K classes to all labels of all annotators. Each row is one distribution over all of these
+labels, so that annotators are fitted together and not separately.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Variant = Literal["a", "b"]
 class UnionNet(GlobalConfusions):
     """Likelihood of each label among all labels that the annotators of the item can give.
 
-    The loss is `mean_n sum_{r in S_n} -log u_n[r, y_nr]`, where u_n is a distribution over annotators and labels. With
-    f_n the class probabilities and W_r the annotator's block of the transition matrix:
+    The loss is `mean_n sum_{r in S_n} -log u_n[r, y_nr]`, where S_n are the annotators of item n, y_nr their labels,
+    and u_n is a distribution over pairs of annotator and label. With f_n the class probabilities of the item and W_r
+    the block of annotator r in the transition matrix:
 
     - "a": `u_n[r, y] = exp(z_nr[y]) / sum_{s in S_n, c} exp(z_ns[c])`, with `z_nr = f_n W_r`.
     - "b": `u_n[r, y] = sum_k f_n(k) T_n[k, r, y]`, with
@@ -35,18 +36,18 @@ class UnionNet(GlobalConfusions):
     "b" is a mixture over the classes, so its network can learn the true class probabilities; the paper proves it
     consistent. All W_r start as the identity.
 
-    In the paper S_n are all annotators. Here they are those who labelled the item, so that a step costs as much as its
-    labels; if everybody labels every item both are the same. Each annotator gives one label, so all have the same share
-    of the union, and missing labels cause no bias. The public code divides the loss of "b" by the number of labels of
-    an item and starts 0.00001 off the identity, on some data sets at counted matrices; here each label counts the same
-    in both variants.
+    In the paper, S_n are all annotators. Here they are those who labelled the item, so that the cost of a step depends
+    only on its labels. If everybody labels every item, both are the same. Each annotator in S_n gives one label, so all
+    have the same share of the union, and missing labels cause no bias. The public code divides the loss of "b" by the
+    number of labels of an item and initializes W_r 0.00001 away from the identity, or on some data sets with counted
+    matrices. Here each label has the same weight in both variants.
 
     The confusion matrix of an annotator is `A_r[k, y] = softmax(W_r[k])[y]`.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     variant : {"a", "b"}
         "a" normalizes the outputs, "b" the rows of the transition matrix.
 

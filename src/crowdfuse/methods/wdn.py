@@ -1,8 +1,8 @@
 """Weighted doctor net (WDN): one classifier per annotator, and a weight for each.
 
 Phase 1 trains the networks: the trunk and the hidden layers of the class head are shared, and each annotator has an
-output layer that is trained on the annotator's labels. Phase 2 freezes the networks and learns weights whose average of
-the networks comes close to the vote.
+output layer that is trained on the annotator's labels. Phase 2 freezes the networks and learns weights such that the
+weighted average of the networks comes close to the vote.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class WDN(Method):
     - weights "released", as in the fusion paper's code: `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))`, with free w from
       a normal distribution.
 
-    The average is over all annotators who have labels, whoever labelled the item, so predicting a batch costs
-    O(B R K). Both losses are smallest where the average is the vote, so the weights tell who determines the vote, not
-    who is right.
+    The average is over all annotators who have labels, including those who did not label the item, so predicting a
+    batch costs O(B R K). Both losses are smallest if the average equals the vote, so the weights show who determines
+    the vote, not who is right.
 
     Parameters
     ----------
     spec : ModelSpec
-        What the method is built from.
+        Backbone, sizes and seed of the method.
     weights : {"released", "softmax"}
         Form of the weighted average.
     weight_epochs : int
@@ -134,7 +134,7 @@ class WDN(Method):
         Returns
         -------
         weights : Tensor of shape (R,)
-            Of any size and sign for "released", summing to 1 for "softmax".
+            Unconstrained for "released"; nonnegative and summing to 1 for "softmax".
         """
         return self.weights * self.labelled if self.released else self._log_shares().exp()
 
@@ -151,8 +151,8 @@ class WDN(Method):
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the logarithms of the weights, (L,).
 
-        Negative weights count as 0; if no weight is positive, all count the same. Annotators without training labels
-        have the mean weight of the others.
+        Negative weights are set to 0; if no weight is positive, all are equal. Annotators without training labels have
+        the mean weight of the others.
         """
         weights = self.average().clamp(min=0)
         if not weights.any():

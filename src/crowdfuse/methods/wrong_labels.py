@@ -177,7 +177,7 @@ class SharedWrongLabels(WrongLabels):
 
 
 class PerAnnotatorWrongLabels(WrongLabels):
-    """One learned table per annotator, uniform at the start; a step changes those of the annotators in its batch.
+    """One learned table per annotator, initially uniform; a step changes only the annotators in its batch.
 
     Parameters
     ----------
@@ -205,9 +205,9 @@ class PerAnnotatorWrongLabels(WrongLabels):
 
 
 class BasisWrongLabels(WrongLabels):
-    """Per annotator, a learned mixture of permutations that leave no class in its place.
+    """One learned mixture per annotator of permutations without fixed points.
 
-    This is the basis of the fusion paper, applied from true class to label.
+    This is the basis of the fusion paper, here mapping the true class to the label.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class BasisWrongLabels(WrongLabels):
     n_bases : int
         Largest number of permutations.
     seed : int
-        Seed of their draw.
+        Seed with which the permutations are drawn.
     """
 
     basis: Tensor

@@ -1,4 +1,4 @@
-"""Heads with parameters per annotator, evaluated only for the pairs (item, annotator) that are asked for."""
+"""Heads with parameters per annotator, evaluated only for the given pairs (item, annotator)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crowdfuse.nets.annotator_tables import PerAnnotator, extend_tables, take_ro
 from crowdfuse.nets.mlp import dense_layers, mlp
 
 MAX_DENSE_CELLS_PER_PAIR = 16
-"""Up to this many (item, annotator) cells per pair, one dense product is faster than a copy of the weights per pair."""
+"""If items x annotators is at most this many times the number of pairs, one dense product is the faster way."""
 
 
 class AnnotatorHead(PerAnnotator):
@@ -132,8 +132,8 @@ class SeparateHeads(PerAnnotator):
     def add_annotators(self, count: int) -> None:
         """Append `count` annotators whose output is the mean output of all networks.
 
-        The outputs are averaged and not the weights, because the mean of several networks' weights is not a useful
-        network.
+        The outputs are averaged instead of the weights, because averaging the weights of several networks does not give
+        a useful network.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class EmbeddedHead(nn.Module):
     """One MLP for all annotators that reads the item's features and the annotator's embedding; for many annotators.
 
     The first layer is linear in both inputs, so the item's part is computed once per item. Cost and memory grow with
-    the number of pairs, and each annotator adds only the numbers of its embedding.
+    the number of pairs, and an additional annotator adds only one embedding.
 
     Parameters
     ----------

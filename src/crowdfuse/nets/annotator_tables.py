@@ -13,7 +13,7 @@ MAX_DENSE_GRADIENT_ROWS = 100  # up to this many rows, a dense gradient of the w
 def take_rows(table: Tensor, rows: Tensor) -> Tensor:
     """Return `table[rows]` with a sparse gradient if the table is long.
 
-    For tables of more than 100 rows, the work and memory of the backward pass grow with `len(rows)` alone.
+    For tables of more than 100 rows, time and memory of the backward pass depend on `len(rows)` but not on R.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ def take_rows(table: Tensor, rows: Tensor) -> Tensor:
 
 
 def active_annotators(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Tensor]:
-    """Return the annotators to compute for some labels, and the position of each label's annotator among them.
+    """Return the annotators that occur in some labels, and the position of each label's annotator among them.
 
-    With up to 100 annotators these are all annotators, because finding the active ones would cost more.
+    With up to 100 annotators, all annotators are returned, because finding those that occur would take longer.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Random crops and flips of a whole batch of images, on the device of the batch.
 
-They act in training mode only. Random numbers come from torch's generator of the device, which the training loop seeds
-at every step, so a training that is stopped and resumed sees the same crops.
+Images are changed in training mode only. Random numbers come from torch's generator of the device, which the training
+loop seeds at every step, so a training that is stopped and resumed sees the same crops.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
 class CropAndFlip(nn.Module):
     """Shift each image by up to `padding` pixels and mirror it with probability 1/2, as is usual for CIFAR.
 
-    Images have the shape (N, C, H, W) or (N, H, W) and any dtype. Pixels from outside the image are 0. In evaluation
-    mode the images are returned unchanged.
+    Images have the shape (N, C, H, W) or (N, H, W) and any dtype. Pixels that are shifted in from outside the image are
+    0. In evaluation mode the images are returned unchanged.
 
     Parameters
     ----------
@@ -123,9 +123,9 @@ class RandomResizedCropAndFlip(nn.Module):
     size : int
         Height and width of the result in pixels.
     scale : tuple of float, default=(0.08, 1.0)
-        Smallest and largest share of the image's area in a crop; the share is drawn uniformly.
+        Smallest and largest area of a crop, as a fraction of the image's area. The fraction is drawn uniformly.
     ratio : tuple of float, default=(3/4, 4/3)
-        Smallest and largest ratio of width to height of a crop; its logarithm is drawn uniformly.
+        Smallest and largest ratio of width to height of a crop. The logarithm of the ratio is drawn uniformly.
     flip : bool, default=True
         Whether to mirror half of the crops left to right.
 

@@ -33,7 +33,7 @@ class Trunk:
     n_features : int
         Number of features per input.
     head_hidden : tuple of int
-        Default widths of the hidden layers of a head on top.
+        Default widths of the hidden layers of a head on top of the backbone.
     is_built_in : bool
         Whether the backbone was chosen by name.
 
@@ -50,7 +50,7 @@ class Trunk:
 
 
 def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ...], dropout: float) -> Trunk:
-    """Build or copy a backbone and count its features with a dry run.
+    """Build or copy a backbone, and count its features by running it once.
 
     Parameters
     ----------

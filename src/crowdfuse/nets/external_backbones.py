@@ -1,7 +1,7 @@
 """Backbones from outside the library: anything Python can import, and trusted `.pt2` files.
 
-Both can run code. Everybody knows that of an import, but few know it of a `.pt2` file, so loading one must be allowed
-explicitly.
+Loading either can run arbitrary code. This is well known for imports but not for `.pt2` files, so loading a `.pt2` file
+must be allowed explicitly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WEIGHTS_ONLY_SUFFIXES = (".safetensors",)
 def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trust_model: bool = False) -> nn.Module:
     """Return the network that `module:callable` names, or that a `.pt2` file of `torch.export.save` holds.
 
-    Importing a module runs its code. Torch is seeded first, so a network without trained weights is the same every
+    Importing a module runs its code. Torch is seeded first, so that randomly initialized weights are the same every
     time.
 
     Parameters

@@ -59,8 +59,8 @@ class LeNet(nn.Module):
 class NormPool(nn.Module):
     """`AvgPool2d(2)` after `BatchNorm2d(affine=False)`: the same function, faster on a CPU.
 
-    Both are linear once the statistics are known, so normalizing can come after pooling, on a quarter of the values.
-    Both are written as sums, which PyTorch vectorizes better than its own kernels for the two layers.
+    Both layers are linear once mean and variance are known, so the values can be normalized after pooling, when only a
+    quarter of them remain. Both layers are implemented as sums, which are faster than PyTorch's kernels for them.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ STAGE_WIDTHS = (64, 128, 256, 512)  # channels of the four stages
 class ResNet18(nn.Module):
     """ResNet-18 without its last layer, with 512 features per image.
 
-    torchvision's weights fit `stem="large"` once those of the last layer are left out:
+    With `stem="large"`, torchvision's weights can be loaded, except those of its last layer:
     `net.load_state_dict({name: w for name, w in weights.items() if not name.startswith("fc.")})`.
 
     Parameters

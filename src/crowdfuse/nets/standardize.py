@@ -17,9 +17,10 @@ FILE_BLOCK_ROWS = 64  # rows from files are large
 
 
 class Standardize(nn.Module):
-    """Map x to `(x - mean) / scale`: per feature for rows, per channel for images (C, H, W), else with one pair.
+    """Map inputs x to `(x - mean) / scale`.
 
-    Until `measure` is called, it returns inputs unchanged.
+    There is one mean and scale per feature for rows, one per channel for images (C, H, W), and a single mean and scale
+    for inputs of any other shape. Until `measure` is called, inputs are returned unchanged.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The only training loop: batches, recipes, optimizers, checkpoints, several processes, prediction, progress.
+"""The training loop of all methods: batches, recipes, optimizers, checkpoints, processes, prediction, progress.
 
 This package re-exports only what works without torch. `train` is in `crowdfuse.training.loop`, settings are in
-`crowdfuse.training.recipes`, and what chooses the epoch is in `crowdfuse.training.validation`.
+`crowdfuse.training.recipes`, and the classes that choose the epoch are in `crowdfuse.training.validation`.
 """
 
 from __future__ import annotations

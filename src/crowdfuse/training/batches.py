@@ -1,4 +1,4 @@
-"""How an epoch is cut into batches, and a batch into the parts of the processes."""
+"""Split an epoch into batches, and a batch into one part per process."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def split_into_batches(order: NDArray[np.int64], batch_size: int) -> list[NDArra
 
 
 def rows_of_rank(batch: NDArray[np.int64], rank: int, world_size: int) -> tuple[NDArray[np.int64], bool]:
-    """Return the rows of a batch that one process computes, and whether they count in the loss.
+    """Return the rows of a batch that one process computes, and whether they contribute to the loss.
 
-    Batch norm needs at least two rows per process, so a small batch has fewer parts than there are processes. A
-    process without a part computes the whole batch with weight 0: it must take part in every collective operation,
-    and this way statistics over all processes stay those of the batch.
+    Batch norm needs at least two rows per process, so a small batch may have fewer parts than there are processes. A
+    process without a part computes the whole batch with weight 0. It cannot skip the batch, because every process must
+    take part in every collective operation. Computing the whole batch keeps statistics over all processes equal to
+    those of the batch.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The state of an unfinished training in one file: tensors as safetensors, the rest as JSON in its header.
 
-The file is written under another name and then renamed, so a process that is killed leaves the old state or the new
-one, never a damaged file.
+The file is written under another name and then renamed, so that a process that is killed leaves either the old or the
+new file, never a damaged one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Checkpointing:
 
 @dataclass
 class TrainingState:
-    """The position of a training. With seed, settings and data it determines every later bit.
+    """The state of a training. Together with seed, settings and data, it determines all later results exactly.
 
     Attributes
     ----------
@@ -61,13 +61,13 @@ class TrainingState:
     history : list of dict
         One record per finished epoch.
     best_epoch : int or None, default=None
-        The epoch that validation prefers so far, from 1.
+        The best epoch so far by validation, counted from 1.
     best_values : ndarray or None, default=None
-        The validation score of that epoch, per item or label.
+        The validation scores of the best epoch, one per item or label.
     best_failed_checks : tuple of str, default=()
-        The sanity checks that this epoch failed.
+        The sanity checks that the best epoch failed.
     best_weights : dict of str to Tensor or None, default=None
-        The weights of that epoch.
+        The weights of the best epoch.
     """
 
     phase_index: int = 0
@@ -116,7 +116,7 @@ def save_checkpoint(checkpointing: Checkpointing, state: TrainingState, method: 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stored training: the state is needed first, the rest once the optimizer exists.
+    """A stored training: `state` is read first, the rest is restored once the optimizer exists.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Several processes that train one model: their ranks, and how an error in one process becomes an error in all.
 
-torchrun starts the processes and says so in environment variables; processes that are started here get the same
-variables. In a single process these functions do nothing, and torch is not even imported.
+torchrun starts the processes and describes them in environment variables; processes that are started here get the same
+variables. With a single process these functions do nothing and do not import torch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def launched_processes() -> tuple[int, int] | None:
     Returns
     -------
     counts : tuple of int or None
-        Processes per machine, and machines; None if no launcher started this process.
+        Number of processes per machine and number of machines; None if no launcher started this process.
 
     Raises
     ------
@@ -152,7 +152,8 @@ def raise_in_all_processes() -> Iterator[None]:
 def is_reported_by_rank_zero(error: Exception) -> bool:
     """Return whether rank 0 reports this error, so that this process should not.
 
-    If so, it returns only after rank 0 has reported it, because torchrun stops all processes as soon as one ends.
+    If so, the function returns only after rank 0 has reported the error, because torchrun stops all processes as soon
+    as one ends.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The network in its current state, evaluated during training."""
+"""Evaluate the network in its current state during training."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NetworkEvaluator:
     ) -> NDArray[np.float32]:
         """Return predictions for the training data, as `crowdfuse.methods.base.Predict` describes them.
 
-        A selection of rows is small, so every process computes all of it.
+        If only some rows are selected, every process computes all of them, because they are few.
         """
         if rows is None:
             return predict_logits_distributed(

@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 class UnwrappedDDPStrategy(DDPStrategy):
     """Fabric's distributed data parallel, without the wrapper around the network.
 
-    The wrapper averages gradients over processes, and needs to be told about parameters without a gradient. The loop
+    The wrapper averages gradients over processes, and must be told which parameters have no gradient. The training loop
     needs sums over the items of all processes instead; `sum_gradients` computes them after the backward pass.
     """
 
@@ -66,7 +66,7 @@ def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
     Parameters
     ----------
     fabric : Fabric
-        Knows how many processes to start.
+        Fabric that defines how many processes to start.
     run : callable
         Called with the Fabric of the process; must be picklable.
 
@@ -78,7 +78,7 @@ def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
     Raises
     ------
     ValueError
-        If `run` raised a ValueError or an OSError in a process; with the same message.
+        If `run` raised a ValueError or an OSError in a process. The message is that of the original error.
     ChildProcessError
         If a process died.
     """

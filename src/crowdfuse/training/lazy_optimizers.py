@@ -1,8 +1,8 @@
 """Optimizers that update only those rows of a table that a batch used.
 
-A sparse gradient (see `crowdfuse.nets.annotator_tables`) names these rows. Each row has its own moments, weight decay
-and, for Adam, step count: a row that is used once per epoch takes one step per epoch, like a separate network. All
-other parameters are left to torch.
+These are the rows in the table's sparse gradient (see `crowdfuse.nets.annotator_tables`). Moments, weight decay and,
+for Adam, the step count are kept per row: a row that is used once per epoch takes one step per epoch, like a separate
+network. All other parameters are updated by torch's optimizer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The only training loop: phases, epochs, steps, validation, checkpoints, several processes.
+"""The training loop of all methods: phases, epochs, steps, validation, checkpoints, several processes.
 
-All random numbers follow from the seed and the position (epoch, step), so a training that was stopped and resumed
-takes the same steps as one that ran through.
+All random numbers are determined by the seed, the epoch and the step, so a training that was stopped and resumed takes
+the same steps as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class TrainingResult:
     Attributes
     ----------
     weights : dict of str to Tensor
-        The weights of the best epoch with validation, otherwise of the last one; on the CPU.
+        The weights on the CPU: with validation those of the best epoch, otherwise those of the last epoch.
     history : list of dict
-        One record per epoch: `epoch`, `loss`, `seconds`; `phase` if the method has phases; with validation
+        One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has phases. Validation adds
         `validation_accuracy` or `held_out_log_likelihood`, and `failed_checks` if there are any.
     best_epoch : int or None
-        The epoch that validation chose, from 1; None without validation.
+        The epoch that validation chose, counted from 1; None without validation.
     n_epochs : int
         Planned epochs over all phases.
     interrupted : bool, default=False
@@ -103,8 +103,8 @@ def train(
 ) -> TrainingResult:
     """Train a method and return its weights.
 
-    A method with phases goes through them in turn, and validation chooses an epoch of the last phase unless the
-    phases say otherwise. Ctrl-C ends the training and returns what has been learned so far.
+    A method with phases runs them one after the other. Validation chooses an epoch of the last phase, unless the phases
+    say otherwise; see `Phase.selection`. Ctrl-C ends the training and returns the result so far.
 
     Parameters
     ----------
@@ -115,9 +115,10 @@ def train(
     recipe : Recipe
         Optimizer, schedule, sizes, device and seed.
     validation : Validation or None, default=None
-        What chooses the epoch. None: the last epoch is kept.
+        Data used to choose the epoch. None: the last epoch is kept.
     checkpointing : Checkpointing or None, default=None
-        Where to store the state, and to resume from it if it is there. None: nothing is stored.
+        Where to store the state of the training. If a state is already stored there, training resumes from it. None:
+        nothing is stored.
     verbose : int, default=0
         0 shows nothing, 1 shows progress on standard error.
     title : str, default="training"

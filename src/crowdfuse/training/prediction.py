@@ -16,7 +16,7 @@ from crowdfuse.labels.held_out import HeldOutLabels
 from crowdfuse.methods.base import Method
 
 FeatureFunction = Callable[[Tensor], Tensor]
-"""From features (n_rows, n_features) to one row of numbers per item."""
+"""Maps features (n_rows, n_features) to one row of numbers per item."""
 
 MIN_EVALUATION_BLOCK_ROWS = 256  # evaluation stores no gradients, so its blocks can be larger than training batches
 
@@ -39,14 +39,14 @@ def predict_logits(
     device : torch.device or str
         Where the network is.
     batch_size : int
-        Rows per block, if more than 256.
+        Rows per block; values below 256 are raised to 256.
     feature_function : callable or None, default=None
-        Computes something else from the features (n_rows, n_features). None: the class logits.
+        Function of the features (n_rows, n_features) to return instead of the class logits. None: the class logits.
 
     Returns
     -------
     logits : ndarray of shape (n_rows, n_classes)
-        Or whatever `feature_function` returns, concatenated.
+        With `feature_function`, its results for all blocks, concatenated.
     """
     blocks = evaluation_blocks(len(inputs), batch_size)
     return _predict_blocks(method, inputs, device, blocks, feature_function or method.class_logits)
@@ -112,12 +112,12 @@ def score_held_out_labels(
     held_out : HeldOutLabels
         The labels.
     label_function : callable
-        From features (n_rows, n_features) and item, annotator and label, each (n_labels,), to numbers (n_labels,),
-        or None if the method has no answer.
+        Maps features (n_rows, n_features) and item, annotator and label, each (n_labels,), to numbers (n_labels,).
+        Returns None if the method cannot compute them.
     device : torch.device or str
         Where the network is.
     batch_size : int
-        Rows per block, if more than 256.
+        Rows per block; values below 256 are raised to 256.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def score_held_out_labels(
 
 
 def evaluation_blocks(n_rows: int, batch_size: int) -> list[NDArray[np.int64]]:
-    """Return row numbers in blocks of `batch_size`, but of at least 256 rows.
+    """Return row numbers in blocks of `batch_size` rows, or of 256 if `batch_size` is smaller.
 
     >>> [len(block) for block in evaluation_blocks(600, batch_size=64)]
     [256, 256, 88]

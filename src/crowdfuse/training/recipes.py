@@ -14,10 +14,10 @@ from crowdfuse.checks.numbers import check_nonnegative, check_positive_integer
 from crowdfuse.training.lazy_optimizers import LazyAdam, LazyAdamW, LazySGD
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
-"""Makes an optimizer for parameters."""
+"""Takes the parameters to train and returns an optimizer."""
 
 Schedule = Callable[[float], float]
-"""From the finished share of the steps, between 0 and 1, to the factor of the learning rate."""
+"""Maps the fraction of steps done, from 0 to 1, to a factor that multiplies the learning rate."""
 
 OPTIMIZERS = ("adamw", "adam", "sgd")
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -44,7 +44,7 @@ class Recipe:
     Parameters
     ----------
     optimizer : {"adamw", "adam", "sgd"} or callable
-        Name, or a function from parameters to an optimizer.
+        Name, or a function that takes the parameters and returns an optimizer.
     learning_rate : float
         Base learning rate, above 0; the schedule multiplies it.
     momentum : float
@@ -52,7 +52,8 @@ class Recipe:
     weight_decay : float
         Weight decay of the named optimizers.
     schedule : {"constant", "cosine", "one-cycle"} or callable
-        Name, or a function from the finished share of the steps of a phase to the factor of the learning rate.
+        Name, or a function that maps the fraction of the steps of a phase done to a factor that multiplies the learning
+        rate.
     batch_size : int
         Items per step, over all processes.
     epochs : int
@@ -62,7 +63,7 @@ class Recipe:
     devices : int
         Number of processes to start on this machine; ignored if torchrun has started them.
     precision : str
-        Precision in the words of Lightning Fabric, such as "32-true" or "bf16-mixed".
+        Numeric precision, as named in Lightning Fabric: for example "32-true" or "bf16-mixed".
     channels_last : bool
         Whether images use PyTorch's channels-last memory format.
     compile : bool
@@ -135,12 +136,12 @@ class Recipe:
         return kind(parameters, self.learning_rate, weight_decay=self.weight_decay, fused=True)
 
     def learning_rate_factor(self, progress: float) -> float:
-        """Return the factor of the learning rate at a point of the phase.
+        """Return the factor that multiplies the learning rate at a point of the phase.
 
         Parameters
         ----------
         progress : float
-            Finished share of the steps of the phase, from 0 to 1.
+            Fraction of the steps of the phase that are done, from 0 to 1.
 
         Returns
         -------

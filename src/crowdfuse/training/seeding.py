@@ -20,7 +20,7 @@ def step_seed(seed: int, step: int, rank: int) -> int:
 def seed_generators(device: torch.device, seed: int) -> None:
     """Seed torch's generators of the CPU and of `device`.
 
-    `torch.manual_seed` also seeds devices that are not in use, which takes a millisecond.
+    `torch.manual_seed` is not used because it also seeds devices that are not in use, which takes a millisecond.
     """
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""What chooses the epoch: gold classes, annotations to agree with, or held-out labels."""
+"""Choose the epoch by accuracy on gold, agreement with annotations, or likelihood of held-out labels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Validation(ABC):
         return self.score(network.predict(self.inputs))
 
     def is_better(self, new: ValidationScore, old: ValidationScore) -> bool:
-        """Return whether the new epoch replaces the best one so far: a higher mean."""
+        """Return whether the new epoch has a higher mean score than the best one so far."""
         return new.mean > old.mean
 
     def held_out_scorer(self, network: NetworkEvaluator) -> HeldOutScorer | None:
@@ -84,7 +84,7 @@ class GoldValidation(Validation):
     uses_gold: ClassVar[bool] = True
 
     def score(self, logits: NDArray[Any]) -> ValidationScore:
-        """Return 1 for each item whose class is predicted, else 0."""
+        """Return 1 for each item whose predicted class is right, else 0."""
         return ValidationScore((logits.argmax(1) == self.gold).astype(np.float64), ())
 
     def fingerprint(self) -> dict[str, str]:
@@ -94,7 +94,7 @@ class GoldValidation(Validation):
 
 @dataclass(frozen=True)
 class AgreementValidation(Validation):
-    """Share of the labels of the validation items that the classifier agrees with.
+    """Fraction of the labels of the validation items that equal the predicted class.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class AgreementValidation(Validation):
     annotations: Annotations
 
     def score(self, logits: NDArray[Any]) -> ValidationScore:
-        """Return 1 for each label that is predicted, else 0."""
+        """Return 1 for each label that equals the predicted class, else 0."""
         predicted = logits.argmax(1)
         return ValidationScore((predicted[self.annotations.item] == self.annotations.label).astype(np.float64), ())
 
@@ -156,7 +156,7 @@ class HeldOutLabelValidation(Validation):
         return ValidationScore(score.values if values is None else values, checks)
 
     def is_better(self, new: ValidationScore, old: ValidationScore) -> bool:
-        """Return whether the new epoch passes the checks or is likelier by more than one standard error."""
+        """Return whether the new epoch beats the best one so far; see `ValidationScore.beats`."""
         return new.beats(old)
 
     def held_out_scorer(self, network: NetworkEvaluator) -> HeldOutScorer:
