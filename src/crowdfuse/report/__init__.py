@@ -17,7 +17,7 @@ _MODULES = {"Report": "report", "report_classifier": "classifier_report", "repor
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch only when a report is asked for, and matplotlib only when `plots` is."""
+    """Import a public name on first use, so that torch and matplotlib are loaded only if needed."""
     if name == "plots":
         return import_module("crowdfuse.report.plots")
     if name in _MODULES:

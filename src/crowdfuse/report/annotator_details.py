@@ -1,4 +1,4 @@
-"""Details of single annotators: confusion matrix, and the regions of the item map where they are weak."""
+"""Details of individual annotators: confusion matrix, and regions of the item map where they are weak."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ITEMS_PER_ANNOTATOR = 400  # items sampled for each of them
 MAX_CONFUSION_VALUES = 8_000_000  # numbers in the confusion matrices of one annotator's items
 MAX_MATRIX_CLASSES = 12  # classes shown in a confusion matrix
 MIN_ITEMS = 5  # items needed to measure an annotator on a map or a class
-AGREEMENT_PRIOR_ITEMS = 3  # items that the annotator's overall agreement counts for in each cell of the map
+AGREEMENT_PRIOR_ITEMS = 3  # pseudo-count of items with the annotator's overall agreement, added to each cell of the map
 
 
 def most_active_annotators(data: ReportData) -> IntArray:
@@ -27,7 +27,7 @@ def most_active_annotators(data: ReportData) -> IntArray:
 
 
 def sample_labels(data: ReportData, annotators: IntArray) -> dict[int, IntArray]:
-    """Return at most 400 random labels of each given annotator, as positions among all labels, by annotator."""
+    """For each given annotator, return the positions of at most 400 random labels among all labels."""
     generator = np.random.default_rng(1)
     by_annotator = np.argsort(data.ann.annotator, kind="stable")
     counts = np.bincount(data.ann.annotator, minlength=data.ann.n_annotators)
@@ -42,7 +42,7 @@ def sample_labels(data: ReportData, annotators: IntArray) -> dict[int, IntArray]
 def detail_facts(
     data: ReportData, labels_by_annotator: dict[int, IntArray], item_map: ItemMap | None
 ) -> list[dict[str, Any]]:
-    """Return confusion matrices and the map of each annotator.
+    """Return the confusion matrices and the map of each annotator as the `annotator_details` entry of a report.
 
     Parameters
     ----------
@@ -72,9 +72,11 @@ def detail_facts(
 
 
 def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatArray, int] | None:
-    """Return the confusion matrix of one annotator as the method estimates it, averaged over items.
+    """Return the confusion matrix that the method estimates for one annotator, averaged over items.
 
-    A method that estimates P(true | said) is converted by Bayes' rule, with the frequency of the annotator's labels:
+    If the method estimates P(true | said) instead of P(said | true), its matrices are converted by Bayes' rule. For
+    true class k and label j, with P(said = j) the frequency of j among the annotator's labels and ~ for proportional
+    to:
 
         P(said = j | true = k)  ~  mean over items of P(true = k | said = j)  *  P(said = j)
 
@@ -85,7 +87,7 @@ def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatA
     r : int
         Position of the annotator.
     labels : ndarray of shape (n_sampled,)
-        Labels of the annotator whose items are averaged over, as positions among all labels.
+        Positions, among all labels, of labels of this annotator. The average is over their items.
 
     Returns
     -------
@@ -117,9 +119,10 @@ def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatA
 
 
 def estimated_confusion(data: ReportData, r: int) -> FloatArray:
-    """Return P(said | true) of one annotator, shape (n_classes, n_classes), with the consensus as the truth.
+    """Estimate P(said | true) of one annotator, shape (n_classes, n_classes), taking the consensus as the truth.
 
-    Each label counts for every class in proportion to the consensus probability of that class.
+    The true class is uncertain, so each label is counted in every row (true class), weighted by the consensus
+    probability of that class.
     """
     if data.quality.confusion_matrices is not None:
         matrix: FloatArray = data.quality.confusion_matrices[r]
@@ -163,7 +166,7 @@ def _annotator_map_facts(
     """
     rows = data.ann.item[labels]
     cell = item_map.cells(rows)
-    # the only label of an item has all of its weight, which says nothing
+    # if an item has one label, that label has all the weight, which says nothing about the annotator
     keep = (cell >= 0) & ((data.labels_per_item[rows] > 1) | (relative is None))
     if keep.sum() < MIN_ITEMS:
         return None
@@ -195,7 +198,7 @@ def _annotator_map_facts(
 
 
 def _weakest_class(data: ReportData, predicted: IntArray, measured: FloatArray) -> dict[str, Any] | None:
-    """Return the predicted class on whose items the annotator does worst; None with fewer than two classes."""
+    """Return the predicted class where the annotator is weakest; None without two classes of enough items."""
     count = np.bincount(predicted, minlength=data.ann.n_classes)
     has_enough = count >= MIN_ITEMS
     if has_enough.sum() < 2:

@@ -29,13 +29,13 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
     data : ReportData
         Labels, fused labels and consensus.
     gold : ndarray of shape (n_items,)
-        True class of each item as its position in `classes`, -1 where unknown.
+        True class of each item, as a position in `classes`; -1 where unknown.
 
     Returns
     -------
     dict
-        `n_annotators` with labels, `n_without_labels`, `contradictions`, and `rows`. Of more than 1,000 annotators,
-        `rows` holds those with the most labels.
+        `n_annotators` (who gave labels), `n_without_labels`, `contradictions`, and `rows`. With more than 1,000
+        annotators, `rows` holds only the 1,000 with the most labels.
     """
     ann, quality = data.ann, data.quality
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
@@ -75,9 +75,9 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
 
 
 def recall_counts(data: ReportData, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return how many items of each class the annotators labelled, and how many of them with that class.
+    """For each annotator and class, count the items of that class they labelled, and how many they got right.
 
-    The true class is uncertain: an item counts for each class with its consensus probability.
+    The true class is uncertain, so each item adds its consensus probability to the count of every class.
 
     Parameters
     ----------
@@ -120,9 +120,10 @@ def _mean_relative_weights(data: ReportData) -> FloatArray | None:
 def _strongest_and_weakest(
     n_items: FloatArray, n_recalled: FloatArray
 ) -> tuple[list[ClassRecall | None], list[ClassRecall | None]]:
-    """Return the class that each annotator most surely knows, and least; None where no two classes differ.
+    """Return the strongest and the weakest class of each annotator; None if their recalls hardly differ.
 
-    The strongest class has the highest lower end of the recall's interval, the weakest the lowest upper end.
+    The strongest class has the highest lower bound of the recall's confidence interval. The weakest class has the
+    lowest upper bound.
     """
     low, high = wilson_interval(n_recalled, n_items)
     has_enough = n_items >= MIN_ITEMS_PER_CLASS

@@ -1,4 +1,4 @@
-"""Small charts as SVG. Their colours come from the style of the page, so that they follow light and dark mode."""
+"""Small charts as SVG. The style sheet of the page sets their colours, so they follow light and dark mode."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def line_chart(
     mark: tuple[float, float] | None = None,
     diagonal: bool = False,
 ) -> Markup:
-    """Return a line chart; lines differ by colour and by dashes.
+    """Return a line chart whose lines differ in colour and dash pattern.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def line_chart(
     title : str
         Description for screen readers.
     x_range, y_range : tuple of float, default=None
-        Ends of the axes; the default is the range of the points.
+        Limits of the axes. None uses the range of the points.
     bands : sequence of (x, low, high), default=()
         A shaded band behind the lines.
     x_percent, y_percent : bool, default=False
@@ -102,10 +102,10 @@ def line_chart(
 
 
 def map_chart(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: str) -> Markup:
-    """Return the map of items of one annotator: strong cells are circles, weak cells diamonds.
+    """Return the item map of one annotator: circles are cells where they are strong, diamonds where weak.
 
-    The size of a sign grows with the number of items, its colour with the absolute value. Small dots are items of
-    other annotators. Class names stand at the median of their items.
+    A larger marker means more items; a stronger colour means a larger absolute value. Small dots are items of other
+    annotators. The name of a class is written at the median position of its items.
 
     Parameters
     ----------

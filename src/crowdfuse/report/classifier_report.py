@@ -37,19 +37,21 @@ def report_classifier(
     classifier : CrowdClassifier
         A fitted classifier.
     X : array-like, sparse matrix or Inputs of N rows
-        Inputs of the items, as for `predict`.
+        Inputs of the items, as in `predict`.
     annotations : Annotations or array-like of shape (n_items, n_annotators)
-        Labels of the items, as for `fit`.
+        Labels of the items, as in `fit`.
     items : array-like of shape (n_items,), default=None
-        Item id of each row of X, as for `fit`.
+        Item id of each row of `X`, as in `fit`.
     gold : array-like of shape (n_items,), default=None
         True class of each row, None where unknown. Used only to measure accuracy.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. A third as many ambiguous and mislabelled items are shown.
+        Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a
+        third as long.
     sensitivity : float, default=0.95
-        With two classes and gold: share of the positive class to find, above 0 and at most 1.
+        For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
+        report shows a decision threshold that reaches it.
     positive : object, default=None
-        With two classes: the positive class. The default is the second class.
+        For two classes: the positive class. None means the second class.
     title : str, default=None
         Title of the report. The default names the method.
 
@@ -108,12 +110,12 @@ def training_facts(classifier: CrowdClassifier) -> dict[str, Any]:
 
 
 def diagnostic_notes(classifier: CrowdClassifier) -> list[str]:
-    """Return what the method could not learn from the labels, one sentence per finding."""
+    """Return one sentence for each thing that the method could not learn from the labels."""
     return [f"{message[:1].upper()}{message[1:]}." for message in classifier.diagnostic_messages_]
 
 
 def _split_by_labels(data: ReportData, codes: IntArray) -> list[GoldSet]:
-    """Return gold as two sets, items with and without labels: only the former can have been trained on."""
+    """Return two gold sets: items with labels, which may have been used in training, and items without."""
     known, labelled = codes >= 0, data.labels_per_item > 0
     parts = (
         ("gold, items with labels", known & labelled, "the model was probably trained on the labels of these items"),

@@ -1,4 +1,4 @@
-"""Annotators whom the model trusts although others disagree with them, or distrusts although others agree."""
+"""Find annotators whom the model trusts but other annotators contradict, or the reverse."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ MIN_ANNOTATORS = 3  # two annotators agree with each other equally often
 
 
 def agreement_with_others(data: ReportData) -> tuple[FloatArray, IntArray]:
-    """Compute how often the other annotators of an item agree with each annotator.
+    """Compute how often each annotator agrees with the other annotators of the same item.
 
-    Items with a single label are left out. Weights play no part, so that agreement can contradict them.
+    Items with a single label are left out. Weights are not used, so that the result can be compared with them.
 
     Returns
     -------
     mean : ndarray of shape (n_annotators,)
-        Mean share of the other labels on the item that equal the annotator's; 0 without such items.
+        For each annotator: the share of the item's other labels that equal theirs, averaged over items. 0 without such
+        items.
     n_compared : ndarray of shape (n_annotators,)
         Number of the annotator's labels that were compared.
     """
@@ -40,21 +41,22 @@ def agreement_with_others(data: ReportData) -> tuple[FloatArray, IntArray]:
 
 
 def find_contradictions(data: ReportData, mean_weight: FloatArray | None, accuracy: FloatArray) -> list[dict[str, Any]]:
-    """Find annotators with the highest weight or accuracy but low agreement, or the lowest but high agreement.
+    """Find annotators whose weight or accuracy is highest despite low agreement, or lowest despite high agreement.
 
     Parameters
     ----------
     data : ReportData
         The labels.
     mean_weight : ndarray of shape (n_annotators,) or None
-        Mean weight relative to an even share; NaN where unknown.
+        Mean weight divided by the weight under equal weighting; NaN where unknown.
     accuracy : ndarray of shape (n_annotators,)
         Estimated accuracy; NaN where unknown.
 
     Returns
     -------
     list of dict
-        One entry per annotator found. `mean_weight` and `accuracy` are None where they contradict nothing.
+        One entry per annotator found. In an entry, `mean_weight` or `accuracy` is None if it does not contradict the
+        agreement.
     """
     agreement, n_compared = agreement_with_others(data)
     judged = np.flatnonzero(n_compared >= MIN_COMPARED_LABELS)

@@ -22,7 +22,7 @@ MAX_ROC_POINTS = 100
 
 @dataclass(frozen=True)
 class GoldSet:
-    """Items whose true class is known, and what training used of them.
+    """Items whose true class is known, and how training used them.
 
     Attributes
     ----------
@@ -33,9 +33,9 @@ class GoldSet:
     codes : ndarray of shape (n_gold,)
         True class of each item, as its position in `classes`.
     training_use : str
-        What training used of these items, as a clause.
+        How training used these items, as part of a sentence.
     is_unbiased : bool
-        Whether training neither used the true classes nor chose anything by them.
+        Whether the true classes were used neither for training nor for choosing the epoch or settings.
     """
 
     name: str
@@ -54,7 +54,7 @@ def accuracy_facts(data: ReportData, gold_sets: Sequence[GoldSet]) -> list[dict[
         for name, codes in answers.items():
             known = codes[gold.rows] >= 0
             if name != "predicted":
-                # without labels there is nothing to fuse, and gold trained on is right by definition
+                # no labels, no fused label; if gold was used in training, the fused label is right by definition
                 known &= (data.labels_per_item[gold.rows] > 0) & ~data.has_training_gold[gold.rows]
             accuracies[name] = proportion_with_interval(
                 int((codes[gold.rows] == gold.codes)[known].sum()), int(known.sum())
@@ -72,7 +72,7 @@ def accuracy_facts(data: ReportData, gold_sets: Sequence[GoldSet]) -> list[dict[
 
 
 def evaluation_rows(data: ReportData, gold_sets: Sequence[GoldSet]) -> tuple[IntArray, IntArray, str]:
-    """Choose the items to evaluate predictions on: unbiased gold sets if there are any, otherwise all.
+    """Choose the items for evaluating predictions: the unbiased gold sets if there are any, otherwise all gold sets.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def evaluation_rows(data: ReportData, gold_sets: Sequence[GoldSet]) -> tuple[Int
     codes : ndarray of shape (n_rows,)
         Their true classes.
     evaluated_on : str
-        Name and training use of the gold sets chosen; empty if there are none.
+        Names of the chosen gold sets and how training used them; empty if there are none.
     """
     chosen = [gold for gold in gold_sets if gold.is_unbiased and len(gold.rows)]
     chosen = chosen or [gold for gold in gold_sets if len(gold.rows)]
@@ -95,9 +95,9 @@ def evaluation_rows(data: ReportData, gold_sets: Sequence[GoldSet]) -> tuple[Int
 
 
 def abstention_facts(data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
-    """Return the accuracy on the remaining items if the model abstains on the least confident ones.
+    """For several shares of abstention, return the accuracy on the items that the model is most confident about.
 
-    None with fewer than `MIN_GOLD_ITEMS` items.
+    Return None if there are fewer than `MIN_GOLD_ITEMS` items.
     """
     if len(rows) < MIN_GOLD_ITEMS:
         return None
@@ -127,16 +127,16 @@ def operating_point(
     rows, codes : ndarray of shape (n_rows,)
         Rows to evaluate on, and their true classes.
     evaluated_on : str
-        Which rows these are.
+        Description of these rows.
     positive : int
         Position of the positive class.
     sensitivity : float
-        Share of the positive items to find.
+        Target sensitivity: the share of positive items to predict as positive.
 
     Returns
     -------
     dict or None
-        None if the gold lacks one of the two classes.
+        None if one of the two classes has no gold items.
     """
     confidence = data.predicted_confidence[rows]
     score = np.where(data.predicted[rows] == positive, confidence, 1 - confidence)
@@ -167,7 +167,7 @@ def operating_point(
 def calibration_facts(data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
     """Return mean confidence and accuracy in ten bins of confidence, and the expected calibration error.
 
-    None with fewer than `MIN_GOLD_ITEMS` items.
+    Return None if there are fewer than `MIN_GOLD_ITEMS` items.
     """
     if len(rows) < MIN_GOLD_ITEMS:
         return None

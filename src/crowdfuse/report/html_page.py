@@ -28,7 +28,7 @@ MAX_NAME_CHARACTERS, MAX_TOOLTIP_CHARACTERS = 90, 300
 def render_html(facts: dict[str, Any], previews: dict[int, ItemPreview]) -> str:
     """Return the report as an HTML page.
 
-    Names from the data pass through the template's escaping, and the page's policy allows its own script only.
+    The template escapes all names from the data. The content security policy of the page allows only its own script.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def render_html(facts: dict[str, Any], previews: dict[int, ItemPreview]) -> str:
 
 
 def format_name(text: Any) -> Markup:
-    """Return a name as escaped HTML in its own text direction; a long name is cut and has a tooltip.
+    """Return a name as escaped HTML that keeps its text direction; a long name is shortened and gets a tooltip.
 
     >>> format_name("<b>")
     Markup('<bdi>&lt;b&gt;</bdi>')

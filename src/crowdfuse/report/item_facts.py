@@ -1,4 +1,4 @@
-"""Items and labels worth a second look, and the classes that are confused with one another."""
+"""Find items and labels to check again, and classes that are confused with each other."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ MAX_CLASS_PAIRS = 10  # pairs of confused classes that are listed
 def disputed_rows(data: ReportData) -> IntArray:
     """Return the items on which annotators disagree, the lowest confidence first.
 
-    Items whose gold label was used in training are left out: they are settled.
+    Items whose gold label was used in training are left out, because their class is known.
     """
     rows = np.flatnonzero((_n_different_labels(data) > 1) & ~data.has_training_gold)
     return rows[np.argsort(data.quality.confidence[rows], kind="stable")]
 
 
 def ambiguous_rows(data: ReportData) -> IntArray:
-    """Return the items with low confidence although good annotators labelled them, the lowest confidence first.
+    """Return the items that good annotators labelled but whose confidence is low, the lowest confidence first.
 
-    At least two labels are needed. The annotators of an item are good if their mean accuracy is at least the mean
-    over all labels.
+    Only items with at least two labels are considered. The annotators of an item are good if their mean accuracy is at
+    least the mean accuracy over all labels.
     """
     n_labels = data.labels_per_item
     accuracy = data.quality.annotator_accuracy[data.ann.annotator]
@@ -65,7 +65,7 @@ def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
     row : int
         Row of the item.
     gold : ndarray of shape (n_items,)
-        True class of each item as its position in `classes`, -1 where unknown.
+        True class of each item, as a position in `classes`; -1 where unknown.
 
     Returns
     -------
@@ -109,12 +109,13 @@ def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
     data : ReportData
         Labels and consensus.
     max_labels : int
-        Number of labels to list. Labels of items whose gold label was used in training are not listed.
+        Maximum number of labels to list. Labels of items whose gold label was used in training are not listed.
 
     Returns
     -------
     dict
-        `total`, the number of labels more probably wrong than right; `expected_wrong_labels`; and `rows`.
+        `total` is the number of labels that are more probably wrong than right, `expected_wrong_labels` the expected
+        number of wrong labels, and `rows` the listed labels.
     """
     ann, suspicion = data.ann, data.quality.suspicion
     item = ann.item
@@ -136,13 +137,14 @@ def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
 
 
 def class_confusion_facts(data: ReportData) -> dict[str, Any]:
-    """Return which classes are confused, over all annotators, with the consensus as the truth.
+    """Return which classes all annotators together confuse, taking the consensus as the truth.
 
     Returns
     -------
     dict
-        `expected_wrong_labels` of `n_labels`; `pairs`, the most frequent pairs of true class and label; and the
-        confusion `matrix`, P(said | true). With more than 12 classes, the matrix holds the most confused ones.
+        `expected_wrong_labels` is the expected number of wrong labels among `n_labels`. `pairs` are the most frequent
+        pairs of true class and wrong label. `matrix` is the confusion matrix P(said | true); with more than 12 classes,
+        it holds the 12 most confused ones.
     """
     ann, K = data.ann, data.ann.n_classes
     one_hot = sparse.csr_array((np.ones(ann.n_labels), ann.label, ann.indptr), shape=(ann.n_items, K))

@@ -29,7 +29,7 @@ class ItemMap:
     rows : ndarray of shape (n_mapped,)
         Rows of the items on the map, sorted.
     coordinates : ndarray of shape (n_mapped, 2)
-        Their positions in the unit square.
+        Positions of these items in the unit square.
     """
 
     rows: IntArray
@@ -44,19 +44,19 @@ class ItemMap:
 
 
 def map_items(data: ReportData, wanted: IntArray) -> ItemMap | None:
-    """Place a random sample of the labelled items, and further wanted ones, on a map.
+    """Place a random sample of the labelled items, and the rows in `wanted`, on a map.
 
     Parameters
     ----------
     data : ReportData
         Labels and model.
     wanted : ndarray of shape (n_wanted,)
-        Rows to add to the sample, up to 10,000 items in all.
+        Rows to add to the sample. The map holds at most 10,000 items.
 
     Returns
     -------
     ItemMap or None
-        None without a model or without labelled items that have inputs.
+        The map; None if there is no model, or no labelled item has inputs.
     """
     if data.model is None:
         return None

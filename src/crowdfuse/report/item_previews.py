@@ -1,4 +1,4 @@
-"""Previews of items: a thumbnail of an image, or the outstanding features of a row of numbers."""
+"""Previews of items: a thumbnail of an image, or the most unusual features of a row of numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ItemPreview = dict[str, Any]
 
 
 def preview_of_file(path: Path, side: int) -> ItemPreview:
-    """Return a thumbnail of at most `side` pixels per side, or the name of a file that cannot be read."""
+    """Return a thumbnail of at most `side` pixels per side; if the file cannot be read, its name instead."""
     try:
         return {"image": _data_uri(open_upright(path, side).convert("RGB"), side)}
     except Exception:  # Pillow's readers raise many kinds of errors on damaged files
@@ -72,7 +72,7 @@ def previews_of_inputs(
     Returns
     -------
     list of dict
-        One preview per row; empty where the inputs are neither images nor rows of numbers.
+        One preview per row. A preview is empty if the inputs are neither images nor rows of numbers.
     """
     if isinstance(inputs, ImageFiles):
         return [preview_of_file(Path(inputs.paths[row]), side) for row in rows]

@@ -39,8 +39,9 @@ def report_labels(
 ) -> Report:
     """Report on labels without inputs or a model.
 
-    An aggregation method computes the consensus, which estimates the accuracy of annotators, finds labels that are
-    probably wrong, and lists the items on which annotators disagree. A notebook shows the report as a page.
+    An aggregation method computes a consensus label for each item. From it, the report estimates the accuracy of each
+    annotator, finds labels that are probably wrong, and lists the items on which annotators disagree. In a notebook,
+    the report is displayed as a page.
 
     Parameters
     ----------
@@ -52,11 +53,13 @@ def report_labels(
         True class of each item in the order of `annotations.items`, None where unknown. Used only to measure
         accuracy.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. A third as many ambiguous and mislabelled items are shown.
+        Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a
+        third as long.
     sensitivity : float, default=0.95
-        With two classes and gold: share of the positive class to find, above 0 and at most 1.
+        For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
+        report shows a decision threshold that reaches it.
     positive : object, default=None
-        With two classes: the positive class. The default is the second class.
+        For two classes: the positive class. None means the second class.
     title : str, default=None
         Title of the report. The default names the method.
     notes : sequence of str, default=()

@@ -40,7 +40,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 def two_moon_setup(
     X: NDArray[np.float64], gold: NDArray[np.int64], said: NDArray[np.int64], regions: NDArray[np.str_]
 ) -> Figure:
-    """Plot the paper's two-moons data: gold, the labels of both annotators, and which of them is wrong where.
+    """Plot the paper's two-moons data: true classes, labels of both annotators, and where each annotator is wrong.
 
     Parameters
     ----------
@@ -667,7 +667,7 @@ def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *
     Raises
     ------
     ValueError
-        If a model has not one row per item.
+        If the probabilities of a model do not have one row per item.
 
     Examples
     --------

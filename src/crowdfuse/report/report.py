@@ -20,14 +20,15 @@ REPORT_MARKER = "crowdfuse report"  # in the first bytes of each file of a repor
 class Report:
     """A report on labels and, if there is one, the model trained on them.
 
-    Made by `clf.report` and `crowdfuse.report_labels`. In a notebook the object shows itself as a page.
+    Made by `clf.report` and `crowdfuse.report_labels`. In a notebook, the report is displayed as a page.
 
     Parameters
     ----------
     facts : dict
         Every figure of the report, as `to_json` writes it.
     previews : dict of int to dict
-        Thumbnail or outstanding features of each item shown, by row. They appear in the HTML page only.
+        Preview of each item shown, by row: a thumbnail or its most unusual features. Previews appear in the HTML page
+        only.
 
     Attributes
     ----------
@@ -93,7 +94,7 @@ class Report:
         path : str or Path
             The `.html` file to write. The `.md` and `.json` files get the same name.
         overwrite : bool, default=False
-            Replace existing files that are not reports. Earlier reports are always replaced.
+            Whether to replace existing files that are not reports. Earlier reports are always replaced.
 
         Returns
         -------
@@ -170,7 +171,7 @@ def refuse_overwriting(path: Path, *, force: bool) -> None:
     path : Path
         The file to be written.
     force : bool
-        Allow replacing any file. A folder is refused all the same.
+        Whether to allow replacing any file. A folder is never replaced.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The data of a report, computed in one pass over the inputs, without arrays of all items by all annotators."""
+"""The data of a report, computed in one pass over the inputs. No array has size n_items x n_annotators."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class FittedModel(NamedTuple):
     classifier : CrowdClassifier
         The fitted classifier.
     inputs : Inputs
-        Inputs of the items that have any.
+        Inputs of those items that have inputs.
     input_rows : ndarray of shape (n_items,)
-        Row of `inputs` that belongs to each item, -1 for items whose inputs are missing.
+        For each item, its row in `inputs`; -1 if its input is missing.
     """
 
     classifier: CrowdClassifier
@@ -40,7 +40,7 @@ class FittedModel(NamedTuple):
     input_rows: IntArray
 
     def take(self, rows: IntArray) -> Inputs:
-        """Return the inputs of the given items, which must have some."""
+        """Return the inputs of the given items; every one of them must have an input."""
         return self.inputs.take(self.input_rows[rows])
 
 
@@ -51,7 +51,7 @@ class ReportData:
     Attributes
     ----------
     ann : Annotations
-        Labels row by row, with the classes and annotators of the model.
+        The labels of each item, with the classes and annotators of the model.
     predicted : ndarray of shape (n_items,)
         Class predicted from the input alone, as its position in `ann.classes`.
     predicted_confidence : ndarray of shape (n_items,)
@@ -63,9 +63,10 @@ class ReportData:
     quality : LabelQuality
         Consensus, confidence, suspicion of each label, and accuracy of each annotator.
     has_training_gold : ndarray of shape (n_items,)
-        Whether a gold label of the item was used in training; it then replaces fused label and consensus.
+        Whether a gold label of the item was used in training. If so, the gold label replaces the fused label and the
+        consensus.
     weights : ndarray of shape (n_labels,) or None
-        Weight of each label in its item's fused label, NaN without inputs; None without a model.
+        Weight of each label in the fused label of its item, NaN if the item has no input. None if there is no model.
     weights_vary : bool, default=False
         Whether the weight of an annotator depends on the item.
     model : FittedModel or None
@@ -89,12 +90,13 @@ class ReportData:
         return np.diff(self.ann.indptr)
 
     def relative_weights(self) -> FloatArray | None:
-        """Return the weight of each label relative to an even share, or None if all weights are even.
+        """Return the weight of each label relative to equal weighting, or None if all weights are equal.
 
         Returns
         -------
         ndarray of shape (n_labels,) or None
-            1 means an even share among the labels of the item; NaN where inputs are missing.
+            1 means the weight that the label has if all labels of its item weigh the same. NaN where the input is
+            missing.
         """
         return None if self.weights is None else relative_weights(self.weights, self.ann)
 
@@ -124,7 +126,7 @@ def compute_report_data(
     annotations : Annotations or array-like of shape (n_items, n_annotators)
         Labels of the items.
     items : array-like of shape (n_items,), default=None
-        Item id of each row of X, as for `fit`.
+        Item id of each row of `X`, as in `fit`.
     training_gold : ndarray of shape (n_items,), default=None
         True classes that the classifier was trained on, as positions in `classes_`, -1 elsewhere.
 
@@ -170,7 +172,7 @@ def report_data_from_labels(
     fused: IntArray | None = None,
     fused_confidence: FloatArray | None = None,
 ) -> ReportData:
-    """Compute the data of a report without inputs, from labels and recorded predictions and fused labels.
+    """Compute the data of a report without inputs, from labels and from stored predictions and fused labels.
 
     Parameters
     ----------
@@ -179,9 +181,9 @@ def report_data_from_labels(
     training_gold : ndarray of shape (n_items,), default=None
         True classes that the model was trained on, -1 elsewhere.
     predicted, fused : ndarray of shape (n_items,), default=None
-        Recorded classes, -1 where unknown. The default is the consensus of the labels.
+        Stored class codes, -1 where unknown. None uses the consensus of the labels.
     predicted_confidence, fused_confidence : ndarray of shape (n_items,), default=None
-        Recorded confidences. The default is the confidence of the consensus.
+        Stored confidences. None uses the confidence of the consensus.
 
     Returns
     -------
@@ -211,7 +213,7 @@ def add_available_inputs(
 ) -> ReportData:
     """Add weights and the model for the items whose inputs still exist and are unchanged.
 
-    An input counts as changed if the model's prediction for it differs from the recorded one.
+    An input is treated as changed if the model's prediction for it differs from the stored one.
 
     Parameters
     ----------
@@ -222,12 +224,12 @@ def add_available_inputs(
     inputs : Inputs
         The inputs that exist.
     input_rows : ndarray of shape (n_items,)
-        Row of `inputs` that belongs to each item, -1 for missing inputs.
+        For each item, its row in `inputs`; -1 if its input is missing.
 
     Returns
     -------
     ReportData
-        `data` itself if no input is left.
+        The extended data; `data` itself if no unchanged input exists.
     """
     rows = np.flatnonzero(input_rows >= 0)
     if not len(rows):
@@ -248,7 +250,7 @@ def add_available_inputs(
 
 
 def report_data_from_aggregate(ann: Annotations, aggregate: Aggregate) -> ReportData:
-    """Return the data of a report on labels alone: the aggregate is both fused label and consensus.
+    """Return the data of a report on labels alone, with the aggregate as both fused label and consensus.
 
     Parameters
     ----------

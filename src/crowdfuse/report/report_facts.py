@@ -67,19 +67,21 @@ def make_report(
     gold_sets : sequence of GoldSet
         Items whose true class is known.
     make_previews : callable
-        Returns the previews of given rows; the second argument is the side of a thumbnail in pixels.
+        Function of two arguments, rows and thumbnail size in pixels per side, that returns the preview of each row.
     notes : sequence of str, default=()
-        Sentences that the reader should know.
+        Sentences to show at the top of the report.
     limitations : sequence of str, default=()
         Sentences that say what the report cannot show, and why.
     aggregation : dict, default=None
         For a report on labels alone: the aggregation method, its iterations, and whether it converged.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. A third as many ambiguous and mislabelled items are shown.
+        Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a
+        third as long.
     sensitivity : float, default=0.95
-        With two classes and gold: share of the positive class to find, above 0 and at most 1.
+        For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
+        report shows a decision threshold that reaches it.
     positive : object, default=None
-        With two classes: the positive class. The default is the second class.
+        For two classes: the positive class. None means the second class.
     title : str, default="Report"
         Title of the report.
 
@@ -147,7 +149,7 @@ def check_settings(n_items: int, sensitivity: float) -> None:
     n_items : int
         Number of disputed items to show: 1 to 200.
     sensitivity : float
-        Share of the positive class to find: above 0, at most 1.
+        Target sensitivity: above 0 and at most 1.
 
     Raises
     ------
@@ -203,7 +205,7 @@ def _positive_code(data: ReportData, positive: Any) -> int | None:
 def _previews(shown: list[int], make_previews: Callable[[IntArray, int], list[ItemPreview]]) -> dict[int, ItemPreview]:
     """Return the preview of each row in `shown`, at the largest size whose thumbnails fit in the page.
 
-    A row that is shown several times counts several times.
+    The thumbnail of a row that appears in several lists is counted once per list.
     """
     rows = sorted(set(shown))
     previews: dict[int, ItemPreview] = {}

@@ -1,4 +1,4 @@
-"""The sentences at the top of a report, and those about annotators whom model and labels judge differently."""
+"""The sentences at the top of a report, and sentences on annotators whose weight contradicts their agreement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def summary_sentences(facts: dict[str, Any]) -> list[Sentence]:
 
 
 def contradiction_sentences(facts: dict[str, Any]) -> list[Sentence]:
-    """Return one sentence per annotator whose weight or accuracy contradicts the agreement with the others."""
+    """Return one sentence per annotator whose weight or accuracy contradicts their agreement with other annotators."""
     return [_contradiction(entry, evaluated_thing(facts)) for entry in facts["annotators"]["contradictions"]]
 
 

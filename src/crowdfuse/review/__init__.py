@@ -1,6 +1,6 @@
-"""The review page, on which people settle disputed items: decisions on disk, gold labels from them, and a refit.
+"""Review of disputed items: record the decisions of reviewers, export them as gold labels, and refit with them.
 
-The server is in `crowdfuse.review.server`, which needs the extra `crowdfuse[web]`.
+The web page is served by `crowdfuse.review.server`, which needs the extra `crowdfuse[web]`.
 """
 
 from __future__ import annotations

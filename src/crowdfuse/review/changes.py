@@ -10,26 +10,27 @@ from crowdfuse.review.run_folder import CsvRow, read_run_csv
 from crowdfuse.review.session import read_gold_rows
 from crowdfuse.runs.folder import SUMMARY_FILE
 
-MAX_LISTED_CHANGES = 50  # of each kind
+MAX_LISTED_CHANGES = 50  # per list
 MIN_AGREEMENT_CHANGE = 0.0005  # agreements are written with four digits
 
 
 def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
-    """Compare two run folders of the same labels.
+    """Compare a run with its refit.
 
     Parameters
     ----------
     before : Path
         The run that was reviewed.
     after : Path
-        Its refit.
+        The refit of that run.
 
     Returns
     -------
     changes : dict of str to Any
-        n_items; test_accuracy (before and after, None without test items); n_test_items; n_settled; n_agreeing, how
-        many decisions equal the fused label and the prediction, before and after; fused, predicted and annotators,
-        each with n_changed and the first 50 changed rows.
+        `n_items`, `n_test_items` and `n_settled` are counts. `test_accuracy` is a pair (before, after) of accuracies,
+        both None without test items. `n_agreeing` has the keys `fused` and `predicted`, each with a pair (before, after):
+        how many decisions equal the fused label or the prediction. `fused`, `predicted` and `annotators` list what
+        changed, each with `n_changed` and the first 50 changed rows.
     """
     old, new = (_by(read_run_csv(run / "fused.csv", ("item", "fused", "predicted")), "item") for run in (before, after))
     settled = dict(read_gold_rows(before)[0])
@@ -72,7 +73,7 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
 def _changed_rows(
     old: dict[str, CsvRow], new: dict[str, CsvRow], column: str, settled: dict[str, str]
 ) -> dict[str, Any]:
-    """Return the items whose value in a column changed, those that were not settled first."""
+    """Return the items whose value in a column changed; items that were not settled come first."""
     changes = [
         {"item": item, "before": row[column], "after": new[item][column], "settled": settled.get(item)}
         for item, row in old.items()

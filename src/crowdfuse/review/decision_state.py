@@ -1,4 +1,4 @@
-"""Which decisions are valid after all lines of a ledger, and which items come next."""
+"""The decisions that are valid after all lines of a ledger, and the items to review next."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from crowdfuse.review.ledger import LedgerEntry
 
 @dataclass
 class DecisionState:
-    """The valid decision on each item: the last line about it in the ledger that was not undone.
+    """The valid decision on each item: the last ledger line about the item that has not been undone.
 
     Parameters
     ----------
     n_lines : int, default=0
         Number of lines of the ledger that have been applied.
     version : dict of str to int, default={}
-        The number of the last line about each item. It changes with every decision, skip and undo.
+        For each item, the number of the last ledger line about it. It changes with every decision, skip and undo, so a
+        page can tell that the item it shows is outdated.
 
     Examples
     --------
@@ -41,7 +42,7 @@ class DecisionState:
         Parameters
         ----------
         entries : iterable of dict
-            Lines that follow those applied before.
+            The next lines of the ledger, after those already applied.
         """
         for entry in entries:
             lines = self._valid.setdefault(entry["item"], [])
@@ -62,13 +63,13 @@ class DecisionState:
         Returns
         -------
         entry : dict or None
-            A line with action "settle" or "skip"; None if there is none.
+            The ledger line, with action "settle" or "skip"; None if the item has no valid line.
         """
         lines = self._valid.get(item)
         return lines[-1] if lines else None
 
     def is_settled(self, item: str) -> bool:
-        """Return whether the class of an item was decided.
+        """Return whether the item has a valid decision on its class.
 
         Parameters
         ----------
@@ -83,18 +84,18 @@ class DecisionState:
         return entry is not None and entry["action"] == "settle"
 
     def settled(self) -> dict[str, LedgerEntry]:
-        """Return the valid decisions.
+        """Return the valid decisions on the class of items.
 
         Returns
         -------
         decisions : dict of str to dict
-            The line of each settled item, in the order of the decisions.
+            The ledger line of each settled item, in the order in which they were decided.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["action"] == "settle"]
         return {entry["item"]: entry for entry in sorted(last, key=lambda entry: int(entry["line"]))}
 
     def last_of(self, reviewer: str) -> LedgerEntry | None:
-        """Return the last valid line of a reviewer.
+        """Return the last ledger line of a reviewer that has not been undone.
 
         Parameters
         ----------
@@ -115,7 +116,7 @@ def replay(entries: Iterable[LedgerEntry]) -> DecisionState:
     Parameters
     ----------
     entries : iterable of dict
-        The lines, from the first on.
+        All lines of the ledger, starting with the first.
 
     Returns
     -------
@@ -132,18 +133,18 @@ def replay(entries: Iterable[LedgerEntry]) -> DecisionState:
 
 
 def next_open_items(order: Sequence[int], names: Sequence[str], state: DecisionState, count: int) -> list[int]:
-    """Return the next items that are not settled: first those without a decision, then skipped ones, oldest first.
+    """Return the next items to review: first those without a decision, then skipped items, the oldest skip first.
 
     Parameters
     ----------
     order : sequence of int
-        Positions in `names`, in the order of review.
+        Positions of the items in `names`, in the order in which they are reviewed.
     names : sequence of str
         Names of all items.
     state : DecisionState
         The valid decisions.
     count : int
-        How many items to return at most.
+        Maximum number of items to return.
 
     Returns
     -------

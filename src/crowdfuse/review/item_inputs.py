@@ -1,4 +1,4 @@
-"""The input of each item, as an image or as values, and the weights of its labels."""
+"""What the review page shows about an item: its image or feature values, and the weights of its labels."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MAX_LOSSLESS_SIDE_PIXELS = 512  # larger images are sent as JPEG
 
 
 class NoPictureError(LookupError):
-    """An item has no picture; the message says why."""
+    """Raised if an item has no picture; the message says why."""
 
 
 class ItemInputs:
-    """The inputs of a run and its model, as far as they still exist.
+    """The inputs and the model of a run; those that no longer exist are left out.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class ItemInputs:
         self._classifier = self._load_model()
 
     def describe(self, index: int) -> dict[str, Any]:
-        """Return what can be shown of the input of an item.
+        """Return a description of the input of an item, for display.
 
         Parameters
         ----------
@@ -73,8 +73,8 @@ class ItemInputs:
         Returns
         -------
         description : dict of str to Any
-            `kind` is "image" (with `file` and `exists`), "values" (with `values` and `n_more`) or "missing" (with
-            `reason`).
+            The key `kind` decides the other keys. "image" has `file` and `exists`; "values" has `values` and `n_more`;
+            "missing" has `reason`.
         """
         if self.folder is not None:
             file = self._files[index]
@@ -105,7 +105,7 @@ class ItemInputs:
         return description["kind"] == "image" and bool(description["exists"])
 
     def picture(self, index: int) -> tuple[bytes, str]:
-        """Return an image of an item that any browser can show. It is encoded anew: the file itself is never sent.
+        """Return the image of an item, re-encoded for any browser. The file itself is never sent.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class ItemInputs:
         return data.getvalue(), "image/jpeg"
 
     def weights(self, index: int) -> list[float] | None:
-        """Return the weight of each label of an item.
+        """Return the weight that the model gives to each label of an item.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class ItemInputs:
         Returns
         -------
         weights : list of float or None
-            In the order of the labels; None without labels, model or input.
+            One weight per label, in the order of the labels. None if labels, model or input are missing.
         """
         annotations = self.run.annotations
         if self._classifier is None or annotations is None:
@@ -170,7 +170,7 @@ class ItemInputs:
             with self._lock, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about annotators without labels in training; the run has noted it
                 weights = self._classifier.annotator_weights(x[None], annotations[index : index + 1], sparse=True)
-        except ValueError:  # the inputs do not have the shape any more that the model was trained on
+        except ValueError:  # the inputs no longer have the shape that the model was trained on
             return None
         return [float(value) for value in weights.data]
 
@@ -214,18 +214,18 @@ class ItemInputs:
             self.notes.append(f"the model cannot be loaded ({error}): the weights shown are means over all items")
             return None
         if hasattr(classifier, "feature_names_in_"):
-            # the columns are in order, so scikit-learn must not warn that the array has no names
+            # the columns are already in the right order, so scikit-learn need not warn that the array has no names
             del classifier.feature_names_in_
         return classifier
 
 
 def _find_files(folder: Path, items: list[str]) -> list[Path]:
-    """Return the file of each item, whose name is its path below the folder, with or without the ending."""
+    """Return the file of each item. An item name is a path relative to the folder, with or without extension."""
     by_name: dict[str, Path] = {}
     if folder.is_dir():
         try:
             paths = find_images(folder)
-        except ValueError:  # the folder has no images any more
+        except ValueError:  # the folder no longer contains images
             paths = []
         if paths:
             names, short_names = image_names(folder, paths)
@@ -244,7 +244,7 @@ def _is_picture(row: NDArray[Any]) -> bool:
 
 
 def _as_image(row: NDArray[Any]) -> Image.Image:
-    """Return values as an image; values that are not bytes are scaled, the smallest to black, the largest to white."""
+    """Return values as an image; values that are not bytes are scaled so that the range is black to white."""
     if row.dtype != np.uint8:
         low, high = float(row.min()), float(row.max())
         row = ((row - low) * (255 / (high - low) if high > low else 0)).astype(np.uint8)

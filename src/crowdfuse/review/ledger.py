@@ -1,8 +1,8 @@
-"""The ledger: a file with one line per decision, which is only appended to and whose lines are chained by hashes.
+"""The ledger: an append-only file with one line per decision, whose lines are chained by hashes.
 
-A line is a JSON object that ends with its own hash and contains the hash of the line before. Editing, removing,
-inserting or swapping lines breaks the chain there. Lines missing at the end cannot be seen from the file alone: an
-export prints the last hash, so keep it to check that too.
+Each line is a JSON object that contains the hash of the previous line and ends with the hash of itself. Editing,
+removing, inserting or swapping lines therefore breaks the chain, which is detected. Removing lines at the end cannot be
+detected from the file alone. To detect that too, keep the last hash, which an export prints.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ LedgerEntry = dict[str, Any]
 
 
 class LedgerError(ValueError):
-    """The file of decisions was changed, shortened or removed; the message names the line."""
+    """Raised if the ledger file was edited, shortened or removed; the message names the line."""
 
 
 class Ledger:
-    """The decisions of one run. Several threads and processes may use it at the same time; each sees all lines.
+    """The decisions on one run. Several threads and processes may read and write the ledger at the same time.
 
     Parameters
     ----------
     path : Path
-        The file. It is created with the first decision.
+        The ledger file. The first decision creates it.
 
     Attributes
     ----------
     torn_bytes : int
-        Length of an incomplete last line, left by a crash. It was never confirmed, and the next decision removes it.
+        Length in bytes of an incomplete last line that a crash left behind, 0 if there is none. Its decision was never
+        confirmed to the reviewer, and the next decision removes the line.
 
     Examples
     --------
@@ -65,22 +66,22 @@ class Ledger:
         self.path = path
         self.torn_bytes = 0
         self._known: list[LedgerEntry] = []
-        self._end = 0  # bytes of the known lines
+        self._end = 0  # length in bytes of the lines read so far
         self._last = FIRST_PREVIOUS_HASH
         self._lock = threading.RLock()
 
     @property
     def last_hash(self) -> str:
-        """The hash of the last known line, which depends on all lines before it."""
+        """The hash of the last line read so far. It depends on all lines before."""
         return self._last
 
     def entries(self, *, from_start: bool = False) -> list[LedgerEntry]:
-        """Return all lines, after checking the new ones.
+        """Return all lines. Lines added since the last call are read and checked first.
 
         Parameters
         ----------
         from_start : bool, default=False
-            Whether to read and check all lines again.
+            Whether to read and check all lines again, not just the added ones.
 
         Returns
         -------
@@ -89,7 +90,7 @@ class Ledger:
         Raises
         ------
         LedgerError
-            If the file was changed, shortened or removed.
+            If the file was edited, shortened or removed.
         """
         with self._lock:
             if from_start:
@@ -102,25 +103,25 @@ class Ledger:
             return list(self._known)
 
     def append(self, compose: Callable[[list[LedgerEntry]], LedgerEntry]) -> LedgerEntry:
-        """Append a line, and return it once it is on the disk. An incomplete last line is removed first.
+        """Append a line to the file, and return it when it is safely on disk. An incomplete last line is removed first.
 
         Parameters
         ----------
         compose : callable
-            Gets all lines while no other process can write, and returns the new entry. If it raises an error, nothing
-            is written.
+            Function that receives all lines and returns the new entry. No other process can write while it runs. If it
+            raises an error, nothing is written.
 
         Returns
         -------
         entry : dict of str to Any
-            The new line, with `line`, `when`, `previous` and `hash`.
+            The new entry, with the added keys `line`, `when`, `previous` and `hash`.
 
         Raises
         ------
         LedgerError
-            If the file was changed, shortened or removed.
+            If the file was edited, shortened or removed.
         OSError
-            If the line cannot be written; it does not count then.
+            If the line cannot be written; the entry is then not part of the ledger.
         """
         with self._lock:
             is_new = not self.path.exists()
@@ -145,7 +146,7 @@ class Ledger:
                 return self._known[-1]
 
     def _write(self, file: int, text: bytes) -> None:
-        """Write a line after the known ones, to the disk; leave no part of it if that fails."""
+        """Write a line to disk after the lines read so far; if that fails, remove any part of it."""
         try:
             os.ftruncate(file, self._end)
             os.lseek(file, self._end, os.SEEK_SET)
@@ -158,7 +159,7 @@ class Ledger:
             raise OSError(f"{self.path}: the decision could not be written, and does not count: {error}") from error
 
     def _forget(self) -> None:
-        """Forget all known lines."""
+        """Forget all lines read so far."""
         self._known, self._end, self._last, self.torn_bytes = [], 0, FIRST_PREVIOUS_HASH, 0
 
     def _catch_up(self, file: int) -> None:

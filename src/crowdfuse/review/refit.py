@@ -1,4 +1,4 @@
-"""Fit a run again with the decisions as gold labels, in a process of its own, into a folder beside the run."""
+"""Refit: train a run again with the decisions as gold labels, in a separate process, into a new folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EPOCH_PATTERN = re.compile(r"epoch (\d+)/(\d+)")
 
 
 class Refit:
-    """The refits of a run, one at a time. The result of an earlier one is found again after a restart.
+    """Starts, stops and watches the refits of a run, one at a time. After a restart, earlier results are found again.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Refit:
         Raises
         ------
         ValueError
-            If a refit is running, nothing is settled, or a file of the run is missing or has changed.
+            If a refit is already running, no item is settled, or a file that the run read is missing or has changed.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is None:
@@ -89,8 +89,8 @@ class Refit:
         Returns
         -------
         status : dict of str to Any
-            `state` is "none", "running" (with out, message, epoch and n_epochs), "failed" (with out and message) or
-            "done" (with out and changes, see `compare_run_folders`).
+            The key `state` decides the other keys. "none" has no others; "running" has `out`, `message`, `epoch` and
+            `n_epochs`; "failed" has `out` and `message`; "done" has `out` and `changes` (see `compare_run_folders`).
         """
         with self._lock:
             if self._process is not None and self._out is not None:
@@ -125,7 +125,7 @@ class Refit:
         Returns
         -------
         out : Path or None
-            Its folder, which `crowdfuse fit --resume` continues; None if no refit is running.
+            The folder of the stopped refit, which `crowdfuse fit --resume` can continue; None if no refit was running.
         """
         if self._process is None or self._process.poll() is not None:
             return None
@@ -167,7 +167,7 @@ def _relative(path: Path) -> str:
 
 
 def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job:
-    """Return the job of a run with the decisions as gold labels to train on; writes these gold labels beside `out`.
+    """Return the job of a refit, and write its gold labels (the decisions) to a file beside `out`.
 
     Gold labels that the run was trained on are kept, unless a decision replaces them.
     """

@@ -10,7 +10,7 @@ from crowdfuse import runs
 
 
 def main() -> int:
-    """Run the job in standard input and return the exit code; the last line of standard error has the error."""
+    """Run the job from standard input and return the exit code; an error is the last line of standard error."""
     request = json.load(sys.stdin)
     try:
         runs.start(runs.Job.from_json(request["job"]), Path(request["out"]), force=False, verbose=1)

@@ -23,7 +23,7 @@ CsvRow = dict[str, str]
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A finished run. Names of items, annotators and classes are text.
+    """The content of a finished run folder. Names of items, annotators and classes are strings.
 
     Parameters
     ----------
@@ -32,23 +32,23 @@ class RunFolder:
     job : Job
         The settings of the run.
     hashes : dict of str to str
-        SHA-256 of the files that the run read.
+        SHA-256 of each file that the run read.
     model_sha256 : str
         SHA-256 of the weights of the model.
     classes : list of str
         The classes.
     items : list of str
-        The items to review, the least confident first; those with gold labels are left out.
+        The items to review, the least confident first. Items with gold labels are left out.
     review_rows : list of dict
         The row of each item in `review_items.csv`, in the order of `items`.
     fused : dict of str to dict
         The rows of `fused.csv` by item.
     annotators : dict of str to dict
-        The rows of `annotators.csv` by annotator, those who agree most with the predictions first.
+        The rows of `annotators.csv` by annotator, in descending order of agreement with the predictions.
     annotations : Annotations or None
         The labels of the items, in the order of `items`; None if the file of labels is missing or has changed.
     notes : list of str
-        Remarks for the reviewer, such as that files are missing.
+        Remarks for the reviewer, for example on missing files.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class RunFolder:
     notes: list[str]
 
     def is_disputed(self, index: int) -> bool:
-        """Return whether an annotator or the prediction disagrees with the consensus on an item.
+        """Return whether the item is disputed: an annotator or the prediction disagrees with the consensus.
 
         Parameters
         ----------
@@ -92,12 +92,13 @@ def read_run(path: Path) -> RunFolder:
     Returns
     -------
     run : RunFolder
-        Its notes list the labels and gold labels that are missing or have changed; the rest can be reviewed.
+        The run. Its `notes` list the files of labels and gold labels that are missing or have changed; review is
+        possible without them.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such run folder, or a file in it is missing.
+        If the run folder does not exist, or a file in it is missing.
     RunFormatError
         If the folder was written by a version of crowdfuse with a different folder format.
     ValueError

@@ -1,7 +1,8 @@
-"""The server of the review page, for browsers on the same machine. It refuses all requests that other sites cause.
+"""The server of the review page, for browsers on this machine. It refuses requests that other sites trigger.
 
-It listens on 127.0.0.1 only. It answers only under that name or localhost (against DNS rebinding) and only to its own
-pages (against cross-site requests). Changes need a token that is new with every start of the server.
+It listens on 127.0.0.1 only. Against DNS rebinding, it accepts only requests addressed to 127.0.0.1 or localhost.
+Against cross-site requests, it accepts only requests from its own pages. Requests that change something need a token,
+which is new at every start.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ MEDIA_TYPES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg":
 
 
 class BadRequestError(ValueError):
-    """A request is malformed; the message says how."""
+    """Raised if a request is malformed; the message says what is wrong."""
 
 
 def make_app(session: ReviewSession, refit: Refit, port: int, token: str) -> ASGIApp:
-    """Return the application. Requests must name this port, and changes need the token."""
+    """Return the web application. It checks that requests use this port and that changes carry the token."""
 
     def page(request: Request) -> Response:
         text = _read_asset("page.html").replace("{{token}}", token)
@@ -190,7 +191,7 @@ class RequestGuard:
 
 
 def serve(session: ReviewSession, refit: Refit, port: int, echo: Callable[[str], None]) -> None:
-    """Serve the page until Ctrl-C, on the next free port if `port` is in use; `echo` prints messages."""
+    """Serve the page until Ctrl-C. If `port` is in use, the next free port is used. `echo` prints messages."""
     with _listening(port) as listener:
         free_port = listener.getsockname()[1]
         if free_port != port:

@@ -1,4 +1,4 @@
-"""A review session, with or without a page: what is shown, which decisions are made, and the gold labels from them."""
+"""A review session, independent of the web page: items to show, decisions, and gold labels from decisions."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ CLASS_KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one key per class; s and u a
 
 
 class RefusedError(ValueError):
-    """A decision was refused because something has changed since the item was shown; the message says what."""
+    """Raised if a decision is refused because something changed after the item was shown; the message says what."""
 
 
 @dataclass(frozen=True)
 class ItemFilter:
-    """Which items are shown.
+    """Filter that selects the items to show.
 
     Parameters
     ----------
     disputed : bool, default=True
-        Only items on which an annotator or the model disagrees with the consensus.
+        Whether to select only items on which an annotator or the model disagrees with the consensus.
     annotator : int, default=None
-        Only items that this annotator labelled: a position in `ReviewSession.annotator_names`.
+        Select only items that this annotator labelled, given as a position in `ReviewSession.annotator_names`.
     label : int, default=None
-        Only items with this class as a label, fused label or consensus: a position in `RunFolder.classes`.
+        Select only items on which this class is a label, the fused label or the consensus. Given as a position in
+        `RunFolder.classes`.
     """
 
     disputed: bool = True
@@ -64,7 +65,7 @@ class ReviewSession:
     ledger : Ledger
         The decisions on disk.
     annotator_names : list of str
-        Names of the annotators, those who agree most with the predictions first.
+        Names of the annotators, in descending order of agreement with the predictions.
     """
 
     def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:
@@ -79,7 +80,7 @@ class ReviewSession:
         self.decision_state()
 
     def about(self) -> dict[str, Any]:
-        """Return what does not change during the session: classes with their keys, annotators, notes.
+        """Return the facts that stay the same during the session: classes with their keys, annotators, notes.
 
         Returns
         -------
@@ -109,7 +110,7 @@ class ReviewSession:
         }
 
     def decision_state(self) -> DecisionState:
-        """Return the valid decisions after all lines that the ledger has now.
+        """Return the decisions that are valid now, including those of other tabs and processes.
 
         Returns
         -------
@@ -119,20 +120,20 @@ class ReviewSession:
             return self._state_after(self.ledger.entries())
 
     def view(self, item_filter: ItemFilter, at: int | None = None) -> dict[str, Any]:
-        """Return the item to decide on now, and the progress.
+        """Return the item to decide next, and the progress of the review.
 
         Parameters
         ----------
         item_filter : ItemFilter
             Which items are shown.
         at : int, default=None
-            Position of an item that stays in view until it is settled.
+            Position of an item to show as long as it is not settled. None shows the next open item.
 
         Returns
         -------
         view : dict of str to Any
-            Keys: n_ledger_lines, item (None if all are settled), next_image, n_items, n_settled, n_skipped,
-            n_decisions (of the whole run), last_decision, torn_bytes.
+            Keys: n_ledger_lines, item (None if all selected items are settled), next_image, n_items, n_settled,
+            n_skipped, n_decisions (in the whole run, not only the selected items), last_decision, torn_bytes.
         """
         with self._lock:
             state, order = self.decision_state(), self._cached_order(item_filter)
@@ -166,53 +167,53 @@ class ReviewSession:
         label : int
             Position of the class in `run.classes`.
         facts_hash : str
-            Hash of the facts that were shown, from the view.
+            Hash of the facts that the reviewer saw, as returned by `view`.
         version : int
-            Version of the item when it was shown, from the view.
+            Version of the item when the reviewer saw it, as returned by `view`.
         item_filter : ItemFilter
-            Which items were shown; recorded with the decision.
+            The filter in use; recorded with the decision.
 
         Returns
         -------
         entry : dict of str to Any
-            The line of the ledger.
+            The new ledger line.
 
         Raises
         ------
         RefusedError
-            If the item was settled or skipped, or its facts have changed, since it was shown.
+            If, after the item was shown, it was settled, skipped or undone, or its facts changed.
         """
         decision = {"action": "settle", "label": self.run.classes[label]}
         return self._append(index, decision, facts_hash, version, item_filter)
 
     def skip(self, index: int, *, facts_hash: str, version: int, item_filter: ItemFilter) -> LedgerEntry:
-        """Move an item behind all others.
+        """Skip an item: it is shown again after all other open items.
 
         Parameters
         ----------
         index : int
             Position of the item in `run.items`.
         facts_hash : str
-            Hash of the facts that were shown, from the view.
+            Hash of the facts that the reviewer saw, as returned by `view`.
         version : int
-            Version of the item when it was shown, from the view.
+            Version of the item when the reviewer saw it, as returned by `view`.
         item_filter : ItemFilter
-            Which items were shown; recorded with the decision.
+            The filter in use; recorded with the decision.
 
         Returns
         -------
         entry : dict of str to Any
-            The line of the ledger.
+            The new ledger line.
 
         Raises
         ------
         RefusedError
-            If the item was settled or skipped, or its facts have changed, since it was shown.
+            If, after the item was shown, it was settled, skipped or undone, or its facts changed.
         """
         return self._append(index, {"action": "skip"}, facts_hash, version, item_filter)
 
     def undo(self, line: int) -> LedgerEntry:
-        """Undo a decision or a skip. Its line stays in the ledger, followed by a line that undoes it.
+        """Undo a decision or a skip. The undone line stays in the ledger; a new line records the undo.
 
         Parameters
         ----------
@@ -227,7 +228,7 @@ class ReviewSession:
         Raises
         ------
         RefusedError
-            If the line is not the valid one about its item.
+            If the line is no longer the valid line about its item.
         """
 
         def compose(entries: list[LedgerEntry]) -> LedgerEntry:
@@ -257,12 +258,12 @@ class ReviewSession:
         Returns
         -------
         position : int or None
-            None if the item is not to be reviewed.
+            The position; None if the item is not among those to review.
         """
         return self._position.get(item)
 
     def facts(self, index: int) -> dict[str, Any]:
-        """Return everything that is shown about an item, which is recorded with the decision.
+        """Return everything that the page shows about an item. It is recorded with the decision.
 
         Parameters
         ----------
@@ -397,7 +398,7 @@ def hash_facts(facts: dict[str, Any]) -> str:
 
 
 def read_gold_rows(run: Path) -> tuple[list[tuple[str, str]], str]:
-    """Read the gold labels that reviewers decided on. The whole ledger is checked.
+    """Read the valid decisions of a run as gold labels, after checking the whole ledger.
 
     Parameters
     ----------
@@ -407,14 +408,14 @@ def read_gold_rows(run: Path) -> tuple[list[tuple[str, str]], str]:
     Returns
     -------
     rows : list of tuple of str
-        Item and class of every valid decision, in the order of the decisions.
+        Item and class of every valid decision, in the order in which they were made.
     last_hash : str
         The hash of the last line of the ledger.
 
     Raises
     ------
     LedgerError
-        If the ledger was changed.
+        If the ledger file was edited.
     """
     ledger = Ledger(run / DECISIONS_FILE)
     settled = replay(ledger.entries(from_start=True)).settled()
@@ -427,7 +428,7 @@ def gold_csv(rows: list[tuple[str, str]]) -> str:
     Parameters
     ----------
     rows : list of tuple of str
-        Item and class.
+        Item and class of each gold label.
 
     Returns
     -------
@@ -444,9 +445,9 @@ def gold_csv(rows: list[tuple[str, str]]) -> str:
 
 
 def assign_keys(classes: Sequence[str]) -> Sequence[str | None]:
-    """Return the key that decides for each class; None for all if there are too many classes.
+    """Return the keyboard key of each class; None for every class if there are more classes than keys.
 
-    A class whose name is a key gets this key: 7 decides for class 7. The others get the free keys in order.
+    A class whose name is a key gets that key, such as 7 for class 7. All other classes get the remaining keys in order.
 
     >>> assign_keys(["cat", "dog"]), assign_keys(["0", "1", "many"]), assign_keys(["A", "B", "other"])
     (['1', '2'], ['0', '1', '2'], ['a', 'b', '1'])
