@@ -27,10 +27,11 @@ class AnnotMix(GlobalConfusions):
 
     Let (x, e, y) be the input, annotator embedding and label of a labelled pair, (x', e', y') another pair of the
     batch, drawn by a permutation, and `m ~ Beta(alpha, alpha)` drawn for each pair. The loss is
-    `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`, with `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`.
-    `A(e) = softmax(W e + b)` over each row. b starts where annotators are right with probability `eta`, and e starts at
-    0, so all annotators start alike. Annotators have no features here. Mixing their one-hot codes is the same as mixing
-    their embeddings.
+    `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`, with `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`. The sum
+    is over the annotators S_n who labelled item n; f are the class probabilities. The confusion matrix
+    `A(e) = softmax(W e + b)` has a softmax over each row. b starts where annotators are right with probability `eta`,
+    and e starts at 0, so all annotators start alike. Annotators have no features here. Mixing their one-hot codes is
+    the same as mixing their embeddings.
 
     Inputs are mixed after augmentation (once per item) and before the backbone, which therefore runs once per labelled
     pair: with three labels per item a step takes three times as long. With alpha 0 nothing is mixed, and the backbone

@@ -29,10 +29,11 @@ class COINNet(GeoCrowdNet):
 
     The loss is the minimum over outlier terms d of
     `mean_n [sum_{r in S_n} -log(q_nr + d_nr) + cost M_n (sum_r d_nr^2 / M_n + eps)^(p/2)] - volume_weight log det G`,
-    with `q_nr = (f_n A_r)[y_nr]`, `G = K mean_n f_n f_n^T` as in `GeoCrowdNet`, and `cost = outlier_weight log K`. With
-    weight 1, an item is an outlier roughly where its labels are less likely than chance. M_n is the larger of the
-    item's number of labels and the mean number of labels per item, so that neither a single wrong label nor many labels
-    alone make an outlier.
+    where S_n are the annotators who labelled item n, y_nr their labels, f_n its class probabilities and A_r the
+    confusion matrix of annotator r, with `q_nr = (f_n A_r)[y_nr]`, `G = K mean_n f_n f_n^T` as in `GeoCrowdNet`, and
+    `cost = outlier_weight log K`. With weight 1, an item is an outlier roughly where its labels are less likely than
+    chance. M_n is the larger of the item's number of labels and the mean number of labels per item, so that neither a
+    single wrong label nor many labels alone make an outlier.
 
     The paper has a term e_nr for every class, where `f_n A_r + e_nr` is a distribution, and the norm of all terms of an
     item. The likelihood depends only on what a term adds to the label, d_nr, between 0 and 1 - q_nr; the rest is taken

@@ -26,10 +26,11 @@ class CoNAL(Method):
     """Cross-entropy of each label on a mixture of a common and an individual noise layer.
 
     The loss is `mean_n sum_{r in S_n} [-log softmax(w_nr f_n G + (1 - w_nr) f_n W_r)[y_nr] - separation |G - W_r|]`,
-    with f_n the class probabilities, G the common matrix and W_r the annotator's matrix. The share of common noise is
-    `w_nr = sigmoid(u_r . v_n)`, where u_r and v_n have length 1 and describe annotator and item; v_n is a linear layer
-    on the item's features (in the authors' code, separate layers on the input). So w_nr lies between 0.27 and 0.73, and
-    neither matrix is ever ignored. All matrices start at twice the identity.
+    with f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels, G the common
+    matrix and W_r the matrix of annotator r. The share of common noise is `w_nr = sigmoid(u_r . v_n)`, where u_r and
+    v_n have length 1 and describe annotator and item; v_n is a linear layer on the item's features (in the authors'
+    code, separate layers on the input). So w_nr lies between 0.27 and 0.73, and neither matrix is ever ignored. All
+    matrices start at twice the identity.
 
     The softmax of row k of a matrix is P(said | true = k). Labels depend only on `w G + (1 - w) W_r`, so G and W_r can
     be separated only by what annotators have in common and by the separation term, where `|G - W_r|` is the Euclidean

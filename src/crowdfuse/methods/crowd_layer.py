@@ -25,8 +25,9 @@ Layer = Literal["matrix", "vector", "bias", "vector+bias"]
 class CrowdLayer(GlobalConfusions):
     """Cross-entropy of each label on the output of its annotator's layer.
 
-    With f_n the class probabilities and g_r the annotator's layer, the loss is
-    `mean_n sum_{r in S_n} -log softmax(g_r(f_n))[y_nr]`. All labels have the same weight, as in the authors' code.
+    With f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels and g_r the layer
+    of annotator r, the loss is `mean_n sum_{r in S_n} -log softmax(g_r(f_n))[y_nr]`. All labels have the same weight,
+    as in the authors' code.
 
     The layer acts on probabilities and a softmax follows, as in the authors' code. If the network is certain of class
     k, annotator r gives label y with probability `A_r[k, y] = softmax(g_r(e_k))[y]`; this is the reported confusion

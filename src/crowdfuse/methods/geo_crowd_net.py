@@ -25,8 +25,9 @@ JITTER = 1e-3  # added to the eigenvalues, which are 1 where the volume is large
 class GeoCrowdNet(GlobalConfusions):
     """Likelihood of each label with a volume term.
 
-    With f_n the class probabilities, the loss is
-    `mean_n sum_{r in S_n} -log (f_n A_r)[y_nr] - volume_weight log det G`, where
+    With f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels and A_r the
+    confusion matrix of annotator r, the loss is `mean_n sum_{r in S_n} -log (f_n A_r)[y_nr] - volume_weight log det G`,
+    where
 
     - "f": `G = K mean_n f_n f_n^T`, which identifies the model if some items certainly belong to each class, however
       bad the annotators are;
@@ -34,9 +35,10 @@ class GeoCrowdNet(GlobalConfusions):
       items are.
 
     The paper uses sums, `F F^T` and `W^T W`, over all data. Means shift the logarithm by a constant, do not depend on
-    the batch size and make it at most 0, apart from a jitter that keeps it finite if a batch has fewer items than
-    classes. Here G is computed from the batch: over labelled items by their weights, or over annotators by their
-    labels, so that a step costs as much as its labels. With several processes, each uses its part of the batch.
+    the batch size and make the logarithm at most 0 (slightly more because of a small jitter, which keeps it finite if a
+    batch has fewer items than classes). Here G is computed from the batch: the mean over labelled items is weighted by
+    item weight, and the mean over annotators by number of labels. So the cost of a step depends only on its labels.
+    With several processes, each uses its part of the batch.
 
     The labels of an item are summed here, while the authors' code averages over labels: our `volume_weight` is their
     lambda times the number of labels per item. Theirs is 0.001 on MNIST, and 0.1 or 0.2 on LabelMe (0.25 to 0.5 here).

@@ -1,7 +1,8 @@
 """A small classifier fitted to a few gold items, used if it beats the labels alone.
 
-Its inputs are the labels that every annotator would probably give to an item. They are informative about the item even
-if it is unknown which annotators are right. So a few gold items are enough, although too few to train a network.
+Its inputs describe an item by its features and by the labels that every annotator would probably give to it. These
+labels are informative about the item even if it is unknown which annotators are right. So a few gold items are enough,
+even if they are too few to train a network.
 """
 
 from __future__ import annotations

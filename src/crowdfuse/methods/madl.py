@@ -31,8 +31,9 @@ MAX_COMPARED_ANNOTATORS = 1000  # evenly spaced annotators that `weight_logits` 
 class MaDL(Method):
     """Likelihood of each label, weighted by how unique its annotator is.
 
-    The loss is `mean_n sum_{r in S_n} [-w_r log sum_k f_n(k) A_nr[k, y_nr] - log Gamma(g)]`. A_nr is the confusion
-    matrix of item and annotator, g the sharpness of the kernel with a gamma prior, and `w_r` is proportional to
+    The loss is `mean_n sum_{r in S_n} [-w_r log sum_k f_n(k) A_nr[k, y_nr] - log Gamma(g)]`. S_n are the annotators who
+    labelled item n, and y_nr are their labels. f_n are the class probabilities, A_nr is the confusion matrix of item n
+    and annotator r, g the sharpness of the kernel with a gamma prior, and `w_r` is proportional to
     `1 / sum_s exp(-g |e_r - e_s|^2)`, with mean 1.
 
     With e_r the annotator's embedding, u_n the item's embedding of the same length, [...] concatenation and x the outer

@@ -21,8 +21,9 @@ from crowdfuse.methods.global_confusions import CountedConfusions
 class MBEM(CountedConfusions):
     """Cross-entropy on a posterior q that is computed anew in each round: `mean_n -sum_k q_n(k) log f_n(k)`.
 
-    q starts as the vote shares. Before each later round, with c_n the network's hard prediction of item n and items
-    counted by their weights:
+    q starts as the vote shares. f_n are the class probabilities of item n, S_n the annotators who labelled it, and y_nr
+    their labels. Before each later round, with c_n the network's hard prediction of item n and items counted by their
+    weights:
 
     - M-step: `prior(k)` is the share of items with c_n = k, and `A_r[k, y]` is the share of label y among annotator
       r's labels of items with c_n = k.

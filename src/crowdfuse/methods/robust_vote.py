@@ -22,9 +22,10 @@ from crowdfuse.methods.majority_vote import MajorityVote
 class RobustVote(MajorityVote):
     """Training on the vote with generalized cross-entropy.
 
-    With f_n the class probabilities, the loss is `mean_n (1 - f_n(w_n)^q) / q` for the winner w_n of a hard vote, and
-    `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) / q` over the labels for a soft vote. For items with gold, the loss is
-    cross-entropy. The votes are those of `MajorityVote`. The paper's truncated variant is not implemented.
+    With f_n the class probabilities of item n, S_n the annotators who labelled it and y_nr their labels, the loss is
+    `mean_n (1 - f_n(w_n)^q) / q` for the winner w_n of a hard vote, and `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) / q`
+    over the labels for a soft vote. For items with gold, the loss is cross-entropy. The votes are those of
+    `MajorityVote`. The paper's truncated variant is not implemented.
 
     Parameters
     ----------

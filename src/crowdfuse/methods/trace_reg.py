@@ -22,9 +22,9 @@ from crowdfuse.nets.annotator_tables import active_annotators, append_mean_rows,
 class TraceReg(GlobalConfusions):
     """Likelihood of each label with a penalty on the traces of the confusion matrices.
 
-    With f_n the class probabilities, the loss is
-    `mean_n sum_{r in S_n} [-log (f_n A_r)[y_nr] + trace_weight tr(A_r)]`. If everybody labels every item, this is the
-    paper's loss, which counts each trace once per step.
+    With f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels and A_r the
+    confusion matrix of annotator r, the loss is `mean_n sum_{r in S_n} [-log (f_n A_r)[y_nr] + trace_weight tr(A_r)]`.
+    If everybody labels every item, this is the paper's loss, which counts each trace once per step.
 
     `A_r` is the softmax over each row of free logits. The logits are parameters like all others, so weight decay acts
     on them too. A step computes only the matrices of the annotators in its batch.

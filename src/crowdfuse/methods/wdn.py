@@ -25,9 +25,10 @@ from crowdfuse.nets.mlp import dense_layers
 class WDN(Method):
     """One network per annotator, then a weighted average of them.
 
-    With p_nr the class probabilities of annotator r's network and t_n the vote shares:
+    With p_nr the class probabilities of annotator r's network for item n, S_n the annotators who labelled the item,
+    y_nr their labels and t_n the vote shares:
 
-    - networks: `mean_n sum_{r in S_n} -log p_nr[y_nr]`; in the average all annotators count the same.
+    - networks: `mean_n sum_{r in S_n} -log p_nr[y_nr]`; in the average all annotators have the same weight.
     - weights "softmax", as in the WDN paper: `mean_n KL(t_n || sum_r softmax(w)_r p_nr)`, starting from equal weights.
     - weights "released", as in the fusion paper's code: `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))`, with free w from
       a normal distribution.
