@@ -73,7 +73,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     hidden : tuple of int
         Widths of the hidden layers of the MLP backbone, and of the class head on top of "identity".
     head_hidden : tuple of int or None
-        Widths of the hidden layers of the class head. None: (120, 84) for "lenet", none for "mlp", `hidden` for
+        Widths of the hidden layers of the class head. None: (120, 84) for "lenet", () for "mlp", `hidden` for
         "identity" and (128,) for other backbones.
     dropout : float
         Dropout rate in the MLP backbone and the class head, from 0 to below 1.

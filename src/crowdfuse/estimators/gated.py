@@ -39,8 +39,8 @@ class GatedClassifier(CrowdClassifier):
 
     The classifier and these probabilities (the "gates") are learned together from the labels alone, in three phases.
     The first phase learns which label each annotator would give to each item. The second infers a class for each item
-    from these predicted labels, and trains classifier and gates on it as a starting point. The third maximizes the
-    joint likelihood of all labels of an item.
+    from these predicted labels, and trains classifier and gates on the inferred classes. The third starts from the
+    result and maximizes the joint likelihood of all labels of an item.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ class GatedClassifier(CrowdClassifier):
     n_bases : int
         Number of permutations; used only with wrong="basis".
     hold_out : bool
-        Hold out a tenth of the labels of items with several labels (at most 5,000 labels), and use them to choose the
-        starting point and the epoch. If False, or if no item has two labels, the last epoch is kept. Only used with
-        validation=None.
+        Hold out a tenth of all labels, at most 5,000, from items with several labels. They choose the starting point
+        and the epoch. If False, or if no item has two labels, the last epoch is kept. Only used if `fit` is called
+        with validation=None.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
@@ -75,9 +75,10 @@ class GatedClassifier(CrowdClassifier):
 
     Notes
     -----
-    Some gold is needed if annotators make the same mistakes, or if there are two classes and annotators fail on
-    different items. Ten or more items with gold can overrule the classes inferred from the labels. docs/method.md
-    describes the model, what it was compared with, and where it fails.
+    The labels alone are not enough in two cases, in which some gold is needed: if annotators make the same mistakes,
+    or if there are only two classes and each annotator fails on other items. Ten or more items with gold can overrule
+    the classes inferred from the labels. docs/method.md describes the model, what it was compared with, and where it
+    fails.
 
     References
     ----------

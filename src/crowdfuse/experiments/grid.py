@@ -232,7 +232,8 @@ class Experiment:
         Returns
         -------
         dict of (str, str) to float
-            Accuracies (%) by value and row, empty if the paper has no such table.
+            Accuracy in percent by (value of the varied parameter, row). Empty if the paper has no table for this
+            experiment.
         """
         if self.paper_table_id is None:
             return {}

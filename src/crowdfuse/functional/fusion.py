@@ -76,9 +76,10 @@ def penalty_form(basis: Tensor) -> Tensor:
 
 
 def basis_penalty(coefficients: Tensor, form: Tensor) -> Tensor:
-    """Return the penalty `sum_k (1 - P_kk)^2` of each pair, for `P = sum_m c_m B_m`.
+    """Return the penalty `sum_k (1 - P_kk)^2` of each pair (item, annotator).
 
-    Since the coefficients sum to 1, `1 - P_kk = (c D)_k`, so no K x K matrix is built (see `penalty_form`).
+    The confusion matrix of a pair is `P = sum_m c_m B_m`, with coefficients c and permutation matrices B_m. `D[m, k]`
+    is 1 if B_m moves class k, else 0. Since the coefficients sum to 1, `1 - P_kk = (c D)_k`, so P is never built.
 
     Parameters
     ----------

@@ -75,8 +75,9 @@ def next_labels(
 
         I(true; answer)  =  H(sum_k P(true = k) confusion[r, k, :])  -  sum_k P(true = k) H(confusion[r, k, :])
 
-    Labels are chosen one by one, with the highest information per cost first. If an item gets a second label, its
-    information is computed after the first label, averaged over the possible answers of the first annotator.
+    Labels are chosen one by one, with the highest information per cost first. If two
+    labels of the same item are chosen, the information of the second is computed as if the first were known, averaged
+    over the answers that the first may get.
 
     Examples
     --------

@@ -263,7 +263,7 @@ class ReviewSession:
         return self._position.get(item)
 
     def facts(self, index: int) -> dict[str, Any]:
-        """Return everything that the page shows about an item. It is recorded with the decision.
+        """Return all facts that the page shows about an item; they are saved with the reviewer's decision.
 
         Parameters
         ----------
