@@ -670,4 +670,4 @@ def test_twomoon_prints_the_table_and_writes_the_figures(tmp_path: Path) -> None
     assert "66.51" in text
     assert text.endswith(f"figures: {tmp_path / 'twomoon'}")
     assert (tmp_path / "twomoon" / "setup.png").exists()
-    assert json.loads((tmp_path / "t.json").read_text())["steps"] == 2
+    assert json.loads((tmp_path / "t.json").read_text())["n_steps"] == 2
