@@ -76,7 +76,7 @@ def digits(folder: Path, seed: int) -> Problem:
     return Problem(X[train], ann, (X[valid], y[valid]), (X[test], y[test]), {})
 
 
-SETS = {"LabelMe": labelme, "Sentiment Polarity": sentiment, "digits, made up": digits}
+SETS = {"LabelMe": labelme, "Sentiment Polarity": sentiment, "digits, simulated": digits}
 
 
 def choose_epochs(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:

@@ -114,7 +114,7 @@ def digits() -> Crowd:
         said[:, r] = np.minimum((confusion[gold].cumsum(1) < drawn).sum(1), K - 1)
     said[generator.random(said.shape) > 0.3] = -1
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
-    return Crowd("digits, made up", X.astype(np.float32), Annotations.from_matrix(said), gold, classifier, X)
+    return Crowd("digits, simulated", X.astype(np.float32), Annotations.from_matrix(said), gold, classifier, X)
 
 
 def out_of_fold(crowd: Crowd, seed: int) -> NDArray[np.float64]:
