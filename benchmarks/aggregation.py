@@ -35,35 +35,40 @@ Crowd = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[n
 
 
 def main() -> None:
-    arguments = parse()
+    arguments = parse_arguments()
     os.environ["OMP_NUM_THREADS"] = "1"
-    sides = ["crowdfuse"] if arguments.crowd_kit is None else ["crowdfuse", "crowd-kit"]
+    libraries = ["crowdfuse"] if arguments.crowd_kit is None else ["crowdfuse", "crowd-kit"]
     if arguments.crowd_kit is None:
-        print("without crowd-kit: --crowd-kit names the folder it is installed in")
+        print("crowd-kit is not measured; give its folder with --crowd-kit")
     elif not (arguments.crowd_kit / "crowdkit").is_dir():
         sys.exit(
-            f"{arguments.crowd_kit} holds no crowd-kit; get it with "
+            f"{arguments.crowd_kit} does not contain crowd-kit; install it with "
             f"python -m pip install --target {arguments.crowd_kit} crowd-kit==1.4.2"
         )
     print(
         f"{arguments.labels:,} labels, {arguments.annotators:,} annotators, {arguments.classes} classes, "
-        f"{arguments.iterations} iterations; {arguments.repeats} repeats on {os.cpu_count()} cores, best left idle"
+        f"{arguments.iterations} iterations; {arguments.repeats} repeats on {os.cpu_count()} cores, "
+        "which should be idle"
     )
-    runs: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    runs: dict[str, list[dict[str, float]]] = {library: [] for library in libraries}
     for _ in range(arguments.repeats):
-        for side in sides:  # by turns, so that a busy moment of the machine hits both
-            runs[side].append(in_fresh_process(measure, side, arguments))
-    results = {side: summarize_runs(found) for side, found in runs.items()}
+        for library in libraries:  # alternating, so that other load on the machine affects both
+            runs[library].append(run_in_fresh_process(measure, library, arguments))
+    results = {library: summarize_runs(found) for library, found in runs.items()}
     print(f"{'':12}{'median s':>10}{'best s':>10}{'peak MB':>10}{'accuracy':>10}{'theirs / ours':>16}")
-    for side, result in results.items():
+    for library, result in results.items():
         result["ratio"] = result["median_seconds"] / results["crowdfuse"]["median_seconds"]
         print(
-            f"{side:12}{result['median_seconds']:10.2f}{result['best_seconds']:10.2f}{result['peak_mb']:10,.0f}"
+            f"{library:12}{result['median_seconds']:10.2f}{result['best_seconds']:10.2f}{result['peak_mb']:10,.0f}"
             f"{result['accuracy']:10.4f}{result['ratio']:15.1f}x"
         )
-    real = {name: in_fresh_process(on_real, name, arguments) for name in arguments.crowds.split(",") if name}
+    real = {
+        name: run_in_fresh_process(accuracy_on_real_crowd, name, arguments)
+        for name in arguments.crowds.split(",")
+        if name
+    }
     for name, found in real.items():
-        print(f"{name:12}" + "".join(f"{side:>12} {100 * share:.2f} %" for side, share in found.items()))
+        print(f"{name:12}" + "".join(f"{library:>12} {100 * share:.2f} %" for library, share in found.items()))
     if arguments.json:
         settings = {name: value for name, value in vars(arguments).items() if not isinstance(value, Path | None)}
         arguments.json.write_text(
@@ -71,40 +76,40 @@ def main() -> None:
         )
 
 
-def parse() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=int, default=500_000)
     parser.add_argument("--annotators", type=int, default=1000)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--crowds", default="", help="real ones, separated by commas")
-    parser.add_argument("--crowd-kit", type=Path, help="the folder that crowd-kit is installed in")
+    parser.add_argument("--crowds", default="", help="real crowds, separated by commas")
+    parser.add_argument("--crowd-kit", type=Path, help="folder in which crowd-kit is installed")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
 
-def in_fresh_process(
+def run_in_fresh_process(
     work: Callable[[str, argparse.Namespace], dict[str, float]], what: str, arguments: argparse.Namespace
 ) -> dict[str, float]:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, what, arguments).result()
 
 
-def measure(side: str, arguments: argparse.Namespace) -> dict[str, float]:
-    """One run, in this process; seconds, peak memory in MB, and the share of items it gets right."""
+def measure(library: str, arguments: argparse.Namespace) -> dict[str, float]:
+    """Run once in this process; return seconds, peak memory in MB, and accuracy."""
     crowd = make_crowd(arguments.labels, arguments.annotators, arguments.classes)
-    if side == "crowdfuse":
-        seconds, labels = with_crowdfuse(crowd, arguments)
+    if library == "crowdfuse":
+        seconds, labels = run_crowdfuse(crowd, arguments)
     else:
         sys.path.insert(0, str(arguments.crowd_kit))
-        seconds, labels = with_crowd_kit(crowd, arguments)
+        seconds, labels = run_crowd_kit(crowd, arguments)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"seconds": seconds, "peak_mb": peak, "accuracy": float((labels == crowd[3]).mean())}
 
 
-def on_real(name: str, arguments: argparse.Namespace) -> dict[str, float]:
-    """The share of gold that each side finds, on a real crowd."""
+def accuracy_on_real_crowd(name: str, arguments: argparse.Namespace) -> dict[str, float]:
+    """Return the accuracy of each library on a real crowd."""
     from crowdfuse.aggregation import dawid_skene
     from crowdfuse.datasets.label_only import load_label_only
 
@@ -117,27 +122,27 @@ def on_real(name: str, arguments: argparse.Namespace) -> dict[str, float]:
         triples = [column.astype(np.int32) for column in (ann.item, ann.annotator, ann.label)]
         theirs = np.full(ann.n_items, -1)
         crowd = (triples[0], triples[1], triples[2], np.empty(0, np.int32))
-        theirs[np.unique(ann.item)] = with_crowd_kit(crowd, arguments)[1]
+        theirs[np.unique(ann.item)] = run_crowd_kit(crowd, arguments)[1]
         found["crowd-kit"] = float((theirs[loaded.judged] == loaded.truth).mean())
     return found
 
 
 def make_crowd(n_labels: int, n_annotators: int, n_classes: int) -> Crowd:
-    """Items, annotators and labels, sorted by item, no annotator twice on an item; and the truth."""
+    """Return items, annotators and labels, sorted by item, no annotator twice on an item; and the true classes."""
     generator = np.random.default_rng(0)
     n_items = n_labels // LABELS_PER_ITEM
     truth = generator.integers(0, n_classes, n_items, dtype=np.int32)
-    skill = generator.uniform(0.4, 0.9, n_annotators).astype(np.float32)
-    stride = n_annotators // LABELS_PER_ITEM  # neighbours on one circle of annotators are different people
+    accuracies = generator.uniform(0.4, 0.9, n_annotators).astype(np.float32)
+    stride = n_annotators // LABELS_PER_ITEM  # so that the annotators of an item differ
     first = generator.integers(0, n_annotators, n_items, dtype=np.int32)
     annotator = np.sort((first[:, None] + stride * np.arange(LABELS_PER_ITEM, dtype=np.int32)) % n_annotators).ravel()
     item = np.repeat(np.arange(n_items, dtype=np.int32), LABELS_PER_ITEM)
     wrong = generator.integers(1, n_classes, len(item), dtype=np.int32)
-    wrong[generator.random(len(item), dtype=np.float32) < skill[annotator]] = 0
+    wrong[generator.random(len(item), dtype=np.float32) < accuracies[annotator]] = 0
     return item, annotator, (truth[item] + wrong) % n_classes, truth
 
 
-def with_crowdfuse(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, NDArray[Any]]:
+def run_crowdfuse(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, NDArray[Any]]:
     from crowdfuse import Annotations
     from crowdfuse.aggregation import dawid_skene
 
@@ -151,13 +156,13 @@ def with_crowdfuse(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, 
         classes=np.arange(arguments.classes),
         by_row=True,
     )
-    dawid_skene(ann[:10], max_iter=1)  # loads what is loaded at first use
+    dawid_skene(ann[:10], max_iter=1)  # warm up: load modules outside the timed part
     started = time.perf_counter()
     result = dawid_skene(ann, max_iter=arguments.iterations, tol=0, smoothing=0)
     return time.perf_counter() - started, result.consensus
 
 
-def with_crowd_kit(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, NDArray[Any]]:
+def run_crowd_kit(crowd: Crowd, arguments: argparse.Namespace) -> tuple[float, NDArray[Any]]:
     import pandas as pd
     from crowdkit.aggregation import DawidSkene  # type: ignore[import-not-found]
 

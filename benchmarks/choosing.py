@@ -1,18 +1,19 @@
-"""Does choosing by labels come close to choosing by gold?
+"""Model selection by held-out labels compared with selection by gold, for epochs and methods.
 
     CROWDFUSE_DATA=... python benchmarks/choosing.py epochs --json docs/results/choosing_epochs.json
     CROWDFUSE_DATA=... python benchmarks/choosing.py methods --json docs/results/choosing_methods.json
 
-Three data sets: LabelMe, Sentiment Polarity and scikit-learn's digits with five simulated annotators. The gold that
-chooses belongs to items that are used for nothing else (LabelMe's 500 validation images; 500 held-out sentences; 200
-digits). The result is test accuracy, mean over seeds.
+Three data sets: LabelMe, Sentiment Polarity and scikit-learn's digits with five simulated annotators. The gold
+used for selection belongs to items that are not used otherwise (LabelMe's 500 validation images; 500 held-out
+sentences; 200 digits). The result is test accuracy, mean over seeds.
 
 Epochs: each method is trained three times on the same data and seed: with no validation (the last epoch), with
-`validation="annotations"` (held-out labels choose), and with gold. There are 40 epochs, many more than most methods
-need here.
+`validation="annotations"` (selection by held-out labels), and with gold. There are 40 epochs, many more than most
+methods need here.
 
-Methods: seven are trained on 70 % of the items, each with `validation="annotations"`. The labels of the other 30 %
-choose one, by `crowdfuse.label_likelihood` and by how many of them it predicts; and gold does.
+Methods: seven are trained on 70 % of the items, each with `validation="annotations"`. One is
+selected by the labels of the other 30 %: by `crowdfuse.label_likelihood`, and by the share of these labels it predicts.
+A third selection uses gold.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from crowdfuse.datasets.labelme import FILE, load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
 from crowdfuse.estimators.registry import estimator_class
 
-METHODS = ("majority-vote", "trace-reg", "fusion", "two-stage", "gated")
-ALL = ("majority-vote", "trace-reg", "mbem", "wdn", "fusion", "two-stage", "gated")
-JUDGING = 0.3  # of the labelled items
+EPOCH_METHODS = ("majority-vote", "trace-reg", "fusion", "two-stage", "gated")
+COMPARED_METHODS = ("majority-vote", "trace-reg", "mbem", "wdn", "fusion", "two-stage", "gated")
+SELECTION_SHARE = 0.3  # of the labelled items
 
 
 class Problem(NamedTuple):
@@ -67,21 +68,25 @@ def digits(folder: Path, seed: int) -> Problem:
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(X))
     train, valid, test = order[:1000], order[1000:1200], order[1200:]
-    skills = (0.9, 0.7, 0.6, 0.5, 0.3)
-    said = np.stack(
-        [np.where(generator.random(1000) < s, y[train], generator.integers(0, 10, 1000)) for s in skills], 1
+    accuracies = (0.9, 0.7, 0.6, 0.5, 0.3)
+    labels = np.stack(
+        [
+            np.where(generator.random(1000) < accuracy, y[train], generator.integers(0, 10, 1000))
+            for accuracy in accuracies
+        ],
+        1,
     )
-    said[generator.random(said.shape) < 0.4] = -1
-    ann = Annotations.from_matrix(said, classes=list(range(10)))
+    labels[generator.random(labels.shape) < 0.4] = -1
+    ann = Annotations.from_matrix(labels, classes=list(range(10)))
     return Problem(X[train], ann, (X[valid], y[valid]), (X[test], y[test]), {})
 
 
-SETS = {"LabelMe": labelme, "Sentiment Polarity": sentiment, "digits, simulated": digits}
+DATASETS = {"LabelMe": labelme, "Sentiment Polarity": sentiment, "digits, simulated": digits}
 
 
 def choose_epochs(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
-    for name, load in SETS.items():
-        for method in METHODS:
+    for name, load in DATASETS.items():
+        for method in EPOCH_METHODS:
             found: dict[str, list[float]] = {"last epoch": [], "held-out labels": [], "gold": []}
             for seed in seeds:
                 given = load(folder, seed)
@@ -101,17 +106,17 @@ def choose_epochs(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
 
 
 def choose_methods(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
-    for name, load in SETS.items():
+    for name, load in DATASETS.items():
         for seed in seeds:
             given = load(folder, seed)
             labelled = np.flatnonzero(np.diff(given.annotations.indptr) > 0)
             order = np.random.default_rng([seed, 3]).permutation(labelled)
-            judging, training = np.split(order, [round(JUDGING * len(order))])
+            selection, training = np.split(order, [round(SELECTION_SHARE * len(order))])
             accuracy, by = {}, {"likelihood": {}, "agreement": {}, "gold": {}}  # type: ignore[var-annotated]
-            for method in ALL:
+            for method in COMPARED_METHODS:
                 classifier = estimator_class(method)(random_state=seed, **given.settings)
                 classifier.fit(given.X[training], given.annotations[training], validation="annotations")
-                unseen = (given.X[judging], given.annotations[judging])
+                unseen = (given.X[selection], given.annotations[selection])
                 verdict = label_likelihood(classifier, *unseen)
                 accuracy[method] = 100 * classifier.score(*given.test)
                 by["likelihood"][method] = (not verdict.failed_checks, verdict.mean)
@@ -142,20 +147,20 @@ def print_methods(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-WHAT = {"epochs": (choose_epochs, print_epochs), "methods": (choose_methods, print_methods)}
+CHOICES = {"epochs": (choose_epochs, print_epochs), "methods": (choose_methods, print_methods)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=WHAT)
+    parser.add_argument("choice", choices=CHOICES)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("CROWDFUSE_DATA", "data")))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    measure, show = WHAT[given.what]
+    measure, print_rows = CHOICES[given.choice]
     rows = []
-    for row in show(measure(given.data, range(given.seeds))):
+    for row in print_rows(measure(given.data, range(given.seeds))):
         rows.append(row)
         if given.json:
             given.json.write_text(json.dumps(rows, indent=2) + "\n")

@@ -23,7 +23,7 @@ DROPOUT = (0.0, 0.5)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", default="labelme,sentiment,cifar10n")
-    parser.add_argument("--data", type=Path, help="where the data is; not given, the folder in CROWDFUSE_DATA")
+    parser.add_argument("--data", type=Path, help="folder of the data; default: CROWDFUSE_DATA")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()

@@ -27,11 +27,11 @@ SIZES = [
     (128, 3, 200, 150),
     (128, 3, 100, 300),
 ]
-DENSE_BYTES = 10e9
+MAX_DENSE_BYTES = 10e9
 
 
 def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: int, seconds: float) -> dict[str, float]:
-    """Loss and gradient with respect to all head outputs, repeated for a while."""
+    """Return median seconds, peak bytes and value of the loss with its gradient with respect to all head outputs."""
     import torch
     from torch import nn
 
@@ -71,7 +71,7 @@ def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: i
         return (kl_divergence(t, logits.log_softmax(1)) + penalty).mean()
 
     def two_step() -> torch.Tensor:
-        """The best that dense matrices can do: one product for all P, then the sum over annotators."""
+        """Return the loss by the best dense version: one product for all P, then the sum over annotators."""
         scores, coefficients, logits = outputs
         w = scores.view(batch, n_annotators).softmax(1)
         c = coefficients.view(batch, n_annotators, n_bases).softmax(2)
@@ -82,7 +82,7 @@ def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: i
         return (kl_divergence(t, logits.log_softmax(1)) + penalty).mean()
 
     def textbook() -> torch.Tensor:
-        """The formula as it stands: every c_m B_m is laid out before it is added up."""
+        """Return the loss by the literal formula: every c_m B_m is stored before the sum."""
         scores, coefficients, logits = outputs
         w = scores.view(batch, n_annotators).softmax(1)
         c = coefficients.view(batch, n_annotators, n_bases).softmax(2)
@@ -92,12 +92,12 @@ def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: i
         penalty = (1 - P.diagonal(dim1=2, dim2=3)).square().sum((1, 2)) / n_annotators
         return (kl_divergence(t, logits.log_softmax(1)) + penalty).mean()
 
-    def alone() -> torch.Tensor:
+    def backbone_alone() -> torch.Tensor:
         loss: torch.Tensor = backbone(x).logsumexp(1).mean()
         return loss
 
-    step = {"ours": ours, "textbook": textbook, "two-step": two_step, "backbone": alone}[kind]
-    before = _resident()
+    step = {"ours": ours, "textbook": textbook, "two-step": two_step, "backbone": backbone_alone}[kind]
+    before = _resident_bytes()
     loss = step()
     loss.backward()
     times: list[float] = []
@@ -110,15 +110,15 @@ def measure(kind: str, batch: int, n_annotators: int, n_classes: int, n_bases: i
     return {"seconds": sorted(times)[len(times) // 2], "bytes": max(0.0, peak - before), "loss": float(loss)}
 
 
-def _resident() -> float:
-    """What the process holds now. Where the system does not tell, its peak so far."""
+def _resident_bytes() -> float:
+    """Return the memory of the process in bytes; without /proc, its peak so far."""
     status = Path("/proc/self/statm")
     if status.exists():
         return int(status.read_text().split()[1]) * resource.getpagesize()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def run(kind: str, size: tuple[int, int, int, int], seconds: float) -> dict[str, float]:
+def measure_in_process(kind: str, size: tuple[int, int, int, int], seconds: float) -> dict[str, float]:
     command = [sys.executable, __file__, "--one", kind, *map(str, size), str(seconds)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, float] = json.loads(done.stdout)
@@ -126,7 +126,7 @@ def run(kind: str, size: tuple[int, int, int, int], seconds: float) -> dict[str,
 
 
 def measure_all(size: tuple[int, int, int, int], seconds: float) -> dict[str, Any]:
-    """All versions of one size, where they fit; they must agree on the loss."""
+    """Measure all versions that fit into memory at one size; fail if their losses differ."""
     batch, n_annotators, n_classes, n_bases = size
     row: dict[str, Any] = {"batch": batch, "annotators": n_annotators, "classes": n_classes, "bases": n_bases}
     needed = {
@@ -136,7 +136,7 @@ def measure_all(size: tuple[int, int, int, int], seconds: float) -> dict[str, An
         "backbone": 0.0,
     }
     for kind, size_in_bytes in needed.items():
-        row[kind] = run(kind, size, seconds) if size_in_bytes < DENSE_BYTES else None
+        row[kind] = measure_in_process(kind, size, seconds) if size_in_bytes < MAX_DENSE_BYTES else None
         if kind in ("textbook", "two-step") and row[kind] is not None:
             difference = abs(row[kind]["loss"] - row["ours"]["loss"])
             if difference > 1e-4 * max(1, abs(row["ours"]["loss"])):
@@ -144,7 +144,7 @@ def measure_all(size: tuple[int, int, int, int], seconds: float) -> dict[str, An
     return row
 
 
-def _cell(figures: dict[str, float] | None, ours: dict[str, float]) -> str:
+def _format_cell(figures: dict[str, float] | None, ours: dict[str, float]) -> str:
     if figures is None:
         return "too large"
     text = f"{1e3 * figures['seconds']:.2f} ms, {figures['bytes'] / 1e6:.0f} MB"
@@ -154,7 +154,7 @@ def _cell(figures: dict[str, float] | None, ours: dict[str, float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each is repeated")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time for repeating each measurement")
     parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -169,7 +169,7 @@ def main() -> None:
     for size in SIZES:
         row = measure_all(size, given.seconds)
         rows.append(row)
-        cells = [_cell(row[kind], row["ours"]) for kind in ("ours", "textbook", "two-step", "backbone")]
+        cells = [_format_cell(row[kind], row["ours"]) for kind in ("ours", "textbook", "two-step", "backbone")]
         print(f"| {', '.join(map(str, size))} | {' | '.join(cells)} |", flush=True)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=2) + "\n")

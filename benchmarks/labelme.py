@@ -27,7 +27,7 @@ from crowdfuse.labels.intervals import t_interval_half_width
 
 
 def prepare(source: Path, out: Path) -> None:
-    """Features of all images with their ids, the labels, and gold of the validation and test images."""
+    """Write features of all images with their ids, the labels, and gold of the validation and test images."""
     out.mkdir(parents=True)
     data = np.load(source / "labelme_vgg_avg.npz", allow_pickle=False)
     parts = {"train": "", "valid": "valid-", "test": "test-"}
@@ -43,7 +43,7 @@ def prepare(source: Path, out: Path) -> None:
 
 
 def fit(data: Path, method: str, epochs: int, seed: int) -> float:
-    """One run of the command line; its test accuracy in per cent."""
+    """Run `crowdfuse fit` once and return its test accuracy in percent."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable, "-m", "crowdfuse", "fit", str(data / "labels.csv"), "--inputs", str(data / "features.npz"),

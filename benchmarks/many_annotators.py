@@ -2,7 +2,7 @@
 
     python benchmarks/many_annotators.py --json docs/results/many_annotators.json
 
-Each line is measured in its own process: five labels per item, from annotators drawn at random, 32 features, 10
+Each row is measured in its own process: five labels per item, from annotators drawn at random, 32 features, 10
 classes, one hidden layer of 128 units, batches of 256 items, one thread. Seconds are the median of three epochs after
 the first. Memory is the peak of the process above its memory before `fit`.
 """
@@ -23,7 +23,7 @@ BY_LABELS = [(1_000, n_labels) for n_labels in (100_000, 1_000_000, 10_000_000)]
 
 
 def measure(method: str, n_annotators: int, n_labels: int, heads: str | None) -> dict[str, Any]:
-    """One line of the table, in this process."""
+    """Measure one row of the table, in this process."""
     import numpy as np
     import torch
 

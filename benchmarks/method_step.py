@@ -49,7 +49,7 @@ def plain_network(network: str) -> nn.Module:
 
 
 def make_step(kind: str, batch: int, network: str) -> Callable[[], float]:
-    """A function that does one step and returns the loss."""
+    """Return a function that does one training step and returns the loss."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     generator = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def make_step(kind: str, batch: int, network: str) -> Callable[[], float]:
     if kind == "plain":
         net = plain_network(network)
         inputs, gold = torch.from_numpy(X), torch.from_numpy(y)
-        return stepper(net, lambda: nn.functional.cross_entropy(net(inputs), gold))
+        return make_step_function(net, lambda: nn.functional.cross_entropy(net(inputs), gold))
     name, _, variant = kind.partition(", ")
     settings: dict[str, Any] = {"backbone": network, "standardize": False, "classes": list(range(n_classes))}
     if name == "fusion":
@@ -80,10 +80,10 @@ def make_step(kind: str, batch: int, network: str) -> Callable[[], float]:
         total, count = method.loss(rows)
         return total / count
 
-    return stepper(method, loss)
+    return make_step_function(method, loss)
 
 
-def stepper(net: nn.Module, loss_of: Callable[[], torch.Tensor]) -> Callable[[], float]:
+def make_step_function(net: nn.Module, loss_of: Callable[[], torch.Tensor]) -> Callable[[], float]:
     optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, fused=True)
     net.train()
 
@@ -97,8 +97,8 @@ def stepper(net: nn.Module, loss_of: Callable[[], torch.Tensor]) -> Callable[[],
     return step
 
 
-def peak(kind: str, batch: int, network: str) -> float:
-    """Bytes above what the process held before the first step."""
+def peak_memory(kind: str, batch: int, network: str) -> float:
+    """Return the peak memory in bytes above the memory before the first step."""
     step = make_step(kind, batch, network)
     before = float(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     for _ in range(2):
@@ -106,9 +106,9 @@ def peak(kind: str, batch: int, network: str) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
 
 
-def in_fresh_process(kind: str, batch: int, network: str) -> float:
+def peak_in_fresh_process(kind: str, batch: int, network: str) -> float:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(peak, kind, batch, network).result()
+        return pool.submit(peak_memory, kind, batch, network).result()
 
 
 def main() -> None:
@@ -119,11 +119,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
     kinds = ("plain", *METHODS)
-    memory = {kind: in_fresh_process(kind, given.batch, given.network) for kind in kinds}
+    memory = {kind: peak_in_fresh_process(kind, given.batch, given.network) for kind in kinds}
     steps = {kind: make_step(kind, given.batch, given.network) for kind in kinds}
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
     for step in steps.values():
-        step()  # warm
+        step()  # warm up
     for _ in range(given.rounds):
         for kind, step in steps.items():
             began = time.process_time()

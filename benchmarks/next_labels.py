@@ -31,8 +31,8 @@ from crowdfuse.quality import next_labels
 FOLDERS = {"LabelMe": "labelme", "dog": "labels_only/dog", "web": "labels_only/web", "rte": "labels_only/rte"}
 
 
-def read(data: Path, name: str) -> tuple[Annotations, NDArray[np.int64]]:
-    """The whole crowd, and gold as positions in its classes, -1 where there is none."""
+def read_crowd(data: Path, name: str) -> tuple[Annotations, NDArray[np.int64]]:
+    """Return the whole crowd, and gold as positions in its classes, -1 where there is none."""
     ann = Annotations.read(data / FOLDERS[name] / "labels.csv", on_conflict="first")
     ids, truth = read_gold(data / FOLDERS[name] / "gold.csv")
     gold = np.full(ann.n_items, -1)
@@ -43,8 +43,8 @@ def read(data: Path, name: str) -> tuple[Annotations, NDArray[np.int64]]:
     return ann, gold
 
 
-def some(ann: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
-    """The same crowd with these labels alone."""
+def select_labels(ann: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
+    """Return the crowd with only the chosen labels."""
     return Annotations(
         indptr=np.concatenate([[0], np.cumsum(chosen)])[ann.indptr],
         annotator=ann.annotator[chosen],
@@ -56,61 +56,63 @@ def some(ann: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
     )
 
 
-def look(ann: Annotations) -> LabelQuality:
+def quality_without_classifier(ann: Annotations) -> LabelQuality:
+    """Return the quality of the labels, with the same probability for all classes as the prediction."""
     return label_quality(ann, np.full((ann.n_items, ann.n_classes), 1 / ann.n_classes))
 
 
-def replay(ann: Annotations, gold: NDArray[np.int64], buyer: str, seed: int) -> list[float]:
-    """Accuracy after each round, in per cent, the start first."""
+def replay(ann: Annotations, gold: NDArray[np.int64], strategy: str, seed: int) -> list[float]:
+    """Return the accuracy in percent at the start and after each round."""
     generator = np.random.default_rng(seed)
     counts = np.diff(ann.indptr)
     bought = np.zeros(ann.n_labels, bool)
     labelled = counts > 0
     bought[(ann.indptr[:-1] + generator.random(ann.n_items) * counts).astype(int)[labelled]] = True
-    where = {pair: place for place, pair in enumerate(zip(ann.item.tolist(), ann.annotator.tolist(), strict=True))}
+    label_at = {pair: index for index, pair in enumerate(zip(ann.item.tolist(), ann.annotator.tolist(), strict=True))}
     item_at = {name: n for n, name in enumerate(ann.items.tolist())}
-    person_at = {name: r for r, name in enumerate(ann.annotators.tolist())}
+    annotator_at = {name: r for r, name in enumerate(ann.annotators.tolist())}
     step = max(int(labelled.sum()) // 10, 1)
     curve = []
     while True:
-        found = look(some(ann, bought))
+        found = quality_without_classifier(select_labels(ann, bought))
         judged = gold >= 0
         curve.append(100 * float((found.consensus_codes == gold)[judged].mean()))
         for_sale = np.flatnonzero(~bought)
         if not len(for_sale):
             return curve
-        if buyer == "random":
+        if strategy == "random":
             bought[generator.permutation(for_sale)[:step]] = True
             continue
         pairs = ann.items[ann.item[for_sale]], ann.annotators[ann.annotator[for_sale]]
-        table = next_labels(some(ann, bought), found, min(step, len(for_sale)), pairs=pairs)
-        asked = zip(table["item"].to_pylist(), table["annotator"].to_pylist(), strict=True)
-        places = [where[item_at[item], person_at[person]] for item, person in asked]
-        # where nothing is to be learned from those that are left, any will do
-        others = generator.permutation(np.setdiff1d(for_sale, places))[: step - len(places)]
-        bought[[*places, *others]] = True
+        table = next_labels(select_labels(ann, bought), found, min(step, len(for_sale)), pairs=pairs)
+        proposed = zip(table["item"].to_pylist(), table["annotator"].to_pylist(), strict=True)
+        chosen_labels = [label_at[item_at[item], annotator_at[annotator]] for item, annotator in proposed]
+        # next_labels proposes fewer if the others would not change the consensus; fill up at random
+        others = generator.permutation(np.setdiff1d(for_sale, chosen_labels))[: step - len(chosen_labels)]
+        bought[[*chosen_labels, *others]] = True
 
 
 def compare(ann: Annotations, gold: NDArray[np.int64], seeds: list[int]) -> dict[str, Any]:
     curves = {
-        buyer: np.array([replay(ann, gold, buyer, seed) for seed in seeds]) for buyer in ("next_labels", "random")
+        strategy: np.array([replay(ann, gold, strategy, seed) for seed in seeds])
+        for strategy in ("next_labels", "random")
     }
     half = curves["random"].shape[1] // 2
     lead = curves["next_labels"] - curves["random"]
-    means = {buyer: curve.mean(0) for buyer, curve in curves.items()}
+    means = {strategy: curve.mean(0) for strategy, curve in curves.items()}
     needed = int(np.argmax(means["next_labels"] >= means["random"][half]))
     return {
         "seeds": seeds,
-        "accuracy": {buyer: curve.tolist() for buyer, curve in curves.items()},
+        "accuracy": {strategy: curve.tolist() for strategy, curve in curves.items()},
         "half": half,
-        "lead": interval(lead[:, 1:-1].mean(1)),  # at the start and at the end both have the same labels
-        "lead_at_half": interval(lead[:, half]),
+        "lead": mean_with_interval(lead[:, 1:-1].mean(1)),  # at the start and at the end both have the same labels
+        "lead_at_half": mean_with_interval(lead[:, half]),
         "saved": 1 - needed / half,
     }
 
 
-def interval(values: NDArray[np.float64]) -> list[float]:
-    """The mean, and the ends of its 95 % interval."""
+def mean_with_interval(values: NDArray[np.float64]) -> list[float]:
+    """Return the mean and the ends of its 95 % interval."""
     spread = t_interval_half_width(values) if len(values) > 1 else 0.0
     return [float(values.mean()), float(values.mean() - spread), float(values.mean() + spread)]
 
@@ -127,8 +129,8 @@ def main() -> None:
     header = ["crowd", "start", "random at half", "next_labels at half", "all", "lead", "lead at half", "saved"]
     print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
     for name in given.crowds.split(","):
-        result = results[name] = compare(*read(given.data, name), seeds)
-        mean = {buyer: np.mean(curve, 0) for buyer, curve in result["accuracy"].items()}
+        result = results[name] = compare(*read_crowd(given.data, name), seeds)
+        mean = {strategy: np.mean(curve, 0) for strategy, curve in result["accuracy"].items()}
         half = result["half"]
         leads = [f"{at:+.2f} [{low:+.2f}, {high:+.2f}]" for at, low, high in (result["lead"], result["lead_at_half"])]
         print(

@@ -33,15 +33,15 @@ T = TypeVar("T")
 LABELS_PER_ITEM = 5
 N_ANNOTATORS = 1000
 N_CLASSES = 10
-FEW = "few.csv"  # read first, untimed
+WARM_UP_FILE = "warm_up.csv"  # small; read before timing, so that all modules are loaded
 
 
 def main() -> None:
-    arguments = parse()
+    arguments = parse_arguments()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.csv"
-        in_fresh_process(make_table, path, arguments.items, arguments.order)
-        in_fresh_process(make_table, path.with_name(FEW), 100, arguments.order)
+        run_in_fresh_process(make_table, path, arguments.items, arguments.order)
+        run_in_fresh_process(make_table, path.with_name(WARM_UP_FILE), 100, arguments.order)
         rows = arguments.items * LABELS_PER_ITEM
         print(
             f"{rows:,} rows, {arguments.order}, {path.stat().st_size / 1e6:,.0f} MB; {arguments.repeats} repeats on "
@@ -50,8 +50,8 @@ def main() -> None:
         readers = ["crowdfuse", *(f"pandas-{engine}" for engine in arguments.engines.split(","))]
         runs: dict[str, list[dict[str, float]]] = {reader: [] for reader in readers}
         for _ in range(arguments.repeats):
-            for reader in readers:  # by turns, so that a busy moment of the machine hits all
-                runs[reader].append(in_fresh_process(measure, reader, path))
+            for reader in readers:  # alternating, so that other load on the machine affects all
+                runs[reader].append(run_in_fresh_process(measure, reader, path))
     results = {reader: summarize_runs(found) for reader, found in runs.items()}
     ours = results["crowdfuse"]["median_seconds"]
     print(f"{'':16}{'median s':>10}{'best s':>10}{'peak MB':>10}{'ours / theirs':>16}")
@@ -66,18 +66,18 @@ def main() -> None:
         arguments.json.write_text(json.dumps({**settings, "results": results, "runs": runs}, indent=2) + "\n")
 
 
-def parse() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--order", choices=["shuffled", "sorted"], default="shuffled", help="order of the rows")
-    parser.add_argument("--items", type=int, default=2_000_000, help="items, five labels each")
+    parser.add_argument("--items", type=int, default=2_000_000, help="number of items, with five labels each")
     parser.add_argument("--repeats", type=int, default=5, help="processes started per reader")
     parser.add_argument("--engines", default="c,pyarrow", help="pandas engines to compare with")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     return parser.parse_args()
 
 
-def in_fresh_process(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Nothing loaded, no memory used yet: a process counts even the memory of the one that started it."""
+def run_in_fresh_process(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run in a spawned process: a forked one would count the memory of its parent in its peak."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *args, **kwargs).result()
 
@@ -111,9 +111,9 @@ def make_table(path: Path, n_items: int, order_of_rows: str) -> None:
 
 
 def measure(reader: str, path: Path) -> dict[str, float]:
-    """Read once, in this process; seconds, and peak memory in MB."""
+    """Read once in this process; return seconds and peak memory in MB."""
     read = read_with_crowdfuse if reader == "crowdfuse" else partial(read_with_pandas, reader.removeprefix("pandas-"))
-    read(path.with_name(FEW))
+    read(path.with_name(WARM_UP_FILE))
     started = time.perf_counter()
     kept = read(path)
     seconds = time.perf_counter() - started

@@ -33,8 +33,8 @@ SORT = """() => {
 }"""
 
 
-def made_up(n_items: int, n_annotators: int, n_labels: int) -> tuple[Any, Annotations, Any]:
-    """Return inputs, labels and gold: labels per item from annotators with accuracies from 0.5 to 1."""
+def make_crowd(n_items: int, n_annotators: int, n_labels: int) -> tuple[Any, Annotations, Any]:
+    """Return inputs, labels and true classes; the labels come from annotators with accuracies from 0.5 to 1."""
     generator = np.random.default_rng(0)
     each = n_labels // n_items
     truth = generator.integers(0, N_CLASSES, n_items)
@@ -57,28 +57,28 @@ def made_up(n_items: int, n_annotators: int, n_labels: int) -> tuple[Any, Annota
     return X, ann, truth
 
 
-class Peak(threading.Thread):
-    """The most memory that the process holds from now on, in MB."""
+class PeakMemory(threading.Thread):
+    """Sampler of the peak memory of this process, in MB, from its creation on."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.before = self.most = held()
+        self.before = self.peak = memory_mb()
         self.done = False
         self.start()
 
     def run(self) -> None:
         while not self.done:
-            self.most = max(self.most, held())
+            self.peak = max(self.peak, memory_mb())
             time.sleep(0.02)
 
-    def above(self) -> float:
+    def stop(self) -> float:
         self.done = True
         self.join()
-        return self.most - self.before
+        return self.peak - self.before
 
 
-def held() -> float:
-    """Memory of this process in MB."""
+def memory_mb() -> float:
+    """Return the memory of this process in MB; without /proc, its peak so far."""
     status = Path("/proc/self/statm")
     if status.exists():
         return int(status.read_text().split()[1]) * resource.getpagesize() / 2**20
@@ -87,10 +87,10 @@ def held() -> float:
 
 def measure(method: str, n_items: int, n_annotators: int, n_labels: int, browser: bool) -> dict[str, Any]:
     torch.set_num_threads(1)
-    X, ann, truth = made_up(n_items, n_annotators, n_labels)
+    X, ann, truth = make_crowd(n_items, n_annotators, n_labels)
     clf = estimator_class(method)(epochs=1, batch_size=256).fit(X, ann)
     gold = np.where(np.arange(n_items) < n_items // 10, truth, -1)
-    peak, wall, processor = Peak(), time.perf_counter(), time.process_time()
+    peak, started, cpu_started = PeakMemory(), time.perf_counter(), time.process_time()
     report = clf.report(X, ann, gold=gold)
     with tempfile.TemporaryDirectory() as folder:
         page = report.save(Path(folder) / "report.html")
@@ -99,16 +99,16 @@ def measure(method: str, n_items: int, n_annotators: int, n_labels: int, browser
             "items": n_items,
             "annotators": n_annotators,
             "labels": n_labels,
-            "seconds": round(time.perf_counter() - wall, 1),
-            "cpu_seconds": round(time.process_time() - processor, 1),
-            "mb_above_model_and_data": round(peak.above()),
+            "seconds": round(time.perf_counter() - started, 1),
+            "cpu_seconds": round(time.process_time() - cpu_started, 1),
+            "mb_above_model_and_data": round(peak.stop()),
             "page_mb": round(page.stat().st_size / 1e6, 2),
         }
-        return row | (in_browser(page) if browser else {})
+        return row | (measure_in_browser(page) if browser else {})
 
 
-def in_browser(path: Path) -> dict[str, float]:
-    """Seconds to open the page and to sort its table of annotators, of the wall and of the page's main thread."""
+def measure_in_browser(path: Path) -> dict[str, float]:
+    """Return wall and CPU seconds to open the page and to sort its table of annotators."""
     from playwright.sync_api import sync_playwright
 
     figures: dict[str, float] = {}
@@ -119,17 +119,17 @@ def in_browser(path: Path) -> dict[str, float]:
         devtools = page.context.new_cdp_session(page)
         devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-        def busy() -> float:
+        def cpu_seconds() -> float:
             measured = {
                 metric["name"]: metric["value"] for metric in devtools.send("Performance.getMetrics")["metrics"]
             }
             return float(measured["TaskDuration"])
 
-        for what, do in (("open", lambda: page.goto(path.as_uri())), ("sort", lambda: page.evaluate(SORT))):
-            wall, processor = time.perf_counter(), busy()
-            do()
-            figures[f"seconds_to_{what}"] = round(time.perf_counter() - wall, 2)
-            figures[f"cpu_seconds_to_{what}"] = round(busy() - processor, 2)
+        for action, run in (("open", lambda: page.goto(path.as_uri())), ("sort", lambda: page.evaluate(SORT))):
+            started, cpu_started = time.perf_counter(), cpu_seconds()
+            run()
+            figures[f"seconds_to_{action}"] = round(time.perf_counter() - started, 2)
+            figures[f"cpu_seconds_to_{action}"] = round(cpu_seconds() - cpu_started, 2)
         chromium.close()
     return figures
 

@@ -31,14 +31,14 @@ from crowdfuse import Annotations, AnnotMixClassifier, CrowdLayerClassifier
 from crowdfuse.labels.intervals import t_interval_half_width
 
 Fit = Callable[[NDArray[Any], NDArray[Any], int, int, int], Any]
-"""Inputs, labels, epochs, items a step and seed to a fitted classifier."""
+"""Function of inputs, labels, epochs, items per step and seed that returns a fitted classifier."""
 
-N_ITEMS, N_FEATURES, N_CLASSES, N_LABELS = 5_000, 20, 5, 6  # N_LABELS: per item, on average
+N_ITEMS, N_FEATURES, N_CLASSES, LABELS_PER_ITEM = 5_000, 20, 5, 6  # labels on average
 CROWDS, BATCHES, RATE, HIDDEN = (20, 200, 1_000), (64, 256, 1_024), 0.002, 128
 
 
 class Net(nn.Module):
-    """The classifier of CrowdLayer: logits, and what it embeds them from."""
+    """Network of both libraries: returns the logits and the hidden features they are computed from."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,24 +50,24 @@ class Net(nn.Module):
         return self.head(h), h
 
 
-def crowd(seed: int, n_annotators: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Inputs, true classes, and labels (N, R), -1 where missing."""
+def make_crowd(seed: int, n_annotators: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return inputs, true classes, and labels of shape (N, R), -1 where missing."""
     generator = np.random.default_rng(seed)
     truth = generator.integers(0, N_CLASSES, N_ITEMS)
     X = generator.normal(size=(N_ITEMS, N_FEATURES)).astype(np.float32)
     X[np.arange(N_ITEMS), truth] += 2
-    skill = np.random.default_rng(7).uniform(0.4, 0.9, n_annotators)
+    accuracies = np.random.default_rng(7).uniform(0.4, 0.9, n_annotators)
     shape = (N_ITEMS, n_annotators)
     guesses = generator.integers(0, N_CLASSES, shape)
-    said = np.where(generator.random(shape) < skill, truth[:, None], guesses)
-    said[generator.random(shape) >= N_LABELS / n_annotators] = -1
-    return X, truth, said
+    label_matrix = np.where(generator.random(shape) < accuracies, truth[:, None], guesses)
+    label_matrix[generator.random(shape) >= LABELS_PER_ITEM / n_annotators] = -1
+    return X, truth, label_matrix
 
 
 def theirs(name: str, **more: Any) -> Fit:
-    """A classifier of scikit-activeml."""
+    """Return the fit function of a classifier of scikit-activeml."""
 
-    def fit(X: NDArray[Any], said: NDArray[Any], epochs: int, batch: int, seed: int) -> Any:
+    def fit(X: NDArray[Any], label_matrix: NDArray[Any], epochs: int, batch: int, seed: int) -> Any:
         from skactiveml.classifier import multiannotator  # type: ignore[import-not-found]
 
         settings = {
@@ -80,35 +80,35 @@ def theirs(name: str, **more: Any) -> Fit:
         }
         torch.manual_seed(seed)
         classifier = getattr(multiannotator, name)(
-            Net, n_annotators=said.shape[1], neural_net_param_dict=settings, classes=list(range(N_CLASSES)),
+            Net, n_annotators=label_matrix.shape[1], neural_net_param_dict=settings, classes=list(range(N_CLASSES)),
             random_state=seed, **more,
         )  # fmt: skip
-        classifier.fit(X, np.where(said < 0, np.nan, said))  # which returns nothing
+        classifier.fit(X, np.where(label_matrix < 0, np.nan, label_matrix))  # fit returns None
         return classifier
 
     return fit
 
 
 def ours(kind: Any, **more: Any) -> Fit:
-    """A classifier of ours with the same network and optimiser."""
+    """Return the fit function of our classifier, with the same network and optimizer."""
     settings = {"hidden": (HIDDEN,), "optimizer": "adam", "weight_decay": 0.0, "schedule": "constant"}
 
-    def fit(X: NDArray[Any], said: NDArray[Any], epochs: int, batch: int, seed: int) -> Any:
+    def fit(X: NDArray[Any], label_matrix: NDArray[Any], epochs: int, batch: int, seed: int) -> Any:
         given = {"epochs": epochs, "batch_size": batch, "random_state": seed, "learning_rate": RATE}
         classifier = kind(**given, **settings, **more, standardize=False)
-        return classifier.fit(X, Annotations.from_matrix(said, classes=list(range(N_CLASSES))))
+        return classifier.fit(X, Annotations.from_matrix(label_matrix, classes=list(range(N_CLASSES))))
 
     return fit
 
 
 def plain(rows_of: Callable[[NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]) -> Fit:
-    """The network and a bare loop of torch, on rows and labels that are made of an item's labels."""
+    """Return a plain PyTorch training loop on the rows and labels that `rows_of` selects."""
 
-    def fit(X: NDArray[Any], said: NDArray[Any], epochs: int, batch: int, seed: int) -> None:
+    def fit(X: NDArray[Any], label_matrix: NDArray[Any], epochs: int, batch: int, seed: int) -> None:
         torch.manual_seed(seed)
         net = Net()
         optimizer = torch.optim.Adam(net.parameters(), RATE, fused=True)
-        item, label = rows_of(said)
+        item, label = rows_of(label_matrix)
         size = round(batch * len(item) / len(X))
         inputs, labels = torch.from_numpy(X[item]).split(size), torch.from_numpy(label).split(size)
         for _ in range(epochs):
@@ -120,24 +120,24 @@ def plain(rows_of: Callable[[NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]) 
     return fit
 
 
-def one_each(said: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Every item with its first label, and with class 0 if it has none."""
-    first = said[np.arange(len(said)), (said >= 0).argmax(1)]
-    return np.arange(len(said)), np.maximum(first, 0)
+def first_labels(label_matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return every item with its first label, or with class 0 if it has none."""
+    first = label_matrix[np.arange(len(label_matrix)), (label_matrix >= 0).argmax(1)]
+    return np.arange(len(label_matrix)), np.maximum(first, 0)
 
 
-def every_label(said: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    item, annotator = np.nonzero(said >= 0)
-    return item, said[item, annotator]
+def all_labels(label_matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    item, annotator = np.nonzero(label_matrix >= 0)
+    return item, label_matrix[item, annotator]
 
 
-MIXING = {"alpha": 0.5, "eta": 0.9}
-PAIRS: dict[str, tuple[Fit, Fit, Fit]] = {  # theirs, ours, and the least there is
-    "CrowdLayerClassifier": (theirs("CrowdLayerClassifier"), ours(CrowdLayerClassifier), plain(one_each)),
+ANNOT_MIX_SETTINGS = {"alpha": 0.5, "eta": 0.9}
+COMPARED: dict[str, tuple[Fit, Fit, Fit]] = {  # theirs, ours, and the plain loop
+    "CrowdLayerClassifier": (theirs("CrowdLayerClassifier"), ours(CrowdLayerClassifier), plain(first_labels)),
     "AnnotMixClassifier": (
-        theirs("AnnotMixClassifier", **MIXING),
-        ours(AnnotMixClassifier, **MIXING),
-        plain(every_label),
+        theirs("AnnotMixClassifier", **ANNOT_MIX_SETTINGS),
+        ours(AnnotMixClassifier, **ANNOT_MIX_SETTINGS),
+        plain(all_labels),
     ),
 }
 SIDES = ("theirs", "ours", "plain_epoch")
@@ -150,8 +150,8 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     titles = (
-        "annotators", "batch", "method", "theirs, seconds per epoch", "ours", "times faster", "a plain epoch",
-        "theirs over plain", "theirs, accuracy", "ours", "ours minus theirs",
+        "annotators", "batch", "method", "theirs, seconds per epoch", "ours", "speedup", "plain epoch",
+        "theirs relative to plain", "theirs, accuracy (%)", "ours", "ours minus theirs (points)",
     )  # fmt: skip
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     rows = [row for annotators in CROWDS for batch in BATCHES for row in compare(annotators, batch, given.seeds)]
@@ -161,25 +161,25 @@ def main() -> None:
 
 def compare(n_annotators: int, batch: int, n_seeds: int) -> list[dict[str, Any]]:
     """Measure both classifiers of each pair, and a plain epoch, alternating, one turn per seed."""
-    places = [(name, side) for name in PAIRS for side in SIDES]
-    seconds: dict[tuple[str, str], list[float]] = {place: [] for place in places}
-    accuracy: dict[tuple[str, str], list[float]] = {place: [] for place in places}
+    keys = [(name, side) for name in COMPARED for side in SIDES]
+    seconds: dict[tuple[str, str], list[float]] = {key: [] for key in keys}
+    accuracy: dict[tuple[str, str], list[float]] = {key: [] for key in keys}
     for seed in range(n_seeds):
-        X, _, said = crowd(2 * seed, n_annotators)
-        X_test, truth_test, _ = crowd(2 * seed + 1, n_annotators)
-        for name, fits in PAIRS.items():
+        X, _, label_matrix = make_crowd(2 * seed, n_annotators)
+        X_test, truth_test, _ = make_crowd(2 * seed + 1, n_annotators)
+        for name, fits in COMPARED.items():
             for side, fit in zip(SIDES, fits, strict=True):
-                took = []
+                durations = []
                 for epochs in (1, 6):
-                    began = time.process_time()
-                    model = fit(X, said, epochs, batch, seed)
-                    took.append(time.process_time() - began)
-                seconds[name, side].append((took[1] - took[0]) / 5)
+                    started = time.process_time()
+                    model = fit(X, label_matrix, epochs, batch, seed)
+                    durations.append(time.process_time() - started)
+                seconds[name, side].append((durations[1] - durations[0]) / 5)
                 if model is not None:
                     accuracy[name, side].append(float((model.predict(X_test) == truth_test).mean()))
-    rows = [_row(name, n_annotators, batch, seconds, accuracy) for name in PAIRS]
+    rows = [_row(name, n_annotators, batch, seconds, accuracy) for name in COMPARED]
     for row in rows:
-        _show(row)
+        _print_row(row)
     return rows
 
 
@@ -190,30 +190,30 @@ def _row(
     seconds: dict[tuple[str, str], list[float]],
     accuracy: dict[tuple[str, str], list[float]],
 ) -> dict[str, Any]:
-    """The figures of a pair; the difference of accuracies is in points, with the ends of its interval."""
+    """Return the results of a pair; the difference of accuracies is in points, with the ends of its interval."""
     points = 100 * (np.array(accuracy[name, "ours"]) - np.array(accuracy[name, "theirs"]))
     half = t_interval_half_width(points)
-    took = {side: statistics.median(seconds[name, side]) for side in SIDES}
+    durations = {side: statistics.median(seconds[name, side]) for side in SIDES}
     return {
         "annotators": n_annotators,
         "batch": batch,
         "method": name,
         "seconds_per_epoch": {side: seconds[name, side] for side in SIDES},
         "accuracy": {side: accuracy[name, side] for side in ("theirs", "ours")},
-        "speedup": took["theirs"] / took["ours"],
-        "theirs_relative_to_plain": took["theirs"] / took["plain_epoch"],
+        "speedup": durations["theirs"] / durations["ours"],
+        "theirs_relative_to_plain": durations["theirs"] / durations["plain_epoch"],
         "difference": [float(points.mean()), float(points.mean()) - half, float(points.mean()) + half],
     }
 
 
-def _show(row: dict[str, Any]) -> None:
-    took = {side: f"{statistics.median(row['seconds_per_epoch'][side]):.3f}" for side in SIDES}
-    right = {side: f"{100 * statistics.mean(of):.2f}" for side, of in row["accuracy"].items()}
+def _print_row(row: dict[str, Any]) -> None:
+    durations = {side: f"{statistics.median(row['seconds_per_epoch'][side]):.3f}" for side in SIDES}
+    accuracies = {side: f"{100 * statistics.mean(of):.2f}" for side, of in row["accuracy"].items()}
     difference = "{:+.2f} ({:+.2f} to {:+.2f})".format(*row["difference"])
     cells = (
-        f"{row['annotators']:,}", f"{row['batch']:,}", row["method"], took["theirs"], took["ours"],
-        f"{row['speedup']:.1f}", took["plain_epoch"], f"{row['theirs_relative_to_plain']:.1f}",
-        right["theirs"], right["ours"], difference,
+        f"{row['annotators']:,}", f"{row['batch']:,}", row["method"], durations["theirs"], durations["ours"],
+        f"{row['speedup']:.1f}", durations["plain_epoch"], f"{row['theirs_relative_to_plain']:.1f}",
+        accuracies["theirs"], accuracies["ours"], difference,
     )  # fmt: skip
     print(f"| {' | '.join(map(str, cells))} |", flush=True)
 

@@ -1,6 +1,6 @@
-"""Which labels are wrong? Average precision of suspicion against gold: `quality`, fitted models, and cleanlab's.
+"""Finding wrong labels: average precision of suspicion by `quality`, by fitted models and by cleanlab.
 
-    python -m venv peers && peers/bin/pip install cleanlab==2.9.0      # or leave it to the benchmark
+    python -m venv peers && peers/bin/pip install cleanlab==2.9.0      # optional: the benchmark can do this
     python benchmarks/suspicion.py --cleanlab-python peers/bin/python --json suspicion.json
 
 Three crowds: LabelMe and Sentiment Polarity below $CROWDFUSE_DATA, and one simulated on scikit-learn's digits: 20
@@ -43,8 +43,8 @@ from sklearn.preprocessing import StandardScaler
 from crowdfuse import Annotations, label_quality
 from crowdfuse.aggregation import majority_vote
 
-VERSION = "2.9.0"
-CLEANLAB = """
+CLEANLAB_VERSION = "2.9.0"
+CLEANLAB_SCRIPT = """
 import sys, warnings, numpy as np, pandas as pd
 warnings.filterwarnings("ignore")
 from cleanlab.multiannotator import get_label_quality_multiannotator
@@ -65,11 +65,11 @@ np.savez(sys.argv[2], **result)
 @dataclass(frozen=True)
 class Crowd:
     name: str
-    X: Any  # what the networks get
+    X: Any  # inputs of the networks
     ann: Annotations
     gold: NDArray[np.int64]
     classifier: Any
-    features: Any  # what the classifier gets
+    features: Any  # inputs of the classifier
 
 
 def labelme(data: Path) -> Crowd:
@@ -96,7 +96,7 @@ def digits() -> Crowd:
     X, gold = load_digits(return_X_y=True)
     generator = np.random.default_rng(0)
     K, R = 10, 20
-    said = np.full((len(gold), R), -1)
+    labels = np.full((len(gold), R), -1)
     for r in range(R):
         accuracy = generator.uniform(0.45, 0.95)
         confusion = np.full((K, K), (1 - accuracy) / (K - 1))
@@ -111,14 +111,17 @@ def digits() -> Crowd:
                 confusion[np.ix_(pair, pair)] = 0.42
         confusion /= confusion.sum(1, keepdims=True)
         drawn = generator.random((len(gold), 1))
-        said[:, r] = np.minimum((confusion[gold].cumsum(1) < drawn).sum(1), K - 1)
-    said[generator.random(said.shape) > 0.3] = -1
+        labels[:, r] = np.minimum((confusion[gold].cumsum(1) < drawn).sum(1), K - 1)
+    labels[generator.random(labels.shape) > 0.3] = -1
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
-    return Crowd("digits, simulated", X.astype(np.float32), Annotations.from_matrix(said), gold, classifier, X)
+    return Crowd("digits, simulated", X.astype(np.float32), Annotations.from_matrix(labels), gold, classifier, X)
 
 
-def out_of_fold(crowd: Crowd, seed: int) -> NDArray[np.float64]:
-    """(N, K), trained on the vote; the few items without labels count as the first class."""
+def out_of_fold_probabilities(crowd: Crowd, seed: int) -> NDArray[np.float64]:
+    """Return out-of-fold probabilities (N, K) of a classifier trained on the majority vote.
+
+    Items without labels are assigned to the first class.
+    """
     vote = majority_vote(crowd.ann, seed=seed).consensus_codes
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
     probabilities: NDArray[np.float64] = cross_val_predict(
@@ -132,16 +135,16 @@ def precision(crowd: Crowd, suspicion: NDArray[np.float64]) -> float:
     return float(average_precision_score(wrong, suspicion))
 
 
-def with_cleanlab(crowd: Crowd, probabilities: list[NDArray[np.float64]], python: Path) -> dict[str, list[float]]:
-    """Average precision of 1 - their label quality, which they give for a table of items by annotators, by seed."""
+def score_with_cleanlab(crowd: Crowd, probabilities: list[NDArray[np.float64]], python: Path) -> dict[str, list[float]]:
+    """Return the average precision of 1 - cleanlab's label quality by setting, one value per seed."""
     ann = crowd.ann
     labels = np.full(ann.shape, np.nan)
     labels[ann.item, ann.annotator] = ann.label
-    rows, columns = ~np.isnan(labels).all(1), ~np.isnan(labels).all(0)  # they refuse empty ones
+    rows, columns = ~np.isnan(labels).all(1), ~np.isnan(labels).all(0)  # cleanlab refuses empty rows and columns
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder, "given.npz"), Path(folder, "found.npz")
         np.savez(given, labels=labels[np.ix_(rows, columns)], probabilities=np.stack(probabilities)[:, rows])
-        subprocess.run([python, "-c", CLEANLAB, given, found], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([python, "-c", CLEANLAB_SCRIPT, given, found], check=True, stdout=subprocess.DEVNULL)
         result: dict[str, list[float]] = {}
         for name, by_seed in np.load(found).items():
             for values in by_seed:
@@ -152,7 +155,7 @@ def with_cleanlab(crowd: Crowd, probabilities: list[NDArray[np.float64]], python
     return result
 
 
-def with_fitted(crowd: Crowd, seed: int) -> Iterator[tuple[str, float]]:
+def score_with_fitted_models(crowd: Crowd, seed: int) -> Iterator[tuple[str, float]]:
     import torch
 
     from crowdfuse import FusionClassifier, GatedClassifier, MajorityVoteClassifier
@@ -166,50 +169,56 @@ def with_fitted(crowd: Crowd, seed: int) -> Iterator[tuple[str, float]]:
             yield f"{name}, {how}", precision(crowd, found.suspicion)
 
 
-def environment(folder: str) -> Path:
-    """A Python that has cleanlab, in a temporary folder."""
+def create_cleanlab_environment(folder: str) -> Path:
+    """Create a virtual environment with cleanlab and return its Python."""
     venv.create(folder, with_pip=True)
     python = Path(folder, "bin", "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", f"cleanlab=={VERSION}"], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", f"cleanlab=={CLEANLAB_VERSION}"], check=True)
     return python
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("CROWDFUSE_DATA", "data")))
-    parser.add_argument("--cleanlab-python", type=Path, help="a Python that has cleanlab; else one is set up")
+    parser.add_argument("--cleanlab-python", type=Path, help="Python with cleanlab; default: a new environment")
     parser.add_argument("--seeds", default="0,1,2,3,4")
     parser.add_argument("--no-fitted", action="store_true", help="leave out the fitted models, which take minutes")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     seeds = [int(seed) for seed in given.seeds.split(",")]
     crowds = [labelme(given.data), sentiment(given.data), digits()]
-    table: dict[str, dict[str, list[float]]] = {}  # by method and crowd, a figure a seed
+    table: dict[str, dict[str, list[float]]] = {}  # by method and crowd, one value per seed
 
-    def note(crowd: Crowd, found: dict[str, list[float]]) -> None:
+    def record_result(crowd: Crowd, found: dict[str, list[float]]) -> None:
         for method, values in found.items():
             table.setdefault(method, {})[crowd.name] = values
             print(f"{crowd.name}: {method}: {np.mean(values):.4f}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
-        python = given.cleanlab_python or environment(folder)
+        python = given.cleanlab_python or create_cleanlab_environment(folder)
         for crowd in crowds:
-            probabilities = [out_of_fold(crowd, seed) for seed in seeds]
-            note(crowd, {"quality": [precision(crowd, label_quality(crowd.ann, p).suspicion) for p in probabilities]})
-            note(crowd, with_cleanlab(crowd, probabilities, python))
+            probabilities = [out_of_fold_probabilities(crowd, seed) for seed in seeds]
+            record_result(
+                crowd, {"quality": [precision(crowd, label_quality(crowd.ann, p).suspicion) for p in probabilities]}
+            )
+            record_result(crowd, score_with_cleanlab(crowd, probabilities, python))
     if not given.no_fitted:
         for crowd in crowds:
-            for method, value in with_fitted(crowd, seeds[0]):
-                note(crowd, {method: [value]})
+            for method, value in score_with_fitted_models(crowd, seeds[0]):
+                record_result(crowd, {method: [value]})
 
     names = [crowd.name for crowd in crowds]
     print(f"| average precision | {' | '.join(names)} | mean |\n|---|{'---|' * (len(names) + 1)}")
-    base = [float((crowd.ann.label != crowd.gold[crowd.ann.item]).mean()) for crowd in crowds]
+    wrong_share = [float((crowd.ann.label != crowd.gold[crowd.ann.item]).mean()) for crowd in crowds]
     means = {method: [float(np.mean(found[name])) for name in names] for method, found in table.items()}
-    for method, values in {**means, "wrong_label_share": base}.items():
+    for method, values in {**means, "share of wrong labels": wrong_share}.items():
         print(f"| {method} | {' | '.join(f'{value:.4f}' for value in values)} | {np.mean(values):.4f} |")
     if given.json:
-        settings = {"seeds": seeds, "cleanlab": VERSION, "wrong_label_share": dict(zip(names, base, strict=True))}
+        settings = {
+            "seeds": seeds,
+            "cleanlab": CLEANLAB_VERSION,
+            "wrong_label_share": dict(zip(names, wrong_share, strict=True)),
+        }
         given.json.write_text(json.dumps({"settings": settings, "average_precision": table}, indent=2) + "\n")
 
 

@@ -35,7 +35,7 @@ GROWTH: dict[str, dict[str, Any]] = {
 }
 
 
-def data(n_items: int, n_annotators: int, n_classes: int, share: float, shape: tuple[int, ...]) -> Any:
+def make_data(n_items: int, n_annotators: int, n_classes: int, share: float, shape: tuple[int, ...]) -> Any:
     generator = np.random.default_rng(0)
     X = generator.normal(size=(n_items, *shape)).astype(np.float32)
     truth = generator.integers(0, n_classes, n_items)
@@ -46,7 +46,7 @@ def data(n_items: int, n_annotators: int, n_classes: int, share: float, shape: t
 
 
 def plain_epoch(X: np.ndarray[Any, Any], truth: np.ndarray[Any, Any], n_classes: int) -> float:
-    """What the backbone costs by itself: cross-entropy on gold, nothing of ours in the loop."""
+    """Return the seconds of one epoch of plain PyTorch: the backbone and a class head, cross-entropy on gold."""
     images = X.ndim > 2
     body = LeNet() if images else nn.Sequential(nn.Linear(X.shape[1], 128), nn.ReLU())
     net = nn.Sequential(body, mlp(256, (120, 84), n_classes) if images else nn.Linear(128, n_classes))
@@ -61,16 +61,16 @@ def plain_epoch(X: np.ndarray[Any, Any], truth: np.ndarray[Any, Any], n_classes:
     return time.perf_counter() - began
 
 
-def epoch(classifier: CrowdClassifier, X: Any, y: Any, epochs: int) -> float:
+def fastest_epoch(classifier: CrowdClassifier, X: Any, y: Any, epochs: int) -> float:
     return float(min(record["seconds"] for record in classifier.set_params(epochs=epochs).fit(X, y).history_))
 
 
 def measure(size: dict[str, Any], epochs: int) -> dict[str, float]:
-    X, truth, ann = data(**size)
+    X, truth, ann = make_data(**size)
     seconds = {"plain loop": min(plain_epoch(X, truth, size["n_classes"]) for _ in range(epochs))}
-    seconds["true-label"] = epoch(TrueLabelClassifier(), X, truth, epochs)
-    seconds["majority-vote"] = epoch(MajorityVoteClassifier(), X, ann, epochs)
-    seconds["fusion"] = epoch(FusionClassifier(), X, ann, epochs)
+    seconds["true-label"] = fastest_epoch(TrueLabelClassifier(), X, truth, epochs)
+    seconds["majority-vote"] = fastest_epoch(MajorityVoteClassifier(), X, ann, epochs)
+    seconds["fusion"] = fastest_epoch(FusionClassifier(), X, ann, epochs)
     return seconds
 
 
