@@ -136,7 +136,7 @@ def test_a_crop_that_cannot_fit_is_clipped_to_the_image() -> None:
     ("settings", "said"),
     [
         ({"size": 0}, "size must be at least 1 pixel, got 0"),
-        ({"size": 8, "scale": (0.5, 1.5)}, r"scale must be two shares of the area.*got \(0.5, 1.5\)"),
+        ({"size": 8, "scale": (0.5, 1.5)}, r"scale must be two fractions of the image's area.*got \(0.5, 1.5\)"),
         ({"size": 8, "ratio": (2, 1)}, r"ratio must be .*got \(2, 1\)"),
     ],
 )

@@ -95,7 +95,7 @@ def test_an_untrained_network_is_the_same_every_time(nets: Path, name: str) -> N
         ("some_nets:a_dict", {}, "must return an nn.Module, got dict"),
         ("some_nets:resnet50", {"kind": "odd"}, r"calling it with \(kind='odd'\) failed: KeyError: 'odd'"),
         ("some_nets:resnet50", {"depth": 3}, r"calling it with \(depth=3\) failed: TypeError.*depth"),
-        ("some_nets:READY", {"width": 3}, "is a network already and takes no arguments, got width"),
+        ("some_nets:READY", {"width": 3}, "is already a network and takes no arguments; leave out width"),
     ],
 )
 def test_a_name_without_a_network_is_refused(nets: Path, name: str, arguments: Any, words: str) -> None:
@@ -141,7 +141,7 @@ def test_an_exported_network_is_opened_only_if_it_is_trusted(
 
 
 def test_an_exported_network_that_cannot_be_used_is_refused(exported: tuple[Path, nn.Module], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="takes no arguments, got width"):
+    with pytest.raises(ValueError, match="takes no arguments; leave out width"):
         load_backbone(str(exported[0]), {"width": 3}, trust_model=True)
     with pytest.raises(FileNotFoundError, match=r"none\.pt2: no such file"):
         load_backbone(str(tmp_path / "none.pt2"), trust_model=True)

@@ -76,9 +76,9 @@ def test_the_seed_decides_and_missing_only_removes_labels() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "give either n_correct or p with by='class'"),
-        ({"n_correct": 3, "p": 0.5}, "give either n_correct or p"),
-        ({"by": "annotator"}, "give either n_hammers or p with by='annotator'"),
+        ({}, "give exactly one of n_correct and p with by='class'"),
+        ({"n_correct": 3, "p": 0.5}, "give exactly one of n_correct and p"),
+        ({"by": "annotator"}, "give exactly one of n_hammers and p with by='annotator'"),
         ({"by": "annotator", "n_correct": 3}, "n_correct cannot be used with by='annotator'; pass n_hammers or p"),
         ({"n_hammers": 3}, "n_hammers cannot be used with by='class'; pass n_correct or p"),
         ({"by": "item", "p": 0.5}, "by must be 'class' or 'annotator', got 'item'"),

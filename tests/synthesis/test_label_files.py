@@ -166,16 +166,22 @@ def test_images_come_from_the_data_folder(
             {"rule": "hammer"},
             "rule must be one of weakness, hammer-spammer, habit, got 'hammer'; did you mean 'hammer-s",
         ),
-        ({"n_correct": 3, "p": 0.5}, "n_correct, p: not a setting of the rule weakness, which has epsilon, weakness"),
+        (
+            {"n_correct": 3, "p": 0.5},
+            "n_correct, p: not a setting of the rule weakness; its settings are epsilon, weakness",
+        ),
         ({"rule": "hammer-spammer", "epsilon": 3.0}, "epsilon: not a setting of the rule hammer-spammer"),
-        ({"wrong": "uniform", "rule": "habit"}, "wrong: not a setting of the rule habit, which has habits, n_habits"),
+        (
+            {"wrong": "uniform", "rule": "habit"},
+            "wrong: not a setting of the rule habit; its settings are habits, n_habits",
+        ),
         ({"wrong": "neighbor"}, "wrong must be one of uniform, .*, got 'neighbor'; did you mean 'neighbour'"),
         ({"rule": "habit", "habits": [[(5, 10)]]}, r"habits\[0\]: 10 is not one of the 10 classes in y \(0, 1, 2"),
         ({"items": 0}, "items must be at least 1"),
-        ({"items": 4}, "items must be over 4, since the weakness rows of digits are 4, 2, 3, got 4; or give weakness="),
+        ({"items": 4}, "items must be more than 4, .* rows 4, 2, 3, got 4; use more items, or give weakness="),
         ({"missing": 1.0}, "missing must be a share"),
         ({"data": Path("data")}, "digits come with scikit-learn"),
-        ({"rule": "hammer-spammer", "by": "annotator"}, "give either n_hammers or p"),
+        ({"rule": "hammer-spammer", "by": "annotator"}, "give exactly one of n_hammers and p"),
     ],
 )
 def test_invalid_arguments_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -199,15 +199,18 @@ NEXT = {0: 1, 1: 2, 2: 0}
         ({"wrong": None}, "wrong must be one of .* got None"),
         (
             FAR | {"wrong": "looks"},
-            r"which distances do not contain: name its row for each annotator, weakness=\[...\]",
+            r"which distances= does not contain; pass the row of each .*, weakness=\[...\]",
         ),
         (FAR | {"wrong": "looks", "weakness": [0]}, "weakness names 1 rows, but distances has 2 columns"),
         (FAR | {"wrong": "looks", "weakness": [0, 6]}, "weakness 6 is not a row"),
         (FAR | {"wrong": "neighbour"}, r"give inputs= .* or a table confusable=\{class: class\}"),
-        ({"wrong": "copy", "inputs": np.ones((6, 1))}, "inputs= goes with wrong='neighbour' only, got wrong='copy'"),
-        ({"confusable": NEXT}, "confusable= goes with wrong='neighbour' only, got wrong='uniform'"),
+        (
+            {"wrong": "copy", "inputs": np.ones((6, 1))},
+            "inputs= can be used only with wrong='neighbour', got wrong='copy'",
+        ),
+        ({"confusable": NEXT}, "confusable= can be used only with wrong='neighbour', got wrong='uniform'"),
         ({"wrong": "neighbour", "confusable": NEXT, "inputs": np.ones((6, 1))}, "leave out inputs"),
-        ({"wrong": "neighbour", "confusable": {0: 1, 1: 2}}, "confusable lacks class 2"),
+        ({"wrong": "neighbour", "confusable": {0: 1, 1: 2}}, "confusable has no entry for class 2"),
         ({"wrong": "neighbour", "confusable": NEXT | {2: 2}}, "confusable confuses class 2 with itself"),
         ({"wrong": "neighbour", "confusable": NEXT | {2: 3}}, r"confusable: 3 is not one of the 3 classes in y \(0, 1"),
         ({"wrong": "neighbour", "confusable": NEXT | {9: 0}}, "confusable: 9 is not one of the 3 classes"),
@@ -216,7 +219,10 @@ NEXT = {0: 1, 1: 2, 2: 0}
             r"inputs and y must have one row per item, got shape \(5, 1\)",
         ),
         ({"wrong": "neighbour", "inputs": [["a"]] * 6}, "inputs must be numbers"),
-        ({"wrong": "neighbour", "inputs": [[0], [0], [np.nan]] * 2}, "inputs, row 2: inputs must not hold NaN"),
+        (
+            {"wrong": "neighbour", "inputs": [[0], [0], [np.nan]] * 2},
+            "inputs, row 2: NaN or infinity, but class means need finite values",
+        ),
     ],
 )
 def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:

@@ -600,7 +600,7 @@ def test_only_the_backbone_is_compiled_and_only_for_training(images: Any, monkey
     ("settings", "said"),
     [
         ({"augment": "crop"}, "did you mean 'crop-flip'"),
-        ({"augment": "crop-flip"}, "is for images"),
+        ({"augment": "crop-flip"}, "needs images"),
         ({"backbone": "resnet18"}, "reads images"),
     ],
 )

@@ -9,11 +9,12 @@ from torch import Tensor
 def fuse_by_basis(
     weights: Tensor, coefficients: Tensor, label: Tensor, item: Tensor, basis: Tensor, n_items: int
 ) -> Tensor:
-    """Return the fused labels `t_n = sum_r w_n^r P_n^r e_{y_n^r}`, with `P = sum_m c_m B_m`.
+    """Return the fused label of each item: the weighted mean of its labels, each corrected by a confusion matrix.
 
-    Here n is the item, r an annotator who labelled it, y the label and e_y its one-hot vector. w is the weight of the
-    pair, and the permutation matrix B_m maps class j to class pi_m(j). The sum is computed as a scatter-add of `w c_m`
-    into the classes `pi_m(y)`.
+    The fused label of item n is `t_n = sum_r w_n^r P_n^r e_{y_n^r}`, with confusion matrices `P = sum_m c_m B_m`. The
+    sum is over the annotators r who labelled the item. w is the weight of the pair, y the label and e_y its one-hot
+    vector. The permutation matrix B_m maps class j to class pi_m(j). The sum is computed without matrices: `w c_m` is
+    added to the entry of class `pi_m(y)`.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ def fuse_by_basis(
     label : Tensor of shape (L,)
         Label y of each pair.
     item : Tensor of shape (L,)
-        Position of each pair's item.
+        Position of each pair's item in the batch.
     basis : Tensor of shape (M, K)
         Permutations, as returned by `permutation_basis`.
     n_items : int
@@ -50,10 +51,11 @@ def fuse_by_basis(
 
 
 def penalty_form(basis: Tensor) -> Tensor:
-    """Return the matrix of the quadratic form in `basis_penalty`, which depends on the basis alone.
+    """Return the matrix that `basis_penalty` needs. It depends on the basis alone, so it is computed only once.
 
-    Let `D[m, k]` be 1 if permutation pi_m moves class k, else 0. The penalty is `|c D|^2 = c^T H c` with `H = D D^T`,
-    where `H[m, l]` is the number of classes that both pi_m and pi_l move. Of D and H, the smaller matrix is returned.
+    Let `D[m, k]` be 1 if permutation pi_m moves class k, else 0. For coefficients c, the penalty is `|c D|^2`. This
+    equals `c^T H c` with `H = D D^T`, where `H[m, l]` is the number of classes that both pi_m and pi_l move. The
+    smaller of the matrices D and H is returned.
 
     Parameters
     ----------
@@ -78,8 +80,9 @@ def penalty_form(basis: Tensor) -> Tensor:
 def basis_penalty(coefficients: Tensor, form: Tensor) -> Tensor:
     """Return the penalty `sum_k (1 - P_kk)^2` of each pair (item, annotator).
 
-    The confusion matrix of a pair is `P = sum_m c_m B_m`, with coefficients c and permutation matrices B_m. `D[m, k]`
-    is 1 if B_m moves class k, else 0. Since the coefficients sum to 1, `1 - P_kk = (c D)_k`, so P is never built.
+    The penalty is 0 if the confusion matrix P of the pair is the identity. The matrix is `P = sum_m c_m B_m`, with
+    coefficients c and permutation matrices B_m, but P is never built. Let `D[m, k]` be 1 if B_m moves class k, else 0.
+    Since the coefficients sum to 1, `1 - P_kk = (c D)_k`.
 
     Parameters
     ----------

@@ -11,16 +11,17 @@ from torch import Tensor
 from crowdfuse.functional.segments import scatter_sum
 
 MIN_CLASSES_FOR_ROWS_FIRST = 16
-"""With fewer classes, torch's softmax takes several times as long over the last dimension as over another one."""
+"""With fewer classes, torch's softmax over the last dimension is several times slower than over another one."""
 
 
 def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-    """Return `log A_r[k, y]` of each pair and class k: the log-probability of the label if the item's class is k.
+    """Return `log A_r[k, y]` of each pair and class k: the log-probability of label y if the item's class is k.
 
     Parameters
     ----------
     log_confusions : Tensor of shape (R, K, K)
-        Logarithms of one matrix A_r per annotator, axes (true, said), rows summing to 1.
+        Logarithms of one confusion matrix A_r per annotator. `A_r[k, y]` is the probability that annotator r gives
+        label y to an item of class k, so rows sum to 1.
     annotator : Tensor of shape (L,)
         Annotator r of each pair.
     label : Tensor of shape (L,)
@@ -45,19 +46,21 @@ def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Te
 def mixture_log_likelihood(
     log_f: Tensor, log_confusions: Tensor, item: Tensor, annotator: Tensor, label: Tensor
 ) -> Tensor:
-    """Return `log sum_k f_n(k) A_r[k, y]` of each pair: the log-probability of the label given class probabilities f.
+    """Return `log sum_k f_n(k) A_r[k, y]` of each pair: the log-probability of its label y.
 
-    The sum is computed from probabilities, which takes half the time of log-sum-exp. Log-sum-exp is used if a
-    probability would underflow.
+    f_n are the class probabilities of the pair's item n, and A_r is the confusion matrix of its annotator r. The sum is
+    computed from probabilities, which takes half the time of log-sum-exp. Log-sum-exp is used only if a probability
+    would underflow.
 
     Parameters
     ----------
     log_f : Tensor of shape (B, K)
         Logarithms of the class probabilities of each item.
     log_confusions : Tensor of shape (R, K, K)
-        Logarithms of one matrix A_r per annotator, axes (true, said), rows summing to 1.
+        Logarithms of one confusion matrix A_r per annotator. `A_r[k, y]` is the probability that annotator r gives
+        label y to an item of class k, so rows sum to 1.
     item : Tensor of shape (L,)
-        Position of each pair's item.
+        Position of each pair's item in the batch.
     annotator : Tensor of shape (L,)
         Annotator of each pair.
     label : Tensor of shape (L,)
@@ -83,17 +86,19 @@ def mixture_log_likelihood(
 
 
 def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
-    """Return `log sum_k f(k) A[k, y]` of S labels y per row, where each row has its own matrix A.
+    """Return the log-probability of S labels per row, where each row has its own confusion matrix.
 
-    Sums are computed by log-sum-exp. The gradient is implemented explicitly: with `q(k) = f(k) A[k, y] / p(y)` it is
-    `q - f` for the class logits and `q(k) ([c = y] - A[k, c])` for the matrix logits.
+    The probability of label y is `p(y) = sum_k f(k) A[k, y]`, with class probabilities f and the confusion matrix A of
+    the row. Its logarithm is computed by log-sum-exp. The gradient is implemented explicitly, with
+    `q(k) = f(k) A[k, y] / p(y)`. It is `q - f` for the class logits. For the matrix logits it is `q(k) (1 - A[k, c])`
+    at the label c = y, and `-q(k) A[k, c]` at other labels c.
 
     Parameters
     ----------
     class_logits : Tensor of shape (L, K)
-        f is their softmax.
+        Class logits of each row; f is their softmax.
     matrix_logits : Tensor of shape (L, K, K)
-        A is their softmax over the last axis; axes (true, said).
+        Logits of the confusion matrices, axes (row, true class, given label). A is their softmax over the last axis.
     labels : Tensor of shape (L, S)
         The labels y of each row.
 
@@ -151,8 +156,9 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
 
     In the annotator model, the annotator gives the true class with probability g and each of the K - 1 other labels
     with probability `(1 - g) / (K - 1)`. Given the probabilities q of the annotator's labels, the best g for class k is
-    q_k, and the expected log-likelihood of a label is `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. It is high if
-    q_k is large. It is also high if q_k is far below 1 / K, because an annotator who guesses would not avoid a class.
+    q_k, and the expected log-likelihood of a label is `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. This value is
+    high if q_k is large. It is also high if q_k is far below 1 / K, because an annotator who guesses would not avoid
+    class k.
 
     Parameters
     ----------
@@ -183,8 +189,9 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
 def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tensor:
     """Return the posterior `q_n(k)`, proportional to `prior_n(k) prod_r A_r[k, y_nr]`.
 
-    Here n is the item, r an annotator who labelled it, y_nr that label, and k a class. The posterior is computed in
-    logarithms, because the product over many labels would underflow.
+    Here n is the item, r an annotator who labelled it, y_nr that label, and k a class. `A_r[k, y]` is the probability
+    that annotator r gives label y to an item of class k. The posterior is computed in logarithms, because the product
+    over many labels would underflow.
 
     Parameters
     ----------
@@ -193,7 +200,7 @@ def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tenso
     log_likelihoods : Tensor of shape (L, K)
         `log A_r[k, y]` of each pair and class, as returned by `label_log_probabilities`.
     item : Tensor of shape (L,)
-        Position of each pair's item.
+        Position of each pair's item in the batch.
 
     Returns
     -------

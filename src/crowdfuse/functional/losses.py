@@ -7,16 +7,17 @@ from torch import Tensor
 
 
 def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
-    """Return `KL(target || f)` of each row, with 0 log 0 = 0 and gradient 0 through target entries that are 0.
+    """Return `KL(target || f)` of each row, numerically safe for target entries that are 0.
 
-    `torch.nn.functional.kl_div` has NaN gradients at such entries, and fused labels often contain exact zeros.
+    Target entries that are 0 contribute 0 to the value and to the gradient. `torch.nn.functional.kl_div` has NaN
+    gradients at these entries, and fused labels often contain exact zeros.
 
     Parameters
     ----------
     target : Tensor of shape (B, K)
-        Probabilities.
+        Target probabilities of each class.
     log_probabilities : Tensor of shape (B, K)
-        Logarithms of f.
+        Logarithms of the predicted class probabilities f.
 
     Returns
     -------
@@ -35,8 +36,9 @@ def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
 def generalized_cross_entropy(log_probabilities: Tensor, target: Tensor, q: float) -> Tensor:
     """Return `(1 - p^q) / q` of each row, where p is the probability of its target class.
 
-    It approaches cross-entropy as q goes to 0 and is 1 - p for q = 1. Its gradient is p^q times the gradient of
-    cross-entropy. It is computed from log p, so that a small q loses no precision and an underflow of p gives no NaN.
+    The loss is robust to wrong labels: its gradient is p^q times the gradient of cross-entropy, so improbable targets
+    have little influence. The loss approaches cross-entropy as q goes to 0, and is 1 - p for q = 1. It is computed from
+    log p, so that a small q loses no precision and an underflow of p gives no NaN.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ def generalized_cross_entropy(log_probabilities: Tensor, target: Tensor, q: floa
     target : Tensor of shape (B,)
         Class of each row.
     q : float
-        0 < q <= 1.
+        Exponent, 0 < q <= 1. The larger q is, the less influence improbable targets have.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Permutations whose mixtures are confusion matrices: random, Latin, and without fixed points."""
+"""Sets of permutations whose weighted means are confusion matrices: random, Latin, and without fixed points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 MAX_ENUMERATED_CLASSES = 8
-"""Up to this many classes all permutations are listed (8! = 40,320)."""
+"""Up to this number of classes, all permutations are listed (8! = 40,320)."""
 
 
 def permutation_basis(
@@ -19,18 +19,18 @@ def permutation_basis(
 ) -> Tensor:
     """Return M distinct permutations of K classes, the identity first.
 
-    Permutation pi_m as a matrix is B_m, with `B_m e_j = e_{pi_m(j)}` for the one-hot vector e_j of class j. There are
-    `M = min(n_bases, K!)` of them.
+    Permutation m maps class j to class pi_m(j). As a matrix it is B_m, with `B_m e_j = e_{pi_m(j)}` for the one-hot
+    vector e_j of class j. The number of permutations is `M = min(n_bases, K!)`.
 
     Parameters
     ----------
     n_classes : int
         Number of classes K, at least 2.
     n_bases : int
-        Largest number of permutations, at least 1.
+        Number of permutations to return, at least 1. If there are fewer than that, all are returned.
     kind : {"random", "latin"}, default="random"
         "random" draws permutations uniformly without repetition, as in the paper. "latin" uses shuffled cyclic shifts,
-        so that with M >= K every label is mapped to every class by some permutation.
+        so that with M >= K, some permutation maps any given label to any given class.
     seed : int, default=0
         Seed of the draw.
 
@@ -87,14 +87,15 @@ def permutation_basis(
 
 
 def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -> Tensor:
-    """Return distinct permutations without fixed points (derangements).
+    """Return distinct permutations that move every class (derangements).
 
     Parameters
     ----------
     n_classes : int
         Number of classes K.
     n_bases : int
-        Largest number of permutations. If there are more derangements, they are drawn at random.
+        Number of permutations to return. If there are fewer derangements, all are returned; if there are more, they are
+        drawn at random.
     generator : numpy.random.Generator
         Random generator for the draw.
 
@@ -135,7 +136,8 @@ def dense_confusions(coefficients: Tensor, basis: Tensor) -> Tensor:
     Returns
     -------
     matrices : Tensor of shape (L, K, K)
-        Axes (true, said); columns sum to 1.
+        Axes (pair, true class, given label). Column y is the distribution of the true class given label y, and sums to
+        1.
 
     Examples
     --------

@@ -14,7 +14,7 @@ def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
     values : Tensor of shape (L, ...)
         One row per pair.
     item : Tensor of shape (L,)
-        Position of each pair's item.
+        Position of each pair's item in the batch.
     n_items : int
         Number of items B.
 
@@ -32,14 +32,16 @@ def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
 
 
 def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
-    """Return the softmax of the scores of each item's pairs; annotators without a label get no weight.
+    """Turn scores into weights by a softmax over the pairs of each item.
+
+    Annotators who did not label the item have no pair, and so no weight.
 
     Parameters
     ----------
     scores : Tensor of shape (L,)
         Score of each pair. If all scores of an item are minus infinity, all its weights are 0.
     item : Tensor of shape (L,)
-        Position of each pair's item.
+        Position of each pair's item in the batch.
     n_items : int
         Number of items B.
 
@@ -60,14 +62,14 @@ def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
 
 
 def vote_shares(label: Tensor, item: Tensor, n_items: int, n_classes: int) -> Tensor:
-    """For each item, return the fraction of its labels that each class got.
+    """Return the fraction of each item's labels that each class got.
 
     Parameters
     ----------
     label : Tensor of shape (L,)
         Label of each pair.
     item : Tensor of shape (L,)
-        Position of each pair's item.
+        Position of each pair's item in the batch.
     n_items : int
         Number of items B.
     n_classes : int

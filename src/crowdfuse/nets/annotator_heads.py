@@ -12,13 +12,13 @@ from crowdfuse.nets.annotator_tables import PerAnnotator, extend_tables, take_ro
 from crowdfuse.nets.mlp import dense_layers, mlp
 
 MAX_DENSE_CELLS_PER_PAIR = 16
-"""If items x annotators is at most this many times the number of pairs, one dense product is the faster way."""
+"""Up to this ratio of (items x annotators) to pairs, computing all combinations in one dense product is faster."""
 
 
 class AnnotatorHead(PerAnnotator):
     """An MLP on the item's features, with shared hidden layers and one output layer per annotator.
 
-    It computes the same function as one MLP with R x `n_out` outputs, but only the outputs of the given pairs, so cost
+    The function is that of one MLP with R x `n_out` outputs. Only the outputs of the given pairs are computed, so cost
     and memory grow with the number of pairs.
 
     Parameters
@@ -77,7 +77,7 @@ class AnnotatorHead(PerAnnotator):
 
 
 class SeparateHeads(PerAnnotator):
-    """One MLP per annotator with no shared parameters, as in the paper; for few annotators.
+    """One MLP per annotator with no shared parameters, as in the paper; suited to few annotators.
 
     Every annotator's network runs on every item of the batch, so cost and memory grow with items x annotators.
 
@@ -144,7 +144,9 @@ class SeparateHeads(PerAnnotator):
 
 
 class AnnotatorEmbedding(PerAnnotator):
-    """An embedding per annotator that starts at 0, so annotators with few labels stay close to the average.
+    """One learned vector (embedding) per annotator.
+
+    Embeddings start at 0, so annotators with few labels stay close to the average annotator.
 
     Parameters
     ----------
@@ -165,7 +167,7 @@ class AnnotatorEmbedding(PerAnnotator):
         self.table = nn.Parameter(torch.zeros(n_annotators, width))
 
     def forward(self, annotator: Tensor) -> Tensor:
-        """Return the embeddings of some annotators.
+        """Return the embeddings of the given annotators.
 
         Parameters
         ----------
@@ -190,7 +192,9 @@ class AnnotatorEmbedding(PerAnnotator):
 
 
 class EmbeddedHead(nn.Module):
-    """One MLP for all annotators that reads the item's features and the annotator's embedding; for many annotators.
+    """One MLP for all annotators, which reads the item's features and the annotator's embedding.
+
+    Suited to many annotators.
 
     The first layer is linear in both inputs, so the item's part is computed once per item. Cost and memory grow with
     the number of pairs, and an additional annotator adds only one embedding.
@@ -202,11 +206,11 @@ class EmbeddedHead(nn.Module):
     hidden : tuple of int
         Widths of the hidden layers.
     n_annotators : int
-        Not used; here so that all heads are built alike.
+        Ignored; accepted so that all heads take the same arguments.
     n_out : int
         Number of outputs per pair.
     embedding : AnnotatorEmbedding
-        The embeddings; several heads can share them.
+        Embeddings of the annotators; several heads can share one `AnnotatorEmbedding`.
 
     Examples
     --------
@@ -271,7 +275,7 @@ class PerAnnotatorLinear(nn.Module):
         Parameters
         ----------
         h : Tensor of shape (B, n_in) or (B, R, n_in)
-            Inputs, the same for all annotators or one row per annotator.
+            Inputs: one row per item for all annotators, or one row per item and annotator.
 
         Returns
         -------
@@ -282,7 +286,7 @@ class PerAnnotatorLinear(nn.Module):
         return torch.bmm(h.transpose(0, 1), self.weight).transpose(0, 1) + self.bias
 
     def for_pairs(self, h: Tensor, annotator: Tensor) -> Tensor:
-        """Return the output of one annotator's layer per row.
+        """Return, for each pair, the output of its annotator's layer.
 
         Parameters
         ----------

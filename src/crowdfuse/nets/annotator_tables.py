@@ -1,4 +1,4 @@
-"""Tables with one row per annotator. A batch reads few of the rows, and only these get gradients."""
+"""Tables with one row per annotator. A batch reads only some rows, and only these rows get gradients."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def take_rows(table: Tensor, rows: Tensor) -> Tensor:
 
 
 def active_annotators(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Tensor]:
-    """Return the annotators that occur in some labels, and the position of each label's annotator among them.
+    """Return the annotators who gave the labels of a batch, and each label's position in this list.
 
-    With up to 100 annotators, all annotators are returned, because finding those that occur would take longer.
+    With up to 100 annotators, all annotators are returned, because selecting some would take longer.
 
     Parameters
     ----------
@@ -96,14 +96,14 @@ def append_mean_rows(table: Tensor, count: int) -> Tensor:
 
 
 def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None:
-    """Append `count` mean rows to parameters or buffers of a module, in place.
+    """Append `count` rows, each the mean of the existing rows, to tables of a module, in place.
 
     Parameters
     ----------
     module : nn.Module
         The module that holds the tables.
     names : tuple of str
-        Attribute names of the tables.
+        Attribute names of the tables, which are parameters or buffers.
     count : int
         Number of rows to append to each.
 
@@ -123,7 +123,7 @@ def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None
 class PerAnnotator(nn.Module):
     """Base class of modules with parameters or buffers per annotator.
 
-    `Method.add_annotators` calls `add_annotators` on every such module of a method.
+    `Method.add_annotators` calls `add_annotators` on every module of a method that has this base class.
     """
 
     def add_annotators(self, count: int) -> None:

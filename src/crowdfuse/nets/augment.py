@@ -19,12 +19,13 @@ N_CROP_DRAWS = 10  # crop shapes drawn per image; the first that fits into the i
 
 
 def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | None:
-    """Return the augmentation of this name.
+    """Return the augmentation module with the given name.
 
     Parameters
     ----------
     name : {"crop-flip", "resized-crop-flip"} or None
-        `CropAndFlip`, `RandomResizedCropAndFlip`, or no augmentation.
+        "crop-flip" gives `CropAndFlip`, "resized-crop-flip" gives `RandomResizedCropAndFlip`, None gives no
+        augmentation.
     shape : tuple of int
         Shape of one input: (C, H, W), or (H, W) for "crop-flip".
 
@@ -48,7 +49,7 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
     min_dimensions = 2 if name == "crop-flip" else 3
     if not min_dimensions <= len(shape) <= 3:
         allowed = "(H, W) or (C, H, W)" if name == "crop-flip" else "(C, H, W)"
-        raise ValueError(f"augment={name!r} is for images {allowed}, got inputs of shape {shape}")
+        raise ValueError(f"augment={name!r} needs images {allowed}, got inputs of shape {shape}; leave augment out")
     return CropAndFlip() if name == "crop-flip" else RandomResizedCropAndFlip(shape[-1])
 
 
@@ -152,7 +153,9 @@ class RandomResizedCropAndFlip(nn.Module):
         if size < 1:
             raise ValueError(f"size must be at least 1 pixel, got {size}")
         if not 0 < scale[0] <= scale[1] <= 1:
-            raise ValueError(f"scale must be two shares of the area, 0 < smallest <= largest <= 1, got {scale}")
+            raise ValueError(
+                f"scale must be two fractions of the image's area, 0 < smallest <= largest <= 1, got {scale}"
+            )
         if not 0 < ratio[0] <= ratio[1]:
             raise ValueError(f"ratio must be two ratios of width to height, 0 < smallest <= largest, got {ratio}")
         self.size = size

@@ -50,7 +50,7 @@ class Trunk:
 
 
 def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ...], dropout: float) -> Trunk:
-    """Build or copy a backbone, and count its features by running it once.
+    """Build or copy a backbone, and run it once to count its features.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ..
         head_hidden = DEFAULT_HEAD_HIDDEN
         module = copy.deepcopy(backbone) if isinstance(backbone, nn.Module) else backbone()
         if not isinstance(module, nn.Module):
-            raise TypeError(f"backbone must give an nn.Module, got {type(module).__name__}")
+            raise TypeError(f"the function passed as backbone must return an nn.Module, got {type(module).__name__}")
     return Trunk(module, _count_features(module, shape), head_hidden, isinstance(backbone, str))
 
 
@@ -102,7 +102,9 @@ def _build_named(
     if name == "identity":
         return nn.Flatten(), hidden
     if name in ("lenet", "resnet18") and len(shape) not in (2, 3):
-        raise ValueError(f"backbone {name!r} reads images (H, W) or (C, H, W), got inputs of shape {shape}")
+        raise ValueError(
+            f"backbone {name!r} reads images (H, W) or (C, H, W), got inputs of shape {shape}; use backbone='mlp'"
+        )
     channels = shape[0] if len(shape) == 3 else 1
     if name == "resnet18":
         return ResNet18(channels, resnet_stem(shape)), DEFAULT_HEAD_HIDDEN
@@ -117,7 +119,7 @@ def _build_named(
     hint = did_you_mean(name, BACKBONE_NAMES)
     raise ValueError(
         f"unknown backbone {name!r}{hint} The built-in backbones are {', '.join(BACKBONE_NAMES)}; "
-        "an nn.Module can be passed too"
+        "in Python, you can also pass an nn.Module"
     )
 
 
@@ -133,5 +135,7 @@ def _count_features(module: nn.Module, shape: tuple[int, ...]) -> int:
     module.train(training)
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
         got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise ValueError(f"a backbone must return features of shape (N, D); for inputs (2, {shape}) it returned {got}")
+        raise ValueError(
+            f"a backbone must return features of shape (N, D); for 2 inputs of shape {shape}, it returned {got}"
+        )
     return int(features.shape[1])

@@ -22,10 +22,10 @@ WEIGHTS_ONLY_SUFFIXES = (".safetensors",)
 
 
 def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trust_model: bool = False) -> nn.Module:
-    """Return the network that `module:callable` names, or that a `.pt2` file of `torch.export.save` holds.
+    """Load a network by its import name `module:callable`, or from a `.pt2` file of `torch.export.save`.
 
-    Importing a module runs its code. Torch is seeded first, so that randomly initialized weights are the same every
-    time.
+    Importing a module runs its code. Torch is seeded before the import, so that randomly initialized weights are the
+    same every time.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trus
     FileNotFoundError
         If the `.pt2` file does not exist.
     ValueError
-        If the name is not of either form, importing or calling fails, the result is not a module, or the file is not
+        If the name has neither form, importing or calling fails, the result is not an `nn.Module`, or the file is not
         trusted.
 
     Examples
@@ -65,7 +65,8 @@ def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trus
         raise ValueError(f"backbone {name}: {suffix} files hold weights but no network. {_function_hint(name)}")
     if trust_model:
         raise ValueError(
-            f"--trust-model (trust_model=True) is for {EXPORTED_SUFFIX} files, and {name} is not one; leave it out"
+            f"--trust-model (trust_model=True) is for {EXPORTED_SUFFIX} files, and {name} is not one; "
+            "leave out --trust-model"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -83,16 +84,18 @@ def _function_hint(name: str) -> str:
 def _load_exported(path: Path, arguments: Mapping[str, Any], trust_model: bool) -> nn.Module:
     """Return the module in a `.pt2` file."""
     if not path.is_file():
-        raise FileNotFoundError(f"backbone {path}: no such file")
+        raise FileNotFoundError(f"backbone {path}: no such file; check the path")
     if not trust_model:
         raise ValueError(
             f"backbone {path}: loading a {EXPORTED_SUFFIX} file can run code hidden in it. If you made it yourself, or "
             "would run its author's code, pass --trust-model (trust_model=True)"
         )
     if arguments:
-        raise ValueError(f"backbone {path}: a {EXPORTED_SUFFIX} file takes no arguments, got {', '.join(arguments)}")
+        raise ValueError(
+            f"backbone {path}: a {EXPORTED_SUFFIX} file takes no arguments; leave out {', '.join(arguments)}"
+        )
     if not zipfile.is_zipfile(path):  # otherwise torch prints a traceback of its own first
-        raise ValueError(f"backbone {path} was not written by torch.export.save, or is damaged")
+        raise ValueError(f"backbone {path} was not written by torch.export.save, or is damaged; save it again")
     try:
         return torch.export.load(path).module()
     except Exception as error:  # torch raises many types for bad files
@@ -104,7 +107,7 @@ def _as_module(imported: Any, name: str, arguments: dict[str, Any]) -> nn.Module
     if isinstance(imported, nn.Module):
         if arguments:
             raise ValueError(
-                f"backbone {name!r} is a network already and takes no arguments, got {', '.join(arguments)}"
+                f"backbone {name!r} is already a network and takes no arguments; leave out {', '.join(arguments)}"
             )
         return imported
     if not callable(imported):

@@ -12,12 +12,13 @@ from crowdfuse.checks.choices import did_you_mean
 
 
 def import_named(name: str, role: str) -> Any:
-    """Return the object that `module:name` names; the current folder is searched first.
+    """Import the object with the name `module:name`. The current folder is searched first.
 
     Parameters
     ----------
     name : str
-        Module and object, such as "mynets:resnet50"; the object may be dotted.
+        Module and object, such as "mynets:resnet50"; the object may be an attribute of another one, such as
+        "mynets:Nets.small".
     role : str
         What error messages call the object, such as "backbone".
 

@@ -59,7 +59,7 @@ class LeNet(nn.Module):
 class NormPool(nn.Module):
     """`AvgPool2d(2)` after `BatchNorm2d(affine=False)`: the same function, faster on a CPU.
 
-    Both layers are linear once mean and variance are known, so the values can be normalized after pooling, when only a
+    Both layers are linear once mean and variance are known. So the values can be normalized after pooling, when only a
     quarter of them remain. Both layers are implemented as sums, which are faster than PyTorch's kernels for them.
 
     Parameters

@@ -104,7 +104,7 @@ class BasicBlock(nn.Module):
 
 
 def resnet_stem(shape: tuple[int, ...]) -> Stem:
-    """Return the stem for images of this shape: small up to 64 x 64 pixels, else large.
+    """Return the kind of first layers (stem) for images of this shape: small up to 64 x 64 pixels, else large.
 
     Parameters
     ----------

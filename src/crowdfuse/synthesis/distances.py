@@ -1,4 +1,4 @@
-"""Euclidean distances of inputs to points and to class means, in blocks."""
+"""Euclidean distances of inputs to points and to class means, computed in blocks to save memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VALUES_PER_BLOCK = 1 << 18  # values of X that are processed at a time: 2 MB of 
 
 
 def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
-    """Return inputs of any shape (n_items, ...) with one flat row per item.
+    """Reshape inputs of any shape (n_items, ...) to one flat row per item.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
     """
     inputs = np.asarray(X)
     if inputs.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must be numbers, got dtype {inputs.dtype}")
+        raise ValueError(f"{name} must be numbers, got dtype {inputs.dtype}; convert it to numbers first")
     if not inputs.ndim or len(inputs) != n_items:
         raise ValueError(
             f"{name} and y must have one row per item, got shape {inputs.shape} and {n_items:,} true classes"
@@ -83,7 +83,7 @@ def class_means(inputs: NDArray[Any], truth: IntArray, n_classes: int, name: str
     if not np.isfinite(means).all():
         row = next(row for row, values in enumerate(inputs) if not np.isfinite(values).all())
         raise ValueError(
-            f"{name}, row {row}: inputs must not hold NaN or infinity, because class means are computed from them"
+            f"{name}, row {row}: NaN or infinity, but class means need finite values; replace it, or leave out the row"
         )
     return means
 

@@ -25,10 +25,11 @@ def habit_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Create annotators who label the items of class a that look like class b as b, and are otherwise right.
+    """Create annotators who confuse similar classes: items of class a that look like class b get the label b.
 
-    In the paper's Figure 1 one annotator labels some 5s as 6, and another some 1s as 2. The inputs decide who is wrong
-    on which item. Only the choice of habits (if `habits` is not given) and of missing labels is random.
+    All other labels are right. Such a confusion of class a with class b is called a habit. In the paper's Figure 1, one
+    annotator labels some 5s as 6, and another some 1s as 2. The inputs decide which items look like class b. Only
+    missing labels are random, and the habits if `habits` is not given.
 
     Parameters
     ----------
@@ -38,13 +39,13 @@ def habit_annotators(
         True classes.
     habits : sequence of sequences of pairs, default=None
         For each annotator, a sequence of pairs (a, b). Of the items of class a, those nearest to the mean of class b
-        are labelled b. If two habits of an annotator apply to an item, it gets the class whose mean is nearer. By
-        default habits are drawn at random.
+        are labelled b. If two habits of an annotator apply to the same item, the label is the class b whose mean is
+        nearer. By default, habits are drawn at random.
     n_annotators : int, default=None
         Number of annotators if `habits` is not given; None means 3.
     n_habits : int, default=None
-        Number of classes a for which each annotator has a habit if `habits` is not given; None means all classes. For
-        each a, the class b is drawn uniformly from the other classes.
+        Number of habits per annotator if `habits` is not given, each with a different class a. None means one habit for
+        every class a. The class b of each habit is drawn uniformly from the other classes.
     share : float or sequence of float, default=0.5
         Share of the items of class a that are labelled b, rounded to whole items. One value for all annotators, or one
         value per annotator.
@@ -123,16 +124,17 @@ def _draw_habits(
 def _check_habits(habits: Sequence[Sequence[tuple[Any, Any]]], classes: NDArray[Any]) -> list[IntArray]:
     """The given pairs as class positions (H, 2) per annotator; an annotator without habits is always right."""
     if not len(habits):
-        raise ValueError("habits is empty; give each annotator a list of pairs (class, class it is taken for)")
+        raise ValueError("habits is empty; give each annotator a list of pairs (true class, label given instead)")
     pairs: list[IntArray] = []
     for r, own in enumerate(habits):
         what = f"habits[{r}]"
         if not _is_list(own) or not all(_is_list(pair) and len(pair) == 2 for pair in own):
-            raise ValueError(f"{what} must be a list of pairs (class, class it is taken for), got {own!r}")
+            raise ValueError(f"{what} must be a list of pairs (true class, label given instead), got {own!r}")
         found = class_positions([name for pair in own for name in pair], classes, what).reshape(-1, 2)
         if (found[:, 0] == found[:, 1]).any():
             raise ValueError(
-                f"{what} takes class {format_names(classes[found[found[:, 0] == found[:, 1], 0]])} for itself"
+                f"{what} confuses class {format_names(classes[found[found[:, 0] == found[:, 1], 0]])} with itself; "
+                "name another class"
             )
         pairs.append(found)
     return pairs

@@ -1,4 +1,4 @@
-"""Hammers, who are always right, and spammers, who are not: per class or per annotator."""
+"""Hammers, who are always right, and spammers, who are wrong or guess: per class or per annotator."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def hammer_spammer_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Create annotators who are hammers (always right) or spammers, on some classes or on all items.
+    """Create annotators who are hammers (always right) or spammers (wrong or guessing), per class or on all items.
 
     There are three rules; the arguments select one:
 
-    - `n_correct`: the paper's rule (supplement: 5 annotators, `n_correct=3` of 10 classes). Each annotator is a hammer
-      on this many classes, drawn at random. On the other classes the annotator is always wrong: the label is drawn
-      uniformly from the wrong classes.
-    - `p`: the rule of MBEM and TraceReg. It differs from `n_correct` in one point: each annotator is a hammer on each
-      class with probability p, so an annotator may be wrong on all classes.
-    - `by="annotator"` with `p` or `n_hammers`: the rule as the paper's text describes it. A hammer is right on every
-      item; a spammer draws uniformly from all K classes, and so is right on 1 of K items by chance.
+    - `n_correct`: the rule of the paper's supplement, which has 5 annotators and `n_correct=3` of 10 classes. Each
+      annotator is a hammer on `n_correct` classes, drawn at random. On the other classes the annotator is always wrong:
+      the label is drawn uniformly from the wrong classes.
+    - `p`: the rule of the papers on MBEM and TraceReg. It differs from `n_correct` in one point: each annotator is a
+      hammer on each class with probability p, so an annotator may be wrong on all classes.
+    - `by="annotator"` with `p` or `n_hammers`: the rule that the main text of the paper describes. A hammer is right on
+      every item; a spammer draws uniformly from all K classes, and so is right on 1 of K items by chance.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def hammer_spammer_annotators(
     Raises
     ------
     ValueError
-        If not exactly one of `n_correct`, `n_hammers` and `p` is given, if it cannot be used with `by`, or if a setting
-        is out of range.
+        If `n_correct`, `n_hammers` and `p` are all missing or more than one is given, if the one given cannot be used
+        with `by`, or if a setting is out of range.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def _check_rule(
     if given is not None:
         raise ValueError(f"{other} cannot be used with by={by!r}; pass {name} or p instead")
     if (number is None) == (p is None):
-        raise ValueError(f"give either {name} or p with by={by!r}")
+        raise ValueError(f"give exactly one of {name} and p with by={by!r}")
     if number is not None and not 0 <= number <= most:
         raise ValueError(f"{name} must be from 0 to {most}, got {number}")
     if p is not None and not 0 <= p <= 1:

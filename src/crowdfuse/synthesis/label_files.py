@@ -1,4 +1,4 @@
-"""Writing of synthetic labels of a known data set to CSV files."""
+"""Write synthetic labels for a known data set to CSV files."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Defaults:
     items : int
         Number of items.
     epsilon : float
-        Distance within which annotators are wrong.
+        Annotators are wrong on items within this distance of their weakness.
     weakness : tuple of int or None
-        Row that is the weakness of each annotator. With None, rows are chosen to match `DEFAULT_ACCURACIES`.
+        Row number of the weakness of each annotator. None: rows are chosen so that annotators have the
+        `DEFAULT_ACCURACIES`.
     """
 
     items: int
@@ -87,7 +88,8 @@ def write_labels(
     dataset : {"mnist", "fashion-mnist", "digits"}
         MNIST or Fashion-MNIST (the first 55,000 training images), or scikit-learn's digits. Item ids are row numbers.
     rule : {"weakness", "hammer-spammer", "habit"}, default="weakness"
-        The rule; see `weakness_annotators`, `hammer_spammer_annotators` and `habit_annotators`.
+        The rule by which annotators are wrong; see `weakness_annotators`, `hammer_spammer_annotators` and
+        `habit_annotators`.
     out : Path
         CSV file to write, with columns item, annotator and label.
     gold : Path, default=None
@@ -99,11 +101,11 @@ def write_labels(
     items : int, default=None
         Number of items; by default 55,000, or 1,797 for digits.
     epsilon, weakness, accuracies, wrong : default=None
-        Settings of the weakness rule.
+        Settings of the weakness rule; see `weakness_annotators`.
     by, n_correct, n_hammers, p : default=None
-        Settings of the hammer-spammer rule.
+        Settings of the hammer-spammer rule; see `hammer_spammer_annotators`.
     habits, n_habits, share : default=None
-        Settings of the habit rule.
+        Settings of the habit rule; see `habit_annotators`.
     n_annotators : int, default=None
         Number of annotators for the hammer-spammer and habit rules.
     missing : float, default=0.0
@@ -116,10 +118,10 @@ def write_labels(
     Returns
     -------
     dict
-        Counts; `nobody_right`, the share of items on which every label is wrong; and `annotators`, a list with one
-        dictionary per annotator. Each dictionary has the annotator's number of labels, the share of them that is right
-        (`right`), and, depending on the rule, `weakness` (a row), `hammer` (a list of classes) or `habits` (pairs of
-        classes).
+        `items`, `classes` and `labels`, the numbers of each; `nobody_right`, the share of items on which every label is
+        wrong; and `annotators`, a list with one dictionary per annotator. Each dictionary has the annotator's number of
+        labels, the share of them that is right (`right`), and, depending on the rule, `weakness` (a row), `hammer` (a
+        list of classes) or `habits` (pairs of classes).
 
     Raises
     ------
@@ -157,7 +159,9 @@ def write_labels(
     settings = {name: value for name, value in given.items() if value is not None}
     foreign = [name for name in settings if name not in RULES[rule]]
     if foreign:
-        raise ValueError(f"{', '.join(foreign)}: not a setting of the rule {rule}, which has {', '.join(RULES[rule])}")
+        raise ValueError(
+            f"{', '.join(foreign)}: not a setting of the rule {rule}; its settings are {', '.join(RULES[rule])}"
+        )
     check_missing(missing)
     if wrong is not None:
         check_choice("wrong", wrong, WRONG_LABEL_KINDS)
@@ -278,8 +282,8 @@ def _check_items(dataset: str, items: int | None, *, default_rows: bool) -> int:
     rows = default.weakness if default_rows else None
     if rows is not None and items <= max(rows):
         raise ValueError(
-            f"items must be over {max(rows)}, since the weakness rows of {dataset} are "
-            f"{', '.join(map(str, rows))}, got {items}; or give weakness= or accuracies="
+            f"items must be more than {max(rows)}, because the default weaknesses of {dataset} are the rows "
+            f"{', '.join(map(str, rows))}, got {items}; use more items, or give weakness= or accuracies="
         )
     return items
 
@@ -292,4 +296,4 @@ def _check_outputs(out: Path, gold: Path | None, *, force: bool) -> None:
                 raise IsADirectoryError(f"{path} is a folder; name a file to write")
             refuse_existing(path, force=force)
     if gold is not None and gold.resolve() == out.resolve():
-        raise ValueError(f"labels and gold would both be written to {out}; give them different names")
+        raise ValueError(f"labels and gold would both be written to {out}; give the two files different names")

@@ -32,7 +32,7 @@ def network_annotators(
     missing: float = 0.0,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Use the predictions of models as labels, which gives realistic errors on difficult items.
+    """Use models as annotators: their predictions are the labels, with realistic errors on difficult items.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def network_annotators(
     y : array-like of shape (n_items,)
         True classes.
     classes : sequence, default=None
-        All class names, if models predict classes that are not in `y`.
+        All class names; needed if models predict classes that are not in `y`.
     missing : float, default=0.0
         Share of the labels to leave out at random; every item keeps at least one label.
     seed : int, default=0

@@ -22,7 +22,8 @@ class SyntheticCrowd:
     annotations : Annotations
         The labels.
     is_correct : ndarray of bool, shape (n_items, n_annotators)
-        Whether the annotator's label is the true class. Labels that were left out are included.
+        Whether the annotator's label is the true class. Filled for every item and annotator, including labels that were
+        left out.
     truth : ndarray of int, shape (n_items,)
         True class of each item, as a position in `annotations.classes`.
     weakness : ndarray of int, shape (n_annotators,), or None
@@ -30,11 +31,12 @@ class SyntheticCrowd:
     hammer : ndarray of bool, shape (n_annotators, n_classes), or None
         For the hammer-spammer rule, the classes on which each annotator is a hammer.
     habit : ndarray of bool, shape (n_annotators, n_classes, n_classes), or None
-        For the habit rule, the confusions of each annotator, axes (annotator, true, label).
+        For the habit rule, whether each annotator has the habit of labelling a class as another; axes (annotator, true
+        class, label).
 
     See Also
     --------
-    weakness_annotators, hammer_spammer_annotators, habit_annotators, network_annotators : Create it.
+    weakness_annotators, hammer_spammer_annotators, habit_annotators, network_annotators : Create a `SyntheticCrowd`.
 
     Examples
     --------
@@ -80,7 +82,8 @@ class SyntheticCrowd:
     def confusion_matrices(self) -> NDArray[np.float64]:
         """P(label | true class) of each annotator, from counts: ndarray of shape (n_annotators, n_classes, n_classes).
 
-        The axes are (annotator, true, label). Rows sum to 1; NaN for classes of which the annotator labelled no item.
+        The axes are (annotator, true class, label). Rows sum to 1. A row is NaN if the annotator labelled no item of
+        its class.
         """
         ann = self.annotations
         R, K = ann.n_annotators, ann.n_classes
@@ -96,8 +99,8 @@ def true_classes(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
     classes, truth = unique_sorted(normalize_ids(y, "y"))
     if len(classes) < 2:
         raise ValueError(
-            f"y must hold at least two classes for a label to be wrong, got {len(truth):,} items of "
-            f"{format_names(classes) or 'no class'}"
+            f"y must contain at least two classes, got {len(truth):,} items of {format_names(classes) or 'no class'}; "
+            "with a single class, synthetic annotators have no wrong label to give, so add items of another class"
         )
     return classes, truth
 
@@ -154,7 +157,7 @@ def annotate(
 def check_missing(share: float) -> None:
     """Raise an error if the share of missing labels is not at least 0 and below 1."""
     if not 0 <= share < 1:
-        raise ValueError(f"missing must be a share of at least 0 and below 1, got {share}")
+        raise ValueError(f"missing must be a share of the labels, at least 0 and below 1, got {share}")
 
 
 def _left_out(shape: tuple[int, ...], share: float, generator: np.random.Generator) -> NDArray[np.bool_]:

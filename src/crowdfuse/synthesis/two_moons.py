@@ -9,7 +9,9 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def two_moon_annotators(X: NDArray[np.float64]) -> Annotations:
-    """Label points (x, y) as the paper's two annotators do: one gives class 1 if x >= 0, the other if y <= 0.
+    """Label points (x, y) like the paper's two annotators: the first says 1 if x >= 0, the second if y <= 0.
+
+    Otherwise they say 0.
 
     Parameters
     ----------

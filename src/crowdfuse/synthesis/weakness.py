@@ -52,28 +52,31 @@ def weakness_annotators(
     weakness : sequence of int, default=None
         Row of X that is the weakness of each annotator.
     epsilon : float or sequence of float
-        Euclidean distance within which annotators are wrong. One value for all annotators, or one value per annotator.
+        Annotators are wrong on items within this Euclidean distance of their weakness. One value for all annotators, or
+        one value per annotator.
     distances : array-like of shape (n_items, n_annotators), default=None
         Distance of each item to the weakness of each annotator; given instead of X.
     accuracies : sequence of float, default=None
         Target accuracy of each annotator; given instead of `weakness`. The weakness of each annotator is then chosen
-        from 512 random rows, each used at most once. It is the row that brings the accuracy closest to the target,
-        assuming that all labels within `epsilon` are wrong. The attribute `weakness` of the result holds the chosen
-        rows; passing them as `weakness` gives the same labels.
+        from 512 random rows, each used at most once: the row whose accuracy comes closest to the target, if all labels
+        within `epsilon` are wrong. The attribute `weakness` of the result holds the chosen rows; passing them as
+        `weakness` gives the same labels.
     wrong : str, default="uniform"
         How the labels within `epsilon` are chosen, with K classes:
 
         - "uniform": a class drawn uniformly from the K - 1 wrong ones, as in the paper.
         - "any": a class drawn uniformly from all K classes, so that 1 of K labels is right by chance.
-        - "looks": the class of the weakness image, so that items of that class are labelled right. With `distances`,
+        - "looks": the class of the weakness image. Items of this class are therefore labelled right. With `distances`,
           `weakness` must be given as well.
-        - "shift": the class `s_r` positions after the true class in the list of classes, continuing at its start. s_r
-          is drawn once for each annotator r, from 1 to K - 1; values repeat only after all were used.
-        - "neighbour": the class that is most similar to the true class, the same for all annotators. This is the class
-          with the nearest mean, computed from `inputs` or else X, or the class given by `confusable`.
+        - "shift": the class a fixed number of positions after the true class in the list of classes, which starts over
+          at its end. Each annotator has one such number, drawn from 1 to K - 1; numbers repeat only after all were
+          used.
+        - "neighbour": the class that is most similar to the true class, the same for all annotators. It is taken from
+          `confusable` if given. Otherwise it is the class with the nearest mean, computed from `inputs` or, by default,
+          from X.
         - "copy": one wrong class per item, drawn uniformly. All annotators who are wrong on the item give this class.
     inputs : array-like of shape (n_items, ...), default=None
-        Inputs for the class means of "neighbour"; by default X.
+        Inputs from which "neighbour" computes the class means; by default X.
     confusable : mapping of class to class, default=None
         For each true class, the class that "neighbour" gives instead.
     missing : float, default=0.0
@@ -125,7 +128,7 @@ def weakness_annotators(
     rows: IntArray | None = None
     if distances is not None:
         if X is not None or accuracies is not None:
-            raise ValueError("distances replace X and accuracies: leave these out")
+            raise ValueError("distances= is given instead of X and accuracies=: leave out X and accuracies")
         distance = _check_distances(np.asarray(distances, np.float64), len(truth))
         reach = _check_epsilon(epsilon, distance.shape[1])
         if weakness is not None:
@@ -134,12 +137,12 @@ def weakness_annotators(
                 raise ValueError(f"weakness names {len(rows):,} rows, but distances has {len(reach):,} columns")
         elif wrong == "looks":
             raise ValueError(
-                "wrong='looks' uses the class of the weakness image, which distances do not contain: name its row for "
-                "each annotator, weakness=[...]"
+                "wrong='looks' gives the class of the weakness image, which distances= does not contain; "
+                "pass the row of each annotator's weakness image as well, weakness=[...]"
             )
     else:
         if X is None:
-            raise ValueError("weakness_annotators needs inputs X with weakness= or accuracies=, or distances=")
+            raise ValueError("weakness_annotators needs either X together with weakness= or accuracies=, or distances=")
         images = as_rows(X, len(truth))
         if weakness is not None and accuracies is None:
             rows = _check_weakness(weakness, len(images))
@@ -209,7 +212,7 @@ def _warn_of_extremes(made: SyntheticCrowd) -> None:
         shares = ", ".join(f"{100 * value:.1f}" for value in share[:20]) + (", ..." if len(share) > 20 else "")
         warnings.warn(
             f"annotators {'; '.join(found)} (shares of right labels: {shares} %). "
-            "A smaller epsilon makes annotators better, a larger one worse",
+            "A smaller epsilon gives fewer wrong labels, a larger epsilon gives more",
             stacklevel=3,
         )
 
@@ -223,7 +226,7 @@ def _check_confusable(
     """Raise an error unless exactly one source of confusable classes is given when it is needed, and none otherwise."""
     for name, value in (("inputs", inputs), ("confusable", confusable)):
         if value is not None and wrong != "neighbour":
-            raise ValueError(f"{name}= goes with wrong='neighbour' only, got wrong={wrong!r}; leave it out")
+            raise ValueError(f"{name}= can be used only with wrong='neighbour', got wrong={wrong!r}; leave it out")
     if inputs is not None and confusable is not None:
         raise ValueError("confusable already defines the confused classes: leave out inputs")
     if wrong == "neighbour" and X is None and inputs is None and confusable is None:
@@ -245,7 +248,7 @@ def _check_distances(distance: NDArray[np.float64], n_items: int) -> NDArray[np.
         item, annotator = np.argwhere(~usable)[0]
         raise ValueError(
             f"row {item}: its distance to the weakness of annotator {annotator} is {distance[item, annotator]}; "
-            "inputs must not hold NaN or infinity, nor distances be negative"
+            "it must be finite and at least 0: correct it, or replace NaN and infinity in this row of the inputs"
         )
     return distance
 
@@ -275,8 +278,11 @@ def _check_accuracies(accuracies: Sequence[float], n_items: int) -> NDArray[np.f
     wanted = np.asarray(accuracies, np.float64)
     if wanted.ndim != 1 or not len(wanted) or not ((wanted >= 0) & (wanted <= 1)).all():
         raise ValueError(
-            f"accuracies must be the share of right labels of each annotator, from 0 to 1, got {wanted.tolist()}"
+            f"accuracies must hold one share of right labels per annotator, from 0 to 1, got {wanted.tolist()}"
         )
     if len(wanted) > n_items:
-        raise ValueError(f"accuracies asks for {len(wanted):,} annotators with a row each, but X has {n_items:,} rows")
+        raise ValueError(
+            f"each of the {len(wanted):,} accuracies needs a row of X of its own, but X has "
+            f"{n_items:,} rows; give fewer accuracies"
+        )
     return wanted

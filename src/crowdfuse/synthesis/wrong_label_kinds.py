@@ -24,7 +24,7 @@ def draw_wrong_labels(truth: IntArray, n_annotators: int, n_classes: int, genera
 
 
 def shifts(n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
-    """Return a random shift from 1 to K - 1 per annotator, (R,); shifts repeat only after all were used.
+    """Return one random shift from 1 to K - 1 per annotator, (R,). Shifts repeat only after all were used.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def shifts(n_annotators: int, n_classes: int, generator: np.random.Generator) ->
 def confusable_classes(
     confusable: Mapping[Any, Any] | None, inputs: ArrayLike | None, truth: IntArray, classes: NDArray[Any], name: str
 ) -> IntArray:
-    """Return for each class the class it is confused with, (K,): from a given table, or the nearest class mean."""
+    """Return for each class the class it is confused with, (K,): from a given table, or with the nearest mean."""
     if confusable is None:
         assert inputs is not None
         return nearest_classes(as_rows(inputs, len(truth), name), truth, len(classes), name)
@@ -53,5 +53,7 @@ def confusable_classes(
     table = np.full(len(classes), -1)
     table[true] = confused
     if (table < 0).any():
-        raise ValueError(f"confusable lacks class {format_names(classes[table < 0])}; it must name every class in y")
+        raise ValueError(
+            f"confusable has no entry for class {format_names(classes[table < 0])}; add one for every class in y"
+        )
     return table
