@@ -1,4 +1,4 @@
-"""What people type: every command, its help, its run folder, and one clear message for every bad input."""
+"""Commands: help, run folders, predictions, and one clear message for every bad input."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ COMMANDS = (
 
 
 def run(*arguments: Any) -> Any:
+    """Run a command in this process and return its result."""
     return CliRunner().invoke(app, [str(part) for part in arguments])
 
 
-def said(result: Any) -> str:
-    """Everything that was printed, in one line, however it was wrapped."""
+def output_of(result: Any) -> str:
+    """Return the whole output on one line, without line wrapping."""
     return " ".join(result.output.replace("│", " ").split())
 
 
-def ok(*arguments: Any) -> str:
+def run_ok(*arguments: Any) -> str:
+    """Run a command that must succeed, and return its output on one line."""
     result = run(*arguments)
     assert result.exit_code == 0, result.output
-    return said(result)
+    return output_of(result)
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
@@ -85,8 +87,8 @@ class Crowd:
         return write_rows(self.folder / name, "item,label", pairs)
 
     def fit(self, *more: Any, labels: Any = None, inputs: Any = None) -> list[Any]:
-        where = [labels or self.labels, "--inputs", inputs or self.inputs, "--out", self.out]
-        return ["fit", *where, "--epochs", 2, "--quiet", *more]
+        files = [labels or self.labels, "--inputs", inputs or self.inputs, "--out", self.out]
+        return ["fit", *files, "--epochs", 2, "--quiet", *more]
 
 
 @pytest.fixture
@@ -94,12 +96,12 @@ def crowd(tmp_path: Path) -> Crowd:
     return Crowd(tmp_path)
 
 
-# ---- help, and what it does not load ---------------------------------------------------------------
+# ---- help and imports -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", [[], ["reproduce"], *COMMANDS])
 def test_every_help_has_an_example(command: list[str]) -> None:
-    assert f"Example: {' '.join(['crowdfuse', *command])}" in ok(*command, "--help")
+    assert f"Example: {' '.join(['crowdfuse', *command])}" in run_ok(*command, "--help")
 
 
 def test_help_import_and_reading_labels_leave_torch_unloaded(crowd: Crowd) -> None:
@@ -120,14 +122,14 @@ assert "torch" not in sys.modules and "lightning_fabric" not in sys.modules, "he
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_the_version_is_said() -> None:
-    assert ok("--version") == "crowdfuse 0.1.0"
+def test_version_is_printed() -> None:
+    assert run_ok("--version") == "crowdfuse 0.1.0"
 
 
-# ---- what labelling tools write ------------------------------------------------------------------
+# ---- exports of labelling tools -----------------------------------------------------------------
 
 
-def test_an_export_trains_and_its_ground_truth_judges(crowd: Crowd) -> None:
+def test_fit_reads_an_export_and_its_ground_truth_as_test_gold(crowd: Crowd) -> None:
     labels: exports.Crowd = {item: {} for item in crowd.items}
     for item, name, label in crowd.triples:
         labels[item.strip('"')][name] = label
@@ -137,37 +139,37 @@ def test_an_export_trains_and_its_ground_truth_judges(crowd: Crowd) -> None:
     tasks[20]["annotations"].append(exports.annotation(None, exports.choice("cat")))
     export = exports.write(crowd.folder / "export.json", tasks)
     asked = crowd.fit("--item", "image", "--test", export, labels=export)
-    assert "record 21 (item 'i20'): the annotator is empty" in said(run(*asked))
+    assert "record 21 (item 'i20'): the annotator is empty" in output_of(run(*asked))
 
-    output = ok(*asked, "--on-bad", "drop")
+    output = run_ok(*asked, "--on-bad", "drop")
     assert "note: left out: ground-truth annotations, which are gold labels (9)" in output
     assert f"note: 1 of {len(crowd.triples) + 1} answers could not be used and was left out" in output
     assert "% of 9 items" in output
-    from_table = ok(*crowd.fit("--test", crowd.gold("gold.csv", slice(9)), "--force"))
+    from_table = run_ok(*crowd.fit("--test", crowd.gold("gold.csv", slice(9)), "--force"))
     assert output[output.index("gated: ") :] == from_table[from_table.index("gated: ") :]
 
 
-def test_a_format_that_is_none(crowd: Crowd) -> None:
+def test_unknown_format_and_on_bad_are_refused(crowd: Crowd) -> None:
     result = run(*crowd.fit("--format", "label_studio"))
-    assert "--format must be one of auto, table, wide, label-studio, argilla, prodigy" in said(result)
-    assert "--on-bad must be one of error, drop, got 'skip'" in said(run(*crowd.fit("--on-bad", "skip")))
+    assert "--format must be one of auto, table, wide, label-studio, argilla, prodigy" in output_of(result)
+    assert "--on-bad must be one of error, drop, got 'skip'" in output_of(run(*crowd.fit("--on-bad", "skip")))
 
 
-# ---- which method ---
+# ---- choice of the method --------------------------------------------------------------------------
 
 
-def test_without_a_method_it_says_which_it_takes_and_why(crowd: Crowd) -> None:
-    output = ok(*crowd.fit())
+def test_default_method_is_printed_with_its_reason(crowd: Crowd) -> None:
+    output = run_ok(*crowd.fit())
     assert f"method: {DEFAULT_METHOD} (the default): of " in output
     assert "best mean rank" in output
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
-    assert "(the default)" not in ok(*crowd.fit(*FUSION, "--force"))
+    assert "(the default)" not in run_ok(*crowd.fit(*FUSION, "--force"))
 
 
 # ---- fit and predict -------------------------------------------------------------------------------
 
 
-def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> None:
+def test_fit_in_a_new_process_writes_the_whole_run_folder(crowd: Crowd) -> None:
     arguments = [str(part) for part in crowd.fit() if part != "--quiet"]
     program = Path(sys.executable).with_name("crowdfuse")
     done = subprocess.run([program, *arguments], capture_output=True, text=True)
@@ -197,16 +199,16 @@ def test_a_run_in_a_process_of_its_own_writes_the_whole_folder(crowd: Crowd) -> 
     assert summary["classes"] == ["Zoë's dog", "cat"]
     assert load(crowd.out / "model").classes_.tolist() == ["Zoë's dog", "cat"]
 
-    # the same again, in this process, gives the same bits
+    # the same command in this process gives the same bits
     weights = (crowd.out / "model" / "weights.safetensors").read_bytes()
-    ok(*crowd.fit("--force"))
+    run_ok(*crowd.fit("--force"))
     assert (crowd.out / "model" / "weights.safetensors").read_bytes() == weights
 
 
-def test_predictions_carry_the_names_of_items_and_classes(crowd: Crowd) -> None:
-    ok(*crowd.fit())
+def test_predictions_have_the_names_of_items_and_classes(crowd: Crowd) -> None:
+    run_ok(*crowd.fit())
     file = crowd.folder / "new" / "p.csv"
-    assert ok("predict", crowd.out, crowd.inputs, "--out", file) == f"30 predictions: {file}"
+    assert run_ok("predict", crowd.out, crowd.inputs, "--out", file) == f"30 predictions: {file}"
     rows = read_rows(file)
     model = load(crowd.out / "model")
     probabilities = model.predict_proba(crowd.X)
@@ -215,15 +217,15 @@ def test_predictions_carry_the_names_of_items_and_classes(crowd: Crowd) -> None:
     assert [row["label"] for row in rows] == model.predict(crowd.X).tolist()
     assert [row["confidence"] for row in rows] == [f"{p:.6f}" for p in probabilities.max(1)]
 
-    ok("predict", crowd.out / "model", crowd.inputs, "--out", file, "--proba", "--force")
+    run_ok("predict", crowd.out / "model", crowd.inputs, "--out", file, "--proba", "--force")
     rows = read_rows(file)
     assert list(rows[0]) == ["item", "label", "confidence", "p_Zoë's dog", "p_cat"]
     assert [row["p_cat"] for row in rows] == [f"{p:.6f}" for p in probabilities[:, 1]]
 
 
-def test_validation_chooses_test_judges_and_json_has_it_all(crowd: Crowd) -> None:
+def test_validation_and_test_gold_are_reported_in_the_summary(crowd: Crowd) -> None:
     held = ["--validation", crowd.gold("v.csv", slice(0, 5)), "--test", crowd.gold("t.csv", slice(5, 10))]
-    text = ok(*crowd.fit(*held, "--json", crowd.folder / "s.json"))
+    text = run_ok(*crowd.fit(*held, "--json", crowd.folder / "s.json"))
     summary = json.loads((crowd.folder / "s.json").read_text())
     assert summary == json.loads((crowd.out / "summary.json").read_text())
     assert f"test accuracy: {100 * summary['test_accuracy']:.2f} % of 5 items" in text
@@ -234,7 +236,7 @@ def test_validation_chooses_test_judges_and_json_has_it_all(crowd: Crowd) -> Non
 
 def test_true_label_trains_on_gold(crowd: Crowd) -> None:
     gold = crowd.gold("g.csv", slice(0, N))
-    text = ok(*crowd.fit("--method", "true-label", "--gold", gold, "--epochs", 30, "--set", "learning_rate=0.02"))
+    text = run_ok(*crowd.fit("--method", "true-label", "--gold", gold, "--epochs", 30, "--set", "learning_rate=0.02"))
     assert "gold labels were used for training" in text
     assert load(crowd.out / "model").score(crowd.X, crowd.truth) > 0.9
 
@@ -242,42 +244,42 @@ def test_true_label_trains_on_gold(crowd: Crowd) -> None:
 def test_settings_reach_the_classifier(crowd: Crowd) -> None:
     options = ["--batch-size", 8, "--backbone", "identity", "--seed", 5, "--device", "cpu"]
     more = [*FUSION, "--set", "penalty=0.5", "--set", "hidden=[6]", "--set", "weights=uniform", "--set", "n-bases=1"]
-    ok(*crowd.fit(*options, *more))
+    run_ok(*crowd.fit(*options, *more))
     found = load(crowd.out / "model").get_params()
     expected = {"batch_size": 8, "backbone": "identity", "random_state": 5, "device": "cpu", "epochs": 2}
     expected |= {"penalty": 0.5, "hidden": (6,), "weights": "uniform", "n_bases": 1}
     assert {name: found[name] for name in expected} == expected
 
 
-def test_columns_may_be_named_and_classes_given(crowd: Crowd) -> None:
-    rows = [(item, "x", who, what) for item, who, what in crowd.triples]
+def test_column_names_and_classes_can_be_given(crowd: Crowd) -> None:
+    rows = [(item, "x", annotator, label) for item, annotator, label in crowd.triples]
     labels = write_rows(crowd.folder / "odd.csv", "photo,task,by,tag", rows)
     names = ["--item", "photo", "--annotator", "by", "--label", "tag", "--classes", "cat, Zoë's dog,bird"]
-    ok(*crowd.fit(*names, "--test", crowd.gold("t.csv", slice(0, 5)), labels=labels))
+    run_ok(*crowd.fit(*names, "--test", crowd.gold("t.csv", slice(0, 5)), labels=labels))
     assert load(crowd.out / "model").classes_.tolist() == ["cat", "Zoë's dog", "bird"]
     assert len(read_rows(crowd.out / "fused.csv")) == N
 
 
-def test_classes_that_are_integers_stay_integers(crowd: Crowd) -> None:
-    rows = [(item, who, 10 if what == "cat" else 9) for item, who, what in crowd.triples]
-    ok(*crowd.fit("--classes", "9,10,11", labels=write_rows(crowd.folder / "n.csv", "item,annotator,label", rows)))
+def test_integer_classes_stay_integers(crowd: Crowd) -> None:
+    rows = [(item, annotator, 10 if label == "cat" else 9) for item, annotator, label in crowd.triples]
+    run_ok(*crowd.fit("--classes", "9,10,11", labels=write_rows(crowd.folder / "n.csv", "item,annotator,label", rows)))
     assert load(crowd.out / "model").classes_.tolist() == [9, 10, 11]
 
 
 @pytest.mark.parametrize(("choice", "label"), [("first", "cat"), ("last", "Zoë's dog"), ("drop", None)])
-def test_contradictions_are_settled_as_asked(crowd: Crowd, choice: str, label: str | None) -> None:
+def test_on_conflict_decides_contradictory_labels(crowd: Crowd, choice: str, label: str | None) -> None:
     rows = [row for row in crowd.triples if row[0] != '"i0"'] + [("i0", "ada", "cat"), ("i0", "ada", "Zoë's dog")]
     labels = write_rows(crowd.folder / "twice.csv", "item,annotator,label", rows)
-    text = ok(*crowd.fit("--on-conflict", choice, "--method", "majority-vote", labels=labels))
+    text = run_ok(*crowd.fit("--on-conflict", choice, "--method", "majority-vote", labels=labels))
     assert "contradicted" in text
     fused = {row["item"]: row["fused"] for row in read_rows(crowd.out / "fused.csv")}
     assert fused.get("i0") == label
 
 
-def test_items_on_one_side_only_are_dropped_if_asked(crowd: Crowd) -> None:
+def test_on_missing_drop_leaves_out_items_without_inputs_or_labels(crowd: Crowd) -> None:
     rows = [row for row in crowd.triples if row[0] != '"i2"'] + [("stranger", "ada", "cat")]
     labels = write_rows(crowd.folder / "part.csv", "item,annotator,label", rows)
-    text = ok(*crowd.fit("--on-missing", "drop", labels=labels))
+    text = run_ok(*crowd.fit("--on-missing", "drop", labels=labels))
     assert "1 labelled items have no inputs and were left out" in text
     assert "1 items have inputs but no labels: not trained on" in text
     assert {row["item"] for row in read_rows(crowd.out / "fused.csv")} == {*crowd.items} - {"i2"}
@@ -286,13 +288,13 @@ def test_items_on_one_side_only_are_dropped_if_asked(crowd: Crowd) -> None:
 def test_empty_and_repeated_labels_are_counted(crowd: Crowd) -> None:
     rows = [*crowd.triples, crowd.triples[0], ("i5", "new", ""), ("i6", "new", "")]
     labels = write_rows(crowd.folder / "gaps.csv", "item,annotator,label", rows)
-    ok(*crowd.fit(labels=labels))
+    run_ok(*crowd.fit(labels=labels))
     notes = json.loads((crowd.out / "summary.json").read_text())["notes"]
     assert any(note.startswith("2 ") and "empty" in note for note in notes)
     assert any(note.startswith("1 ") and "repeated" in note for note in notes)
 
 
-def test_a_table_is_predicted_by_column_name(crowd: Crowd) -> None:
+def test_predict_matches_the_columns_of_a_table_by_name(crowd: Crowd) -> None:
     def table(name: str, order: list[int], extra: str = "") -> Path:
         header = ",".join(["item", *("abc"[k] for k in order), *(["note"] if extra else [])])
         rows = [
@@ -301,16 +303,18 @@ def test_a_table_is_predicted_by_column_name(crowd: Crowd) -> None:
         ]
         return write_rows(crowd.folder / name, header, rows)
 
-    ok(*crowd.fit(inputs=table("train.csv", [0, 1, 2])))
-    ok("predict", crowd.out, table("same.csv", [0, 1, 2]), "--out", crowd.folder / "1.csv", "--proba")
-    ok("predict", crowd.out, table("turned.csv", [2, 0, 1], "some words"), "--out", crowd.folder / "2.csv", "--proba")
+    run_ok(*crowd.fit(inputs=table("train.csv", [0, 1, 2])))
+    run_ok("predict", crowd.out, table("same.csv", [0, 1, 2]), "--out", crowd.folder / "1.csv", "--proba")
+    run_ok(
+        "predict", crowd.out, table("turned.csv", [2, 0, 1], "some words"), "--out", crowd.folder / "2.csv", "--proba"
+    )
     assert (crowd.folder / "1.csv").read_bytes() == (crowd.folder / "2.csv").read_bytes()
     result = run("predict", crowd.out, table("less.csv", [0, 2]), "--out", crowd.folder / "3.csv")
     assert result.exit_code == 2
-    assert "no column 'b', which the model was trained on" in said(result)
+    assert "no column 'b', which the model was trained on" in output_of(result)
 
 
-def test_images_are_predicted_at_the_size_and_colours_of_training(crowd: Crowd) -> None:
+def test_predict_converts_images_to_the_size_and_channels_of_training(crowd: Crowd) -> None:
     generator = np.random.default_rng(0)
 
     def folder(name: str, size: tuple[int, int], mode: str = "L") -> Path:
@@ -322,53 +326,53 @@ def test_images_are_predicted_at_the_size_and_colours_of_training(crowd: Crowd) 
 
     rows = [(f"sub/{n}", "ada", n % 2) for n in range(6)]
     labels = write_rows(crowd.folder / "images.csv", "item,annotator,label", rows)
-    ok(*crowd.fit(labels=labels, inputs=folder("train", (24, 18))))
+    run_ok(*crowd.fit(labels=labels, inputs=folder("train", (24, 18))))
     assert load(crowd.out / "model").input_shape_ == (1, 24, 18)
     for other in (folder("same", (24, 18)), folder("large", (200, 120), "RGB")):
-        ok("predict", crowd.out, other, "--out", crowd.folder / f"{other.name}.csv")
+        run_ok("predict", crowd.out, other, "--out", crowd.folder / f"{other.name}.csv")
         assert [row["item"] for row in read_rows(crowd.folder / f"{other.name}.csv")] == [
             f"sub/{n}.png" for n in range(6)
         ]
     crowd.out = crowd.folder / "second"
-    ok(*crowd.fit("--image-size", 20, labels=labels, inputs=crowd.folder / "large"))
+    run_ok(*crowd.fit("--image-size", 20, labels=labels, inputs=crowd.folder / "large"))
     assert load(crowd.out / "model").input_shape_ == (3, 20, 20)
-    ok("predict", crowd.out, crowd.folder / "train", "--out", crowd.folder / "3.csv")
+    run_ok("predict", crowd.out, crowd.folder / "train", "--out", crowd.folder / "3.csv")
 
 
 # ---- bad input: one message, exit code 2, and nothing written --------------------------------------
 
 
-def tree(folder: Path) -> dict[str, bytes | None]:
+def read_tree(folder: Path) -> dict[str, bytes | None]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
-def refused(crowd: Crowd, arguments: list[Any], *words: str) -> None:
-    before = tree(crowd.folder)
+def assert_refused(crowd: Crowd, arguments: list[Any], *words: str) -> None:
+    before = read_tree(crowd.folder)
     result = run(*arguments)
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit), result.exception
     assert "Traceback" not in result.output
     for word in words:
-        assert word in said(result), result.output
-    assert tree(crowd.folder) == before
+        assert word in output_of(result), result.output
+    assert read_tree(crowd.folder) == before
 
 
-def with_rows(crowd: Crowd, header: str, rows: Any) -> list[Any]:
+def fit_with_rows(crowd: Crowd, header: str, rows: Any) -> list[Any]:
     return crowd.fit(labels=write_rows(crowd.folder / "bad.csv", header, rows))
 
 
-def with_inputs(crowd: Crowd, **arrays: Any) -> list[Any]:
+def fit_with_inputs(crowd: Crowd, **arrays: Any) -> list[Any]:
     np.savez(crowd.folder / "bad.npz", **arrays)
     return crowd.fit(inputs=crowd.folder / "bad.npz")
 
 
-def with_value(crowd: Crowd, value: float) -> list[Any]:
+def fit_with_value(crowd: Crowd, value: float) -> list[Any]:
     X = crowd.X.copy()
     X[4, 1] = value
-    return with_inputs(crowd, X=X, items=np.array(crowd.items))
+    return fit_with_inputs(crowd, X=X, items=np.array(crowd.items))
 
 
-def with_images(crowd: Crowd, rows: Any, *damaged: str) -> list[Any]:
+def fit_with_images(crowd: Crowd, rows: Any, *damaged: str) -> list[Any]:
     folder = crowd.folder / "images"
     folder.mkdir()
     for name in ("a.png", "a.jpg", "b.png"):
@@ -379,33 +383,33 @@ def with_images(crowd: Crowd, rows: Any, *damaged: str) -> list[Any]:
 
 
 HEADER = "item,annotator,label"
-BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
+BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "no labels file": (lambda c: c.fit(labels=c.folder / "no.csv"), ("no.csv", "no such file")),
     "no inputs file": (lambda c: c.fit(inputs=c.folder / "no.npz"), ("no.npz", "no such file")),
-    "nothing given": (lambda c: ["fit"], ("LABELS, --inputs, --out", "--help")),
+    "no arguments": (lambda c: ["fit"], ("LABELS, --inputs, --out", "--help")),
     "missing column": (
-        lambda c: with_rows(c, "item,annotator,colour", c.triples),
+        lambda c: fit_with_rows(c, "item,annotator,colour", c.triples),
         ("bad.csv", "no column for the label", "'colour'", "--label"),
     ),
     "wrong column": (lambda c: c.fit("--label", "tag"), ("labels.csv", "no column 'tag'", "'label'")),
     "ambiguous columns": (
-        lambda c: with_rows(c, "item,annotator,label,answer", [(*row, "x") for row in c.triples]),
+        lambda c: fit_with_rows(c, "item,annotator,label,answer", [(*row, "x") for row in c.triples]),
         ("bad.csv", "several columns that may be the label: 'label', 'answer'", "--label"),
     ),
-    "an empty file": (lambda c: with_rows(c, "", []) and empty(c), ("empty.csv", "is empty")),
-    "a header alone": (lambda c: with_rows(c, HEADER, []), ("bad.csv", "no rows")),
+    "an empty file": (lambda c: fit_with_rows(c, "", []) and fit_empty_labels(c), ("empty.csv", "is empty")),
+    "only a header": (lambda c: fit_with_rows(c, HEADER, []), ("bad.csv", "no rows")),
     "a label outside the classes": (
         lambda c: c.fit("--classes", "cat,dog"),
         ("labels.csv, line ", "Zoë's dog", "not one of the 2 classes ('cat', 'dog')"),
     ),
     "classes twice": (lambda c: c.fit("--classes", "cat,dog,cat"), ("--classes", "more than once: 'cat'")),
     "classes empty": (lambda c: c.fit("--classes", "cat,,dog"), ("--classes", "'cat,,dog'")),
-    "labelled but without inputs": (
-        lambda c: with_rows(c, HEADER, [*c.triples, ("x1", "ada", "cat"), ("x2", "ada", "cat")]),
+    "labelled items without inputs": (
+        lambda c: fit_with_rows(c, HEADER, [*c.triples, ("x1", "ada", "cat"), ("x2", "ada", "cat")]),
         ("2 items are in", "bad.csv but not in", "f.npz: 'x1', 'x2'", "'i0'", "--on-missing drop"),
     ),
     "inputs without labels": (
-        lambda c: with_rows(c, HEADER, [row for row in c.triples if row[0] not in ('"i3"', '"i4"')]),
+        lambda c: fit_with_rows(c, HEADER, [row for row in c.triples if row[0] not in ('"i3"', '"i4"')]),
         ("2 items are in", "f.npz but not in", "bad.csv: 'i3', 'i4'", "--on-missing drop"),
     ),
     "gold without inputs": (
@@ -416,59 +420,61 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: c.fit("--test", write_rows(c.folder / "t.csv", "item,label", [("i2", "cow")])),
         ("t.csv", "'i2'", "'cow'", "not one of the classes", "--classes"),
     ),
-    "nothing in common": (
-        lambda c: [*with_inputs(c, X=c.X), "--on-missing", "drop"],
+    "no item in common": (
+        lambda c: [*fit_with_inputs(c, X=c.X), "--on-missing", "drop"],
         ("no labels", "left to train on"),
     ),
-    "NaN": (lambda c: with_value(c, np.nan), ("bad.npz, X contains NaN at row 4, column 1", "fill or drop")),
-    "infinity": (lambda c: with_value(c, np.inf), ("bad.npz, X contains infinity", "at row 4, column 1")),
-    "words in a table": (
+    "NaN": (lambda c: fit_with_value(c, np.nan), ("bad.npz, X contains NaN at row 4, column 1", "fill or drop")),
+    "infinity": (lambda c: fit_with_value(c, np.inf), ("bad.npz, X contains infinity", "at row 4, column 1")),
+    "text in a table of numbers": (
         lambda c: c.fit(inputs=write_rows(c.folder / "f.csv", "item,x", [("i0", 1), ("i2", "tall")])),
         ("f.csv, line 3: column 'x' holds 'tall'",),
     ),
     "more items than rows": (
-        lambda c: with_inputs(c, X=c.X[:9], items=np.array(c.items)),
+        lambda c: fit_with_inputs(c, X=c.X[:9], items=np.array(c.items)),
         ("bad.npz: X has 9 rows, but there are 30 items",),
     ),
-    "one-dimensional inputs": (lambda c: with_inputs(c, X=c.X[:, 0]), ("bad.npz", "shape (30,)")),
-    "no X": (lambda c: with_inputs(c, features=c.X), ("bad.npz", "no array 'X', only 'features'", "np.savez")),
+    "one-dimensional inputs": (lambda c: fit_with_inputs(c, X=c.X[:, 0]), ("bad.npz", "shape (30,)")),
+    "no X": (lambda c: fit_with_inputs(c, features=c.X), ("bad.npz", "no array 'X', only 'features'", "np.savez")),
     "an item twice": (
-        lambda c: with_inputs(c, X=c.X, items=np.array([*c.items[:-1], "i0"])),
+        lambda c: fit_with_inputs(c, X=c.X, items=np.array([*c.items[:-1], "i0"])),
         ("bad.npz", "more than once: 'i0'"),
     ),
     "one class": (
-        lambda c: with_rows(c, HEADER, [(item, who, "cat") for item, who, _ in c.triples]),
+        lambda c: fit_with_rows(c, HEADER, [(item, who, "cat") for item, who, _ in c.triples]),
         ("at least two classes", "'cat'", "--classes"),
     ),
     "two labels of one annotator on one item": (
-        lambda c: with_rows(c, HEADER, [*c.triples, ("i2", "eve", "cat"), ("i2", "eve", "Zoë's dog")]),
+        lambda c: fit_with_rows(c, HEADER, [*c.triples, ("i2", "eve", "cat"), ("i2", "eve", "Zoë's dog")]),
         ("bad.csv", "'i2'", "'eve'", "--on-conflict"),
     ),
     "an unreadable image": (
-        lambda c: with_images(c, [("b", "x", 0), ("c", "x", 1)], "c.png"),
+        lambda c: fit_with_images(c, [("b", "x", 0), ("c", "x", 1)], "c.png"),
         ("c.png: not a readable image", "remove"),
     ),
-    "two images that answer to one id": (
-        lambda c: with_images(c, [("a", "x", 0), ("b", "x", 1)]),
+    "id that fits two images": (
+        lambda c: fit_with_images(c, [("a", "x", 0), ("b", "x", 1)]),
         ("the id 'a' fits two images: 'a.jpg', 'a.png'", "full names"),
     ),
-    "one image by two names": (
-        lambda c: with_images(c, [("b", "x", 0), ("b.png", "y", 1), ("a.png", "x", 0), ("a.jpg", "x", 0)]),
+    "one image with two names": (
+        lambda c: fit_with_images(c, [("b", "x", 0), ("b.png", "y", 1), ("a.png", "x", 0), ("a.jpg", "x", 0)]),
         ("l.csv calls one input by several names: 'b', 'b.png'",),
     ),
-    "images by paths from another folder": (
-        lambda c: with_images(c, [("in/photos/b.png", "x", 0), ("in/photos/a.jpg", "x", 1)]),
+    "image paths relative to another folder": (
+        lambda c: fit_with_images(c, [("in/photos/b.png", "x", 0), ("in/photos/a.jpg", "x", 1)]),
         ("2 items are in", "Without 'in/photos/' they are there", "pass the folder that they start from as --inputs"),
     ),
-    "images of which one is not there": (
-        lambda c: with_images(c, [("photos/b.png", "x", 0), ("photos/z.png", "x", 1)]),
+    "missing image": (
+        lambda c: fit_with_images(c, [("photos/b.png", "x", 0), ("photos/z.png", "x", 1)]),
         ("2 items are in", "--on-missing drop"),
     ),
     "images too small for the network": (
-        lambda c: c.fit(inputs=tiny(c), labels=write_rows(c.folder / "l.csv", HEADER, [("a", "x", 0), ("b", "x", 1)])),
+        lambda c: c.fit(
+            inputs=make_tiny_images(c), labels=write_rows(c.folder / "l.csv", HEADER, [("a", "x", 0), ("b", "x", 1)])
+        ),
         ("reads images of at least 16 x 16 pixels, got 9 x 9", "--image-size 32", "--backbone mlp"),
     ),
-    "a folder without images": (lambda c: c.fit(inputs=nothing(c)), ("nothing has no images",)),
+    "a folder without images": (lambda c: c.fit(inputs=make_empty_folder(c)), ("nothing has no images",)),
     "inputs of an unknown kind": (lambda c: c.fit(inputs=write_rows(c.folder / "f.txt", "", [])), ("f.txt", ".npz")),
     "unknown method": (lambda c: c.fit("--method", "fusoin"), ("'fusoin'", "did you mean 'fusion'", "true-label")),
     "unknown setting": (
@@ -487,7 +493,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: c.fit(inputs=write_rows(c.folder / "x.csv", "item,a,label", [(f'"{i}"', 1, 0) for i in c.items])),
         ("x.csv: column 'label' looks like labels", "rename it"),
     ),
-    "figures over the labels": (
+    "json over the labels": (
         lambda c: [*c.fit(), "--json", c.labels, "--force"],
         ("is an input and would be overwritten",),
     ),
@@ -509,7 +515,7 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "hidden=[-1]": (lambda c: c.fit("--set", "hidden=[-1]"), ("widths of hidden layers", "got -1")),
     "schedule=fast": (lambda c: c.fit("--set", "schedule=fast"), ("unknown schedule 'fast'", "one-cycle")),
     "precision=8": (lambda c: c.fit("--set", 'precision="8"'), ("recision '8'",)),
-    "a checkpoint of one's own": (lambda c: c.fit("--set", "checkpoint=x"), ("--set checkpoint", "--out")),
+    "a custom checkpoint": (lambda c: c.fit("--set", "checkpoint=x"), ("--set checkpoint", "--out")),
     "an unknown backbone": (lambda c: c.fit("--backbone", "vgg"), ("unknown backbone 'vgg'", "lenet")),
     "an unknown device": (lambda c: c.fit("--device", "gpuu"), ("gpuu",)),
     "an absent device": (lambda c: c.fit("--device", "mps"), ("cannot train with these settings",)),
@@ -522,21 +528,27 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: c.fit("--method", "single-annotator", "--set", "annotator=eve"),
         ("'eve'", "not one of the annotators", "'ada'"),
     ),
-    "on-missing": (
+    "unknown on-missing": (
         lambda c: c.fit("--on-missing", "ignore"),
         ("--on-missing must be one of error, drop, got 'ignore'",),
     ),
-    "on-conflict": (lambda c: c.fit("--on-conflict", "both"), ("--on-conflict must be one of error, first", "'both'")),
+    "unknown on-conflict": (
+        lambda c: c.fit("--on-conflict", "both"),
+        ("--on-conflict must be one of error, first", "'both'"),
+    ),
     "negative seed": (lambda c: c.fit("--seed", -1), ("--seed",)),
     "json over a folder": (lambda c: c.fit("--json", c.folder), ("--json", "is a folder")),
     "json over a file": (lambda c: c.fit("--json", c.labels), ("labels.csv exists already", "--force")),
-    "resume of nothing": (lambda c: ["fit", "--resume", c.folder], ("settings.json", "nothing to resume")),
-    "resume and more": (
+    "resume without a run": (lambda c: ["fit", "--resume", c.folder], ("settings.json", "nothing to resume")),
+    "resume with other options": (
         lambda c: ["fit", c.labels, "--resume", c.out, "--epochs", 5, "--set", "penalty=1"],
         ("--resume takes all options", "labels", "--epochs", "--set"),
     ),
-    "predict without a run": (lambda c: ["predict", c.out, c.inputs], ("run: no such run folder",)),
-    "predict of no run": (lambda c: ["predict", c.folder, c.inputs, "--out", c.out], ("model.json is missing",)),
+    "predict with a missing folder": (lambda c: ["predict", c.out, c.inputs], ("run: no such run folder",)),
+    "predict with a folder that is not a run": (
+        lambda c: ["predict", c.folder, c.inputs, "--out", c.out],
+        ("model.json is missing",),
+    ),
     "predict over a file": (
         lambda c: ["predict", c.out, c.inputs, "--out", c.labels],
         ("labels.csv exists already", "--force"),
@@ -545,118 +557,120 @@ BAD: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: ["predict", c.out, c.inputs, "--out", c.folder, "--force"],
         ("is a folder; name a file",),
     ),
-    "seeds": (lambda c: ["reproduce", "twomoon", "--seeds", "0,x", "--out", c.out], ("--seeds", "'0,x'")),
+    "invalid seeds": (lambda c: ["reproduce", "twomoon", "--seeds", "0,x", "--out", c.out], ("--seeds", "'0,x'")),
     "negative seeds": (lambda c: ["reproduce", "twomoon", "--seeds=-1", "--out", c.out], ("--seeds", "'-1'")),
-    "split": (lambda c: ["reproduce", "twomoon", "--split", "half", "--out", c.out], ("--split", "'half'")),
+    "unknown split": (lambda c: ["reproduce", "twomoon", "--split", "half", "--out", c.out], ("--split", "'half'")),
     "demo over a folder": (lambda c: ["demo", "--out", c.folder], ("exists already", "--force")),
-    "demo over the user's own": (
+    "demo over a folder with other files": (
         lambda c: ["demo", "--out", c.folder, "--force"],
         ("report.md", "will not replace it"),
     ),
-    "twomoon over the user's own": (
+    "twomoon over a folder with other files": (
         lambda c: ["reproduce", "twomoon", "--out", c.folder, "--force"],
         ("twomoon.json", "will not replace it"),
     ),
 }
 
 
-def empty(crowd: Crowd) -> list[Any]:
+def fit_empty_labels(crowd: Crowd) -> list[Any]:
     (crowd.folder / "empty.csv").touch()
     return crowd.fit(labels=crowd.folder / "empty.csv")
 
 
-def nothing(crowd: Crowd) -> Path:
+def make_empty_folder(crowd: Crowd) -> Path:
     (crowd.folder / "nothing").mkdir()
     return crowd.folder / "nothing"
 
 
-def tiny(crowd: Crowd) -> Path:
+def make_tiny_images(crowd: Crowd) -> Path:
     for name in ("a.png", "b.png"):
         (crowd.folder / "tiny").mkdir(exist_ok=True)
         Image.new("L", (9, 9)).save(crowd.folder / "tiny" / name)
     return crowd.folder / "tiny"
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", BAD_INPUTS)
 def test_bad_input_is_refused_before_anything_is_written(crowd: Crowd, case: str) -> None:
-    make, words = BAD[case]
-    refused(crowd, make(crowd), *words)
+    make, words = BAD_INPUTS[case]
+    assert_refused(crowd, make(crowd), *words)
 
 
-def test_an_existing_run_is_replaced_by_force_alone(crowd: Crowd) -> None:
-    ok(*crowd.fit())
-    refused(crowd, crowd.fit("--seed", 1), f"{crowd.out} exists already", "--force")
-    refused(crowd, crowd.fit("--force", *FUSION, "--set", "penalty=-1"), "penalty must be a number of at least 0")
-    refused(crowd, crowd.fit("--force", labels=crowd.folder / "no.csv"), "no such file")
+def test_existing_run_is_replaced_only_with_force(crowd: Crowd) -> None:
+    run_ok(*crowd.fit())
+    assert_refused(crowd, crowd.fit("--seed", 1), f"{crowd.out} exists already", "--force")
+    assert_refused(
+        crowd, crowd.fit("--force", *FUSION, "--set", "penalty=-1"), "penalty must be a number of at least 0"
+    )
+    assert_refused(crowd, crowd.fit("--force", labels=crowd.folder / "no.csv"), "no such file")
     before = (crowd.out / "model" / "weights.safetensors").read_bytes()
-    ok(*crowd.fit("--seed", 1, "--force"))
+    run_ok(*crowd.fit("--seed", 1, "--force"))
     assert (crowd.out / "model" / "weights.safetensors").read_bytes() != before
     assert sorted(path.name for path in crowd.folder.iterdir()) == ["f.npz", "labels.csv", "run"]
 
 
-def test_force_takes_no_folder_of_something_else(crowd: Crowd) -> None:
+def test_force_does_not_replace_a_folder_that_is_not_a_run(crowd: Crowd) -> None:
     crowd.out.mkdir()
     (crowd.out / "thesis.tex").write_text("years of work")
-    refused(crowd, crowd.fit("--force"), "no settings.json", "will not replace it")
-    (crowd.out / "settings.json").write_text('{"editor.fontSize": 12}')  # of another program
-    refused(crowd, crowd.fit("--force"), "is not a run folder", "will not replace it")
+    assert_refused(crowd, crowd.fit("--force"), "no settings.json", "will not replace it")
+    (crowd.out / "settings.json").write_text('{"editor.fontSize": 12}')  # settings of another program
+    assert_refused(crowd, crowd.fit("--force"), "is not a run folder", "will not replace it")
     file = crowd.folder / "file"
     file.write_text("x")
     crowd.out = file
-    refused(crowd, crowd.fit("--force"), "is a file")
+    assert_refused(crowd, crowd.fit("--force"), "is a file")
 
 
-def test_force_never_takes_what_it_reads(crowd: Crowd) -> None:
-    ok(*crowd.fit())
+def test_force_does_not_replace_a_folder_that_contains_its_input(crowd: Crowd) -> None:
+    run_ok(*crowd.fit())
     inside = crowd.out / "labels.csv"
     inside.write_bytes(crowd.labels.read_bytes())
-    refused(crowd, crowd.fit("--force", labels=inside), "labels.csv is inside", "choose another name")
+    assert_refused(crowd, crowd.fit("--force", labels=inside), "labels.csv is inside", "choose another name")
 
 
-def test_an_empty_folder_is_as_good_as_none(crowd: Crowd) -> None:
+def test_fit_writes_into_an_empty_folder(crowd: Crowd) -> None:
     crowd.out.mkdir()
-    ok(*crowd.fit())
+    run_ok(*crowd.fit())
     assert (crowd.out / "summary.json").exists()
 
 
-def test_a_finished_run_says_so_when_it_is_resumed(crowd: Crowd) -> None:
-    ok(*crowd.fit())
-    before = tree(crowd.folder)
-    text = ok("fit", "--resume", crowd.out)
+def test_resuming_a_finished_run_changes_nothing(crowd: Crowd) -> None:
+    run_ok(*crowd.fit())
+    before = read_tree(crowd.folder)
+    text = run_ok("fit", "--resume", crowd.out)
     assert f"{crowd.out} is already finished" in text
-    assert tree(crowd.folder) == before
+    assert read_tree(crowd.folder) == before
 
 
-def test_a_damaged_model_is_named_to_whoever_predicts(crowd: Crowd) -> None:
-    ok(*crowd.fit())
+def test_predict_refuses_a_damaged_model(crowd: Crowd) -> None:
+    run_ok(*crowd.fit())
     weights = crowd.out / "model" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     arguments = ["predict", crowd.out, crowd.inputs, "--out", crowd.folder / "p.csv"]
-    refused(crowd, arguments, "weights.safetensors is damaged")
+    assert_refused(crowd, arguments, "weights.safetensors is damaged")
     (crowd.out / "model" / "model.json").unlink()
-    refused(crowd, arguments, "model.json is missing")
+    assert_refused(crowd, arguments, "model.json is missing")
 
 
-def test_inputs_that_do_not_fit_the_model_are_refused(crowd: Crowd) -> None:
-    ok(*crowd.fit())
+def test_predict_refuses_inputs_with_another_number_of_features(crowd: Crowd) -> None:
+    run_ok(*crowd.fit())
     np.save(crowd.folder / "wide.npy", np.zeros((4, 7)))
-    refused(
+    assert_refused(
         crowd, ["predict", crowd.out, crowd.folder / "wide.npy", "--out", crowd.folder / "p.csv"], "7", "3 features"
     )
 
 
-def test_a_run_without_a_model_is_to_be_finished_first(crowd: Crowd) -> None:
-    ok(*crowd.fit())
+def test_predict_with_an_unfinished_run_suggests_resume(crowd: Crowd) -> None:
+    run_ok(*crowd.fit())
     (crowd.out / "model").rename(crowd.folder / "elsewhere")
     arguments = ["predict", crowd.out, crowd.inputs, "--out", crowd.folder / "p.csv"]
-    refused(crowd, arguments, "no model yet", f"crowdfuse fit --resume {crowd.out}")
+    assert_refused(crowd, arguments, "no model yet", f"crowdfuse fit --resume {crowd.out}")
 
 
-# ---- the other commands, small ---------------------------------------------------------------------
+# ---- the other commands on small data ---------------------------------------------------------------------
 
 
 def test_demo_prints_both_tables_and_ends_with_the_report(tmp_path: Path) -> None:
-    text = ok("demo", "--out", tmp_path / "report", "--epochs", 1, "--quiet", "--json", tmp_path / "d.json")
+    text = run_ok("demo", "--out", tmp_path / "report", "--epochs", 1, "--quiet", "--json", tmp_path / "d.json")
     assert text.endswith(f"report: {tmp_path / 'report' / 'report.md'}")
     for word in ("majority vote", "fusion", "true labels", "Ada", "agreement with predictions"):
         assert word in text
@@ -666,7 +680,7 @@ def test_demo_prints_both_tables_and_ends_with_the_report(tmp_path: Path) -> Non
 
 def test_twomoon_prints_the_table_and_writes_the_figures(tmp_path: Path) -> None:
     options = ["--seeds", "0", "--epochs", 2, "--quiet", "--json", tmp_path / "t.json"]
-    text = ok("reproduce", "twomoon", *options, "--out", tmp_path / "twomoon")
+    text = run_ok("reproduce", "twomoon", *options, "--out", tmp_path / "twomoon")
     assert "66.51" in text
     assert text.endswith(f"figures: {tmp_path / 'twomoon'}")
     assert (tmp_path / "twomoon" / "setup.png").exists()
