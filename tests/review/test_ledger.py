@@ -163,7 +163,7 @@ def test_a_failing_disk_leaves_no_half_line(ledger: Ledger, monkeypatch: pytest.
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match=r"could not be written, and does not count.*No space left"):
+        with pytest.raises(OSError, match=r"the decision is not saved.*No space left.*decide again"):
             settle(ledger, "lost")
     assert ledger.path.read_bytes() == before
     settle(ledger, "kept")

@@ -1,8 +1,8 @@
 """Check whether the labels are consistent with the assumptions behind an annotator model.
 
-A gate estimates how likely one annotator is right on one item. The estimate is reliable if wrong labels are spread
-evenly over the wrong classes, if annotators do not make the same mistakes, and if several annotators label the same
-items. All three can be measured once the classifier has predicted the classes of the items.
+A gate is the estimated probability that one annotator is right on one item. Gates are reliable if wrong labels are
+spread evenly over the wrong classes, if annotators do not make the same mistakes, and if several annotators label the
+same items. All three can be measured once the classifier has predicted the classes of the items.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ MIN_WRONG_LABELS = 30  # fewer wrong labels, or fewer pairs of them, give no fig
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Measurements of the assumptions behind the gates. A figure is None if there is too little data for it.
+    """Measurements that show whether the gates can be trusted, as returned by `diagnose`.
+
+    A gate is the estimated probability that one annotator is right on one item. It relies on assumptions about the
+    labels, which are measured here. A measurement is None if there is too little data for it.
 
     Attributes
     ----------
@@ -33,11 +36,13 @@ class Diagnostics:
         How unevenly wrong labels are spread over the wrong classes: 0 means evenly, close to 1 means always the same
         wrong class. The unevenness expected by chance is subtracted.
     shared_error_rate : float or None
-        Of all pairs of wrong labels on the same item, the fraction in which both labels are the same class.
+        Of all pairs of wrong labels on the same item, the fraction in which both labels name the same class.
     shared_error_rate_by_chance : float or None
         The value of `shared_error_rate` if annotators chose their wrong labels independently.
     joint_error_ratio : float or None
-        Number of pairs of labels on the same item that are both wrong, divided by the number that the gates predict.
+        Number of pairs of labels on the same item in which both labels are wrong, divided by the number that the gates
+        predict. A value above 1 means that annotators are wrong together more often than the
+        gates predict.
     overlap : float
         Share of the labelled items that have more than one label.
     initial_classes_from : {"labels", "labels and gold", "gold", "vote"}
@@ -45,7 +50,7 @@ class Diagnostics:
         confirmed by gold. "gold": gold, which overruled the labels. "vote": the majority vote, because the labels do
         not show which annotators are right.
     gates_can_be_trusted : bool
-        Whether none of the assumptions is violated.
+        True if the labels violate none of the assumptions.
     messages : tuple of str
         One sentence per finding; empty if there is none.
 
@@ -93,7 +98,7 @@ def diagnose(
         The labels.
     initial_classes_from : {"labels", "labels and gold", "gold", "vote"}, default="labels"
         Source of the classes that the training started from; see `Diagnostics`. With "gold", the classifier is expected
-        to contradict the labels, so its sanity checks are skipped. With "vote", the gates are not trusted.
+        to contradict the labels, so its sanity checks are skipped. With "vote", `gates_can_be_trusted` is False.
 
     Returns
     -------
@@ -101,7 +106,7 @@ def diagnose(
 
     Examples
     --------
-    The third annotator always names the next class:
+    The third annotator always gives the class that follows the true class:
 
     >>> truth = np.arange(400) % 4
     >>> Y = np.stack([truth, truth, (truth + 1) % 4], axis=1)
@@ -117,16 +122,19 @@ def diagnose(
     violations = _violations(concentration, shared, shared_by_chance, joint)
     if initial_classes_from == "vote":
         violations.append(
-            "annotators contradict each other on different items, and the labels do not show who is right: the "
-            "classifier follows the majority vote. About fifty gold labels could change that"
+            "annotators contradict each other on different items, and the labels do not show who is right, so the "
+            "classifier follows the majority vote. Pass about fifty gold labels to show who is right"
         )
     elif ann.n_classes == 2 and initial_classes_from == "labels":
         violations.append(
-            "with two classes, labels alone cannot show which annotator is wrong on a kind of item: pass some gold "
-            "labels"
+            "with two classes, the labels alone cannot show which annotator is wrong on which kind of item; pass some "
+            "gold labels"
         )
     if overlap == 0:
-        violations.append("no item has two labels, so a difficult item and a bad annotator cannot be told apart")
+        violations.append(
+            "no item has two labels, so a difficult item and a bad annotator cannot be told apart; ask a second "
+            "annotator about some items"
+        )
     checks = [] if initial_classes_from == "gold" else _classifier_checks(predicted, ann)
     messages = [*violations, *checks, *_label_gaps(predicted, ann)]
     if violations:
@@ -150,12 +158,12 @@ def _violations(
     violations = []
     if concentration is not None and concentration > MAX_ERROR_CONCENTRATION:
         violations.append(
-            f"wrong labels concentrate on some classes ({concentration:.2f}; 0 is even over the wrong classes, 1 is "
-            "always the same one): the gates may blame the wrong annotator"
+            f"wrong labels concentrate on some classes (concentration {concentration:.2f}, where 0 is evenly spread "
+            "and 1 is always the same wrong class), so the gates may blame the wrong annotator"
         )
     if shared is not None and shared_by_chance is not None and shared > shared_by_chance + MAX_EXCESS_SHARED_ERRORS:
         violations.append(
-            f"two wrong labels of one item are the same in {100 * shared:.0f} % of cases "
+            f"if two labels of an item are wrong, they name the same class in {100 * shared:.0f} % of cases "
             f"({100 * shared_by_chance:.0f} % expected by chance): annotators share mistakes, and labels alone cannot "
             "tell a shared mistake from the truth"
         )
@@ -216,7 +224,7 @@ def _label_gaps(predicted: NDArray[np.int64], ann: Annotations) -> list[str]:
         classes, they = ("class", "it") if len(unused) == 1 else ("classes", "they")
         messages.append(f"no annotator uses {classes} {format_names(unused)}, so {they} cannot be learned")
     if np.count_nonzero(np.bincount(ann.annotator, minlength=ann.n_annotators)) == 1:
-        messages.append("all labels come from one annotator, so their mistakes cannot be detected")
+        messages.append("all labels come from one annotator, so the mistakes of this annotator cannot be detected")
     if ann.n_labels:
         agreement = float((predicted[ann.item] == ann.label).mean())
         most_frequent = float(label_counts.max() / ann.n_labels)

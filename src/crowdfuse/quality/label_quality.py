@@ -1,4 +1,4 @@
-"""Consensus of the labels and any classifier's probabilities, and which labels are likely wrong."""
+"""Combine labels with any classifier's probabilities: consensus, confidence, and labels that are likely wrong."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabiliti
 class LabelQuality(Aggregate):
     """Consensus, confidence and label quality, estimated from the labels and a classifier together.
 
-    Returned by `label_quality`. It is an `Aggregate` in which items without labels also have class probabilities: those
-    of the calibrated classifier.
+    Returned by `label_quality`. It has all attributes of an `Aggregate`. Items without labels have class probabilities
+    too: those of the calibrated classifier.
 
     Attributes
     ----------
     method : str
-        "quality".
+        Always "quality".
     items : ndarray of shape (n_items,)
         Ids of the items, in the order of the rows of `pred_probs`.
     classes : ndarray of shape (n_classes,)
@@ -49,17 +49,18 @@ class LabelQuality(Aggregate):
     consensus_codes : ndarray of shape (n_items,)
         The most likely class, as a position in `classes`.
     annotator_accuracy : ndarray of shape (n_annotators,)
-        For each annotator, the mean probability that a label is right; NaN for annotators without labels.
+        Mean probability that a label of the annotator is right; NaN for annotators without labels.
     labels_per_item : ndarray of shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of shape (n_annotators,)
         Number of labels of each annotator.
     confusion_matrices : ndarray of shape (n_annotators, n_classes, n_classes) or None
-        P(said | true), axes (annotator, true, said), shrunk towards the average annotator; None if they would take
-        more than 256 MB.
+        Probability of each label given the true class, P(said | true), with axes (annotator, true, said). The matrices
+        are shrunk towards the average annotator. None if they would take more than 256 MB.
     parameters : mapping of str to ndarray
-        `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier. `accuracy` (n_annotators,) is the
-        accuracy of each annotator, shrunk towards the average annotator.
+        `sharpness` (a scalar) and `class_bias`, of shape (n_classes,), calibrate the classifier; see the notes of
+        `label_quality`. `accuracy`, of shape (n_annotators,), is the accuracy of each annotator, shrunk towards the
+        average annotator.
     log_likelihood : tuple of float
         Empty; the likelihood is not recorded.
     converged : bool
@@ -176,7 +177,7 @@ def label_quality(
     gold: ArrayLike | Sequence[Any] | None = None,
     out_of_fold: bool = True,
 ) -> LabelQuality:
-    """Estimate consensus, confidence, label quality and annotator accuracy with any classifier's probabilities.
+    """Estimate consensus, confidence, label quality and annotator accuracy from labels and any classifier.
 
     Parameters
     ----------
@@ -192,11 +193,11 @@ def label_quality(
         Class name of each column of `pred_probs`, for example `clf.classes_`. A class that occurs in the labels but has
         no column gets probability 0. None: `ann.classes`.
     gold : array-like of shape (n_items,) or None, default=None
-        True class of each row, by name; None or NaN where unknown. Items with a known class keep it with probability 1,
-        and so help to estimate how reliable the annotators and the classifier are.
+        True class of each row, by name; None or NaN where unknown. A known class gets probability 1. Items with gold
+        thereby help to estimate how accurate the annotators and the classifier are.
     out_of_fold : bool, default=True
-        Whether `pred_probs` are out of fold. Set it to False if the classifier was trained on these labels: calibration
-        then never makes its probabilities sharper.
+        Whether `pred_probs` are out of fold. Set it to False if the classifier was trained on these labels. Calibration
+        may then lower the confidence of the classifier, but never raise it.
 
     Returns
     -------
@@ -207,7 +208,7 @@ def label_quality(
     TypeError
         If `ann` is not an Annotations.
     ValueError
-        If `pred_probs` are not probabilities, or rows, columns or gold do not match the annotations.
+        If `pred_probs` are not probabilities, or if their rows, their columns or `gold` do not match the annotations.
 
     See Also
     --------
@@ -221,15 +222,27 @@ def label_quality(
         P(true = k | item n)  ~  exp(sharpness * log pred_probs[n, k] + bias[k])
                                  * product over the labels (r, y) of item n:  confusion[r, k, y]
 
-    It is fitted by EM. Sharpness and bias calibrate the classifier. The bias is chosen so that the classifier predicts
-    each class with a frequency halfway between the frequency of the class in the estimated class probabilities and in
-    the labels. An annotator's accuracy is shrunk towards the accuracy of all annotators, which has the weight of 10
-    labels. Each row of an annotator's confusion matrix is shrunk, with the weight of another 10 labels, towards a row
-    made of this accuracy and the distribution of wrong labels that all annotators together give to the class. The
-    accuracy of all annotators is shrunk towards 0.9, which has half the weight of the labels. This prior is needed if
-    few items have two labels and the classifier is weak, because the labels alone then do not show that annotators are
-    mostly right. Even with it, the consensus can be worse than the labels in this case. The suspicion of a label is
-    1 - P(true = label | item), computed from all labels of the item, including the label itself.
+    Here `confusion[r, k, y]` is the probability that annotator r gives label y to an item of class k. The model is
+    fitted by EM.
+
+    Sharpness and bias calibrate the classifier. The bias sets how often the classifier predicts each class: halfway
+    between the frequency of the class in the estimated class probabilities and its frequency in the labels.
+
+    Estimates for annotators with few labels are shrunk, that is, moved towards the average of all annotators:
+
+    - The accuracy of an annotator is shrunk towards the accuracy of all annotators together. The latter has the weight
+      of 10 labels.
+    - Each row of a confusion matrix is shrunk towards a typical row, which has the weight of another 10 labels. The
+      typical row has the annotator's accuracy at the true class. It spreads the rest over the wrong classes as all
+      annotators together do.
+    - The accuracy of all annotators together is shrunk towards 0.9, which has half the weight of all labels.
+
+    The prior of 0.9 matters if few items have two labels and the classifier is weak, because the labels alone then do
+    not show that annotators are mostly right. Even with this prior, the consensus can be worse than the labels in this
+    case.
+
+    The suspicion of a label is 1 - P(true = label | item). It is computed from all labels of the item, including the
+    label itself.
 
     Examples
     --------
@@ -393,26 +406,27 @@ def _check_probabilities(
         raise ValueError(f"pred_probs must be an (items, classes) array of probabilities: {error}") from None
     names = ann.classes if classes is None else normalize_ids(classes, "classes")
     if given.ndim != 2 or given.shape[1] != len(names):
-        hint = "; for two classes np.column_stack([1 - p, p]) makes two columns of one" if given.ndim == 1 else ""
+        hint = "; for two classes, np.column_stack([1 - p, p]) makes two columns from one" if given.ndim == 1 else ""
         raise ValueError(
             f"pred_probs must have one row per item and one column for each of the {len(names):,} classes "
-            f"({format_names(names)}), "
-            f"got shape {given.shape}; if the columns are other classes, give their names with classes=, for example "
-            f"classes=clf.classes_{hint}"
+            f"({format_names(names)}), got shape {given.shape}. If the columns are other classes, name them with "
+            f"classes=, for example classes=clf.classes_{hint}"
         )
     impossible = ~((given >= 0) & (given <= 1 + ROW_SUM_TOLERANCE))
     if impossible.any():
         row, column = np.argwhere(impossible)[0]
         raise ValueError(
-            f"pred_probs[{row}, {column}] is {given[row, column]:g}; probabilities are between 0 and 1. Apply a "
-            "softmax to "
-            "scores first"
+            f"pred_probs[{row}, {column}] is {given[row, column]:g}, but probabilities are between 0 and 1. If "
+            "these are scores, apply a softmax first"
         )
     total = given.sum(1)
     off = np.abs(total - 1) > ROW_SUM_TOLERANCE
     if off.any():
         row = int(np.argmax(off))
-        raise ValueError(f"pred_probs[{row}] sums to {total[row]:g}, not 1 ({int(off.sum()):,} such rows)")
+        raise ValueError(
+            f"pred_probs[{row}] sums to {total[row]:g}, but every row must sum to 1 (rows that do not: "
+            f"{int(off.sum()):,}); divide each row by its sum"
+        )
     is_used = np.zeros(ann.n_classes, bool)
     is_used[ann.label] = True
     missing = ann.classes[is_used & (positions_of(ann.classes, names) < 0)]

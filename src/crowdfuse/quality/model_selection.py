@@ -41,14 +41,14 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     X : array-like of shape (n_items, ...)
         Items that the classifier was not trained on.
     annotations : Annotations or array-like of shape (n_items, n_annotators)
-        Their labels, in the order of the rows; -1 or None for a missing label.
+        Labels of these items, in the order of the rows of `X`; -1 or None for a missing label.
 
     Returns
     -------
     score : ValidationScore
-        The log-likelihoods (n_labels,), their `mean`, and the sanity checks that the classifier failed. A higher mean
-        is better. `one.beats(other)` is True if the mean of `one` is higher by more than one standard error; a
-        classifier that failed a check never beats one that passed all.
+        The log-likelihood of each label, of shape (n_labels,), their `mean`, and the sanity checks that the classifier
+        failed. A higher mean is better. `one.beats(other)` is True if the mean of `one` is higher by more than one
+        standard error; a classifier that failed a check never beats a classifier that passed all checks.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
 
 
 def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
-    """Return the mean log-likelihood of the labels, as a scorer for scikit-learn's searches.
+    """Return the mean log-likelihood of the labels: a scorer for `GridSearchCV` and similar searches.
 
     Parameters
     ----------
@@ -88,13 +88,13 @@ def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
     X : array-like of shape (n_items, ...)
         Items that the classifier was not trained on.
     y : Annotations or array-like of shape (n_items, n_annotators)
-        Their labels, in the order of the rows; -1 or None for a missing label.
+        Labels of these items, in the order of the rows of `X`; -1 or None for a missing label.
 
     Returns
     -------
     score : float
         The mean of `label_likelihood`; higher is better. A classifier that failed a sanity check scores below all
-        classifiers that passed, and a warning is issued.
+        classifiers that passed, and a warning names the check.
 
     Raises
     ------
@@ -136,13 +136,14 @@ def leave_one_out(log_f: NDArray[Any], evidence: NDArray[Any], ann: Annotations)
     log_f : ndarray of shape (n_items, n_classes)
         Log-probability of each class, predicted by the classifier.
     evidence : ndarray of shape (n_labels, n_classes)
-        Log-probability of each label given each class.
+        For each label and each class: log-probability that the annotator gives this label if the class is the true one.
     ann : Annotations
         The labels.
 
     Returns
     -------
     values : ndarray of shape (n_labels,)
+        The log-probabilities, in the order of the labels of `ann`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Choose which annotator to ask about which item next: the labels with the most information per cost."""
+"""Choose which annotator to ask about which item next, so that each label gives the most information per cost."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def next_labels(
     model : Aggregate
         Class probabilities of the items and confusion matrices of the annotators: the result of
         `label_quality(ann, pred_probs)`, of `clf.label_quality(X, ann)`, or of a function of `crowdfuse.aggregation`
-        such as `dawid_skene(ann)`. If the model has no probabilities for an item without labels, the item gets the mean
-        class probabilities of the other items.
+        such as `dawid_skene(ann)`. If the model has no probabilities for an item (because the item has no labels), the
+        item gets the mean class probabilities of the other items.
     budget : float
         Number of labels to ask for, or the sum of their costs if `cost` is given.
     annotators : array-like or None, default=None
@@ -62,7 +62,7 @@ def next_labels(
     TypeError
         If `ann`, `model` or `cost` has the wrong type.
     ValueError
-        If the budget or a cost is not above 0, a name is unknown or repeated, or the model does not cover the items.
+        If the budget or a cost is not above 0, if a name is unknown or repeated, or if the model lacks items of `ann`.
 
     See Also
     --------
@@ -71,13 +71,14 @@ def next_labels(
     Notes
     -----
     The information of a label is the mutual information, in bits, between the true class and the answer of annotator r,
-    given the labels so far. With H the entropy and k running over the classes::
+    given the labels so far. H is the entropy, k runs over the classes, and `confusion[r, k, :]` is the distribution of
+    the answers of annotator r on items of class k::
 
         I(true; answer)  =  H(sum_k P(true = k) confusion[r, k, :])  -  sum_k P(true = k) H(confusion[r, k, :])
 
-    Labels are chosen one by one, with the highest information per cost first. If two
-    labels of the same item are chosen, the information of the second is computed as if the first were known, averaged
-    over the answers that the first may get.
+    Labels are chosen one by one, with the highest information per cost first. A second label of the same item tells
+    less than the first. Its information is therefore computed for each possible answer to the first question, and
+    averaged over these answers.
 
     Examples
     --------
@@ -230,11 +231,15 @@ def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
     rows = positions_of(ann.items, model.items)
     if (rows < 0).any():
         raise ValueError(
-            f"the model does not know the items {format_names(ann.items[rows < 0])}; make it from these annotations"
+            f"the model does not know the items {format_names(ann.items[rows < 0])}; compute the model from the same "
+            "annotations, for example with dawid_skene(ann)"
         )
     unknown = ann.classes[positions_of(ann.classes, model.classes) < 0]
     if len(unknown):
-        raise ValueError(f"the model does not know the classes {format_names(unknown)}; make it from these annotations")
+        raise ValueError(
+            f"the model does not know the classes {format_names(unknown)}; compute the model from the same "
+            "annotations, for example with dawid_skene(ann)"
+        )
     soft = model.class_probabilities.astype(np.float64)
     known = ~np.isnan(soft).any(1)
     soft[~known] = soft[known].mean(0)
@@ -274,7 +279,7 @@ def _prices(people: NDArray[Any], cost: Mapping[Any, float] | None) -> FloatArra
     unnamed = [name for name in people.tolist() if name not in cost]
     if unnamed:
         raise ValueError(
-            f"cost= has no price for {format_names(unnamed)}; name one for each annotator who can be asked"
+            f"cost= has no price for {format_names(unnamed)}; give one price for each annotator who can be asked"
         )
     for name in people.tolist():
         if not isinstance(cost[name], (int, float, np.number)) or not 0 < cost[name] < math.inf:
@@ -294,7 +299,7 @@ def _checked_pairs(
         if (codes < 0).any():
             raise ValueError(
                 f"pairs= names {format_names(given[codes < 0])}, which {'is' if (codes < 0).sum() == 1 else 'are'} "
-                f"not among the {kind} that can be asked for"
+                f"not among the {kind} that can be asked for; correct the name or remove the pair"
             )
     return _by_item(row, person, ann.n_items)
 

@@ -27,10 +27,11 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
     Returns
     -------
     changes : dict of str to Any
-        `n_items`, `n_test_items` and `n_settled` are counts. `test_accuracy` is a pair (before, after) of accuracies,
-        both None without test items. `n_agreeing` has the keys `fused` and `predicted`, each with a pair (before,
-        after): how many decisions equal the fused label or the prediction. `fused`, `predicted` and `annotators` list
-        what changed, each with `n_changed` and the first 50 changed rows.
+        `n_items`, `n_test_items` and `n_settled` (items whose class a reviewer decided) are counts. `test_accuracy` is
+        a pair (before, after) of accuracies, both None without test items. `n_agreeing` has the keys `fused` and
+        `predicted`, each with a pair (before, after): how many decisions of reviewers equal the fused label or the
+        prediction. `fused`, `predicted` and `annotators` list what changed, each with `n_changed` and the first 50
+        changed rows.
     """
     old, new = (_by(read_run_csv(run / "fused.csv", ("item", "fused", "predicted")), "item") for run in (before, after))
     settled = dict(read_gold_rows(before)[0])

@@ -11,15 +11,17 @@ from crowdfuse.review.ledger import LedgerEntry
 
 @dataclass
 class DecisionState:
-    """The valid decision on each item: the last ledger line about the item that has not been undone.
+    """The valid decision on each item: the last line about the item in the ledger that has not been undone.
+
+    The ledger is the file of all decisions; see `Ledger`.
 
     Parameters
     ----------
     n_lines : int, default=0
         Number of lines of the ledger that have been applied.
     version : dict of str to int, default={}
-        For each item, the number of the last ledger line about it. It changes with every decision, skip and undo, so a
-        page can tell that the item it shows is outdated.
+        For each item, the number of the last ledger line about it. It changes with every decision, skip and undo. A
+        page can thereby detect that the item on the screen is outdated.
 
     Examples
     --------
@@ -53,7 +55,7 @@ class DecisionState:
             self.version[entry["item"]] = self.n_lines = entry["line"]
 
     def decision_on(self, item: str) -> LedgerEntry | None:
-        """Return the valid line about an item.
+        """Return the valid ledger line about an item.
 
         Parameters
         ----------
@@ -69,7 +71,7 @@ class DecisionState:
         return lines[-1] if lines else None
 
     def is_settled(self, item: str) -> bool:
-        """Return whether the item has a valid decision on its class.
+        """Return whether an item is settled: it has a valid decision on its class.
 
         Parameters
         ----------
@@ -84,12 +86,12 @@ class DecisionState:
         return entry is not None and entry["action"] == "settle"
 
     def settled(self) -> dict[str, LedgerEntry]:
-        """Return the valid decisions on the class of items.
+        """Return the valid decisions on the classes of items; skips are left out.
 
         Returns
         -------
         decisions : dict of str to dict
-            The ledger line of each settled item, in the order in which they were decided.
+            The ledger line of each settled item, by item, in the order of the decisions.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["action"] == "settle"]
         return {entry["item"]: entry for entry in sorted(last, key=lambda entry: int(entry["line"]))}

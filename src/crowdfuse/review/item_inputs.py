@@ -30,7 +30,7 @@ class NoPictureError(LookupError):
 
 
 class ItemInputs:
-    """The inputs and the model of a run; those that no longer exist are left out.
+    """The inputs and the model of a run, as far as their files still exist.
 
     Parameters
     ----------
@@ -73,15 +73,16 @@ class ItemInputs:
         Returns
         -------
         description : dict of str to Any
-            The key `kind` decides the other keys. "image" has `file` and `exists`; "values" has `values` and `n_more`;
-            "missing" has `reason`.
+            The key `kind` is "image", "values" or "missing", and decides the other keys. "image" has `file` and
+            `exists`. "values" has `values` (the first values) and `n_more` (how many are left out). "missing" has
+            `reason`.
         """
         if self.folder is not None:
             file = self._files[index]
             return {"kind": "image", "file": _printable_path(file), "exists": file.is_file()}
         row = self._row(index)
         if self._loaded is None or row is None:
-            return {"kind": "missing", "reason": f"{self.run.job.inputs} has no readable values for it"}
+            return {"kind": "missing", "reason": f"{self.run.job.inputs} has no readable values for this item"}
         if _is_picture(row):
             return {"kind": "image", "file": self.run.job.inputs, "exists": True}
         flat = row.ravel()
@@ -105,7 +106,9 @@ class ItemInputs:
         return description["kind"] == "image" and bool(description["exists"])
 
     def picture(self, index: int) -> tuple[bytes, str]:
-        """Return the image of an item, re-encoded for any browser. The file itself is never sent.
+        """Return the image of an item, re-encoded so that any browser can show it.
+
+        The original file is never sent.
 
         Parameters
         ----------
@@ -201,7 +204,7 @@ class ItemInputs:
             self._rows = self._loaded.rows_of(np.array(run.items, dtype=object))
         except (OSError, ValueError) as error:
             self._loaded = None
-            self.notes.append(f"the inputs cannot be read ({error}): only names and labels of items are shown")
+            self.notes.append(f"the inputs cannot be read ({error}), so only names and labels of items are shown")
             return
         if self._loaded.fingerprint() != run.hashes.get("inputs"):
             self.notes.append(f"{path} has changed since the run: the values shown may differ from those in training")

@@ -1,8 +1,9 @@
 """The ledger: an append-only file with one line per decision, whose lines are chained by hashes.
 
 Each line is a JSON object that contains the hash of the previous line and ends with the hash of itself. Editing,
-removing, inserting or swapping lines therefore breaks the chain, which is detected. Removing lines at the end cannot be
-detected from the file alone. To detect that too, keep the last hash, which an export prints.
+removing, inserting or swapping lines therefore breaks the chain, and the next reader raises an error. Removing lines at
+the end cannot be detected from the file alone. To detect this too, note the last hash, which `crowdfuse review
+--export` prints.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Ledger:
     Attributes
     ----------
     torn_bytes : int
-        Length in bytes of an incomplete last line that a crash left behind, 0 if there is none. Its decision was never
-        confirmed to the reviewer, and the next decision removes the line.
+        Length in bytes of an incomplete last line that a crash left behind, 0 if there is none. The reviewer was never
+        told that this decision is saved. The next decision removes the line.
 
     Examples
     --------
@@ -72,7 +73,7 @@ class Ledger:
 
     @property
     def last_hash(self) -> str:
-        """The hash of the last line read so far. It depends on all lines before."""
+        """The hash of the last line read so far. It changes if any earlier line changes."""
         return self._last
 
     def entries(self, *, from_start: bool = False) -> list[LedgerEntry]:
@@ -156,7 +157,9 @@ class Ledger:
             os.fsync(file)
         except OSError as error:
             os.ftruncate(file, self._end)
-            raise OSError(f"{self.path}: the decision could not be written, and does not count: {error}") from error
+            raise OSError(
+                f"{self.path}: the decision is not saved ({error}); solve this problem, then decide again"
+            ) from error
 
     def _forget(self) -> None:
         """Forget all lines read so far."""

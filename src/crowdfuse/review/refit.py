@@ -26,7 +26,10 @@ EPOCH_PATTERN = re.compile(r"epoch (\d+)/(\d+)")
 
 
 class Refit:
-    """Starts, stops and watches the refits of a run, one at a time. After a restart, earlier results are found again.
+    """Starts, stops and watches the refits of a run, one at a time.
+
+    A refit trains the run again, with the decisions of reviewers as gold labels. Results of earlier refits are found
+    again after a restart.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ class Refit:
             self._refuse_changed()
             rows, _ = read_gold_rows(self.run.path)
             if not rows:
-                raise ValueError("nothing is settled yet; settle an item before a refit")
+                raise ValueError("nothing is settled yet; decide the class of at least one item, then start the refit")
             out = next_refit_folder(self.run.path)
             job = job_with_gold(self.run, rows, out)
             self._output = tempfile.NamedTemporaryFile(prefix="crowdfuse-refit-")  # noqa: SIM115  # open until the next refit
@@ -79,8 +82,9 @@ class Refit:
             path = resolve_job_path(self.run.path, str(file))
             if not path.exists() or sha256(path) != self.run.hashes.get(name):
                 raise ValueError(
-                    f"{path} ({name}) is missing or has changed since the run, so a refit would change more than the "
-                    "decisions; restore it, or export the decisions and start a new run: crowdfuse fit --gold"
+                    f"a refit needs the unchanged files of the run, but {path} ({name}) is missing or has changed. "
+                    "Restore it; or write the decisions to a file with crowdfuse review --export, and start a new run "
+                    "with crowdfuse fit --gold and this file"
                 )
 
     def status(self) -> dict[str, Any]:
@@ -89,8 +93,9 @@ class Refit:
         Returns
         -------
         status : dict of str to Any
-            The key `state` decides the other keys. "none" has no others; "running" has `out`, `message`, `epoch` and
-            `n_epochs`; "failed" has `out` and `message`; "done" has `out` and `changes` (see `compare_run_folders`).
+            The key `state` decides the other keys. "none" (no refit so far) has no other keys; "running" has `out`,
+            `message`, `epoch` and `n_epochs`; "failed" has `out` and `message`; "done" has `out` and `changes` (see
+            `compare_run_folders`).
         """
         with self._lock:
             if self._process is not None and self._out is not None:
@@ -106,7 +111,7 @@ class Refit:
                         "n_epochs": n_epochs,
                     }
                 if not runs.is_finished(self._out):
-                    message = lines[-1] if lines else f"it ended with exit code {self._process.returncode}"
+                    message = lines[-1] if lines else f"the refit ended with exit code {self._process.returncode}"
                     return {
                         "state": "failed",
                         "out": _relative(self._out),

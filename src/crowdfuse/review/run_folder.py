@@ -38,13 +38,14 @@ class RunFolder:
     classes : list of str
         The classes.
     items : list of str
-        The items to review, the least confident first. Items with gold labels are left out.
+        Names of the items to review, the least confident first. Items with gold labels are left out.
     review_rows : list of dict
         The row of each item in `review_items.csv`, in the order of `items`.
     fused : dict of str to dict
-        The rows of `fused.csv` by item.
+        The row of each item in `fused.csv`, by item.
     annotators : dict of str to dict
-        The rows of `annotators.csv` by annotator, in descending order of agreement with the predictions.
+        The row of each annotator in `annotators.csv`, by annotator, in descending order of agreement with the
+        predictions.
     annotations : Annotations or None
         The labels of the items, in the order of `items`; None if the file of labels is missing or has changed.
     notes : list of str
@@ -120,7 +121,7 @@ def read_run(path: Path) -> RunFolder:
     try:
         classes, model_sha256 = [str(name) for name in summary["classes"]], str(model["weights_sha256"])
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: its summary or model lacks {error}; fit it again") from error
+        raise ValueError(f"{path} is damaged: its summary or model lacks {error}; fit again") from error
 
     notes: list[str] = []
     known = _gold_items(path, job, notes)
@@ -144,7 +145,7 @@ def read_run(path: Path) -> RunFolder:
 def read_run_csv(path: Path, columns: tuple[str, ...]) -> list[CsvRow]:
     """Return the rows of a CSV file of a run; raise an error if it lacks one of the columns."""
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist, and a review needs it; fit again")
+        raise FileNotFoundError(f"{path} does not exist, but a review needs it; fit again")
     usual_limit = csv.field_size_limit(1 << 30)  # one field holds all annotators who disagree, perhaps thousands
     try:
         with path.open(newline="", encoding="utf-8") as lines:
@@ -157,7 +158,9 @@ def read_run_csv(path: Path, columns: tuple[str, ...]) -> list[CsvRow]:
         csv.field_size_limit(usual_limit)  # the limit is global
     for row in rows:
         if None in row or None in row.values():
-            raise ValueError(f"{path} is damaged: the row of {row[columns[0]]!r} has too few or too many columns")
+            raise ValueError(
+                f"{path} is damaged: the row of {row[columns[0]]!r} has too few or too many columns; fit again"
+            )
     return rows
 
 
@@ -189,7 +192,7 @@ def _gold_items(run: Path, job: Job, notes: list[str]) -> set[str]:
         try:
             ids, _ = read_gold_beside_labels(path, job.reading)
         except (OSError, ValueError) as error:
-            notes.append(f"the {name} gold cannot be read ({error}): its items are shown for review too")
+            notes.append(f"the gold labels in {path} cannot be read ({error}), so their items are shown for review too")
             continue
         known |= set(ids_to_strings(ids).tolist())
     return known

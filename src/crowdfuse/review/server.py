@@ -1,8 +1,8 @@
-"""The server of the review page, for browsers on this machine. It refuses requests that other sites trigger.
+"""The server of the review page, for browsers on this machine. It refuses requests that come from other sites.
 
-It listens on 127.0.0.1 only. Against DNS rebinding, it accepts only requests addressed to 127.0.0.1 or localhost.
-Against cross-site requests, it accepts only requests from its own pages. Requests that change something need a token,
-which is new at every start.
+It listens on 127.0.0.1 only. It accepts only requests addressed to 127.0.0.1 or localhost (protection against DNS
+rebinding), and only requests from its own pages (protection against cross-site requests). Requests that change
+something need a token, which is new at every start.
 """
 
 from __future__ import annotations
@@ -178,15 +178,18 @@ class RequestGuard:
         """Return why a request is refused; None if it is allowed."""
         headers = request.headers
         if headers.getlist("host") != [headers.get("host")] or headers.get("host") not in self.hosts:
-            return f"this server answers to {' and '.join(sorted(self.hosts))} only"
+            return (
+                f"this server answers to {' and '.join(sorted(self.hosts))} only; open the page under one of these "
+                "addresses"
+            )
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return "this request comes from another site; type the address of the page instead of following a link"
         if headers.get("origin", next(iter(self.origins))) not in self.origins:
-            return "this request comes from another site"
+            return "this request comes from another site; open the review page itself and try again there"
         if request.method not in ("GET", "HEAD") or "x-crowdfuse-token" in headers:
             token = headers.get("x-crowdfuse-token", "")
             if not secrets.compare_digest(token.encode(), self.token.encode()):
-                return "this page was loaded before crowdfuse review was restarted; reload it"
+                return "this page was loaded before crowdfuse review was restarted; reload the page"
         return None
 
 
@@ -256,7 +259,9 @@ def _item_filter(request: Request, session: ReviewSession) -> ItemFilter:
     """Return the filter in the query of a request."""
     items = request.query_params.get("items", "disputed")
     if items not in ("disputed", "all"):
-        raise BadRequestError(f"items must be disputed or all, got {items!r}")
+        raise BadRequestError(
+            f"items= in the address must be disputed (only items with a disagreement) or all, got {items!r}"
+        )
     return ItemFilter(
         disputed=items == "disputed",
         annotator=_query_integer(request, "annotator", len(session.annotator_names)),

@@ -80,7 +80,7 @@ class ReviewSession:
         self.decision_state()
 
     def about(self) -> dict[str, Any]:
-        """Return the facts that stay the same during the session: classes with their keys, annotators, notes.
+        """Return the facts that stay the same during the session: classes with their keyboard keys, annotators, notes.
 
         Returns
         -------
@@ -127,13 +127,14 @@ class ReviewSession:
         item_filter : ItemFilter
             Which items are shown.
         at : int, default=None
-            Position of an item to show as long as it is not settled. None shows the next open item.
+            Position of an item to show, unless it is already settled. None shows the next item that is not settled.
 
         Returns
         -------
         view : dict of str to Any
             Keys: n_ledger_lines, item (None if all selected items are settled), next_image, n_items, n_settled,
-            n_skipped, n_decisions (in the whole run, not only the selected items), last_decision, torn_bytes.
+            n_skipped, n_decisions (in the whole run, including items that the filter leaves out), last_decision,
+            torn_bytes.
         """
         with self._lock:
             state, order = self.decision_state(), self._cached_order(item_filter)
@@ -167,9 +168,9 @@ class ReviewSession:
         label : int
             Position of the class in `run.classes`.
         facts_hash : str
-            Hash of the facts that the reviewer saw, as returned by `view`.
+            Hash of the facts that were on the reviewer's screen, as returned by `view`.
         version : int
-            Version of the item when the reviewer saw it, as returned by `view`.
+            Version of the item when it was shown to the reviewer, as returned by `view`.
         item_filter : ItemFilter
             The filter in use; recorded with the decision.
 
@@ -187,16 +188,16 @@ class ReviewSession:
         return self._append(index, decision, facts_hash, version, item_filter)
 
     def skip(self, index: int, *, facts_hash: str, version: int, item_filter: ItemFilter) -> LedgerEntry:
-        """Skip an item: it is shown again after all other open items.
+        """Skip an item: it is shown again after all other items that are not settled.
 
         Parameters
         ----------
         index : int
             Position of the item in `run.items`.
         facts_hash : str
-            Hash of the facts that the reviewer saw, as returned by `view`.
+            Hash of the facts that were on the reviewer's screen, as returned by `view`.
         version : int
-            Version of the item when the reviewer saw it, as returned by `view`.
+            Version of the item when it was shown to the reviewer, as returned by `view`.
         item_filter : ItemFilter
             The filter in use; recorded with the decision.
 
@@ -228,14 +229,17 @@ class ReviewSession:
         Raises
         ------
         RefusedError
-            If the line is no longer the valid line about its item.
+            If the line was already undone, or a later decision on the item replaced it.
         """
 
         def compose(entries: list[LedgerEntry]) -> LedgerEntry:
             entry = entries[line - 1] if 0 < line <= len(entries) else None
             valid = None if entry is None else self._state_after(entries).decision_on(entry["item"])
             if entry is None or valid is None or valid["line"] != line:
-                raise RefusedError("there is nothing to undo: it was undone already, or a later decision replaced it")
+                raise RefusedError(
+                    f"line {line} of the decisions cannot be undone: it does not exist, was undone already, or was "
+                    "replaced by a later decision"
+                )
             return {
                 "action": "undo",
                 "item": entry["item"],
@@ -290,10 +294,14 @@ class ReviewSession:
                 entry = state.decision_on(item)
                 if entry is not None and entry["action"] == "settle":
                     raise RefusedError(f"{item} was settled meanwhile, as {entry['label']}, by {entry['who']}")
-                raise RefusedError(f"{item} was skipped or undone meanwhile, in another tab; look at it again")
+                raise RefusedError(
+                    f"{item} was skipped or undone in another tab meanwhile; look at the item again, then decide"
+                )
             facts = self.facts(index)
             if hash_facts(facts) != facts_hash:
-                raise RefusedError(f"the facts about {item} have changed since it was shown; look at it again")
+                raise RefusedError(
+                    f"the facts about {item} have changed since the item was shown; look at it again, then decide"
+                )
             return {
                 **decision,
                 "item": item,
