@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdfuse.aggregation import AGGREGATORS
-from crowdfuse.cli.grids import (
-    Cluster,
-    Jobs,
-    Plan,
-    Show,
-    exit_with_status,
-    finished_before,
-    missing_cells,
-    open_store,
-    print_plan,
-    refuse_own,
-    run_cells,
-)
+from crowdfuse.cli.grids import Cluster, Jobs, Plan, Show, format_command, run_grid_command
 from crowdfuse.cli.method_comparison import SEEDS, run_method_comparison
-from crowdfuse.cli.options import Data, Force, Json, Quiet, parse_integers, parse_names, print_errors, refuse_json
+from crowdfuse.cli.options import Data, Force, Json, Quiet, parse_integers, parse_names, print_errors
+
+if TYPE_CHECKING:
+    from crowdfuse.experiments.store import Record
 
 
 @print_errors
@@ -87,36 +78,35 @@ def crowds(
         return
     from crowdfuse.experiments.crowds import EXPERIMENT_NAME, CrowdsExecutor, crowd_cells
     from crowdfuse.experiments.crowds_tables import crowd_tables, render_markdown, write_crowds_report
-    from crowdfuse.io.files import write_json
 
-    asked = crowd_cells(
+    cells = crowd_cells(
         parse_names(values, "--values") if values else (),
         parse_names(methods, "--methods") if methods else (),
         parse_integers(seeds, "--seeds") if seeds else (),
         epochs,
     )
-    refuse_json(json_file, force)
-    refuse_own(json_file, folder)
-    store = open_store(folder)
-    if plan:
-        print_plan("Real crowds", store, asked)
-        return
-    if show:
-        finished = finished_before(store, asked)
-    else:
-        work = CrowdsExecutor(data)
-        work.check([cell.run for cell in missing_cells(store, asked)])
-        finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=EXPERIMENT_NAME, quiet=quiet)
-    tables = crowd_tables(asked, finished.records)
-    if tables:
+
+    def write_report(records: Sequence[Record]) -> tuple[str, dict[str, Any]] | None:
+        tables = crowd_tables(cells, records)
+        if not tables:
+            return None
         options = {"--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
-        given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
-        command = " ".join(["crowdfuse reproduce", EXPERIMENT_NAME, *given])
-        figures = write_crowds_report(tables, folder, command)
-        typer.echo(render_markdown(tables, command))
-        if json_file is not None:
-            write_json(json_file, figures)
-        typer.echo(f"table and figure: {folder}")
-    elif show:
-        typer.echo(f"{folder} contains no finished run of this grid")
-    exit_with_status(finished)
+        command = format_command(EXPERIMENT_NAME, options)
+        numbers = write_crowds_report(tables, folder, command)
+        return render_markdown(tables, command), numbers
+
+    run_grid_command(
+        cells,
+        CrowdsExecutor(data),
+        write_report,
+        folder,
+        name=EXPERIMENT_NAME,
+        title="Real crowds",
+        jobs=jobs,
+        cluster=cluster,
+        plan=plan,
+        show=show,
+        json_file=json_file,
+        force=force,
+        quiet=quiet,
+    )

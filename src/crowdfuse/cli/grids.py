@@ -1,22 +1,23 @@
-"""Options and steps shared by the commands that run a grid: storage, plan, running, exit status."""
+"""Options and steps shared by the commands that run a grid: storage, plan, running, results, exit status."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdfuse.cli.options import refuse_same
+from crowdfuse.cli.options import refuse_json, refuse_same
 from crowdfuse.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from crowdfuse.experiments.grid import Cell
     from crowdfuse.experiments.runner import Backend, GridResult, RunExecutor
-    from crowdfuse.experiments.store import Store
+    from crowdfuse.experiments.store import Record, Store
 
 STORE_FILE = "runs.jsonl"
 
@@ -154,3 +155,55 @@ def exit_with_status(finished: GridResult) -> None:
         raise typer.Exit(130)
     if finished.failures:
         raise typer.Exit(1)
+
+
+def format_command(name: str, options: Mapping[str, object]) -> str:
+    """Return the `crowdfuse reproduce` command with the options that are not None, quoted for a shell."""
+    given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
+    return " ".join(["crowdfuse reproduce", name, *given])
+
+
+def run_grid_command(
+    cells: Sequence[Cell],
+    work: RunExecutor,
+    write_report: Callable[[Sequence[Record]], tuple[str, dict[str, Any]] | None],
+    folder: Path,
+    *,
+    name: str,
+    title: str,
+    jobs: int | None,
+    cluster: str | None,
+    plan: bool,
+    show: bool,
+    json_file: Path | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Run the missing cells, then write and print the report of the finished ones.
+
+    `write_report` writes the files of the report and returns its Markdown and its numbers, or None if there is nothing
+    to report. With `plan`, the missing runs are listed instead; with `show`, nothing is run.
+    """
+    from crowdfuse.io.files import write_json
+
+    refuse_json(json_file, force)
+    refuse_own(json_file, folder)
+    store = open_store(folder)
+    if plan:
+        print_plan(title, store, cells)
+        return
+    if show:
+        finished = finished_before(store, cells)
+    else:
+        work.check([cell.run for cell in missing_cells(store, cells)], download=False)
+        finished = run_cells(cells, work, store, jobs=jobs, cluster=cluster, title=name, quiet=quiet)
+    report = write_report(finished.records)
+    if report is not None:
+        markdown, numbers = report
+        typer.echo(markdown)
+        if json_file is not None:
+            write_json(json_file, numbers)
+        typer.echo(f"tables and figures: {folder}")
+    elif show:
+        typer.echo(f"{folder} contains no finished run of this grid")
+    exit_with_status(finished)

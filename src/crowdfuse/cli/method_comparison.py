@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdfuse.cli.grids import (
-    Cluster,
-    Jobs,
-    Plan,
-    Show,
-    exit_with_status,
-    finished_before,
-    missing_cells,
-    open_store,
-    print_plan,
-    refuse_own,
-    run_cells,
-)
-from crowdfuse.cli.options import Data, Force, Json, Quiet, parse_integers, parse_names, print_errors, refuse_json
+from crowdfuse.cli.grids import Cluster, Jobs, Plan, Show, format_command, run_grid_command
+from crowdfuse.cli.options import Data, Force, Json, Quiet, parse_integers, parse_names, print_errors
+
+if TYPE_CHECKING:
+    from crowdfuse.experiments.store import Record
 
 SEEDS = "0,1,2,3,4"
 
@@ -88,37 +79,36 @@ def run_method_comparison(
     from crowdfuse.experiments.method_comparison import DATASET_GROUPS, MethodComparisonExecutor, comparison_cells
     from crowdfuse.experiments.method_comparison_tables import render_markdown, write_method_comparison
     from crowdfuse.experiments.protocols import select_runs
-    from crowdfuse.io.files import write_json
 
-    arenas = DATASET_GROUPS[group]
-    asked = comparison_cells(
-        arenas,
+    datasets = DATASET_GROUPS[group]
+    cells = comparison_cells(
+        datasets,
         draws,
         parse_names(values, "--values") if values else (),
         parse_names(methods, "--methods") if methods else (),
         parse_integers(seeds, "--seeds"),
     )
-    refuse_json(json_file, force)
-    refuse_own(json_file, folder)
-    store = open_store(folder)
-    if plan:
-        print_plan("All methods by the same rules", store, asked)
-        return
-    if show:
-        finished = finished_before(store, asked)
-    else:
-        work = MethodComparisonExecutor(data)
-        work.check([cell.run for cell in missing_cells(store, asked)])
-        finished = run_cells(asked, work, store, jobs=jobs, cluster=cluster, title=group, quiet=quiet)
-    if finished.records:
+
+    def write_report(records: Sequence[Record]) -> tuple[str, dict[str, Any]] | None:
+        if not records:
+            return None
         options = {"--tune": draws, "--values": values, "--methods": methods, "--seeds": seeds}
-        given = [f"{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None]
-        command = " ".join(["crowdfuse reproduce", group, *given])
-        figures = write_method_comparison(arenas, asked, finished.records, folder, command)
-        typer.echo(render_markdown(arenas, select_runs(asked, finished.records), command))
-        if json_file is not None:
-            write_json(json_file, figures)
-        typer.echo(f"tables and figures: {folder}")
-    elif show:
-        typer.echo(f"{folder} contains no finished run of this grid")
-    exit_with_status(finished)
+        command = format_command(group, options)
+        numbers = write_method_comparison(datasets, cells, records, folder, command)
+        return render_markdown(datasets, select_runs(cells, records), command), numbers
+
+    run_grid_command(
+        cells,
+        MethodComparisonExecutor(data),
+        write_report,
+        folder,
+        name=group,
+        title="All methods under the same rules",
+        jobs=jobs,
+        cluster=cluster,
+        plan=plan,
+        show=show,
+        json_file=json_file,
+        force=force,
+        quiet=quiet,
+    )
