@@ -1,4 +1,4 @@
-"""One file per method: an `nn.Module` with a loss over a batch of labels. Copy `_template.py` to add one.
+"""One file per method: an `nn.Module` with a loss over a batch of labels. Copy `_template.py` to add a method.
 
 The classes of the methods are imported from their own modules, such as `crowdfuse.methods.fusion.Fusion`.
 """

@@ -6,8 +6,8 @@ To add a method:
 2. Copy `estimators/_template.py` to `estimators/your_method.py`, and rename the class and `method_name`.
 3. Add one line to `ESTIMATORS` in `estimators/registry.py`, and one each to the imports and to `__all__` of
    `estimators/__init__.py`.
-4. Add `tests/methods/test_your_method.py`: the loss against its definition written out in plain loops, and an example
-   where the right answer is known.
+4. Add `tests/methods/test_your_method.py`. Compare the loss with its definition written out in plain loops, and test an
+   example whose right answer is known.
 
 `fit`, `compare`, `reproduce`, `load` and the shared tests then include the method. `tests/test_adding_a_method.py`
 follows these steps with this file, so the template is known to work.

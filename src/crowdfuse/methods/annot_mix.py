@@ -25,29 +25,29 @@ from crowdfuse.nets.annotator_tables import active_annotators
 class AnnotMix(GlobalConfusions):
     """Likelihood of the labels of mixed pairs.
 
-    Let (x, e, y) be the input, annotator embedding and label of a labelled pair, (x', e', y') another pair of the
-    batch, drawn by a permutation, and `m ~ Beta(alpha, alpha)` drawn for each pair. The loss is
-    `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`, with `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`. The sum
-    is over the annotators S_n who labelled item n; f are the class probabilities. The confusion matrix
-    `A(e) = softmax(W e + b)` has a softmax over each row. b starts where annotators are right with probability `eta`,
-    and e starts at 0, so all annotators start alike. Annotators have no features here. Mixing their one-hot codes is
-    the same as mixing their embeddings.
+    A labelled pair has an input x, an annotator embedding e and a label y. Each pair is mixed with another pair
+    `(x', e', y')` of the batch, which a random permutation selects. The share m of the first pair is drawn from
+    `Beta(alpha, alpha)`. The loss is `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`, with
+    `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`. The sum is over the annotators S_n who labelled item n; f are the
+    class probabilities. The confusion matrix `A(e) = softmax(W e + b)` has a softmax over each row. b starts where
+    annotators are right with probability `eta`, and e starts at 0, so all annotators start alike. Annotators have no
+    features here, only one-hot codes. Mixing these codes is the same as mixing the embeddings.
 
-    Inputs are mixed after augmentation (once per item) and before the backbone, which therefore runs once per labelled
-    pair: with three labels per item a step takes three times as long. With alpha 0 nothing is mixed, and the backbone
+    Inputs are augmented once per item and then mixed. The backbone reads the mixed inputs, so it runs once per labelled
+    pair: with three labels per item, a step takes three times as long. With alpha 0 nothing is mixed, and the backbone
     runs once per item.
 
-    The matrices are those of scikit-activeml's version, by the same authors; in their own code they depend on the item
-    too. Choices of this implementation: e starts at 0; a label has the weight of its item, both in its own pair and in
-    the pair that it is mixed into; items with gold are not mixed. Mixing makes predictions cautious, so the
-    probabilities are not calibrated likelihoods.
+    The matrices depend on the annotator alone, as in scikit-activeml's version by the same authors. In the authors' own
+    code the matrices depend on the item too. This implementation makes three choices. Embeddings e start at 0. A label
+    has the weight of its item, both in its own pair and in the pair that it is mixed into. Items with gold are not
+    mixed. Mixing makes predictions less confident, so the probabilities are not calibrated.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     alpha : float
-        Parameter of the Beta distribution; 0 for no mixing.
+        Both parameters of the Beta distribution; 0 for no mixing.
     eta : float
         Initial probability that an annotator is right.
     embedding : int
@@ -121,7 +121,7 @@ class AnnotMix(GlobalConfusions):
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
         logits: Tensor = self.confuse(self.embed(annotators)).view(-1, self.n_classes, self.n_classes)
         return logits.log_softmax(2)
 

@@ -60,7 +60,9 @@ class ModelSpec:
 
 
 class Loss(NamedTuple):
-    """The loss of a batch as a sum and a total weight, for exact means over batches and processes of any size.
+    """The loss of a batch, as a weighted sum and the sum of the weights.
+
+    With both, means over batches of different sizes and over several processes are exact.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ class Loss(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A part of the training. The network continues from one phase to the next.
+    """A part of the training. Each phase continues with the network of the phase before.
 
     The learning-rate schedule runs over each phase separately. Without validation, the last epoch is kept.
 
@@ -144,9 +146,10 @@ class Method(nn.Module, ABC):
     Attributes
     ----------
     confusion_given : {"said", "true"} or None
-        "said": confusion matrices are P(true | said). "true": they are P(said | true). None if there are none.
+        "said": confusion matrices are P(true class | label). "true": they are P(label | true class). None if the method
+        has no confusion matrices.
     resume_buffers : tuple of str
-        Non-persistent buffers that are not part of the model but are needed to resume a training.
+        Names of buffers that are needed to resume a training but are not saved with the model (non-persistent).
     phase_index : int
         Index of the phase that is being trained. The training loop sets it.
     loss_factor : float
@@ -223,7 +226,7 @@ class Method(nn.Module, ABC):
     # ---- the loss ------------------------------------------------------------------------------
 
     def loss(self, batch: Batch) -> Loss:
-        """Return the loss of a batch: `gold_losses` of the items with gold and `crowd_loss` of the others.
+        """Return the loss of a batch: `gold_losses` of the items with a known class (gold), `crowd_loss` of the others.
 
         Parameters
         ----------
@@ -266,7 +269,7 @@ class Method(nn.Module, ABC):
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """Return the loss of each item with gold: cross-entropy.
 
-        A method with an annotator model adds a term for the labels of these items.
+        A method that models annotators adds a term for the labels of these items.
 
         Parameters
         ----------
@@ -284,9 +287,9 @@ class Method(nn.Module, ABC):
     # ---- hooks of the training -----------------------------------------------------------------
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
-        """Return why the method cannot learn from this data, and which methods can; None if it can.
+        """Return why the method cannot learn from this data and which methods can, or None if it can learn.
 
-        It is called before the training starts.
+        The message becomes an error before the training starts.
 
         Parameters
         ----------
@@ -364,11 +367,11 @@ class Method(nn.Module, ABC):
         predict : Predict
             The current network, applied to the training data.
         score_held_out : HeldOutScorer or None
-            Score on held-out labels; None if no labels were held out.
+            Function that scores the network on held-out labels; None if no labels were held out.
         """
 
     def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
-        """Return the sanity checks that the current network fails; an epoch that fails one ranks last.
+        """Return the sanity checks that the current network fails. An epoch that fails a check ranks last.
 
         Parameters
         ----------
@@ -386,8 +389,8 @@ class Method(nn.Module, ABC):
     def add_annotators(self, count: int) -> None:
         """Append annotators, each a copy of the average annotator.
 
-        A subclass with a table of its own, with rows per annotator, overrides this method, calls `super()` and extends
-        the table.
+        A subclass that has a table with one row per annotator overrides this method: it calls `super()` and extends the
+        table.
 
         Parameters
         ----------
@@ -404,7 +407,7 @@ class Method(nn.Module, ABC):
     def label_log_probabilities(
         self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor
     ) -> Tensor | None:
-        """Return `log p(label | class)` of each label and class, or None if the method has no reliable model of it.
+        """Return `log p(label | class)` of each label and class, or None if the method does not model it reliably.
 
         Held-out labels are scored with these probabilities. Methods that return None are scored with an annotator model
         that is the same for all methods; see `crowdfuse.labels.held_out`.
@@ -414,7 +417,7 @@ class Method(nn.Module, ABC):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            Position of the item, annotator and class of each label.
+            Position of the item in the batch, number of the annotator, and class of each label.
 
         Returns
         -------
@@ -430,7 +433,7 @@ class Method(nn.Module, ABC):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item and annotator of each pair.
+            Position of the item in the batch, and number of the annotator, of each pair.
 
         Returns
         -------
@@ -446,19 +449,19 @@ class Method(nn.Module, ABC):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item and annotator of each pair.
+            Position of the item in the batch, and number of the annotator, of each pair.
 
         Returns
         -------
         matrices : Tensor of shape (L, K, K)
-            Axes (true, said). If `confusion_given` is "true", rows sum to 1; if "said", columns.
+            Axes (pair, true class, given label). Rows sum to 1 if `confusion_given` is "true", columns if it is "said".
 
         Raises
         ------
         TypeError
             If the method has no confusion matrices.
         """
-        raise TypeError(f"{type(self).__name__} has no confusion matrices; GatedClassifier and others do")
+        raise TypeError(f"{type(self).__name__} has no confusion matrices; use GatedClassifier, for example")
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the probability that the annotator is right, for each pair.
@@ -468,7 +471,7 @@ class Method(nn.Module, ABC):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item and annotator of each pair.
+            Position of the item in the batch, and number of the annotator, of each pair.
 
         Returns
         -------
@@ -479,7 +482,7 @@ class Method(nn.Module, ABC):
         TypeError
             If the method does not estimate accuracies.
         """
-        raise TypeError(f"{type(self).__name__} has no annotator accuracies per item; GatedClassifier has")
+        raise TypeError(f"{type(self).__name__} does not estimate annotator accuracies per item; use GatedClassifier")
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """Return the fused label of each item; by default the mean of its labels, weighted by annotator.
@@ -489,7 +492,7 @@ class Method(nn.Module, ABC):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            Position of the item, annotator and class of each label.
+            Position of the item in the batch, number of the annotator, and class of each label.
 
         Returns
         -------

@@ -1,8 +1,8 @@
 """COINNet: confusion matrices, and outlier items to which they do not apply.
 
-On most items, annotators make the errors that their matrices predict. On a few items, they make errors together that
-depend on the item. Each label of an item may have an outlier term that explains what the matrix cannot. The loss
-penalizes the use of such terms, so that few items have them.
+On most items, annotators make the errors that their matrices predict. On a few items, the outliers, annotators make
+other errors together, which depend on the item. Each label may have an outlier term, which explains what the matrix
+cannot. The loss penalizes outlier terms, so that few items have them.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ class COINNet(GeoCrowdNet):
 
     The loss is the minimum over outlier terms d of
     `mean_n [sum_{r in S_n} -log(q_nr + d_nr) + cost M_n (sum_r d_nr^2 / M_n + eps)^(p/2)] - volume_weight log det G`,
-    where S_n are the annotators who labelled item n, y_nr their labels, f_n its class probabilities and A_r the
-    confusion matrix of annotator r, with `q_nr = (f_n A_r)[y_nr]`, `G = K mean_n f_n f_n^T` as in `GeoCrowdNet`, and
-    `cost = outlier_weight log K`. With weight 1, an item is an outlier roughly where its labels are less likely than
-    chance. M_n is the larger of the item's number of labels and the mean number of labels per item, so that neither a
-    single wrong label nor many labels alone make an outlier.
+    where S_n are the annotators who labelled item n, y_nr are their labels, f_n are the item's class probabilities and
+    A_r is the confusion matrix of annotator r. The likelihood of a label is `q_nr = (f_n A_r)[y_nr]`. The cost of
+    outlier terms is `cost = outlier_weight log K`, with the constants p (`POWER`) and eps (`EPSILON`). With weight 1,
+    an item is an outlier roughly if its labels are less likely than chance. M_n is the larger of the item's number of
+    labels and the mean number of labels per item. So neither a single wrong label nor many labels alone make an
+    outlier. The volume term has `G = K mean_n f_n f_n^T`, as in `GeoCrowdNet`.
 
-    The paper has a term e_nr for every class, where `f_n A_r + e_nr` is a distribution, and the norm of all terms of an
-    item. The likelihood depends only on what a term adds to the label, d_nr, between 0 and 1 - q_nr; the rest is taken
-    from other classes, and the norm of e_nr equals d_nr up to a factor between 1 and sqrt(2), which the weight absorbs.
-    The powers of M_n keep items with more labels from becoming outliers sooner. In the authors' code the terms of an
-    item cost 0.01 M_n (sum_r |e_nr|^2)^(p/2) beside a sum over labels, about 1/200 of ours with ten classes and three
-    labels: their terms start at 0, grow in small steps while the network learns, and never come close to the minimum.
+    In the paper, the outlier term of a label is a vector e_nr with one entry per class, such that `f_n A_r + e_nr` is a
+    distribution, and the norm of all terms of an item is penalized. The likelihood depends only on the entry of the
+    given label, d_nr, between 0 and 1 - q_nr. The other entries take the same amount from the other classes. So the
+    norm of e_nr equals d_nr up to a factor between 1 and sqrt(2), which the weight absorbs. The powers of M_n keep
+    items with more labels from becoming outliers sooner. In the authors' code, which sums over labels as well, the
+    terms of an item cost `0.01 M_n (sum_r |e_nr|^2)^(p/2)`, about 1/200 of the cost here with ten classes and three
+    labels. Their terms start at 0, grow in small steps while the network learns, and never come close to the minimum.
 
-    The terms of an item do not depend on other items. So they are not learned as parameters: the best terms are
-    computed from network, matrices and labels (`outlier_terms`), and the loss is the minimum itself. Nothing is stored
-    per row, a step costs as much as its labels, and the terms of any items can be computed at any time. For items with
-    gold, the terms apply to the likelihood under the known class.
+    The terms of an item do not depend on other items. So the best terms are computed from network, matrices and labels
+    (`outlier_terms`) instead of being learned as parameters, and the loss is the minimum itself. Nothing is stored per
+    item, the cost of a step depends only on its labels, and the terms of any item can be computed at any time. For
+    items with gold, the terms apply to the likelihood under the known class.
 
     With an untrained network, the best terms would turn whole classes into outliers, and these classes would never be
     learned. So there are no outlier terms in the first 30 % of the epochs. In the authors' code, there are hardly any
-    at first. (30 % is the first share that was tried, after test accuracy had been seen to fall without it.)
+    at first. (30 % is the first value that was tried, after test accuracy had fallen without this warm-up.)
 
     Parameters
     ----------
@@ -111,7 +113,7 @@ class COINNet(GeoCrowdNet):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            Position of the item, annotator and class of each label.
+            Position of the item in the batch, number of the annotator, and class of each label.
 
         Returns
         -------
@@ -121,17 +123,17 @@ class COINNet(GeoCrowdNet):
         return outlier_terms(log_q.exp(), item, len(features), self.cost, self.mean_labels_per_item)
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior of the class given the item's labels; labels of outliers are weak evidence."""
+        """Return the posterior of the class given the item's labels. Labels of outliers are weak evidence."""
         terms = self.outliers(features, item, annotator, label)
         log_likelihoods = torch.logaddexp(self.class_log_likelihoods(annotator, label), terms.log()[:, None])
         return posterior(self.log_prior(features), log_likelihoods, item)
 
 
 def outlier_losses(log_likelihood: Tensor, item: Tensor, n_items: int, cost: float, mean_labels: Tensor) -> Tensor:
-    """Return the loss of each item's labels with the best outlier terms.
+    """Return the loss of each item's labels with the outlier terms that minimize it.
 
-    Gradients flow through terms at the bound 1 - q, which change with the likelihood q. The other terms are at a
-    minimum, where the gradient is 0.
+    Gradients flow only through terms that are at their upper bound 1 - q, which changes with the likelihood q. The
+    other terms are at a minimum, where the gradient is 0.
 
     Parameters
     ----------
@@ -168,11 +170,12 @@ def outlier_terms(likelihood: Tensor, item: Tensor, n_items: int, cost: float, m
     """Return the outlier terms d that minimize the loss of each item.
 
     The loss is `sum_r -log(q_r + d_r) + cost M ((sum_r d_r^2 / M + eps)^(p/2) - eps^(p/2))` with `0 <= d_r <= 1 - q_r`,
-    where M is the larger of the item's number of labels and `mean_labels`.
+    where q_r is the likelihood of the label of annotator r, M is the larger of the item's number of labels and
+    `mean_labels`, and p and eps are the constants `POWER` and `EPSILON`.
 
-    The result is the better of d = 0 and the end of an iteration from d = 1 - q. Each iteration replaces the power by
-    the parabola `a d_r^2 / 2` that touches it from above, whose minimum is `d_r = (sqrt(q_r^2 + 4 / a) - q_r) / 2`, so
-    the loss never increases.
+    Two candidates are compared, and the better one is returned: d = 0, and the result of an iteration that starts at
+    `d = 1 - q`. Each iteration replaces the power by a parabola `a d_r^2 / 2` that touches it from above. The minimum
+    is then `d_r = (sqrt(q_r^2 + 4 / a) - q_r) / 2`, so the loss never increases.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """CoNAL: confusions that are common to all annotators, and confusions of each annotator.
 
-There is one noise layer for all annotators and one per annotator, like those of the crowd layer. The two layers are
-mixed for each label. The share of the common layer depends on the annotator and on the item, which may be hard for
-everybody.
+There is one noise layer for all annotators and one per annotator, like the layers of the crowd layer method. For each
+label, the common layer and the annotator's own layer are mixed. The share of the common layer depends on the annotator
+and on the item: some items are hard for everybody.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ class CoNAL(Method):
 
     The loss is `mean_n sum_{r in S_n} [-log softmax(w_nr f_n G + (1 - w_nr) f_n W_r)[y_nr] - separation |G - W_r|]`,
     with f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels, G the common
-    matrix and W_r the matrix of annotator r. The share of common noise is `w_nr = sigmoid(u_r . v_n)`, where u_r and
-    v_n have length 1 and describe annotator and item; v_n is a linear layer on the item's features (in the authors'
-    code, separate layers on the input). So w_nr lies between 0.27 and 0.73, and neither matrix is ever ignored. All
-    matrices start at twice the identity.
+    matrix and W_r the matrix of annotator r. The share of common noise is `w_nr = sigmoid(u_r . v_n)`, with an
+    embedding u_r of the annotator and v_n of the item, both of norm 1. So w_nr lies between 0.27 and 0.73, and neither
+    matrix is ever ignored. v_n is computed by a linear layer on the item's features (in the authors' code, by separate
+    layers on the input). All matrices start at twice the identity.
 
-    The softmax of row k of a matrix is P(said | true = k). Labels depend only on `w G + (1 - w) W_r`, so G and W_r can
-    be separated only by what annotators have in common and by the separation term, where `|G - W_r|` is the Euclidean
-    norm of all K^2 differences. This term has no lower bound, so `separation` must be small.
+    The softmax of row k of a matrix is P(label | true class k). Labels depend only on `w G + (1 - w) W_r`, so G and W_r
+    can be separated only by what annotators have in common and by the separation term, where `|G - W_r|` is the
+    Euclidean norm of all K^2 differences. This term has no lower bound, so `separation` must be small.
 
     The separation term is added once per label, so that the cost of a step depends only on its labels. The authors'
     code counts it once per annotator and step, and averages the other term over labels: if everybody labels every item,
-    its lambda is ours divided by R. Gold trains the matrices by the likelihood alone, with f_n the one-hot class.
+    their lambda is our `separation` divided by R. Items with gold train the matrices by the likelihood alone, where f_n
+    is the one-hot vector of the true class.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class CoNAL(Method):
     separation : float
         Weight of the separation term.
     embedding : int
-        Length of u_r and v_n.
+        Number of entries of the embeddings u_r and v_n.
 
     References
     ----------
@@ -104,7 +105,7 @@ class CoNAL(Method):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item and annotator of each pair.
+            Position of the item in the batch, and number of the annotator, of each pair.
 
         Returns
         -------

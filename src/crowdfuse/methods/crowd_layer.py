@@ -30,12 +30,12 @@ class CrowdLayer(GlobalConfusions):
     as in the authors' code.
 
     The layer acts on probabilities and a softmax follows, as in the authors' code. If the network is certain of class
-    k, annotator r gives label y with probability `A_r[k, y] = softmax(g_r(e_k))[y]`; this is the reported confusion
-    matrix. If the network is not certain, the model is not a mixture of these matrices, so the network's probabilities
-    are not calibrated. At the start an annotator is right with probability e / (e + K - 1), which is low for many
-    classes.
+    k, annotator r gives label y with probability `A_r[k, y] = softmax(g_r(e_k))[y]`, with e_k the one-hot vector of
+    class k. This is the reported confusion matrix. If the network is not certain, the model is not a mixture of these
+    matrices, so the network's probabilities are not calibrated. Before training, an annotator is right with probability
+    e / (e + K - 1), where e is Euler's number; this is low for many classes.
 
-    For items with gold, the likelihood of a label is that of `A_r`.
+    For items with gold, the likelihood of label y is `A_r[gold, y]`.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class CrowdLayer(GlobalConfusions):
         f : Tensor of shape (B, K)
             Class probabilities of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item and annotator of each pair.
+            Position of the item in the batch, and number of the annotator, of each pair.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class CrowdLayer(GlobalConfusions):
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
         if "matrix" in self.tables:
             return take_rows(self.matrix, annotators).log_softmax(2)
         K = self.n_classes

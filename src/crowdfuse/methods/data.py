@@ -101,7 +101,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """All training rows. Row i of the inputs belongs to row i of the annotations, the gold and the weights.
+    """All training rows. Row i of the inputs, the annotations, the gold and the weights is the same item.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class TrainingData:
         return next(self.stream([rows]))
 
     def stream(self, batches: Sequence[NDArray[np.int64]]) -> Generator[Batch, None, None]:
-        """Yield the batches in order; a caller that stops early must close the generator.
+        """Yield the batches in order. A caller that stops early must close the generator.
 
         Parameters
         ----------

@@ -32,13 +32,14 @@ HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 """Takes the number of features, the hidden widths, and the numbers of annotators and outputs; returns a head."""
 
 MIN_GOLD_PROBABILITY = 1e-6
-"""Lower bound of the probability of gold in a fused label; it is 0 if no permutation maps a label to gold."""
+"""Lower bound of a gold class's probability in a fused label, which is 0 if no permutation maps a label to it."""
 
 
 class BasisConfusions(nn.Module):
-    """Confusion matrices `P = sum_m c_m B_m`, where c is the softmax of a head; not built in training.
+    """Confusion matrices as mixtures of permutation matrices: `P = sum_m c_m B_m`.
 
-    With the identity alone (M = 1) there is no head: the weights-only ablation.
+    The coefficients c are the softmax of the outputs of a head. Training computes with c and never builds P. With the
+    identity alone (M = 1) there is no head: this is the ablation that learns weights but no confusions.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ class BasisConfusions(nn.Module):
 
 
 class FullConfusions(nn.Module):
-    """An unconstrained column-stochastic matrix per pair, for small K; a comparison for the basis.
+    """One unconstrained matrix per pair, whose columns sum to 1. For few classes, to compare with the basis.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class FullConfusions(nn.Module):
         self.head = heads(spec.trunk.n_features, hidden, spec.n_annotators, spec.n_classes**2)
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the matrix of each pair, (L, K, K), axes (true, said)."""
+        """Return the matrix of each pair, (L, K, K), axes (pair, true class, given label)."""
         logits = self.head(features, item, annotator).view(-1, self.n_classes, self.n_classes)
         matrices: Tensor = logits.softmax(1)
         return matrices
@@ -135,28 +136,29 @@ class Fusion(Method):
 
     The loss is `mean_n [ KL(t_n || f_n) + (penalty / R_n) sum_{r in S_n} sum_k (1 - P_n,kk^r)^2 ]`, with fused labels
     `t_n = sum_{r in S_n} w_n^r P_n^r e_{y_n^r}`. f_n are the class probabilities, S_n the R_n annotators who labelled
-    item n, w_n the softmax of the weight head over S_n, and column j of `P_n^r` is the distribution of the true class
-    given that annotator r gave label j. Gradients flow into both sides of the KL divergence. Items without labels
-    contribute nothing.
+    item n, w_n the softmax of the weight head over S_n, and e_y the one-hot vector of label y. Column j of the
+    confusion matrix `P_n^r` is the distribution of the true class given that annotator r gave label j. Gradients flow
+    into both sides of the KL divergence. Items without labels contribute nothing.
 
-    For items with gold, the loss is cross-entropy, `-log t_n[gold]` and the penalty.
+    For items with gold, the loss is the sum of cross-entropy, `-log t_n[gold]` and the penalty.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     n_bases : int
-        Largest number of permutations M; 1 is the weights-only ablation.
+        Largest number of permutations M; 1 is the ablation that learns weights but no confusions.
     basis : {"random", "latin"}
         Kind of the basis; see `permutation_basis`.
     penalty : float
         Weight of the penalty (lambda in the paper).
     confusions : {"basis", "full"}
-        Mixtures of the basis, or an unconstrained matrix per pair.
+        "basis": mixtures of the permutations in the basis. "full": an unconstrained matrix per pair.
     weights : {"learned", "uniform"}
-        Learned weights, or equal ones: the confusions-only ablation.
+        "learned": predicted by the network. "uniform": all equal, the ablation that learns only confusions.
     annotator_heads : {"shared", "separate", "embedded"}
-        `AnnotatorHead`, `SeparateHeads` (for the matrices only; weights then use `AnnotatorHead`) or `EmbeddedHead`.
+        "shared": `AnnotatorHead`. "separate": `SeparateHeads` for the matrices and `AnnotatorHead` for the weights.
+        "embedded": `EmbeddedHead`.
     embedding : int
         Length of an annotator's embedding, for "embedded".
     annotator_hidden : tuple of int
@@ -229,7 +231,7 @@ class Fusion(Method):
         return scores
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of each pair, P(true | said), (L, K, K)."""
+        """Return the confusion matrix of each pair, P(true class | label), (L, K, K)."""
         return self.confuse.dense(self.confuse(features, item, annotator))
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:

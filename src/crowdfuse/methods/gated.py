@@ -2,15 +2,16 @@
 
 The classifier predicts the class, gates predict whether an annotator is right, and together they must explain all
 labels of an item. This is the model of Yan et al. (2010) with neural networks. Given the class, labels follow the same
-model as in MaDL (Herde et al., 2023) with isotropic matrices. The label of an annotator who is worse than chance is
+model as in MaDL (Herde et al., 2023) with isotropic matrices. If an annotator is worse than chance, the label is
 evidence against the class that it names, like a complementary label (Ishida et al., 2017).
 
-Such a likelihood has several optima, so the result depends on the starting point. Training therefore has three phases:
+The likelihood of this model has several optima, so the result depends on the starting point. Training therefore has
+three phases:
 
 1. "annotator labels": a network learns which label each annotator would give, which is ordinary classification.
-2. "start": from these, each item gets its most likely class, assuming only that wrong labels are uniform; classifier
-   and gates are trained on these initial classes.
-3. "gates": the likelihood is maximized.
+2. "start": from the predicted labels, each item gets its most likely class, assuming only that all wrong labels are
+   equally likely; classifier and gates are trained on these initial classes.
+3. "gates": the likelihood of the labels is maximized.
 
 Gold can overrule the initial classes. In that case, part of the gold is held out to check phase 3. If different
 annotators contradict each other on different items, the labels do not show who is right. In that case, the classifier
@@ -66,7 +67,7 @@ class Gated(Method):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     heads : {"shared", "embedded"}
-        `AnnotatorHead` or `EmbeddedHead`, for predicted labels and gates.
+        Kind of the heads that predict labels and gates. "shared": `AnnotatorHead`. "embedded": `EmbeddedHead`.
     embedding : int
         Length of an annotator's embedding, for "embedded".
     wrong : WrongLabels
@@ -348,7 +349,7 @@ class Gated(Method):
         return self.accuracies(features, item, annotator).clamp(min=1e-6).log()
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of each pair, P(said | true), (L, K, K)."""
+        """Return the confusion matrix of each pair, P(label | true class), (L, K, K)."""
         g = self.accuracies(features, item, annotator)[:, None, None]
         right = torch.eye(self.n_classes, device=features.device)
         return g * right + (1 - g) * self.wrong.matrices(annotator)
@@ -367,7 +368,7 @@ class Gated(Method):
 def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:
     """Return the share of confident pairs of annotators that contradict each other on some items and agree on others.
 
-    It is defined for two classes. Each pair of annotators contributes the number of its agreements or of its
+    The share is defined for two classes. Each pair of annotators contributes the number of its agreements or of its
     contradictions, whichever is smaller. A pair that always disagrees therefore contributes nothing: one of the two
     swaps the classes, and the other annotators show which one.
 
@@ -404,7 +405,8 @@ def disagreement_share(label: NDArray[np.int64], weight: NDArray[Any]) -> float:
     """Return the share of confident pairs of annotators that disagree.
 
     Pairs that hardly ever agree are left out: one of the two annotators permutes the classes, and the other annotators
-    show which one. Uniform wrong labels have no effect either, because no annotator gives them confidently.
+    show which one. Wrong labels that are uniformly random have no effect either, because they are never predicted
+    confidently.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """GeoCrowdNet: confusion matrices made identifiable by a volume term.
 
-Network and matrices explain the labels together, and many combinations do so equally well: a less certain network with
-annotators who are less often wrong, or the reverse. The volume term selects the combination whose class probabilities,
-or whose matrices, spread the furthest.
+Network and matrices explain the labels together. Many combinations explain them equally well: a less certain network
+with annotators who are less often wrong, or the reverse. The volume term selects the combination whose class
+probabilities (or whose matrices) differ most from each other.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ class GeoCrowdNet(GlobalConfusions):
     confusion matrix of annotator r, the loss is `mean_n sum_{r in S_n} -log (f_n A_r)[y_nr] - volume_weight log det G`,
     where
 
-    - "f": `G = K mean_n f_n f_n^T`, which identifies the model if some items certainly belong to each class, however
-      bad the annotators are;
-    - "w": `G = mean_r A_r A_r^T`, which identifies it if each class has annotators who know it, however ambiguous the
-      items are.
+    - "f": `G = K mean_n f_n f_n^T`. Then the solution is unique if each class has some items that certainly belong to
+      it, however bad the annotators are.
+    - "w": `G = mean_r A_r A_r^T`. Then the solution is unique if each class has annotators who know it, however
+      ambiguous the items are.
 
-    The paper uses sums, `F F^T` and `W^T W`, over all data. Means shift the logarithm by a constant, do not depend on
-    the batch size and make the logarithm at most 0 (slightly more because of a small jitter, which keeps it finite if a
-    batch has fewer items than classes). Here G is computed from the batch: the mean over labelled items is weighted by
-    item weight, and the mean over annotators by number of labels. So the cost of a step depends only on its labels.
-    With several processes, each uses its part of the batch.
+    The paper uses sums, `F F^T` and `W^T W`, over all data. The means used here change the logarithm only by a
+    constant, and do not depend on the batch size. They make the logarithm at most 0. (A small jitter can make it
+    slightly larger; it keeps the logarithm finite if a batch has fewer items than classes.) Here G is computed from the
+    batch: the mean over labelled items is weighted by item weight, and the mean over annotators by number of labels. So
+    the cost of a step depends only on its labels. With several processes, each uses its part of the batch.
 
     The labels of an item are summed here, while the authors' code averages over labels: our `volume_weight` is their
-    lambda times the number of labels per item. Theirs is 0.001 on MNIST, and 0.1 or 0.2 on LabelMe (0.25 to 0.5 here).
+    lambda times the number of labels per item. Their lambda is 0.001 on MNIST, and 0.1 or 0.2 on LabelMe, which is a
+    `volume_weight` of 0.25 to 0.5.
 
     `A_r` is the softmax over each row of free logits.
 
@@ -50,12 +51,12 @@ class GeoCrowdNet(GlobalConfusions):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     regularizer : {"f", "w"}
-        Volume of the class probabilities or of the matrices.
+        Whose volume is maximized: "f", the class probabilities; "w", the confusion matrices.
     volume_weight : float
         Weight of the volume term.
     start : float or None
-        Initial probability that an annotator is right. None starts with identity logits, as in the authors' code, where
-        that probability is e / (e + K - 1).
+        Initial probability that an annotator is right. None starts with identity logits, as in the authors' code; that
+        probability is then e / (e + K - 1), with Euler's number e.
 
     References
     ----------
@@ -113,7 +114,7 @@ class GeoCrowdNet(GlobalConfusions):
         return self.class_log_likelihoods(annotator, label)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
         return take_rows(self.confusion_logits, annotators).log_softmax(2)
 
     def log_prior(self, features: Tensor) -> Tensor:
@@ -130,7 +131,7 @@ class GeoCrowdNet(GlobalConfusions):
 def log_volume(rows: Tensor, weight: Tensor) -> Tensor:
     """Return `log det(K sum_i w_i x_i x_i^T / sum_i w_i + JITTER I)`, at least in single precision.
 
-    It is 0 if the rows are the K one-hot classes.
+    The result is 0 if the rows are the one-hot vectors of the K classes.
 
     Parameters
     ----------

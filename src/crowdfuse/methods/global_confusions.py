@@ -28,14 +28,14 @@ class GlobalConfusions(Method):
 
     See Also
     --------
-    CountedConfusions : Matrices that are counted and not learned by gradients.
+    CountedConfusions : Matrices that are counted from labels instead of learned by gradients.
     """
 
     confusion_given: ClassVar[Literal["true"]] = "true"
 
     @abstractmethod
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' matrices.
+        """Return the logarithms of the given annotators' matrices.
 
         Parameters
         ----------
@@ -45,7 +45,7 @@ class GlobalConfusions(Method):
         Returns
         -------
         log_confusions : Tensor of shape (U, K, K)
-            Axes (annotator, true, said).
+            Axes (annotator, true class, given label).
         """
 
     @abstractmethod
@@ -70,12 +70,12 @@ class GlobalConfusions(Method):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item and annotator of each pair.
+            Position of the item in the batch, and number of the annotator, of each pair.
 
         Returns
         -------
         matrices : Tensor of shape (L, K, K)
-            Axes (true, said); rows sum to 1.
+            Axes (pair, true class, given label); rows sum to 1.
         """
         active, position = active_annotators(annotator, self.n_annotators)
         return self.log_confusions(active).exp()[position]
@@ -88,7 +88,7 @@ class GlobalConfusions(Method):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            Position of the item, annotator and class of each label.
+            Position of the item in the batch, number of the annotator, and class of each label.
 
         Returns
         -------
@@ -134,7 +134,7 @@ class GlobalConfusions(Method):
 
 
 class CountedConfusions(GlobalConfusions):
-    """Matrices and a class prior that are counted and not learned by gradients.
+    """Matrices and a class prior that are counted from labels instead of learned by gradients.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class CountedConfusions(GlobalConfusions):
     prior : Tensor of shape (K,)
         Share of each class.
     matrices : Tensor of shape (R, K, K)
-        Axes (annotator, true, said); rows sum to 1.
+        Axes (annotator, true class, given label); rows sum to 1.
     """
 
     prior: Tensor
@@ -159,7 +159,7 @@ class CountedConfusions(GlobalConfusions):
         self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' matrices.
+        """Return the logarithms of the given annotators' matrices.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class CountedConfusions(GlobalConfusions):
         Returns
         -------
         log_confusions : Tensor of shape (U, K, K)
-            Axes (annotator, true, said).
+            Axes (annotator, true class, given label).
         """
         return self.matrices[annotators].log()
 
@@ -199,7 +199,7 @@ class CountedConfusions(GlobalConfusions):
         return self.prior.log().expand(len(features), -1)
 
     def estimate_confusions(self, data: TrainingData, classes: sparse.csr_array) -> None:
-        """Set prior and matrices by counting, with given class probabilities as the truth (the M-step of EM).
+        """Set prior and matrices by counting, with `classes` as the true classes (the M-step of EM).
 
         Annotators without labels in this data keep their matrix.
 

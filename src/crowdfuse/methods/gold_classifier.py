@@ -1,4 +1,4 @@
-"""A small classifier fitted to a few gold items, used if it beats the labels alone.
+"""A small classifier fitted to a few gold items, used if it is more accurate than the labels alone.
 
 Its inputs describe an item by its features and by the labels that every annotator would probably give to it. These
 labels are informative about the item even if it is unknown which annotators are right. So a few gold items are enough,
@@ -47,7 +47,7 @@ class GoldClassifier(NamedTuple):
 def fit_gold_classifier(
     descriptions: NDArray[np.float32], gold: NDArray[np.int64], label_classes: NDArray[np.int64], n_classes: int
 ) -> GoldClassifier | None:
-    """Fit a classifier to gold items, if it beats the classes inferred from labels.
+    """Fit a classifier to gold items; return it if it is more accurate than the classes inferred from labels.
 
     The classifier must be more accurate in cross-validation by more than one standard error of the paired difference.
 
@@ -56,16 +56,16 @@ def fit_gold_classifier(
     descriptions : ndarray of shape (G, D)
         Descriptions of the gold items.
     gold : ndarray of shape (G,)
-        Their classes.
+        True class of each gold item.
     label_classes : ndarray of shape (G,)
-        Their classes as inferred from labels alone.
+        Class of each gold item, as inferred from labels alone.
     n_classes : int
         Number of classes K.
 
     Returns
     -------
     classifier : GoldClassifier or None
-        None if it is not better, there are fewer than 10 gold items, or gold has a single class.
+        None if the classifier is not better, there are fewer than 10 gold items, or all gold items have the same class.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Multi-annotator deep learning (MaDL): performance per item and annotator, and weights against copied labels.
 
-One network predicts the class. A second network predicts how an annotator performs on the item, from embeddings of
-both. Together they must explain the labels. Annotators with similar embeddings make similar mistakes, as copies do, and
-a hundred copies are not a hundred independent opinions. So the more similar annotators there are, the lower an
-annotator's weight in the loss.
+One network predicts the class. A second network predicts how well an annotator labels an item, from embeddings of the
+annotator and the item. Together they must explain the labels. Annotators with similar embeddings make similar mistakes.
+They may be copies of each other, and a hundred copies are not a hundred independent opinions. So the more similar
+annotators there are, the lower an annotator's weight in the loss.
 """
 
 from __future__ import annotations
@@ -32,34 +32,36 @@ class MaDL(Method):
     """Likelihood of each label, weighted by how unique its annotator is.
 
     The loss is `mean_n sum_{r in S_n} [-w_r log sum_k f_n(k) A_nr[k, y_nr] - log Gamma(g)]`. S_n are the annotators who
-    labelled item n, and y_nr are their labels. f_n are the class probabilities, A_nr is the confusion matrix of item n
-    and annotator r, g the sharpness of the kernel with a gamma prior, and `w_r` is proportional to
-    `1 / sum_s exp(-g |e_r - e_s|^2)`, with mean 1.
+    labelled item n, and y_nr are their labels. f_n are the class probabilities, and A_nr is the confusion matrix of
+    annotator r on item n. The weight `w_r` is proportional to `1 / sum_s exp(-g |e_r - e_s|^2)` with mean 1, where e_r
+    is the embedding of annotator r. The number g is the sharpness of this similarity kernel. It is learned with a gamma
+    prior, whose density is `Gamma(g)`.
 
-    With e_r the annotator's embedding, u_n the item's embedding of the same length, [...] concatenation and x the outer
-    product, `performance = out(relu(e_r + hidden([e_r, u_n, product(e_r x u_n)])))`.
+    A_nr is computed from `performance = out(relu(e_r + hidden([e_r, u_n, product(e_r x u_n)])))`. Here u_n is the
+    item's embedding, of the same length as e_r; [...] is concatenation and x the outer product; `out`, `hidden` and
+    `product` are layers.
 
-    As in the authors' code, the weights have no gradient to the embeddings, and performance has none to the backbone.
-    Our choices: annotators have no features, so e_r is a row of a table that starts at 0, where all annotators are
-    alike and have weight 1. The outer product is of e_r and u_n; theirs is of their sum with itself. `hidden` has layer
-    norm where theirs has batch norm, which fails with a single label; without either, some annotators end where the
-    ReLU is 0 on every item and stay there. With more than 100 annotators, weights are computed among those in the
-    batch, with a U x U kernel for U annotators. Items with gold train the classifier, and the performance network by
-    each label, without weights.
+    As in the authors' code, no gradient flows from the weights to the embeddings, nor from the performance to the
+    backbone. This implementation differs from the authors' code. Annotators have no features: e_r is a row of a table
+    that starts at 0, where all annotators are alike and have weight 1. The outer product is of e_r and u_n; theirs is
+    of the sum e_r + u_n with itself. `hidden` has layer norm; theirs has batch norm, which fails with a single label.
+    Without either norm, the ReLU of some annotators becomes 0 on every item and stays there. With more than 100
+    annotators, weights are computed among those in the batch, with a U x U kernel for U annotators. Items with gold
+    train the classifier. Each of their labels also trains the performance network, without weights.
 
     With matrices per item, the data does not determine the rows of classes other than the item's class. With "full", so
-    many matrices explain the labels that the classifier is hardly determined.
+    many matrices explain the labels that the labels hardly determine the classifier.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     confusions : {"isotropic", "diagonal", "full"}
-        What the performance network returns: one number per pair, one per class or one per cell of the matrix. The
-        sigmoid of the first two is the probability of being right, with uniform wrong labels; the softmax over each row
-        of the last is the matrix.
+        What the performance network returns for a pair. "isotropic": one number, whose sigmoid is the probability of a
+        right label. "diagonal": one such number per class. In both cases, all wrong labels are equally likely. "full":
+        one number per cell of the matrix, with a softmax over each row.
     weights : {"density", "uniform"}
-        Weights w_r as above, or 1.
+        "density": the weights w_r as above. "uniform": all weights are 1.
     eta : float
         Initial probability that an annotator is right, set in the bias of `out`.
     embedding : int
@@ -188,7 +190,7 @@ class MaDL(Method):
 
 
 def mean_similarity(embeddings: Tensor, others: Tensor, sharpness: Tensor) -> Tensor:
-    """Return the mean of `exp(-g |a - b|^2)` over others b, for each embedding a.
+    """Return, for each embedding a, the mean of `exp(-g |a - b|^2)` over the embeddings b in `others`.
 
     Parameters
     ----------

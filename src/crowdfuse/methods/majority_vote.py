@@ -18,15 +18,17 @@ from crowdfuse.methods.data import Batch, TrainingData
 class MajorityVote(Method):
     """Training on the vote.
 
-    With f_n the class probabilities of the network, the loss is `mean_n KL(v_n || f_n)` for soft votes v_n (the shares
-    of the labels), and `mean_n -log f_n(w_n)` for the winners w_n of the vote.
+    Let f_n be the class probabilities of the network for item n. With a soft vote, the loss is `mean_n KL(v_n || f_n)`,
+    where v_n holds the fraction of the item's labels that each class got. With a hard vote, it is
+    `mean_n -log f_n(w_n)`, where w_n is the class with most labels.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     vote : {"soft", "hard"}
-        Train on the vote shares or on the winner. Ties are broken at random, from the seed.
+        "soft": train on the fractions of labels per class. "hard": train on the class with most labels; ties are broken
+        at random, from the seed.
     loss_scale : {"plain", "paper"}
         "paper" divides the loss by K.
     """

@@ -1,6 +1,6 @@
 """Max-MIG: a classifier of items and an aggregator of labels that learn from each other.
 
-The input of the classifier is the item, the input of the aggregator its labels. Given the class, the two inputs are
+The classifier reads the item, the aggregator reads its labels. Given the class, item and labels are assumed to be
 independent, so all the information that they share is about the class. Training maximizes that mutual information.
 Annotators who copy each other add nothing to it.
 """
@@ -26,23 +26,26 @@ class MaxMIG(Method):
 
     The loss is `-mean_i [1 + log m_ii] + mean_{i != j} m_ij` with `m_ij = sum_k h_i(k) g_j(k) / p(k)`. h_i are the
     class probabilities of item i, `g_j = softmax(log p + sum_{r in S_j} W_r[y_jr])` those of the labels of item j, and
-    p is a class prior. The mean over crossed pairs, weighted by the product of their weights, factors over the classes,
-    so a step costs B K plus its labels. Items without labels are in neither mean, and a single item in a batch has
-    nothing to be contrasted with. With several processes, each crosses its own part of a batch.
+    p is a class prior. The second mean is over pairs of different items, weighted by the product of the two item
+    weights. It factors over the classes, so the cost of a step is B K plus the number of labels. Items without labels
+    are in neither mean. An item that is alone in a batch cannot be compared with another item. With several processes,
+    each compares the items of its own part of the batch.
 
-    `W_r[y]` starts as `log P(label y of annotator r | class)`, counted with the vote shares as the truth, and at 0 for
-    labels that r never gives; so g starts as a posterior. The paper's code does the same with a larger pseudo-count,
-    and on CIFAR-10 learns W more slowly than h; here both have the same rate. Prior and start are computed from the
-    first training data; later data changes W by training only, and a new annotator starts as the average one.
+    `W_r[y]` starts as `log P(label y of annotator r | class)`, counted with the vote shares as the truth. For labels
+    that r never gives, it starts at 0. So g starts as a posterior. The paper's code does the same with a larger
+    pseudo-count, and on CIFAR-10 learns W more slowly than h; here both have the same rate. The prior p and the start
+    of W are computed from the first training data. Later data changes W by training only, and a new annotator starts as
+    the average annotator.
 
-    Gold trains both: `-log h_i(gold) - log g_i(gold)`, the latter if the item has labels.
+    For items with gold, the loss is `-log h_i(gold) - log g_i(gold)`; the second term is used if the item has labels.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     prior : {"votes", "uniform"}
-        p is the mean of the vote shares, or uniform, as in the paper's code.
+        The class prior p. "votes": the mean of the vote shares. "uniform": the same for all classes, as in the paper's
+        code.
 
     References
     ----------
@@ -137,7 +140,7 @@ class MaxMIG(Method):
 def mutual_information_gain(log_ratio: Tensor, log_g: Tensor, weight: Tensor) -> Tensor:
     """Return `mean_i [1 + log m_ii] - mean_{i != j} m_ij` with `m_ij = sum_k exp(log_ratio_i(k) + log_g_j(k))`.
 
-    Means are weighted by `weight`; a pair (i, j) has the product of the weights of both items.
+    Both means are weighted: an item by its weight, a pair (i, j) by the product of the two weights.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ class MBEM(CountedConfusions):
     """Cross-entropy on a posterior q that is computed anew in each round: `mean_n -sum_k q_n(k) log f_n(k)`.
 
     q starts as the vote shares. f_n are the class probabilities of item n, S_n the annotators who labelled it, and y_nr
-    their labels. Before each later round, with c_n the network's hard prediction of item n and items counted by their
-    weights:
+    their labels. Before each later round, prior and confusion matrices A_r are counted (M-step), and q is computed from
+    them (E-step). c_n is the class that the network predicts for item n, and items are counted by their weights:
 
     - M-step: `prior(k)` is the share of items with c_n = k, and `A_r[k, y]` is the share of label y among annotator
       r's labels of items with c_n = k.
@@ -39,7 +39,8 @@ class MBEM(CountedConfusions):
     rounds : int
         Number of rounds.
     chosen : {"epoch", "round"}
-        Whether validation chooses from the epochs of the last round or from the last epochs of all rounds.
+        Epochs from which validation chooses. "epoch": all epochs of the last round. "round": the last epoch of each
+        round.
 
     References
     ----------

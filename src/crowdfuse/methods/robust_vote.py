@@ -1,9 +1,9 @@
 """Majority vote with generalized cross-entropy, a loss that is robust to wrong labels.
 
-Cross-entropy has its largest gradients on items whose label the network finds least likely. If labels are wrong, these
-are mostly the wrong ones, and a long training memorizes them. Generalized cross-entropy gives such items smaller
-gradients. It lies between cross-entropy, which learns fast, and the mean absolute error, which hardly reacts to wrong
-labels but learns slowly.
+Cross-entropy has its largest gradients on items whose label the network finds least likely. If some labels are wrong,
+these are mostly the items with wrong labels, and a long training memorizes them. Generalized cross-entropy gives such
+items smaller gradients. It lies between cross-entropy, which learns fast, and the mean absolute error, which hardly
+reacts to wrong labels but learns slowly.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class RobustVote(MajorityVote):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     q : float
-        0 < q <= 1; cross-entropy as q goes to 0, mean absolute error for q = 1.
+        Exponent, 0 < q <= 1. The loss approaches cross-entropy as q goes to 0, and is the mean absolute error for
+        `q = 1`.
     vote : {"soft", "hard"}
-        Average the loss over the labels of an item, or train on the winner of the vote.
+        "soft": average the loss over the labels of an item. "hard": train on the class with most labels.
 
     References
     ----------

@@ -36,8 +36,8 @@ class TraceReg(GlobalConfusions):
     trace_weight : float
         Weight of the traces.
     start : float or None
-        Initial probability that an annotator is right. None starts with identity logits, where that probability is
-        e / (e + K - 1): 23 % for 10 classes, 3 % for 100.
+        Initial probability that an annotator is right. None starts with identity logits; that probability is then
+        `e / (e + K - 1)`, with Euler's number e: 23 % for 10 classes, 3 % for 100.
 
     References
     ----------
@@ -68,7 +68,7 @@ class TraceReg(GlobalConfusions):
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
         return take_rows(self.confusion_logits, annotators).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:

@@ -21,7 +21,7 @@ class TwoStage(CountedConfusions):
     """Training on the consensus of an aggregation method.
 
     The loss is `mean_n KL(t_n || f_n)`, with t_n the aggregator's class probabilities, or cross-entropy on the
-    consensus class. The confusion matrices are counted with t_n as the truth, which is how Dawid-Skene defines them.
+    consensus class. The confusion matrices are counted with t_n as the true class, as in Dawid-Skene.
 
     Parameters
     ----------

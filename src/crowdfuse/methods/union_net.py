@@ -1,7 +1,7 @@
 """UnionNet: the labels of all annotators of an item are one joint target.
 
-One transition matrix maps the K classes to all labels of all annotators. Each row is one distribution over all of these
-labels, so that annotators are fitted together and not separately.
+One transition matrix maps the K classes to all labels of all annotators. Each row is one distribution over the labels
+of all annotators, so that annotators are fitted together and not separately.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ class UnionNet(GlobalConfusions):
     and u_n is a distribution over pairs of annotator and label. With f_n the class probabilities of the item and W_r
     the block of annotator r in the transition matrix:
 
-    - "a": `u_n[r, y] = exp(z_nr[y]) / sum_{s in S_n, c} exp(z_ns[c])`, with `z_nr = f_n W_r`.
-    - "b": `u_n[r, y] = sum_k f_n(k) T_n[k, r, y]`, with
+    - "a": one softmax over all annotators and labels of the network's outputs `z_nr = f_n W_r`,
+      `u_n[r, y] = exp(z_nr[y]) / sum_{s in S_n, c} exp(z_ns[c])`.
+    - "b": a mixture of one distribution T_n[k] per class k, `u_n[r, y] = sum_k f_n(k) T_n[k, r, y]`, with
       `T_n[k, r, y] = exp(W_r[k, y]) / sum_{s in S_n, c} exp(W_s[k, c])`.
 
-    "b" is a mixture over the classes, so its network can learn the true class probabilities; the paper proves it
-    consistent. All W_r start as the identity.
+    With "b", the network can learn the true class probabilities: the paper proves that "b" is consistent. All W_r start
+    as the identity.
 
-    In the paper, S_n are all annotators. Here they are those who labelled the item, so that the cost of a step depends
-    only on its labels. If everybody labels every item, both are the same. Each annotator in S_n gives one label, so all
-    have the same share of the union, and missing labels cause no bias. The public code divides the loss of "b" by the
-    number of labels of an item and initializes W_r 0.00001 away from the identity, or on some data sets with counted
-    matrices. Here each label has the same weight in both variants.
+    In the paper, S_n are all annotators. Here S_n are the annotators who labelled the item, so that the cost of a step
+    depends only on its labels. If everybody labels every item, both are the same. Each annotator in S_n gives exactly
+    one label, so all have the same influence, and missing labels cause no bias. In the public code, the loss of "b" is
+    divided by the item's number of labels; here each label has the same weight in both variants. There, W_r starts
+    0.00001 away from the identity, or on some data sets with counted matrices.
 
     The confusion matrix of an annotator is `A_r[k, y] = softmax(W_r[k])[y]`.
 
@@ -49,7 +50,8 @@ class UnionNet(GlobalConfusions):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     variant : {"a", "b"}
-        "a" normalizes the outputs, "b" the rows of the transition matrix.
+        Where the softmax is applied. "a": to the outputs, after the class probabilities are multiplied by the
+        transition matrix. "b": to the rows of the transition matrix, before the multiplication.
 
     References
     ----------
@@ -89,7 +91,7 @@ class UnionNet(GlobalConfusions):
         return -((log_f - log_total).index_select(0, batch.item) + label_logits).logsumexp(1)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
         return take_rows(self.transition, annotators).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:

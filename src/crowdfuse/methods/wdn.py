@@ -28,10 +28,12 @@ class WDN(Method):
     With p_nr the class probabilities of annotator r's network for item n, S_n the annotators who labelled the item,
     y_nr their labels and t_n the vote shares:
 
-    - networks: `mean_n sum_{r in S_n} -log p_nr[y_nr]`; in the average all annotators have the same weight.
-    - weights "softmax", as in the WDN paper: `mean_n KL(t_n || sum_r softmax(w)_r p_nr)`, starting from equal weights.
-    - weights "released", as in the fusion paper's code: `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))`, with free w from
-      a normal distribution.
+    - Phase 1, networks: the loss is `mean_n sum_{r in S_n} -log p_nr[y_nr]`. For prediction, all networks have the same
+      weight.
+    - Phase 2, weights "softmax", as in the WDN paper: the loss is `mean_n KL(t_n || sum_r softmax(w)_r p_nr)`, starting
+      from equal weights.
+    - Phase 2, weights "released", as in the fusion paper's code: the loss is
+      `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))`, with unconstrained weights w that start from a normal distribution.
 
     The average is over all annotators who have labels, including those who did not label the item, so predicting a
     batch costs O(B R K). Both losses are smallest if the average equals the vote, so the weights show who determines
@@ -42,7 +44,8 @@ class WDN(Method):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     weights : {"released", "softmax"}
-        Form of the weighted average.
+        Form of the weighted average. "softmax": weights are positive and sum to 1. "released": weights are
+        unconstrained.
     weight_epochs : int
         Epochs of the second phase.
     loss_scale : {"plain", "paper"}

@@ -26,7 +26,7 @@ class WrongLabels(PerAnnotator):
     n_classes: int
 
     def log_tables(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' tables.
+        """Return the logarithms of the given annotators' tables.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class WrongLabels(PerAnnotator):
         Returns
         -------
         log_probabilities : Tensor of shape (L, K)
-            The value for the class of the label itself is arbitrary.
+            The value for class k = y, for which the label is right, is arbitrary.
         """
         log_W, position = self._active_tables(annotator)
         return label_log_probabilities(log_W, position, label)
@@ -105,9 +105,10 @@ class WrongLabels(PerAnnotator):
 
 
 class UniformWrongLabels(WrongLabels):
-    """All wrong classes equally likely, as for the paper's synthetic annotators.
+    """All wrong classes are equally likely, as for the paper's synthetic annotators.
 
-    Training uses uniform wrong labels. For inspection, tables of the actual labels are counted after training.
+    Training assumes uniform wrong labels. After training, the tables are counted from the actual labels, for inspection
+    only.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ class UniformWrongLabels(WrongLabels):
     Attributes
     ----------
     counted_tables : Tensor of shape (R, K, K), or (1, K, K) if R K^2 is over 10^7
-        Axes (annotator, true, said).
+        Axes (annotator, true class, given label).
     """
 
     counted_tables: Tensor
@@ -151,7 +152,7 @@ class UniformWrongLabels(WrongLabels):
         K = self.n_classes
         table = annotator if self.is_per_annotator else torch.zeros_like(annotator)
         sums = torch.zeros(len(self.counted_tables) * K, K, dtype=f.dtype).index_add(0, table * K + label, f)
-        counts = sums.view(-1, K, K).transpose(1, 2) * (1 - torch.eye(K, dtype=f.dtype))  # axes (true, said)
+        counts = sums.view(-1, K, K).transpose(1, 2) * (1 - torch.eye(K, dtype=f.dtype))  # axes (true, label)
         uniform = (1 - torch.eye(K, dtype=f.dtype)) / (K - 1)
         tables = counts + PSEUDO_LABELS_PER_ROW * uniform
         self.counted_tables.copy_(tables / tables.sum(2, keepdim=True))
@@ -177,7 +178,7 @@ class SharedWrongLabels(WrongLabels):
 
 
 class PerAnnotatorWrongLabels(WrongLabels):
-    """One learned table per annotator, initially uniform; a step changes only the annotators in its batch.
+    """One learned table per annotator, initially uniform. A step changes only the annotators in its batch.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ class PerAnnotatorWrongLabels(WrongLabels):
         return self.log_tables(active), position
 
     def log_tables(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' tables, (U, K, K)."""
+        """Return the logarithms of the given annotators' tables, (U, K, K)."""
         return _without_diagonal(take_rows(self.logits, annotators)).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
@@ -205,9 +206,9 @@ class PerAnnotatorWrongLabels(WrongLabels):
 
 
 class BasisWrongLabels(WrongLabels):
-    """One learned mixture per annotator of permutations without fixed points.
+    """One table per annotator: a learned mixture of permutations that move every class.
 
-    This is the basis of the fusion paper, here mapping the true class to the label.
+    The fusion paper uses such mixtures to map labels to classes; here they map the true class to the label.
 
     Parameters
     ----------
@@ -233,7 +234,7 @@ class BasisWrongLabels(WrongLabels):
         return self.log_tables(active), position
 
     def log_tables(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of some annotators' tables, (U, K, K)."""
+        """Return the logarithms of the given annotators' tables, (U, K, K)."""
         shares = take_rows(self.logits, annotators).softmax(1)
         permutations = nn.functional.one_hot(self.basis, self.n_classes).to(shares.dtype)  # (M, K, K)
         tables = torch.einsum("um,mky->uky", shares, permutations)
