@@ -113,7 +113,7 @@ def test_an_archive_with_another_checksum_is_refused(tmp_path: Path, monkeypatch
     path.write_bytes(content[:-1] + b"?")
     expected, found = SOURCES["cifar100"].archive_sum, checksum(path.read_bytes(), like="md5:")
     with pytest.raises(ValueError, match=f"{path}: checksum {found}, but the published file has {expected}.*move it"):
-        load_cifar(tmp_path, download=True)  # what lies there is the user's: never downloaded over
+        load_cifar(tmp_path, download=True)  # existing files of the user are never overwritten
 
 
 def test_nothing_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +145,13 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("file", "change", "said"),
     [
-        ("train", {b"data": np.zeros((7, 3072), np.float32)}, r"'data' must be bytes .*found float32 \(7, 3072\)"),
+        (
+            "train",
+            {b"data": np.zeros((7, 3072), np.float32)},
+            r"'data' must be an array of bytes .*found float32 \(7, 3072\)",
+        ),
         ("train", {b"data": np.zeros((7, 3, 32, 32), np.uint8)}, r"found uint8 \(7, 3, 32, 32\)"),
-        ("test", {b"data": [1, 2]}, "test: 'data' must be bytes .*found list"),
+        ("test", {b"data": [1, 2]}, "test: 'data' must be an array of bytes .*found list"),
         ("test", {b"data": np.zeros((0, 3072), np.uint8), b"fine_labels": []}, "test: has no images"),
         ("test", {b"fine_labels": [1, 2]}, r"'fine_labels' must be 3 integers, one per image; found int64 \(2,\)"),
         ("test", {b"fine_labels": [1, 2, "three"]}, "3 integers, one per image; found a list"),
@@ -177,7 +181,7 @@ def test_file_of_another_data_set_is_refused(tmp_path: Path) -> None:
     contents["train"] = made("cifar10")["test_batch"]
     put(tmp_path, contents)
     with pytest.raises(
-        ValueError, match=r"train: has no 'fine_labels' \(data, labels, filenames\); is it another data"
+        ValueError, match=r"train: has no 'fine_labels' \(data, labels, filenames\)\. Is it a file of another data"
     ):
         load_cifar(tmp_path)
     (tmp_path / "train").write_bytes(pickle.dumps([1, 2]))

@@ -1,4 +1,4 @@
-"""CIFAR-10H's reader, on a few trials in the authors' layout, beside a few images in CIFAR-10's."""
+"""CIFAR-10H's reader, on a few trials in the authors' layout, with a few images in CIFAR-10's."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_an_archive_with_another_checksum_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"cifar10h-raw.zip: checksum sha256:.*published file has sha256:4b0283f9.*move"
     ):
-        load_cifar10h(tmp_path, download=True)  # what lies there is the user's: never downloaded over
+        load_cifar10h(tmp_path, download=True)  # existing files of the user are never overwritten
     assert path.with_suffix(".zip").read_bytes() == b"PK, or so"
 
 

@@ -39,7 +39,7 @@ def test_cifar10n_has_three_slots(tmp_path: Path) -> None:
     assert crowd.annotations.annotators.tolist() == ["slot-1", "slot-2", "slot-3"]
     assert crowd.X.dtype == np.float32
     write_cifar10n(tmp_path, answers=np.zeros((60, 4), np.uint8))
-    with pytest.raises(ValueError, match=r"answers must be N x 3, got shape \(60, 4\)"):
+    with pytest.raises(ValueError, match=r"answers must have one row per image and 3 columns, got shape \(60, 4\)"):
         load_cifar10n(tmp_path)
 
 
@@ -61,7 +61,7 @@ def test_held_out_sentences_depend_on_seed_and_do_not_affect_features(tmp_path: 
     kept = one.annotations.items  # the sentence's number is a word of its own: once each
     numbers = np.flatnonzero((one.X > 0).sum(0) == 1)
     assert len(numbers) >= len(kept)
-    assert not one.X_test[:, numbers].any()  # a word of a held-out sentence alone is no column
+    assert not one.X_test[:, numbers].any()  # words that occur only in held-out sentences have no column
     said = data.annotations.to_matrix()[kept]
     assert (one.annotations.to_matrix() == said).all()
     assert (one.y == np.asarray(kept) % 2).all()
@@ -88,7 +88,7 @@ def test_missing_sentiment_files_and_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"train_text.csv: gold must hold integers: .*'great'"):
         load_sentiment(tmp_path)
     (place / "test_text.csv").write_text("text\ngood\n")
-    with pytest.raises(ValueError, match=r"test_text.csv needs the columns text, gold; gold is missing"):
+    with pytest.raises(ValueError, match=r"test_text.csv needs the columns text, gold; missing: gold"):
         load_sentiment(tmp_path)
     (place / "test_text.csv").unlink()
     with pytest.raises(FileNotFoundError, match=r"test_text.csv is missing.*leave sentiment out"):

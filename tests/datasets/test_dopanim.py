@@ -33,9 +33,9 @@ def task(split: str, animal: str) -> dict[str, Any]:
     return {"split": split, "taxon_name": animal, "latitude": 51.3, "image_url": "https://example.org"}
 
 
-def said(number: Any, who: Any, likelihoods: dict[str, Any]) -> dict[str, Any]:
-    whole = dict.fromkeys(ANIMALS, 0) | likelihoods
-    return {"observation_id": number, "annotator_id": who, "likelihoods": whole, "annotation_time": 3.5}
+def annotation_record(number: Any, who: Any, likelihoods: dict[str, Any]) -> dict[str, Any]:
+    all_likelihoods = dict.fromkeys(ANIMALS, 0) | likelihoods
+    return {"observation_id": number, "annotator_id": who, "likelihoods": all_likelihoods, "annotation_time": 3.5}
 
 
 def write(place: Path, tasks: dict[str, Any], labels: dict[str, Any]) -> None:
@@ -48,7 +48,7 @@ def write(place: Path, tasks: dict[str, Any], labels: dict[str, Any]) -> None:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("CROWDFUSE_DATA", raising=False)
     place = tmp_path / "dopanim"
-    labels = {f"{n:03}": said(*row) for n, row in enumerate(SAID)}
+    labels = {f"{n:03}": annotation_record(*row) for n, row in enumerate(SAID)}
     write(place, {number: task(*what) for number, what in TASKS.items()}, labels)
     for number, (split, animal) in TASKS.items():
         path = place / split / animal / f"{number}.jpeg"
@@ -70,7 +70,7 @@ def test_images_stay_in_their_files_and_have_labels(place: Path) -> None:
     assert [names[k] for k in crowd.y] == ["Jaguar", "Leopard", "Marsh Rabbit"]
     assert [names[k] for k in crowd.y_test] == ["Douglas' Squirrel"]
     assert [Path(path).parent.name for path in crowd.X_test.paths] == ["Douglas' Squirrel"]
-    assert crowd.annotations.annotators.tolist() == ["digital-dragon", "pixel-pioneer"]  # the third has said nothing
+    assert crowd.annotations.annotators.tolist() == ["digital-dragon", "pixel-pioneer"]  # the third gave no labels
     jaguar, leopard = names.index("Jaguar"), names.index("Leopard")
     assert crowd.annotations.to_matrix().tolist() == [[-1, jaguar], [leopard, leopard], [-1, -1]]  # the last one counts
     assert crowd.classes == list(range(15))
@@ -78,7 +78,9 @@ def test_images_stay_in_their_files_and_have_labels(place: Path) -> None:
 
 def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
     tasks = {str(n): task("test" if n == 0 else "train", "Jaguar") for n in range(401)}
-    labels = {str(n): said(n, "neon-ninja", {"Jaguar": 40, "Cheetah": 40, "Leopard": 20}) for n in range(1, 401)}
+    labels = {
+        str(n): annotation_record(n, "neon-ninja", {"Jaguar": 40, "Cheetah": 40, "Leopard": 20}) for n in range(1, 401)
+    }
     write(place, tasks, labels)
     for n, record in tasks.items():
         (place / record["split"] / "Jaguar").mkdir(exist_ok=True, parents=True)
@@ -101,19 +103,31 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
         ({"5": "train"}, {}, "'5': has no split, taxon_name"),
         (
             None,
-            {"9": said(102, "neon-ninja", {})},
+            {"9": annotation_record(102, "neon-ninja", {})},
             r"annotation_data.json, '9': observation_id 102 is not among the train",
         ),
-        (None, {"9": said(301.5, "neon-ninja", {})}, "'9': 301.5 is not the number of an observation"),
-        (None, {"9": said(301, " ", {})}, "'9': annotator_id ' ' is not a name"),
-        (None, {"9": said(301, 4, {})}, "'9': annotator_id 4 is not a name"),
-        (None, {"9": said(301, "neon-ninja", {"Lynx": 3})}, "'9': likelihoods name 'Lynx', which is not one of"),
-        (None, {"9": said(301, "neon-ninja", {"Jaguar": -1})}, "'9': the likelihood -1 of Jaguar is not a finite"),
-        (None, {"9": said(301, "neon-ninja", {"Jaguar": "50"})}, "the likelihood '50' of Jaguar is not a finite"),
-        (None, {"9": said(301, "neon-ninja", {"Jaguar": float("nan")})}, "the likelihood nan of Jaguar"),
+        (None, {"9": annotation_record(301.5, "neon-ninja", {})}, "'9': 301.5 is not the number of an observation"),
+        (None, {"9": annotation_record(301, " ", {})}, "'9': annotator_id ' ' is not a name"),
+        (None, {"9": annotation_record(301, 4, {})}, "'9': annotator_id 4 is not a name"),
         (
             None,
-            {"9": said(301, "neon-ninja", {}) | {"likelihoods": "Jaguar"}},
+            {"9": annotation_record(301, "neon-ninja", {"Lynx": 3})},
+            "'9': likelihoods name 'Lynx', which is not one of",
+        ),
+        (
+            None,
+            {"9": annotation_record(301, "neon-ninja", {"Jaguar": -1})},
+            "'9': the likelihood -1 of Jaguar is not a finite",
+        ),
+        (
+            None,
+            {"9": annotation_record(301, "neon-ninja", {"Jaguar": "50"})},
+            "the likelihood '50' of Jaguar is not a finite",
+        ),
+        (None, {"9": annotation_record(301, "neon-ninja", {"Jaguar": float("nan")})}, "the likelihood nan of Jaguar"),
+        (
+            None,
+            {"9": annotation_record(301, "neon-ninja", {}) | {"likelihoods": "Jaguar"}},
             "must be a number per animal, found",
         ),
         (None, {"9": {"observation_id": 301}}, "'9': has no annotator_id, likelihoods"),

@@ -86,7 +86,7 @@ def test_unreadable_files_are_skipped_only_on_request(tmp_path: Path, workers: i
     put(tmp_path, *[f"{k}/{i}.jpg" for k in "ab" for i in range(4)])
     short = tmp_path / "a/2.jpg"
     Image.effect_noise((64, 64), 90).save(short)
-    short.write_bytes(short.read_bytes()[:-40])  # its header is whole, and Pillow's verify has nothing to say
+    short.write_bytes(short.read_bytes()[:-40])  # the header is complete, and Pillow's verify raises no error
     with Image.open(short) as image:
         image.verify()
     (tmp_path / "b/0.jpg").write_bytes(b"")
@@ -217,7 +217,7 @@ def test_file_that_is_not_a_cache_is_never_replaced(files: ImageFiles, tmp_path:
 def test_invalid_row_numbers_are_refused(files: ImageFiles) -> None:
     with pytest.raises(ValueError, match="weakness_rows: 7 is not a row of the files, whose rows are 0 to 6"):
         weakness_distances(files, [0, 1], [7])
-    with pytest.raises(ValueError, match="rows must be row numbers of the files, at least one, got none"):
+    with pytest.raises(ValueError, match="rows must be one or more row numbers of the files, got none"):
         weakness_distances(files, [], [0])
-    with pytest.raises(ValueError, match=r"rows must be row numbers of the files, at least one, got 0\.5"):
+    with pytest.raises(ValueError, match=r"rows must be one or more row numbers of the files, got 0\.5"):
         weakness_distances(files, [0.5], [0])

@@ -103,7 +103,7 @@ def test_wrong_checksum_error_shows_both_checksums(tmp_path: Path, contents: Con
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     found = checksum(path.read_bytes(), like="sha256:")
     with pytest.raises(ValueError, match=f"{path}: checksum {found}, but the published file has {expected}.*move it"):
-        load_mnist(tmp_path, download=True)  # what lies there is the user's: never downloaded over
+        load_mnist(tmp_path, download=True)  # existing files of the user are never overwritten
 
 
 def test_decompressed_files_without_published_checksums_are_checked_by_content(
@@ -124,7 +124,7 @@ def test_decompressed_files_without_published_checksums_are_checked_by_content(
 
 
 class Mirrors:
-    """Stands in for the network: what each mirror answers, and what was asked of it."""
+    """Replacement for the network: the answer of each mirror, and a record of the requests."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Contents | Exception]) -> None:
         self.asked: list[str] = []

@@ -92,7 +92,7 @@ def replacing(name: str, old: str, new: str) -> Callable[[Path], None]:
         ),
         (
             replacing("test", "feature1", "loudness"),
-            r"test.csv, line 1: its 2 features are not the 2 of .*; feature 2 is 'loudness' here and 'feature1' there",
+            r"test.csv, line 1: its 2 features differ from .*: feature 2 is 'loudness' here and 'feature1' there",
         ),
         (
             lambda place: (place / "music_genre_mturk.csv").write_text(""),

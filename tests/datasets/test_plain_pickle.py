@@ -91,7 +91,7 @@ def test_booleans_are_0_or_1_for_any_bytes() -> None:
     assert read_plain_pickle(content, "file").view(np.uint8).tolist() == [0, 1, 1]
 
 
-# ---- hostile ones: each of these does its work, a file written, if Python's own reader gets it -----------------
+# ---- malicious pickles: each of these writes a file if read by Python's own reader --------------------------
 
 
 class Call:
@@ -179,9 +179,9 @@ REFUSED = {
     "lists in lists": (b"]" * 100_000 + b"a" * 99_999 + b".", "nested more than 32 deep"),
     "tuples in tuples": (b")" + b"\x85" * 100_000 + b".", "nested more than 32 deep"),
     "dicts in dicts": (b"}U\x01a" * 50_000 + b"N" + b"s" * 50_000 + b".", "nested more than 32 deep"),
-    "a list in itself": (b"]q\0h\0a.", "takes a list a second time"),
-    "a doubling": (b"]q\0]q\1(h\0h\0e" + b".", "takes a list a second time"),
-    "a doubling of tuples": (b")\x85q\0h\0\x86.", "takes a tuple a second time"),
+    "a list in itself": (b"]q\0h\0a.", "uses the same list a second time"),
+    "a doubling": (b"]q\0]q\1(h\0h\0e" + b".", "uses the same list a second time"),
+    "a doubling of tuples": (b")\x85q\0h\0\x86.", "uses the same tuple a second time"),
     "a doubling without a memo": (b"]2\x86.", "instruction DUP"),
     "a number without end": (b"\x8b" + struct.pack("<i", 500) + b"\x7f" * 500 + b".", "instruction LONG4"),
 }

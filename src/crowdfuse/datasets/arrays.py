@@ -19,13 +19,13 @@ def read_arrays(place: Path, files: Mapping[str, Iterable[str]], otherwise: str)
         if not path.exists():
             raise FileNotFoundError(
                 f"{path} is missing. Expected {', '.join(files)} with the arrays "
-                f"{', '.join(key for group in files.values() for key in group)}, whose rows match; {otherwise}"
+                f"{', '.join(key for group in files.values() for key in group)}, with one row per item; {otherwise}"
             )
         try:
             with np.load(path, allow_pickle=False) as content:
                 arrays |= {key: content[key] for key in keys}
         except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} cannot be read: {error}") from error
+            raise ValueError(f"{path} cannot be read: {error}; replace the file") from error
     return arrays
 
 
@@ -33,4 +33,7 @@ def refuse_other_lengths(place: Path, arrays: Mapping[str, NDArray[Any]], pairs:
     """Raise an error for a pair of arrays with different numbers of rows."""
     for one, other in pairs:
         if len(arrays[one]) != len(arrays[other]):
-            raise ValueError(f"{place}: {one} has {len(arrays[one]):,} rows, {other} has {len(arrays[other]):,}")
+            raise ValueError(
+                f"{place}: {one} has {len(arrays[one]):,} rows, {other} has {len(arrays[other]):,}; "
+                "both need one row per item"
+            )

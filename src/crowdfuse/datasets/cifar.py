@@ -104,10 +104,10 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names. It contains the
-        unpacked folder ``cifar-100-python/`` (for CIFAR-10, ``cifar-10-batches-py/``) or the official archive, or it is
-        the unpacked folder itself. The checksum of the archive is verified, and the archive is read without unpacking
-        it. An unpacked folder may contain fewer images than the official one.
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names. The data folder
+        contains the unpacked folder ``cifar-100-python/`` (for CIFAR-10, ``cifar-10-batches-py/``) or the official
+        archive, or it is the unpacked folder itself. The archive is read without unpacking it, after its checksum was
+        verified. An unpacked folder may contain fewer images than the official one.
     name : {'cifar100', 'cifar10'}, default='cifar100'
         The data set.
     download : bool, default=False
@@ -205,7 +205,9 @@ def _images(file: _File, source: Source) -> tuple[NDArray[np.uint8], NDArray[np.
     width = int(np.prod(SHAPE))
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (width,):
         what = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-        raise ValueError(f"{file.where}: 'data' must be bytes (images, {width}), an array of uint8; found {what}")
+        raise ValueError(
+            f"{file.where}: 'data' must be an array of bytes (uint8) of shape (images, {width}); found {what}"
+        )
     if isinstance(labels, list) and all(type(label) is int and label.bit_length() < 64 for label in labels):
         labels = np.array(labels, np.int64)
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.shape != (len(pixels),):
@@ -239,5 +241,5 @@ def _entry(file: _File, key: str) -> Any:
     """An entry of a file; an error if it is missing."""
     if not isinstance(file.content, dict) or key not in file.content:
         found = ", ".join(file.content) if isinstance(file.content, dict) else f"a {type(file.content).__name__}"
-        raise ValueError(f"{file.where}: has no {key!r} ({found:.200}); is it another data set's file?")
+        raise ValueError(f"{file.where}: has no {key!r} ({found:.200}). Is it a file of another data set?")
     return file.content[key]

@@ -1,6 +1,7 @@
 """CIFAR-10H (Peterson et al., ICCV 2019): the test images of CIFAR-10, each labelled by about 51 of 2,571 people.
 
-The file of the authors has one row per trial. Attention checks, which show other images, are skipped.
+The authors' file has one row per trial: one person who labels one image. Attention checks, which show other images, are
+skipped.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class _Trials(NamedTuple):
 def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> CrowdDataset:
     """Load CIFAR-10H with the images of CIFAR-10.
 
-    People labelled the 10,000 test images of CIFAR-10, so these are the training set here. The 50,000 training images
-    of CIFAR-10 are the test set.
+    The training set consists of the 10,000 test images of CIFAR-10, because people labelled these. The test set
+    consists of the 50,000 training images of CIFAR-10.
 
     Parameters
     ----------

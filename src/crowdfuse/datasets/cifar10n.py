@@ -1,7 +1,7 @@
 """CIFAR-10N (Wei et al., 2022) as frozen features, with three human labels per image.
 
-The people are not identified. The three columns hold the first, second and third label of each image, not the labels of
-three people.
+The file does not say who gave a label. The three columns hold the first, second and third label of each image, so a
+column mixes many people.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_train", "answers"), ("x_test", "y_test")))
     if arrays["answers"].shape[1:] != (len(SLOTS),):
         raise ValueError(
-            f"{place / 'labels.npz'}: answers must be N x {len(SLOTS)}, got shape {arrays['answers'].shape}"
+            f"{place / 'labels.npz'}: answers must have one row per image and {len(SLOTS)} columns, "
+            f"got shape {arrays['answers'].shape}"
         )
     return CrowdDataset(
         arrays["x_train"].astype(np.float32),

@@ -1,4 +1,4 @@
-"""CIFAR-100 as frozen features of a network, with the distances that synthetic annotators need."""
+"""CIFAR-100 as frozen features of a network, with the pixel distances from which synthetic annotators are made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class CifarFeatures:
     y_train, y_test : ndarray of shape (n_images,), int64
         Class numbers.
     distances : ndarray of shape (n_train_images, n_annotators), float32
-        Distance of each training image to the weakness image of each annotator, on pixels from 0 to 1.
+        Distance of each training image to the weakness image of each annotator, with pixels scaled to [0, 1]; see
+        `weakness_annotators`.
     """
 
     X_train: NDArray[np.float32]

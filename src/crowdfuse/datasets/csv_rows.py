@@ -37,14 +37,17 @@ def _rows(reader: Any, where: str, width: int) -> Rows:
     try:
         for row in reader:
             if row and len(row) != width:
-                raise ValueError(f"{where}, line {reader.line_num}: {len(row)} values, but the header has {width}")
+                raise ValueError(
+                    f"{where}, line {reader.line_num}: {len(row)} values, but the header has {width}; "
+                    "download the file again"
+                )
             if row:
                 is_empty = False
                 yield reader.line_num, row
     except csv.Error as error:
         raise ValueError(f"{where}, line {reader.line_num}: {error}") from error
     if is_empty:
-        raise ValueError(f"{where}: has a header but no rows")
+        raise ValueError(f"{where}: has a header but no rows; download the file again")
 
 
 def parse_index(text: str, below: int, where: str, line: int, column: str) -> int:

@@ -45,9 +45,9 @@ ANIMALS = (
 def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> CrowdDataset:
     """Load dopanim.
 
-    Items are identified by the numbers of the observations. If an annotator labelled an image twice, the last label is
-    used, as in the authors' code. If an annotator gave no animal a likelihood above 0, the label is missing. The
-    validation images are not used.
+    Item ids are the observation numbers of the files. If an annotator labelled an image twice, the last label is used,
+    as in the authors' code. If an annotator gave no animal a likelihood above 0, the label is missing. The validation
+    images are not used.
 
     Parameters
     ----------

@@ -89,8 +89,8 @@ class ImageFolderSplit(NamedTuple):
 def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: int = 0) -> ImageFolder:
     """List the images in ``folder/CLASS/``, or in ``folder/train/CLASS/`` and ``folder/val/CLASS/`` together.
 
-    Subfolders of classes are searched too. Files are ignored if their name begins with a dot or does not have the
-    ending of an image file. If ``train`` and ``val`` are used, other folders next to them are ignored.
+    Subfolders of classes are searched too. Files are ignored if their name begins with a dot or does not end like an
+    image file. If ``train`` and ``val`` are read, other folders next to them are ignored.
 
     Parameters
     ----------
@@ -262,8 +262,8 @@ def weakness_distances(
     weakness_rows : sequence of int
         The row of the weakness image of each annotator.
     cache : Path, default=None
-        An ``.npz`` file for the result. If it exists, it is reused for the same files and rows, and replaced for
-        others.
+        An ``.npz`` file that stores the result. If the file exists, its distances are used for the same files and rows;
+        for others, the file is replaced.
 
     Returns
     -------
@@ -330,7 +330,7 @@ def _check_rows(name: str, rows: ArrayLike, n_files: int) -> NDArray[np.int64]:
     given = np.asarray(rows)
     if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
         raise ValueError(
-            f"{name} must be row numbers of the files, at least one, got {format_names(np.ravel(given)) or 'none'}"
+            f"{name} must be one or more row numbers of the files, got {format_names(np.ravel(given)) or 'none'}"
         )
     outside = given[(given < 0) | (given >= n_files)]
     if len(outside):

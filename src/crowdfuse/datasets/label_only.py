@@ -59,7 +59,7 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     place = data_folder(folder, name, f"labels_only/{name}/ with labels.csv and gold.csv") / "labels_only" / name
     for file in ("labels.csv", "gold.csv"):
         if not (place / file).exists():
-            raise FileNotFoundError(f"{place / file} is missing; it is needed, or leave {name} out")
+            raise FileNotFoundError(f"{place / file} is missing; put it there, or leave {name} out")
     ann = Annotations.read(place / "labels.csv", on_conflict="first")
     ids, names = read_gold(place / "gold.csv")
     rows = positions_of(ids, ann.items)

@@ -66,8 +66,8 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
 def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> CrowdDataset:
     """Load LabelMe as images that stay in their files.
 
-    Items are identified by their file names, annotators by their column numbers in ``answers.txt``. Of the 77
-    annotators, the 18 without labels are left out, as in `load_labelme`. The validation images are not used.
+    Item ids are file names, and annotator ids are column numbers in ``answers.txt``. Of the 77 annotators, the 18
+    without labels are left out, as in `load_labelme`. The validation images are not used.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _read_part(place: Path, part: str) -> _Part:
     names = _lines(listed)
     y = [parse_index(text, len(SCENES), str(said), line, "class") for line, text in enumerate(_lines(said), 1)]
     if len(y) != len(names):
-        raise ValueError(f"{said} has {len(y):,} lines, {listed.name} has {len(names):,}")
+        raise ValueError(f"{said} has {len(y):,} lines, {listed.name} has {len(names):,}; both need one per image")
     scenes = [name.partition("_")[0] for name in names]
     for line, (name, scene, k) in enumerate(zip(names, scenes, y, strict=True), 1):
         if scene not in SCENES:
@@ -156,7 +156,9 @@ def _read_answers(path: Path, n_images: int) -> NDArray[np.int64]:
     """The label of each image by each annotator."""
     rows = [text.split() for text in _lines(path)]
     if len(rows) != n_images:
-        raise ValueError(f"{path} has {len(rows):,} lines, filenames_train.txt has {n_images:,}")
+        raise ValueError(
+            f"{path} has {len(rows):,} lines, filenames_train.txt has {n_images:,}; both need one per image"
+        )
     for line, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise ValueError(f"{path}, line {line}: {len(row)} answers, but line 1 has {len(rows[0])}")

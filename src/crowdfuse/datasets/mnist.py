@@ -43,7 +43,7 @@ class Source:
     """One data set in the format of MNIST. Files are keyed by their stem; checksums are "algorithm:digest"."""
 
     folders: tuple[str, ...]
-    """Its subfolders of the data folder: our name, then that of torchvision."""
+    """Subfolders of the data folder to search: the name used here, then torchvision's name."""
     mean: float
     std: float
     mirrors: tuple[str, ...]

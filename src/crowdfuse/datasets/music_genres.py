@@ -39,8 +39,8 @@ class _Songs(NamedTuple):
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Load the music genres.
 
-    Songs are in the order of the gold file and identified by their names; features are not scaled. If an annotator
-    labelled a song twice, the first label is used.
+    Songs are in the order of the gold file, and item ids are the names of the songs. Features are not scaled. If an
+    annotator labelled a song twice, the first label is used.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
         both = zip_longest(test.features, train.features, fillvalue="nothing")
         column, (own, other) = next((i, pair) for i, pair in enumerate(both, 1) if pair[0] != pair[1])
         raise ValueError(
-            f"{place / TEST}, line 1: its {len(test.features)} features are not the {len(train.features)} of {GOLD}; "
-            f"feature {column} is {own!r} here and {other!r} there"
+            f"{place / TEST}, line 1: its {len(test.features)} features differ from the {len(train.features)} of "
+            f"{GOLD}: feature {column} is {own!r} here and {other!r} there"
         )
     ann = _read_labels(place / LABELS, train.ids).align(train.ids)
     return CrowdDataset(train.X, ann, train.y, test.X, test.y, class_names=GENRES)

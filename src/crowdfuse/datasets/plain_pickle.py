@@ -2,8 +2,8 @@
 
 The files of CIFAR are pickles, and a pickle is a program: Python's reader imports and calls the names in it. This
 reader steps through the instructions and supports only those that hold or arrange data. The few names that NumPy uses
-to write arrays are compared as text and never looked up. A container cannot be used twice, so the result is a tree that
-is no larger than the file.
+to write arrays are compared as text and never looked up. A list, tuple or dict cannot appear twice in the result, so
+the result is no larger than the file.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class _Machine:
     def _top(self, kind: type) -> Any:
         """The last value on the stack, which must have this type."""
         if type(self.stack[-1]) is not kind:
-            raise TypeError(f"fills a {type(self.stack[-1]).__name__} as if it were a {kind.__name__}")
+            raise TypeError(f"it fills a {type(self.stack[-1]).__name__} as if it were a {kind.__name__}")
         return self.stack[-1]
 
     def _set(self, items: list[Any]) -> None:
@@ -205,7 +205,7 @@ class _Machine:
 def _once(value: Any) -> Any:
     """A value from the memo. Containers are refused: reuse could make a huge or circular result from few bytes."""
     if type(value) in (list, dict, tuple):
-        _refuse(f"it takes a {type(value).__name__} a second time")
+        _refuse(f"it uses the same {type(value).__name__} a second time")
     return value
 
 

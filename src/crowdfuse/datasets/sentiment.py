@@ -29,11 +29,11 @@ class Sentiment:
     annotations : Annotations
         Labels of the sentences; item i is `texts[i]`.
     y : ndarray of shape (n_texts,), int64
-        Their gold labels.
+        Gold label of each sentence.
     external_texts : list of str
         Sentences from another source, without labels.
     external_y : ndarray of shape (n_external_texts,), int64
-        Their gold labels.
+        Gold label of each sentence.
     """
 
     texts: list[str]
@@ -108,7 +108,7 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     place = data_folder(folder, "sentiment", holds) / "sentiment_polarity"
     for name in (LABELS, LABELLED, EXTERNAL_TEXT_FILE):
         if not (place / name).exists():
-            raise FileNotFoundError(f"{place / name} is missing: {holds} is needed, or leave sentiment out")
+            raise FileNotFoundError(f"{place / name} is missing; provide {holds}, or leave sentiment out")
     labelled = _read(place / LABELLED, ("task", "text", "gold"))
     external = _read(place / EXTERNAL_TEXT_FILE, ("text", "gold"))
     tasks = _numbers(labelled["task"], "task", place / LABELLED)
@@ -130,7 +130,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> dict[str, list[str]]:
         reader = csv.DictReader(file)
         lacking = [name for name in columns if name not in (reader.fieldnames or ())]
         if lacking:
-            raise ValueError(f"{path} needs the columns {', '.join(columns)}; {', '.join(lacking)} is missing")
+            raise ValueError(f"{path} needs the columns {', '.join(columns)}; missing: {', '.join(lacking)}")
         rows = list(reader)
     if not rows:
         raise ValueError(f"{path} has a header but no rows")

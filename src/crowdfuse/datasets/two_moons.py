@@ -14,7 +14,7 @@ Split = Literal["text", "code"]
 
 @dataclass(frozen=True)
 class TwoMoons:
-    """Points on two moons: class 0 is the upper moon, class 1 the lower one.
+    """Points on two moons: class 0 is the upper moon, class 1 is the lower moon.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class TwoMoons:
 
 
 def make_two_moons(seed: int, n_points: int = 20_000, split: Split = "text") -> TwoMoons:
-    """Generate two moons with noise 0.05.
+    """Generate points on two moons, with Gaussian noise of standard deviation 0.05.
 
     Parameters
     ----------
