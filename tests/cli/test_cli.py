@@ -462,7 +462,7 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "image paths relative to another folder": (
         lambda c: fit_with_images(c, [("in/photos/b.png", "x", 0), ("in/photos/a.jpg", "x", 1)]),
-        ("2 items are in", "Without 'in/photos/' they are there", "pass the folder that they start from as --inputs"),
+        ("2 items are in", "Without the prefix 'in/photos/', these ids match", "remove the prefix from the ids"),
     ),
     "missing image": (
         lambda c: fit_with_images(c, [("photos/b.png", "x", 0), ("photos/z.png", "x", 1)]),

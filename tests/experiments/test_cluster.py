@@ -186,7 +186,7 @@ def test_a_run_whose_worker_died_is_tried_again(
     assert [record.run["seed"] for record in finished.records] == [0, 2, 4]
     assert [record.result["continued"] for record in finished.records] == [False, True, False]
     assert {record.result["folder"] for record in finished.records} == {str(tmp_path)}
-    died = "its process died (killed, or out of memory), also when it was tried again"
+    died = "its process died in every attempt (killed, or out of memory)"
     assert sorted(finished.failures) == ["seed 1: it diverged", f"seed 3: {died}"]
     assert [work.tried(seed) for seed in range(5)] == [1, 1, 2, 2, 1]
     assert n_lines(Path("runs.jsonl")) == 3

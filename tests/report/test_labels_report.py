@@ -158,7 +158,7 @@ def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Pat
         ((labels, "--gold", gold), "'horse', which is not one of the 3 classes"),
         ((labels, "--gold", other), "no item of"),
         ((labels, "--positive", "cat"), "needs exactly two classes"),
-        ((labels, "--out", tmp_path / "page.pdf"), "an .html file"),
+        ((labels, "--out", tmp_path / "page.pdf"), "must end in .html"),
         ((labels, "--json", labels, "--force"), "is an input and would be overwritten"),
         ((tmp_path / "run", "--method", "mace"), "--method applies to a file of labels"),
         ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict applies to a file of labels"),

@@ -113,7 +113,7 @@ def test_save_replaces_only_earlier_reports(hostile: Report, tmp_path: Path) -> 
     assert page.with_suffix(".md").read_text() == "my own notes"
     hostile.save(page, overwrite=True)
     assert page.with_suffix(".md").read_text(encoding="utf-8") == hostile.to_markdown()
-    with pytest.raises(ValueError, match=r"an \.html file"):
+    with pytest.raises(ValueError, match=r"must end in \.html"):
         hostile.save(tmp_path / "report.pdf")
 
 
@@ -281,7 +281,7 @@ def test_items_with_training_gold_are_not_disputed(tmp_path: Path, gone: tuple[s
     assert (known["n_items"], known["predicted"]["n"]) == (10, 10)
     assert known["fused"]["value"] is None  # gold is right by definition
     assert known["consensus"]["value"] is None
-    assert any(note.startswith("10 items with gold labels that were trained on") for note in facts["notes"])
+    assert any(note.startswith("Training used the gold labels of 10 items") for note in facts["notes"])
 
 
 # ---- run folders -------------------------------------------------------------------------------

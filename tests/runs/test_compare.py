@@ -18,7 +18,7 @@ N_LABELLED, N_ITEMS = 150, 200
 
 @pytest.fixture
 def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """200 items, of which 150 have labels of two good annotators and one who guesses."""
+    """Return 200 items, of which 150 have labels of two good annotators and one who guesses."""
     monkeypatch.chdir(tmp_path)
     X, y = make_blobs(N_ITEMS, centers=3, n_features=4, random_state=0)
     guess = np.random.default_rng(0).integers(0, 3, N_ITEMS)
@@ -47,18 +47,20 @@ def test_every_method_is_compared_on_gold_items_without_labels(crowd: Path) -> N
     rows = {row["method"]: row for row in numbers()["methods"]}
     single = {f"single-annotator {name}" for name in ("ann", "bob", "guesser")}
     assert set(rows) == ({*ESTIMATORS} - {"single-annotator", "true-label"}) | single
-    assert "true-label is left out: all gold labels are for testing" in result.output
+    assert "true-label is left out: all gold labels are used for testing" in result.output
     assert rows["single-annotator guesser"]["mean"] < rows["majority-vote"]["mean"]
-    assert "tested on 50 gold items without labels; gold labels choose neither epochs nor settings" in result.output
+    assert (
+        "tested on 50 gold items without labels; gold labels are not used to choose epochs or settings" in result.output
+    )
     assert "only 50 items to test on" in result.output
     assert json.loads(Path("out.json").read_text()) == numbers()
 
 
-def test_a_share_of_the_gold_judges_where_all_gold_items_are_labelled(crowd: Path) -> None:
+def test_a_share_of_the_gold_is_used_for_evaluation_if_all_gold_items_are_labelled(crowd: Path) -> None:
     result = compare("--gold", "labelled.csv", "--methods", "majority-vote,true-label", "--seeds", "0")
     assert result.exit_code == 0, result.output
     assert "tested on 45 of the gold items with labels, drawn by each seed and kept out of training" in result.output
-    assert "only true-label is trained on gold labels, those of 105 items" in result.output
+    assert "true-label is trained on the gold labels of 105 other items" in result.output
     rows = {row["method"]: row for row in numbers()["methods"]}
     assert rows["majority-vote"]["fused_label_accuracy"] > 0.9
     assert rows["true-label"]["fused_label_accuracy"] is None
@@ -78,8 +80,8 @@ def test_methods_that_cannot_learn_from_such_labels_are_left_out(crowd: Path) ->
     assert not Path("none").exists()
 
 
-def test_what_judges_trains_nothing(crowd: Path) -> None:
-    """Labels of the judging items may say anything: no method's score depends on them."""
+def test_evaluation_items_are_not_trained_on(crowd: Path) -> None:
+    """No method's score depends on the labels of the evaluation items."""
     compare("--gold", "labelled.csv", "--methods", "majority-vote", "--seeds", "0", "--out", "first")
     from crowdfuse.runs import Job
     from crowdfuse.runs.comparison import make_comparison
@@ -99,16 +101,16 @@ def test_what_judges_trains_nothing(crowd: Path) -> None:
     assert predicted[0] == predicted[1]
 
 
-def test_without_gold_it_says_what_it_cannot_tell(crowd: Path) -> None:
+def test_without_gold_the_limits_of_the_comparison_are_stated(crowd: Path) -> None:
     result = compare("--methods", "fusion,majority-vote", "--seeds", "0,1")
     assert result.exit_code == 0, result.output
     assert "likelihood of held-out labels" in result.output
-    assert "this cannot tell who is right" in result.output
+    assert "mistakes that all annotators make together cannot be detected" in result.output
     assert "How often two methods predict the same" in result.output
     assert numbers()["metric"] == "held_out_likelihood"
 
 
-def test_a_choice_says_how_sure_it_is(crowd: Path) -> None:
+def test_the_best_method_is_shown_with_its_uncertainty(crowd: Path) -> None:
     alone = compare("--methods", "majority-vote", "--seeds", "0", "--out", "alone").output
     assert "Only majority-vote was compared, so there is no choice." in " ".join(alone.split())
     assert "choose **" not in alone
@@ -119,7 +121,7 @@ def test_a_choice_says_how_sure_it_is(crowd: Path) -> None:
     )
 
 
-def test_changed_labels_are_other_runs(crowd: Path) -> None:
+def test_changed_labels_make_new_runs(crowd: Path) -> None:
     arguments = ("--methods", "majority-vote", "--seeds", "0")
     compare(*arguments)
     text = Path("labels.csv").read_text()
@@ -128,13 +130,13 @@ def test_changed_labels_are_other_runs(crowd: Path) -> None:
     assert len(Path("comparison/runs.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_setting_said_or_left_to_its_default_is_one_run(crowd: Path) -> None:
+def test_an_explicit_default_setting_is_the_same_run(crowd: Path) -> None:
     for given in ([], ["--set", "penalty=1"], ["--set", "penalty=1.0"]):
         compare("--methods", "fusion", "--seeds", "0", *given)
     assert len(Path("comparison/runs.jsonl").read_text().splitlines()) == 1
 
 
-def test_few_gold_items_without_labels_are_joined_by_others(crowd: Path) -> None:
+def test_labelled_gold_items_are_added_if_few_are_unlabelled(crowd: Path) -> None:
     gold = Path("labelled.csv").read_text() + Path("others.csv").read_text().splitlines()[1] + "\n"
     Path("gold.csv").write_text(gold)
     result = compare("--gold", "gold.csv", "--methods", "majority-vote", "--seeds", "0")
@@ -154,7 +156,7 @@ def test_an_annotator_without_a_label_to_train_on_is_left_out(crowd: Path) -> No
     assert "single-annotator rare is left out: rare has no label among the items to train on" in result.output
 
 
-def test_a_wide_table_is_compared_as_the_long_one(crowd: Path) -> None:
+def test_a_wide_table_gives_the_same_comparison_as_a_long_one(crowd: Path) -> None:
     asked = ("--methods", "majority-vote", "--seeds", "0", "--gold", "others.csv")
     assert compare(*asked).exit_code == 0
     long = numbers()
@@ -167,7 +169,7 @@ def test_a_wide_table_is_compared_as_the_long_one(crowd: Path) -> None:
     assert [row["mean"] for row in numbers("wide")["methods"]] == [row["mean"] for row in long["methods"]]
 
 
-def test_names_of_classes_do_not_become_html(crowd: Path) -> None:
+def test_class_names_are_escaped_in_html(crowd: Path) -> None:
     text = Path("labels.csv").read_text()
     Path("labels.csv").write_text(text.replace(",0\n", ",<img src=x>\n").replace(",1\n", ",<IMG src=x>\n"))
     compare("--methods", "majority-vote", "--seeds", "0")
@@ -175,7 +177,7 @@ def test_names_of_classes_do_not_become_html(crowd: Path) -> None:
     assert "<img" not in Path("comparison/table.md").read_text().lower()
 
 
-def test_many_annotators_are_not_each_tried_alone(crowd: Path) -> None:
+def test_single_annotators_are_not_compared_if_there_are_many(crowd: Path) -> None:
     rows = [f"{i},a{i % 7},{i % 3}\n" for i in range(N_LABELLED)]
     Path("labels.csv").write_text("item,annotator,label\n" + "".join(rows))
     result = compare("--seeds", "0", "--plan")
@@ -190,8 +192,8 @@ def test_many_annotators_are_not_each_tried_alone(crowd: Path) -> None:
         (["--set", "epocs=3"], "did you mean 'epochs'?"),
         (["--set", "random_state=1"], "use --seeds"),
         (["--methods", "fusion,mbem", "--set", "n_bases=3"], "mbem has no such setting"),
-        (["--set", "annotator=ann"], "single-annotator tries each annotator"),
-        (["--methods", "true-label"], "true-label trains on gold labels: give them with --gold"),
+        (["--set", "annotator=ann"], "single-annotator is trained once per annotator"),
+        (["--methods", "true-label"], "give a file of gold labels with --gold"),
         (["--methods", "true-label", "--gold", "others.csv"], "all of them are used for testing"),
         (["--json", "comparison/runs.jsonl"], "would be overwritten"),
         (["--seeds", "99999999999999999999"], "--seeds must be from 0"),

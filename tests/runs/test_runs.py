@@ -120,12 +120,15 @@ def test_gold_to_train_on_leaves_out_what_is_held_out(crowd: dict[str, Any], tmp
     material = read_job_data(job(crowd, method="true-label", gold=everything, test=test))
     assert material.gold is not None
     assert material.gold[0].tolist() == list(range(10, N))
-    assert any("10 items of the gold to train on are held out" in note for note in material.notes)
+    assert any("10 items with gold labels to train on are validation or test items" in note for note in material.notes)
 
 
 def test_a_note_counts_items_in_both_validation_and_test(crowd: dict[str, Any], tmp_path: Path) -> None:
     both = {name: gold(crowd, tmp_path, f"{name}.csv", crowd["items"][:3]) for name in ("validation", "test")}
-    assert any("3 items have validation and test gold" in note for note in read_job_data(job(crowd, **both)).notes)
+    assert any(
+        "3 items are in both the validation file and the test file" in note
+        for note in read_job_data(job(crowd, **both)).notes
+    )
 
 
 def test_an_item_with_only_empty_labels_needs_no_drop_option(crowd: dict[str, Any], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The paper's experiments and further comparisons: declared grids, their execution, and their tables."""
+"""The paper's experiments and further comparisons: declarations of grids of runs, their execution, and their tables."""
 
 from __future__ import annotations
 

@@ -36,15 +36,15 @@ def has_gpu() -> bool:
 
 
 def find_experiment(name: str, scale: str | None = None) -> Experiment:
-    """Return the experiment at a scale.
+    """Return an experiment by its name, at one of its scales.
 
     Parameters
     ----------
     name : str
         Name of the experiment, as `crowdfuse reproduce` takes it.
     scale : {"desk", "paper"} or None, default=None
-        "desk" trains a small network on frozen features, "paper" trains as the paper did. None chooses "paper" if
-        there is a GPU or the experiment has only that scale, and "desk" otherwise.
+        "desk" trains a small network on frozen features, "paper" trains as the paper did. None chooses "paper" if there
+        is a GPU or if the experiment has only this scale, and "desk" otherwise.
 
     Returns
     -------
@@ -64,13 +64,13 @@ def find_experiment(name: str, scale: str | None = None) -> Experiment:
         scale = "paper" if has_gpu() or name not in SMALL_EXPERIMENTS else "desk"
     if check_choice("--scale", scale, SCALES) == "desk":
         if name not in SMALL_EXPERIMENTS:
-            raise ValueError(f"--scale desk: {name} has only the paper's scale; leave --scale out")
+            raise ValueError(f"--scale desk: {name} has only the paper's scale; omit --scale")
         return SMALL_EXPERIMENTS[name]
     return PAPER_EXPERIMENTS[name]
 
 
 def scale_of(name: str, experiment: Experiment) -> str | None:
-    """Return which of its two scales an experiment has, or None if it has only one.
+    """Return the scale of an experiment, "desk" or "paper", or None if the experiment has only one scale.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A backend that executes runs on Ray, on one or many machines. Workers return results; this process stores them."""
+"""A backend that executes runs on Ray, on one or many machines. Workers send their results here to be stored."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ def make_ray_backend(address: str) -> Backend:
     Parameters
     ----------
     address : str
-        "local" starts a Ray with `n_jobs` CPUs for this grid only. "ray://host:port" connects to a cluster. "auto"
-        connects to the Ray that runs on this machine, or to the address in RAY_ADDRESS.
+        "local" starts Ray on this machine with `n_jobs` CPUs, for this grid only. "ray://host:port" connects to a
+        cluster. "auto" connects to a Ray that already runs on this machine, or to the address in the environment
+        variable RAY_ADDRESS.
 
     Returns
     -------
     Backend
-        Unless the address is "local", its `n_jobs` limits how many runs are submitted at the same time. None submits
-        all, and Ray executes as many as the cluster has CPUs.
+        The backend, for `run_grid`. Unless the address is "local", its argument `n_jobs` limits how many runs are
+        submitted at the same time. With None, all runs are submitted, and Ray executes as many of them at a time as the
+        cluster has CPUs.
     """
 
     def outcomes(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints: Path, n_jobs: int | None) -> Outcomes:
@@ -93,7 +95,7 @@ def _connected(address: str, n_jobs: int | None, executor_bytes: int) -> Iterato
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics to its developers
     if ray.is_initialized():
         raise ValueError(
-            "this process is already connected to Ray, and the end of the grid would disconnect it; call "
+            "this process is already connected to Ray, and the grid would end this connection when it is done; call "
             "ray.shutdown() first"
         )
     options: dict[str, Any] = {}
@@ -107,8 +109,8 @@ def _connected(address: str, n_jobs: int | None, executor_bytes: int) -> Iterato
             yield
     except (ConnectionError, ImportError, RayError) as error:  # of the connection or the head node, not of one run
         raise ValueError(
-            f"--cluster {address}: Ray failed: {_last_line(error)}. Finished runs are stored; the same command "
-            "continues from there"
+            f"--cluster {address}: Ray failed: {_last_line(error)}. Finished runs are stored; give the same command "
+            "again to continue"
         ) from error
     finally:
         with ignore_sigint():
@@ -124,7 +126,10 @@ def _connect(address: str, options: dict[str, Any], attempts: int = 3) -> None:
             ray.shutdown()
             _connect(address, options, attempts - 1)
             return
-        raise ValueError(f"--cluster {address}: Ray does not answer: {_last_line(error)}") from error
+        raise ValueError(
+            f"--cluster {address}: Ray does not answer ({_last_line(error)}); check the address, and that "
+            "Ray is running there"
+        ) from error
 
 
 def _get_outcome(ref: Any) -> Record | str:
@@ -132,9 +137,9 @@ def _get_outcome(ref: Any) -> Record | str:
     try:
         outcome: Record | str = ray.get(ref)
     except (WorkerCrashedError, NodeDiedError, OutOfMemoryError):
-        return "its process died (killed, or out of memory), also when it was tried again"
+        return "its process died in every attempt (killed, or out of memory)"
     except RayError as error:
-        return f"Ray could not execute it: {_last_line(error)}"
+        return f"Ray could not execute the run: {_last_line(error)}"
     return outcome
 
 
@@ -148,7 +153,7 @@ def _last_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class DriverContext:
-    """Where the grid was started. A worker uses the folders if it can see them.
+    """Where the grid was started. A worker on another machine uses the same folders if they exist there.
 
     Parameters
     ----------
@@ -159,7 +164,7 @@ class DriverContext:
     folder : Path
         Working directory.
     data_folder : str or None
-        Value of the environment variable for the data folder.
+        Value of the environment variable ``CROWDFUSE_DATA``, which names the data folder.
     checkpoints : Path
         Folder with one checkpoint folder per run.
     """

@@ -54,7 +54,9 @@ def mean_ranks(
     metrics: Iterable[str] = METRIC_TITLES,
     weights: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Return the mean rank of each row that has a rank in every group and metric.
+    """Return the mean rank of each row (method) over groups of data sets and metrics.
+
+    Rows without a rank in one of the groups or metrics are left out.
 
     Parameters
     ----------
@@ -63,9 +65,9 @@ def mean_ranks(
     protocol : str, default="defaults"
         The protocol.
     metrics : iterable of str, optional
-        Metrics, which all have the same weight. Default: all of `METRIC_TITLES`.
+        Names of the metrics, which all have the same weight. Default: all of `METRIC_TITLES`.
     weights : mapping of str to float or None, default=None
-        Weight of each group; None weighs them alike.
+        Weight of each group; with None, all groups have the same weight.
 
     Returns
     -------

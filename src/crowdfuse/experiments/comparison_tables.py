@@ -32,7 +32,7 @@ def write_comparison(table: Table, metric: str, notes: list[str], folder: Path) 
 
 
 def best_method(table: Table) -> str:
-    """Return the method with the highest mean. Methods that failed a sanity check and the upper bound come last."""
+    """Return the method with the highest mean. Methods that failed a sanity check, and the upper bound, come last."""
     rivals = [row for row in table.rows if row != UPPER_BOUND] or table.rows
     refused = failed_checks(table)
     return max(rivals, key=lambda row: (row not in refused, table.entries[row, ""].mean))

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 
 def encode_correct(is_correct: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return the two entries of a run's result that `decode_correct` reads.
+    """Return which items were predicted correctly, as two entries for the stored result of a run.
+
+    `decode_correct` reads these entries.
 
     Parameters
     ----------

@@ -69,15 +69,15 @@ class CrowdBenchmark:
     title : str
         Name for tables.
     methods : dict of str to MethodVariant
-        Rows that are run on it.
+        Rows of the table (methods and variants of methods) that are run on this data set.
     seeds : int
         Number of seeds.
     note : str
-        A sentence for the table; may be empty.
+        A remark on the data set, shown below the table; may be empty.
     training : dict or None, default=None
         Settings of the training; None if the data set has labels but no inputs.
     annotators : tuple of str, default=()
-        Names of the annotators, if a classifier is trained on each of them alone.
+        Names of the annotators, if one classifier per annotator is trained on the labels of this annotator alone.
     """
 
     title: str
@@ -125,18 +125,18 @@ DATASETS = {
 def crowd_cells(
     values: Sequence[str] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (), epochs: int | None = None
 ) -> list[Cell]:
-    """Return the cells of the grid or a part of it, by data set and seed.
+    """Return the runs of the grid or of a part of it, ordered by data set and seed.
 
     Parameters
     ----------
     values : sequence of str, default=()
-        Data sets; empty takes all.
+        Names of the data sets; empty takes all.
     methods : sequence of str, default=()
-        Rows; empty takes all. Each runs on the data sets that have it.
+        Rows of the table; empty takes all. A row is run only on the data sets that list it.
     seeds : sequence of int, default=()
         Seeds; empty takes as many as the data set declares.
     epochs : int or None, default=None
-        Number of epochs; None takes that of the data set.
+        Number of epochs; None takes the number that the data set declares.
 
     Returns
     -------
@@ -169,8 +169,8 @@ def crowd_cells(
                     found += _cells_of(value, name, row, seed, epochs)
     if not found:
         raise ValueError(
-            f"--methods: none of {', '.join(methods)} runs on {', '.join(values)}; without --methods, --plan lists "
-            "the runs"
+            f"--methods: none of {', '.join(methods)} runs on {', '.join(values)}; --plan "
+            "without --methods lists all runs"
         )
     return found
 
@@ -194,12 +194,13 @@ def _cells_of(value: str, name: str, row: MethodVariant, seed: int, epochs: int 
 
 @dataclass(frozen=True)
 class CrowdsExecutor:
-    """Executes runs on real crowds, as a `RunExecutor`.
+    """Executes runs on real crowds; a `RunExecutor`.
 
     Parameters
     ----------
     folder : Path or None
-        Folder with the data sets. None takes the folder of the environment variable.
+        Folder with the data sets. None takes the folder that the environment variable
+        ``CROWDFUSE_DATA`` names.
     """
 
     folder: Path | None
@@ -217,7 +218,7 @@ class CrowdsExecutor:
                 _classifier(run, crowd).prepare(crowd.X, _training_labels(run, crowd))
 
     def crowd(self, name: str, seed: int) -> CrowdDataset:
-        """Return a data set with inputs. The last one is kept, as most runs of a process use the same."""
+        """Return a data set with inputs. The last one stays in memory, because most runs of a process use the same."""
         if (name, seed) not in self._loaded:
             self._loaded.clear()
             self._loaded[name, seed] = self._load(name, seed)

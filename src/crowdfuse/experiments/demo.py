@@ -40,7 +40,7 @@ class DemoResult:
     disputed : list of dict
         Items whose fused label has the lowest confidence.
     images : ndarray of shape (n_disputed, 8, 8)
-        Their images.
+        Images of the disputed items.
     """
 
     n_train: int
@@ -67,16 +67,16 @@ def make_annotators(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> 
 
 
 def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:
-    """Train majority vote, fusion, and an upper bound on gold, and evaluate them on held-out items.
+    """Train majority vote, fusion, and an upper bound (trained on gold), and evaluate them on held-out items.
 
     Parameters
     ----------
     seed : int, default=0
-        Seed of split, annotators and training.
+        Seed of the split, the simulated annotators and the training.
     epochs : int, default=40
         Number of epochs.
     verbose : int, default=0
-        0 shows no progress.
+        0 shows no progress; 1 shows it.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def sample_gold(y: NDArray[Any], count: int, seed: int) -> NDArray[np.float64]:
-    """Return the gold of `count` random items, and NaN for all other items.
+    """Return the gold labels of `count` random items, and NaN for all other items.
 
     Parameters
     ----------

@@ -31,9 +31,9 @@ class Cell:
     seed : int
         Seed of the run.
     run : RunSpec
-        Everything that defines the run.
+        Everything that defines the run: data, annotators, method, settings, seed.
     same_for_all_values : bool, default=False
-        Whether the run is the same at every value of the parameter.
+        Whether the run is the same at every value of the parameter. Such a run is executed once.
 
     Examples
     --------
@@ -49,22 +49,22 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Name of the run for people."""
+        """Readable name of the run."""
         value = "" if self.same_for_all_values else self.value
         return ", ".join(part for part in (self.row, value, f"seed {self.seed}") if part)
 
 
 class MethodVariant(NamedTuple):
-    """A row of a table that is a method with its own settings or annotators.
+    """A row of a table: a method with settings or annotators of its own.
 
     Parameters
     ----------
     method : str
         Name of the method.
     settings : dict, default={}
-        Settings that differ from those of the experiment.
+        Settings of the method that differ from those of the experiment.
     annotators : dict, default={}
-        Entries of the annotators' definition that differ.
+        Entries of the definition of the annotators that differ from those of the experiment.
 
     Examples
     --------
@@ -88,15 +88,15 @@ class Scale:
     data : dict
         Name of the data set and number of training items (`n_train`).
     annotators : dict
-        Part of the annotators' definition that is the same at every value of the parameter.
+        The part of the definition of the annotators that is the same at every value of the parameter.
     recipe : dict
         Settings of the training that all methods share.
     executor : callable
-        Returns the executor of the runs, given the folder of the data.
+        Function that takes the folder of the data and returns the executor of the runs.
     protocol : str
-        How the model of a run is chosen and evaluated, and how gold is used: sentences for the table.
+        Sentences for the table: how the model of a run is chosen and evaluated, and how gold is used.
     uses_paper_recipe : bool, default=True
-        Whether training follows the paper, so that its accuracies can be compared with ours.
+        Whether training follows the paper, so that the paper's accuracies can be compared with ours.
     """
 
     title: str
@@ -130,37 +130,39 @@ class Experiment:
     Parameters
     ----------
     name : str
-        Name on the command line.
+        Name of the experiment on the command line.
     description : str
-        The second half of the title.
+        The second half of the title, after the name of the data.
     parameter : str
         The parameter that the experiment varies.
     values : tuple of float or str
-        Its values.
+        The values of the parameter.
     methods : tuple of str
         Methods and extra rows that are run unless others are requested.
     scale : Scale
         Data, recipe and protocol.
     annotators : callable
-        Returns the annotators' definition at a value, in addition to that of the scale.
+        Function that takes a value of the parameter and returns entries of the definition of the annotators. They are
+        added to those of the scale.
     settings : callable, optional
-        Returns settings of the method at a value, if the parameter is one of the method.
+        Function that takes a value of the parameter and returns settings of the method. Default: no
+        settings, for a parameter that is not one of the method.
     count_range : tuple of (int, int) or None, default=None
-        Smallest and largest value, if the parameter is a count.
+        Smallest and largest allowed value, if the parameter is a whole number.
     method_settings : dict of str to dict, optional
-        Settings of a method in this experiment. They override its `paper_settings`.
+        For each method, its settings in this experiment. They override the `paper_settings` of the method.
     extra_rows : dict of str to MethodVariant, optional
-        Rows that are not named after a method. They can be requested like a method.
+        Further rows by name, which can be requested like a method.
     paper_table_id : str or None, default=None
-        Table of the paper that the experiment repeats, as `paper_table` takes it.
+        Table of the paper that the experiment repeats, such as "1"; see `paper_table`.
     paper_value_names : dict of str to str, optional
-        The paper's names of our values, where they differ.
+        Maps our name of a value to the paper's name, where they differ.
     main_method : str, default="fusion"
         The method that all others are compared with.
     is_logarithmic : bool, default=False
         Whether figures show the parameter on a logarithmic axis.
     paper_best_value : float or None, default=None
-        The value that the paper found best, if it gives no other numbers.
+        The value that the paper found best, if the paper prints no accuracies for this experiment.
     """
 
     name: str
@@ -194,7 +196,7 @@ class Experiment:
         data: dict[str, Any] | None = None,
         **changes: Any,
     ) -> list[Cell]:
-        """Return the cells of the grid, or of a part of it, seed by seed.
+        """Return the cells (runs) of the grid or of a part of it, ordered by seed.
 
         Parameters
         ----------
@@ -205,9 +207,9 @@ class Experiment:
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None
-            Entries of the runs' data that differ from those of the scale.
+            Entries of the data definition that differ from those of the scale, such as `n_train`.
         **changes : object
-            Settings that differ in every run.
+            Settings to change in every run, such as `epochs`.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Progress of a grid for people: finished runs, the last one, and the time left."""
+"""Progress of a grid on the screen: number of finished runs, the last finished run, and the estimated time left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 
 class GridProgress:
-    """A progress bar in a terminal; elsewhere one line per finished run. Both go to stderr.
+    """Progress on stderr: a bar if stderr is a terminal, otherwise one line per finished run.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class GridProgress:
     n_runs : int
         Number of runs in the grid.
     n_done : int
-        Number of runs that were finished before.
+        Number of runs that were already finished at the start.
     """
 
     def __init__(self, verbose: int, title: str, n_runs: int, n_done: int) -> None:

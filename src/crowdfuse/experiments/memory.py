@@ -1,4 +1,4 @@
-"""Memory that training needs, counted from tensor sizes instead of measured: the same number on every machine."""
+"""Memory that training needs. It is counted from tensor sizes, so the number is the same on every machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
 """Comparison of all methods on the same labels, split, network, optimizer and budget, at defaults and tuned.
 
-A fifth of the training items is held out. Their crowd labels score settings without gold, and their gold scores the
-same settings with gold, so one run serves both ways of tuning. Gated chooses its epoch by held-out labels, the others
-keep the last epoch; to separate the effect of that choice, all methods also run at their defaults with it.
+A fifth of the training items is held out. The crowd labels of these items score settings without gold, and their gold
+scores the same settings with gold, so one run serves both ways of tuning.
+
+By default, the method gated chooses its epoch by held-out labels, and the others keep the last epoch. To separate the
+effect of this choice, all methods also run with default settings and the epoch chosen by held-out labels.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class ComparisonDataset:
     title : str
         Name for tables.
     data : dict
-        Name of the data and how much of it is used.
+        Name of the data set, and the number of items used.
     note : str
         A description for tables.
     annotators : dict or None, default=None
@@ -125,9 +127,9 @@ class ComparisonCell(Cell):
     row, value, seed, run, same_for_all_values
         As in `Cell`; `value` is the data set.
     draw : int, default=0
-        Number of the draw of settings; 0 is the defaults.
+        Number of the random draw of settings; 0 means the default settings.
     uses_held_out_epoch : bool, default=False
-        Whether this is the run at defaults whose epoch is chosen by held-out labels.
+        Whether this is the run with default settings whose epoch is chosen by held-out labels.
     """
 
     draw: int = 0
@@ -135,7 +137,7 @@ class ComparisonCell(Cell):
 
     @property
     def name(self) -> str:
-        """Name of the run for people."""
+        """Readable name of the run."""
         settings = "defaults" if self.draw == 0 else f"draw {self.draw}"
         return f"{super().name}, {settings}{', epoch by held-out labels' if self.uses_held_out_epoch else ''}"
 
@@ -147,18 +149,22 @@ def comparison_cells(
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (0,),
 ) -> list[ComparisonCell]:
-    """Return the cells of the comparison: defaults first, then defaults with the held-out epoch, then draws by seed.
+    """Return the runs of the comparison.
+
+    The runs with default settings come first. Then come those with default settings and the epoch chosen by held-out
+    labels, then the random draws of settings, ordered by seed.
 
     Parameters
     ----------
     datasets : dict of str to ComparisonDataset
         The data sets of the group.
     n_draws : int
-        Number of settings per method, including the defaults. The upper bound is run once per seed.
+        Number of draws of settings per method, including the defaults. The upper bound runs once per seed, with its
+        defaults.
     values : sequence of str, default=()
         Data sets to use; empty uses all.
     methods : sequence of str, default=()
-        Rows to run; empty runs all.
+        Methods to run; empty runs all.
     seeds : sequence of int, default=(0,)
         Seeds.
 
@@ -208,12 +214,13 @@ def _holds_out_anyway(method: str) -> bool:
 
 @dataclass(frozen=True)
 class MethodComparisonExecutor:
-    """Executes runs of the comparison, as a `RunExecutor`.
+    """Executes runs of the comparison; a `RunExecutor`.
 
     Parameters
     ----------
     folder : Path or None
-        Folder with the data sets. None takes the folder of the environment variable.
+        Folder with the data sets. None takes the folder that the environment variable
+        ``CROWDFUSE_DATA`` names.
     """
 
     folder: Path | None
@@ -228,7 +235,7 @@ class MethodComparisonExecutor:
             _classifier(run, crowd).prepare(crowd.X[train], _training_labels(run, crowd, train))
 
     def crowd(self, run: RunSpec) -> CrowdDataset:
-        """Return the data of a run. The last data are kept, as most runs of a process use the same."""
+        """Return the data of a run. The last data stay in memory, because most runs of a process use the same."""
         key = run_key({name: run.get(name) for name in ("data", "annotators", "seed")})
         if key not in self._loaded:
             self._loaded.clear()
@@ -284,7 +291,7 @@ def split_rows(crowd: CrowdDataset, seed: int) -> tuple[NDArray[np.int64], NDArr
 
 
 def downsample(images: NDArray[Any], side: int) -> NDArray[np.float32]:
-    """Return square images as rows of means over blocks of pixels.
+    """Shrink square images by averaging blocks of pixels; each image becomes one row.
 
     Parameters
     ----------

@@ -20,6 +20,7 @@ from crowdfuse.experiments.protocols import (
     rank_methods,
     select_runs,
 )
+from crowdfuse.experiments.rank_plot import plot_critical_difference
 from crowdfuse.experiments.result_table import UPPER_BOUND
 from crowdfuse.experiments.search_space import COMMON_SEARCH_SPACE
 from crowdfuse.experiments.store import Record
@@ -73,7 +74,7 @@ def write_method_comparison(
     write_json(folder / "table.json", numbers)
     for protocol, found in accuracy_ranks(kept).items():
         title = f"{PROTOCOL_TITLES[protocol].capitalize()}: mean rank of accuracy over {found.n_datasets} data sets"
-        figure = plots.critical_difference(found.mean, found.interval, found.critical_difference, title)
+        figure = plot_critical_difference(found.mean, found.interval, found.critical_difference, title)
         plots.save_figure(figure, folder / f"ranks-{PROTOCOL_TITLES[protocol].replace(' ', '-')}.png")
     return numbers
 

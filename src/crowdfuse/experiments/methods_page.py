@@ -30,14 +30,14 @@ PROTOCOLS = (DEFAULTS, HELD_OUT_EPOCH, TUNED_BY_CROWD)
 
 
 def method_facts(results: ComparisonResults, methods: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the facts on each method, best mean rank at defaults first, methods without a rank last.
+    """Return the facts on each method, ordered by mean rank with default settings; methods without a rank come last.
 
     Parameters
     ----------
     results : dict
         Stored results, as `load_comparison_results` returns them.
     methods : sequence of str, default=()
-        Methods; empty takes all.
+        Names of the methods; empty takes all.
 
     Returns
     -------

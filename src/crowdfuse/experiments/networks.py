@@ -31,7 +31,8 @@ PROTOCOL = (
 class NetworkAnnotatorsExecutor(PaperExecutor):
     """Executes runs whose annotators are networks.
 
-    They label the second `n_train` rows. Networks that must not know these items train on the first `n_train` rows.
+    The networks label the second `n_train` rows of the data. Networks that must not have seen these items are trained
+    on the first `n_train` rows.
     """
 
     networks: ClassVar[dict[str, dict[str, Any]]]
@@ -69,7 +70,7 @@ class NetworkAnnotatorsExecutor(PaperExecutor):
 
 
 class FeatureNetworksExecutor(NetworkAnnotatorsExecutor):
-    """Features: no hidden layer and little training, a narrow hidden layer, a wide one with strong dropout."""
+    """Three networks on features: without a hidden layer and briefly trained; narrow; wide with strong dropout."""
 
     networks: ClassVar[dict[str, dict[str, Any]]] = {
         "linear": {"backbone": "identity", "hidden": (), "epochs": 1, "learning_rate": 0.001},
@@ -82,7 +83,7 @@ class FeatureNetworksExecutor(NetworkAnnotatorsExecutor):
 
 
 class ImageNetworksExecutor(NetworkAnnotatorsExecutor):
-    """Images: a multilayer perceptron, a small convolutional network, a ResNet with little training."""
+    """Three networks on images: a multilayer perceptron, a small convolutional network, a briefly trained ResNet."""
 
     networks: ClassVar[dict[str, dict[str, Any]]] = {
         "mlp": {"backbone": "mlp", "hidden": (256,), "epochs": 10},
@@ -122,14 +123,14 @@ def declare_experiments(scale: Scale) -> list[Experiment]:
 
 
 def with_models(experiment: Experiment, named: dict[str, str]) -> Experiment:
-    """Return the experiment with models of the user as annotators.
+    """Return the experiment with the user's own models as annotators.
 
     Parameters
     ----------
     experiment : Experiment
         The experiment.
     named : dict of str to str
-        By name of the annotator: the folder of a saved model, or `module:callable`.
+        Maps the name of each annotator to the folder of a saved model, or to a function as `module:callable`.
     """
     models = {name: _model_identity(source) for name, source in named.items()}
     spec = {"rule": "networks", "names": list(named), "models": models}

@@ -1,4 +1,4 @@
-"""Experiments beyond the paper: types of label noise on MNIST, one recipe for all methods, no choice uses gold."""
+"""Experiments beyond the paper: types of label noise on MNIST. All methods share one recipe; no choice uses gold."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RARE_DIGIT, RARE_SHARE = 5, 0.05  # the rare class, and its share of the items
 
 
 class GoldFreeExecutor(PaperExecutor):
-    """Executes runs without gold for choices: the last epoch is evaluated, or one that the method chose itself."""
+    """Executes runs that evaluate the last epoch, or the epoch that the method chose itself; no choice uses gold."""
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         """Execute a run and return its results."""
@@ -152,7 +152,7 @@ def weakness_spec(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[s
     Parameters
     ----------
     epsilon : float
-        Distance from the weakness image within which an annotator errs.
+        Distance from an annotator's weakness image. Items within this distance get wrong labels, drawn as `wrong` says.
     wrong : str, default="uniform"
         How wrong labels are drawn; see `weakness_annotators`.
     **more : object

@@ -12,7 +12,7 @@ ValueMethod = tuple[str, str]
 
 @cache
 def paper_table(table: str) -> dict[ValueMethod, float]:
-    """Return the accuracies (%) of one table of the paper, by value and method.
+    """Return the accuracies (%) in one table of the paper, by value of the varied parameter and by method.
 
     Parameters
     ----------

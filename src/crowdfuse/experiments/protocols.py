@@ -1,4 +1,4 @@
-"""The run that each protocol selects, and ranks of methods over data sets.
+"""Selection of one run per method by each protocol, and ranks of methods over data sets.
 
 The protocols are: default settings, default settings with the epoch chosen by held-out labels, settings tuned by crowd
 labels, and settings tuned by gold. The last is a ceiling: in practice there is no gold.
@@ -51,8 +51,9 @@ def select_runs(cells: Sequence[ComparisonCell], records: Sequence[Record]) -> d
     Returns
     -------
     dict of str to dict of (str, str, int) to Record
-        Selected runs by protocol and by row, data set and seed. Tuning needs all draws and ignores those that diverged.
-        The upper bound has one run, which all protocols share.
+        Selected runs, by protocol and then by row, data set and seed. The two tuning protocols select a run only if all
+        draws of settings are finished; draws that diverged are ignored. The upper bound has one run, which all
+        protocols share.
     """
     by_key = {run_key(record.run): record for record in records}
     found: dict[str, dict[RowDatasetSeed, Record]] = {DEFAULTS: {}, HELD_OUT_EPOCH: {}}
@@ -95,15 +96,16 @@ class MeanRanks(NamedTuple):
     Parameters
     ----------
     mean : dict of str to float
-        Mean rank by row; 1 is the best.
+        Mean rank of each row (method); 1 is the best.
     interval : dict of str to (float, float)
-        95 % interval by row.
+        95 % interval of the mean rank of each row.
     critical_difference : float
-        Difference of two mean ranks that is significant at 5 % by Nemenyi's test over data sets.
+        Smallest difference between two mean ranks that is significant at the 5 % level, by Nemenyi's test over data
+        sets.
     n_datasets : int
         Number of data sets.
     n_seeds : int
-        Smallest number of seeds of a data set.
+        Number of seeds of the data set with the fewest seeds.
     """
 
     mean: dict[str, float]
@@ -118,15 +120,16 @@ def rank_methods(
 ) -> MeanRanks | None:
     """Return mean ranks over the data sets and seeds that all methods have.
 
-    Methods are ranked for each data set and seed; ties share the mean of their ranks. The interval is Student's over
-    the means of the data sets, or over seeds if there is one data set, clipped to the first and last rank.
+    Methods are ranked for each data set and seed; ties share the mean of their ranks. The interval is Student's
+    t-interval over the mean ranks of the data sets, or over seeds if there is only one data set. It is clipped to the
+    range of possible ranks.
 
     Parameters
     ----------
     by_dataset : mapping
         A metric by data set, row and seed.
     lower_is_better : bool, default=False
-        Whether small values of the metric are good.
+        Whether smaller values of the metric are better.
 
     Returns
     -------
@@ -155,7 +158,7 @@ def rank_methods(
 
 
 def nemenyi_critical_difference(n_methods: int, n_datasets: int) -> float:
-    """Return the difference of mean ranks that is significant at 5 % by Nemenyi's test (Demsar, 2006).
+    """Return the smallest difference of mean ranks that is significant at 5 % by Nemenyi's test (Demsar, 2006).
 
     Examples
     --------
@@ -167,10 +170,10 @@ def nemenyi_critical_difference(n_methods: int, n_datasets: int) -> float:
 
 
 def best_and_tied(by_dataset: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[str, list[str]]:
-    """Return, by data set, the row with the best mean and then the rows that are tied with it.
+    """Return, for each data set, the row with the best mean, followed by the rows that are tied with it.
 
-    A row is tied if it is less than `TIE_MARGIN` behind, and the 95 % interval of the paired difference over seeds
-    contains 0. The upper bound is left out.
+    A row is tied if its mean is less than 0.01 (`TIE_MARGIN`) below the best, and the 95 % interval of the paired
+    difference over seeds contains 0. The upper bound is left out.
 
     Examples
     --------
@@ -196,7 +199,7 @@ def _is_tied(first: Mapping[int, float], other: Mapping[int, float]) -> bool:
 def gains_over(
     selected: Mapping[RowDatasetSeed, Record], reference: str, metric: str = "accuracy"
 ) -> dict[str, tuple[float, float, float, int]]:
-    """Return the accuracy of each row minus that of a reference row, on the same data sets and seeds.
+    """Return a metric of each row minus that of a reference row, on the same data sets and seeds.
 
     Parameters
     ----------
@@ -210,8 +213,9 @@ def gains_over(
     Returns
     -------
     dict of str to (float, float, float, int)
-        Mean difference in points, ends of the 95 % t-interval over the means of the data sets, and number of data sets.
-        Rows that share fewer than two data sets with the reference are left out.
+        For each row: mean difference in percentage points, lower and upper end of the 95 % t-interval over the means of
+        the data sets, and number of data sets. Rows that share fewer than two data sets with the reference are left
+        out.
     """
     by_dataset = metric_by_dataset(selected, metric)
     found = {}

@@ -1,4 +1,4 @@
-"""The numbers of a table, from finished runs: means, standard deviations, ranks and paired differences."""
+"""The numbers of a table, computed from finished runs: means, standard deviations, ranks and paired differences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TableEntry:
     paper_accuracy : float or None, default=None
         The paper's accuracy (%).
     rank : int or None, default=None
-        Rank among the methods at this value; 1 is the best, None for the upper bound.
+        Rank among the methods at this value of the parameter; 1 is the best. None for the upper bound.
     paper_rank : int or None, default=None
         Rank in the paper.
     """
@@ -77,20 +77,20 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The mean difference of two methods on the same data, noise and seed, with a 95 % interval.
+    """The mean difference between two methods on the same data, label noise and seed, with a 95 % interval.
 
     Parameters
     ----------
     method, baseline : str
         The difference is the accuracy of `method` minus that of `baseline`.
     n_pairs : int
-        Number of differences.
+        Number of pairs of runs, one run of each method.
     mean : float
         Mean difference, in percentage points.
     low, high : float or None
         Ends of the interval; None for one pair.
     interval_over : {"seeds", "items", "seeds and items"}, default="seeds"
-        The sources of variation that the interval covers.
+        What the interval accounts for: the choice of seeds, of test items, or of both.
     """
 
     method: str
@@ -162,20 +162,21 @@ class Table:
         return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
 
     def paired_differences(self, method: str, at: str | None = None) -> list[PairedDifference]:
-        """Return the differences of one row to every other row except the upper bound.
+        """Return one row minus every other row except the upper bound.
 
         Parameters
         ----------
         method : str
-            The row that the others are subtracted from.
+            The row from which each of the other rows is subtracted.
         at : str or None, default=None
-            Value of the parameter. None pairs all values.
+            Value of the parameter at which rows are compared. None compares them at all values together.
 
         Returns
         -------
         list of PairedDifference
-            Over the values and seeds that both rows have. The interval is a bootstrap over seeds and items if the runs
-            store which items are correct, and Student's t over pairs otherwise.
+            One difference per other row, over the values and seeds that both rows have. The interval is a bootstrap
+            interval over seeds and items if the runs store which items were predicted correctly. Otherwise it is
+            Student's t-interval over pairs of runs.
         """
         differences_by_row = []
         for row in self.rows:
@@ -233,7 +234,8 @@ def bootstrapped_difference(method: str, baseline: str, n_pairs: int, by_item: N
     n_pairs : int
         Number of pairs of runs.
     by_item : ndarray of shape (n_seeds, n_items)
-        Differences in points. Items may differ between seeds; then they are drawn by position, which is equivalent.
+        Difference in percentage points for each seed and item. Each seed may have items of its own; the bootstrap draws
+        columns.
 
     Returns
     -------
@@ -251,14 +253,14 @@ def bootstrapped_difference(method: str, baseline: str, n_pairs: int, by_item: N
 def paired_difference(
     method: str, baseline: str, differences: NDArray[Any], interval_over: str = "seeds"
 ) -> PairedDifference:
-    """Return the mean of differences, with Student's 95 % interval if there are at least two.
+    """Return the mean of differences, with Student's 95 % t-interval if there are at least two differences.
 
     Parameters
     ----------
     method, baseline : str
         The two methods.
     differences : ndarray of shape (n_pairs,)
-        Accuracy of `method` minus that of `baseline`, in points.
+        Accuracy of `method` minus that of `baseline`, in percentage points, for each pair.
     interval_over : str, default="seeds"
         What the pairs are: "seeds" or "items".
 
@@ -285,7 +287,7 @@ def make_table(
     records : sequence of Record
         Finished runs.
     metric : str
-        The result to show, a share from 0 to 1.
+        Name of the result to show. It must be a share from 0 to 1; the table shows it in percent.
     paper : mapping of (str, str) to float
         The paper's accuracies (%) by value and row.
 

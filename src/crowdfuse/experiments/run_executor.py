@@ -1,4 +1,4 @@
-"""Execution of one run of the paper: simulate annotators, train, choose the epoch by gold, evaluate on test items."""
+"""Execution of one run of a paper experiment: simulate annotators, train, choose the epoch by gold, evaluate."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, train_
     data : ImageData, CifarData or CifarFeatures
         A data set with its own test items.
     train : slice
-        Rows to train on, all within the first `train_share` of the rows.
+        Rows to train on. They must lie within the first `train_share` of the rows.
     train_share : Fraction
-        Share of the rows that may be trained on. The remaining rows choose the epoch.
+        Share of the rows that may be trained on. The remaining rows are the validation items, which choose the epoch.
 
     Returns
     -------
@@ -99,12 +99,13 @@ def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, train_
 
 @dataclass(frozen=True)
 class PaperExecutor(ABC):
-    """Executes runs on one data set with simulated annotators, as a `RunExecutor`.
+    """Executes runs on one data set with simulated annotators; a `RunExecutor`.
 
     Parameters
     ----------
     folder : Path or None
-        Folder with the files of the data set. None takes the folder of the environment variable.
+        Folder with the files of the data set. None takes the folder that the environment variable
+        ``CROWDFUSE_DATA`` names.
     """
 
     folder: Path | None
@@ -127,7 +128,7 @@ class PaperExecutor(ABC):
         """
 
     def cached_split(self, run: RunSpec) -> DataSplit:
-        """Return the data of a run. The last data are kept, as most runs of a process use the same.
+        """Return the data of a run. The last data stay in memory, because most runs of a process use the same.
 
         Parameters
         ----------
@@ -150,9 +151,10 @@ class PaperExecutor(ABC):
         Parameters
         ----------
         run : RunSpec
-            Its entry `annotators` has `names` and a `rule`. "weakness" has `epsilon`, usually `weakness`, and `wrong`
-            unless that is "uniform"; "hammer-spammer" has `n_correct`; "habit" has `share` and `habits` or `n_habits`.
-            The optional `missing` is the share of labels that are removed.
+            The run. Its entry `annotators` has `names` and `rule`, and further keys that depend on the rule. The rule
+            "weakness" has `epsilon`, optionally `weakness` (rows of the weakness images) and `wrong` (default
+            "uniform"). "hammer-spammer" has `n_correct`. "habit" has `share`, and `habits` or `n_habits`. Any rule may
+            have `missing`, the share of labels that are removed.
         split : DataSplit
             The data of the run.
 
@@ -214,7 +216,7 @@ class PaperExecutor(ABC):
             make_classifier(run, split).prepare(split.X.take(few), _correct_labels(run, split.y[few]))
 
     def estimate_seconds(self, runs: Sequence[RunSpec]) -> float:
-        """Return about how long the runs take in sequence on this machine, from a few steps of the first run.
+        """Estimate how long the runs take one after the other on this machine, from a few steps of the first run.
 
         Parameters
         ----------
@@ -241,7 +243,7 @@ class PaperExecutor(ABC):
         run : RunSpec
             Everything that defines the run.
         checkpoint : Path
-            Folder for the state of its training.
+            Folder for the checkpoint of the training.
 
         Returns
         -------
@@ -270,7 +272,7 @@ class PaperExecutor(ABC):
 
 
 def choose_weakness_rows(X: Any, y: Any, target_accuracies: Sequence[float], epsilon: float) -> IntArray:
-    """Return the rows of weakness images that give annotators about these accuracies, the same for every seed.
+    """Choose weakness images that give annotators about the target accuracies; the same for every seed.
 
     Parameters
     ----------
@@ -279,13 +281,14 @@ def choose_weakness_rows(X: Any, y: Any, target_accuracies: Sequence[float], eps
     y : array of shape (n_items,)
         Gold.
     target_accuracies : sequence of float
-        Accuracy that each annotator should have.
+        Accuracy that each annotator should have, from 0 to 1.
     epsilon : float
-        Distance from the weakness image within which an annotator errs.
+        Distance from an annotator's weakness image. The annotator gives wrong labels to all items within this distance.
 
     Returns
     -------
     ndarray of shape (n_annotators,)
+        Row of each annotator's weakness image in `X`.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about these annotators come when the run makes them
@@ -342,9 +345,10 @@ def correctness_auroc(classifier: CrowdClassifier, X: Inputs, crowd: SyntheticCr
     Returns
     -------
     dict of str to list of float
-        `auroc_weights` and `auroc_diagonals`, with one AUROC per annotator over the training items: of the weight, and
-        of the entry P[said, said] of the confusion matrix, against being right. Empty for methods whose matrices do
-        not depend on the item, and if an annotator is always right or always wrong.
+        `auroc_weights` and `auroc_diagonals`, each with one AUROC per annotator: how well a score tells the training
+        items on which the annotator is right from the others. The score is the annotator's weight, or the entry P[said,
+        said] of the confusion matrix, which is the estimated probability that the given label is right. Empty for
+        methods whose matrices do not depend on the item, and if an annotator is always right or always wrong.
     """
     is_correct = crowd.is_correct
     if classifier.confusion_given_ != "said" or is_correct.all(0).any() or (~is_correct).all(0).any():

@@ -21,7 +21,10 @@ from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 
 
 class RunExecutor(Protocol):
-    """Executes single runs. Each process receives it once, so it loads data only when a run needs them."""
+    """Executes single runs.
+
+    Each worker process receives a copy of the executor once, so an executor loads data only when a run needs them.
+    """
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         """Execute a run and return its results.
@@ -31,7 +34,7 @@ class RunExecutor(Protocol):
         run : RunSpec
             Everything that defines the run.
         checkpoint : Path
-            Folder for the state of its training. If it exists, training continues from there.
+            Folder for the checkpoint of the training. If the folder exists, training continues from there.
 
         Returns
         -------
@@ -80,12 +83,12 @@ Backend = Callable[[dict[str, RunSpec], RunExecutor, Path, "int | None"], Outcom
 
 
 def run_locally(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints: Path, n_jobs: int | None) -> Outcomes:
-    """Yield the outcome of each run as it ends: a `Backend` on this machine.
+    """Execute runs on this machine, and yield the outcome of each run as it ends. This is the default `Backend`.
 
     Parameters
     ----------
     missing : dict of str to RunSpec
-        Runs by key.
+        The runs to execute, by `run_key`.
     executor : RunExecutor
         Executes one run.
     checkpoints : Path
@@ -121,7 +124,7 @@ def run_locally(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints:
     except BrokenProcessPool as error:
         raise ValueError(
             "a worker process of the grid died (killed, or out of memory: try fewer --jobs). Finished runs are stored; "
-            "the same command continues from there"
+            "give the same command again to continue"
         ) from error
     finally:
         for process in list((pool._processes or {}).values()):
@@ -157,7 +160,7 @@ def run_grid(
     describe_run: Callable[[RunSpec], str],
     verbose: int = 0,
 ) -> GridResult:
-    """Execute the runs that the store lacks. A grid that was killed continues where it stopped.
+    """Execute the runs that are not in the store yet. A grid that was killed thereby continues where it stopped.
 
     A failed run is reported at the end and does not stop the others. Ctrl-C stops all runs and keeps the finished ones.
 
@@ -168,17 +171,17 @@ def run_grid(
     executor : RunExecutor
         Executes one run.
     store : Store
-        Finished runs. It is locked while the grid runs.
+        The store of finished runs. It is locked while the grid runs.
     n_jobs : int or None, default=None
-        Number of runs at the same time; None is the backend's default.
+        Number of runs that are executed at the same time; None is the default of the backend.
     backend : Backend, default=run_locally
         Where the runs are executed.
     title : str, default="runs"
         Name of the grid, for the progress bar.
     describe_run : callable
-        Returns a name for a run, for progress and failures.
+        Function that takes a run and returns its name, for progress and error messages.
     verbose : int, default=0
-        0 shows no progress.
+        0 shows no progress; 1 shows it.
 
     Returns
     -------
@@ -187,7 +190,7 @@ def run_grid(
     Raises
     ------
     ValueError
-        If the store is in use, or the backend fails as a whole.
+        If another process uses the store, or if the backend itself fails.
 
     Examples
     --------

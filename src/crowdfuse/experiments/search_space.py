@@ -1,7 +1,7 @@
 """Settings to try when a method is tuned: its defaults, and random draws from a search space.
 
-Settings that all methods share are drawn alike for all of them. Settings of one method are in the `search_space` of its
-estimator.
+Settings that all methods share, such as the learning rate, get the same draws in all methods. Settings of a single
+method are in the `search_space` of its estimator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMON_SEARCH_SPACE: SearchSpace = {
 
 
 def search_space_of(method: str) -> SearchSpace:
-    """Return the search space of a method, common settings included, by the name of the setting.
+    """Return the search space of a method, including the settings that all methods share, by the name of the setting.
 
     Examples
     --------
@@ -34,14 +34,14 @@ def search_space_of(method: str) -> SearchSpace:
 
 
 def draw_settings(method: str, draw: int, seed: int) -> dict[str, Any]:
-    """Return the settings of one draw. They depend on the method, the draw and the seed only.
+    """Return the settings of one draw. They depend only on the method, the number of the draw and the seed.
 
     Parameters
     ----------
     method : str
         Name of the method.
     draw : int
-        Number of the draw. Draw 0 is the defaults: no setting is changed.
+        Number of the draw. Draw 0 means the default settings, so nothing is changed.
     seed : int
         Seed of the draws.
 

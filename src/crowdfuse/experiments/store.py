@@ -1,4 +1,4 @@
-"""Finished runs on disk: one line of JSON per run, found again by everything that defines the run."""
+"""Finished runs on disk: one line of JSON per run. The definition of a run is the key to find it again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Record:
     result : dict
         The results, by metric.
     seconds : float
-        How long the run took.
+        How long the run took, in seconds.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Record:
 
 
 class Store:
-    """A file of finished runs. Lines are only appended, and a kill never leaves a line that is read as a run.
+    """A file of finished runs. Lines are only appended; a line that was cut off by a crash is never read as a run.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Store:
         records : dict of str to Record
             Finished runs by `run_key`.
         notes : list of str
-            One sentence for each other version that made runs, and one for unreadable lines.
+            One sentence per other version of the software whose runs were left out, and one on unreadable lines.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class Store:
             for name, count in n_by_version.items()
         ]
         if broken and not records and not n_by_version:
-            raise ValueError(f"{self.path} is not a store of finished runs; choose another --out")
+            raise ValueError(f"{self.path} is not a store of finished runs; choose another folder with --out")
         if broken:
             notes.append(f"{self.path}, line {broken[0]}: not a finished run (a kill while writing?); left out")
         return records, notes
@@ -160,7 +160,7 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the store against other processes: two grids over one store would do the same runs twice.
+        """Lock the store against other processes, because two grids with one store would execute the same runs twice.
 
         Returns
         -------
@@ -170,7 +170,7 @@ class Store:
         Raises
         ------
         ValueError
-            If another process has locked it.
+            If another process has locked the store.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()  # first, so that the folder is recognised as a folder of runs whatever happens
@@ -179,7 +179,8 @@ class Store:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise ValueError(
-                    f"{self.path} is in use by another crowdfuse process; wait for it, or choose another --out"
+                    f"{self.path} is in use by another crowdfuse process; wait until it ends, or choose "
+                    "another folder with --out"
                 ) from error
             yield
 

@@ -1,4 +1,4 @@
-"""The paper's two-moons experiment: a small network trained on each of two annotators, and on their fusion."""
+"""The paper's two-moons experiment: a small network trained on each of two annotators, and by fusion of both."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TwoMoonsRun:
 def region_names(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
     """Return the region of each point where exactly one annotator is right, and "" elsewhere.
 
-    Annotator 1 is right in A and D, annotator 2 in B and C.
+    Only annotator 1 is right in the regions A and D, only annotator 2 in B and C.
 
     A is the left end of the upper moon, B its right half, C the left half of the lower moon, D its right end.
     """
@@ -100,9 +100,9 @@ def train_variant(
     seed : int
         Seed of data and training.
     split : {"text", "code"}, default="text"
-        Split of the points; see `make_two_moons`.
+        Split of the points into training and test points, as in the paper's text or in its code; see `make_two_moons`.
     epochs : int, default=400
-        Steps of full-batch SGD.
+        Number of epochs. Each is one step of full-batch SGD.
     n_points : int, default=20_000
         Number of points.
     """

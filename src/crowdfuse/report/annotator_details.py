@@ -27,7 +27,7 @@ def most_active_annotators(data: ReportData) -> IntArray:
 
 
 def sample_labels(data: ReportData, annotators: IntArray) -> dict[int, IntArray]:
-    """For each given annotator, return the positions of at most 400 random labels among all labels."""
+    """Return, for each given annotator, at most 400 of their labels at random, as positions among all labels."""
     generator = np.random.default_rng(1)
     by_annotator = np.argsort(data.ann.annotator, kind="stable")
     counts = np.bincount(data.ann.annotator, minlength=data.ann.n_annotators)
@@ -74,9 +74,9 @@ def detail_facts(
 def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatArray, int] | None:
     """Return the confusion matrix that the method estimates for one annotator, averaged over items.
 
-    If the method estimates P(true | said) instead of P(said | true), its matrices are converted by Bayes' rule. For
-    true class k and label j, with P(said = j) the frequency of j among the annotator's labels and ~ for proportional
-    to:
+    The result is P(said | true): the probability of each label given the true class. If the method estimates P(true |
+    said) instead, its matrices are converted by Bayes' rule. Here k is the true class, j is the label, P(said = j) is
+    the frequency of j among the annotator's labels, and ~ means proportional to:
 
         P(said = j | true = k)  ~  mean over items of P(true = k | said = j)  *  P(said = j)
 
@@ -87,7 +87,7 @@ def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatA
     r : int
         Position of the annotator.
     labels : ndarray of shape (n_sampled,)
-        Positions, among all labels, of labels of this annotator. The average is over their items.
+        Positions of labels of this annotator among all labels. The average is over the items of these labels.
 
     Returns
     -------
@@ -121,8 +121,8 @@ def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatA
 def estimated_confusion(data: ReportData, r: int) -> FloatArray:
     """Estimate P(said | true) of one annotator, shape (n_classes, n_classes), taking the consensus as the truth.
 
-    The true class is uncertain, so each label is counted in every row (true class), weighted by the consensus
-    probability of that class.
+    The true class is uncertain. Each label is therefore counted in the row of every class, weighted by the consensus
+    probability of the class.
     """
     if data.quality.confusion_matrices is not None:
         matrix: FloatArray = data.quality.confusion_matrices[r]

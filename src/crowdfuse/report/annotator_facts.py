@@ -18,7 +18,7 @@ MIN_ITEMS_PER_CLASS = 3.0  # expected items of a class needed to judge an annota
 MIN_RECALL_GAP = 0.005  # a smaller gap between best and worst class would show as the same percentage
 
 ClassRecall = tuple[int, float]
-"""Position of a class, and the share of its items that an annotator labels as it."""
+"""Position of a class, and an annotator's recall: the share of the items of this class that they label correctly."""
 
 
 def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
     Returns
     -------
     dict
-        `n_annotators` (who gave labels), `n_without_labels`, `contradictions`, and `rows`. With more than 1,000
-        annotators, `rows` holds only the 1,000 with the most labels.
+        `n_annotators` (annotators who gave labels), `n_without_labels` (annotators who gave none), `contradictions`,
+        and `rows`. With more than 1,000 annotators, `rows` holds only the 1,000 with the most labels.
     """
     ann, quality = data.ann, data.quality
     counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
@@ -75,7 +75,7 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
 
 
 def recall_counts(data: ReportData, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
-    """For each annotator and class, count the items of that class they labelled, and how many they got right.
+    """For each annotator and class, count the items of the class that they labelled, and how many they got right.
 
     The true class is uncertain, so each item adds its consensus probability to the count of every class.
 

@@ -31,7 +31,7 @@ def line_chart(
     mark: tuple[float, float] | None = None,
     diagonal: bool = False,
 ) -> Markup:
-    """Return a line chart whose lines differ in colour and dash pattern.
+    """Return a line chart as SVG; its lines differ in colour and dash pattern.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def line_chart(
     x_range, y_range : tuple of float, default=None
         Limits of the axes. None uses the range of the points.
     bands : sequence of (x, low, high), default=()
-        A shaded band behind the lines.
+        A shaded band behind the lines, from `low` to `high` at each `x`.
     x_percent, y_percent : bool, default=False
         Whether the ticks of the axis are percentages.
     mark : tuple of float, default=None
@@ -102,7 +102,9 @@ def line_chart(
 
 
 def map_chart(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: str) -> Markup:
-    """Return the item map of one annotator: circles are cells where they are strong, diamonds where weak.
+    """Return the item map of one annotator as SVG.
+
+    The map is a grid. Circles are cells where the annotator is strong, diamonds are cells where they are weak.
 
     A larger marker means more items; a stronger colour means a larger absolute value. Small dots are items of other
     annotators. The name of a class is written at the median position of its items.

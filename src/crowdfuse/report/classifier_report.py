@@ -43,7 +43,7 @@ def report_classifier(
     items : array-like of shape (n_items,), default=None
         Item id of each row of `X`, as in `fit`.
     gold : array-like of shape (n_items,), default=None
-        True class of each row, None where unknown. Used only to measure accuracy.
+        True class of each row, None where unknown. Gold is used only to measure accuracy.
     n_items : int, default=30
         Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a
         third as long.
@@ -63,7 +63,8 @@ def report_classifier(
     Raises
     ------
     ValueError
-        If a setting is out of range, `positive` is not one of two classes, or `gold` holds an unknown class.
+        If `n_items` or `sensitivity` is out of range, `positive` is not one of two classes, or `gold` has an unknown
+        class.
 
     See Also
     --------
@@ -110,7 +111,7 @@ def training_facts(classifier: CrowdClassifier) -> dict[str, Any]:
 
 
 def diagnostic_notes(classifier: CrowdClassifier) -> list[str]:
-    """Return one sentence for each thing that the method could not learn from the labels."""
+    """Return one sentence per finding of the method's diagnostics: what it could not learn from the labels."""
     return [f"{message[:1].upper()}{message[1:]}." for message in classifier.diagnostic_messages_]
 
 

@@ -19,13 +19,14 @@ MIN_ANNOTATORS = 3  # two annotators agree with each other equally often
 def agreement_with_others(data: ReportData) -> tuple[FloatArray, IntArray]:
     """Compute how often each annotator agrees with the other annotators of the same item.
 
-    Items with a single label are left out. Weights are not used, so that the result can be compared with them.
+    Items with a single label are left out. The weights of the model are not used, so that the result can be compared
+    with the weights.
 
     Returns
     -------
     mean : ndarray of shape (n_annotators,)
-        For each annotator: the share of the item's other labels that equal theirs, averaged over items. 0 without such
-        items.
+        For each annotator: the share of an item's other labels that equal the annotator's label, averaged over items. 0
+        if the annotator shares no item with others.
     n_compared : ndarray of shape (n_annotators,)
         Number of the annotator's labels that were compared.
     """
@@ -41,7 +42,7 @@ def agreement_with_others(data: ReportData) -> tuple[FloatArray, IntArray]:
 
 
 def find_contradictions(data: ReportData, mean_weight: FloatArray | None, accuracy: FloatArray) -> list[dict[str, Any]]:
-    """Find annotators whose weight or accuracy is highest despite low agreement, or lowest despite high agreement.
+    """Find annotators with the highest weight or accuracy despite low agreement, or the lowest despite high agreement.
 
     Parameters
     ----------
@@ -55,8 +56,8 @@ def find_contradictions(data: ReportData, mean_weight: FloatArray | None, accura
     Returns
     -------
     list of dict
-        One entry per annotator found. In an entry, `mean_weight` or `accuracy` is None if it does not contradict the
-        agreement.
+        One entry per annotator found. In an entry, `mean_weight` is None if the weight does not contradict the
+        agreement, and likewise `accuracy`.
     """
     agreement, n_compared = agreement_with_others(data)
     judged = np.flatnonzero(n_compared >= MIN_COMPARED_LABELS)

@@ -1,4 +1,4 @@
-"""How good the model is where the true class is known: accuracy, abstention, calibration, operating point."""
+"""How good the model is on items with a known true class: accuracy, abstention, calibration, decision threshold."""
 
 from __future__ import annotations
 
@@ -95,9 +95,10 @@ def evaluation_rows(data: ReportData, gold_sets: Sequence[GoldSet]) -> tuple[Int
 
 
 def abstention_facts(data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
-    """For several shares of abstention, return the accuracy on the items that the model is most confident about.
+    """Return the accuracy of the model if it abstains on the items about which it is least confident.
 
-    Return None if there are fewer than `MIN_GOLD_ITEMS` items.
+    The result has the accuracy on the remaining items, for several shares of abstention. None if there are fewer than
+    `MIN_GOLD_ITEMS` items.
     """
     if len(rows) < MIN_GOLD_ITEMS:
         return None
@@ -116,9 +117,9 @@ def abstention_facts(data: ReportData, rows: IntArray, codes: IntArray, evaluate
 def operating_point(
     data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str, *, positive: int, sensitivity: float
 ) -> dict[str, Any] | None:
-    """Return the highest threshold that reaches the target sensitivity, with its specificity and precision.
+    """Return the highest decision threshold that reaches the target sensitivity, with its specificity and precision.
 
-    The threshold is chosen on the same items it is evaluated on, so the figures are slightly optimistic.
+    The threshold is chosen and evaluated on the same items, so the figures are slightly optimistic.
 
     Parameters
     ----------

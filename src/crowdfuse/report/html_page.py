@@ -81,7 +81,7 @@ def format_name(text: Any) -> Markup:
 
 
 def training_charts(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
-    """Return charts over epochs with their titles: the loss of each phase, validation accuracy, held-out labels.
+    """Return charts over epochs with their titles: loss of each phase, validation accuracy, score on held-out labels.
 
     Each phase has its own loss and therefore its own chart. Charts without values are left out.
 

@@ -27,10 +27,10 @@ def disputed_rows(data: ReportData) -> IntArray:
 
 
 def ambiguous_rows(data: ReportData) -> IntArray:
-    """Return the items that good annotators labelled but whose confidence is low, the lowest confidence first.
+    """Return the items with low confidence although good annotators labelled them, the lowest confidence first.
 
-    Only items with at least two labels are considered. The annotators of an item are good if their mean accuracy is at
-    least the mean accuracy over all labels.
+    Only items with at least two labels are considered. The annotators of an item count as good if their mean accuracy
+    is at least the mean accuracy over all labels.
     """
     n_labels = data.labels_per_item
     accuracy = data.quality.annotator_accuracy[data.ann.annotator]

@@ -44,7 +44,7 @@ class ItemMap:
 
 
 def map_items(data: ReportData, wanted: IntArray) -> ItemMap | None:
-    """Place a random sample of the labelled items, and the rows in `wanted`, on a map.
+    """Place items on a map: a random sample of the labelled items, and the rows in `wanted`.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def map_items(data: ReportData, wanted: IntArray) -> ItemMap | None:
 
 
 def map_facts(data: ReportData, item_map: ItemMap | None) -> dict[str, Any] | None:
-    """Return the number of items in each cell of the map, and where the most frequent predicted classes lie."""
+    """Return the number of items in each cell of the map, and the positions of the most frequent predicted classes."""
     if item_map is None:
         return None
     cell = item_map.cells(item_map.rows)

@@ -41,7 +41,7 @@ def preview_of_file(path: Path, side: int) -> ItemPreview:
 def image_file_of(folder: Path, item: str) -> Path | None:
     """Return the image file of an item, whose id is its path in the folder, with or without the file extension.
 
-    Return None for an id that points outside the folder: such a file does not belong to the run.
+    Return None for an id that points outside the folder, because files there do not belong to the run.
     """
     path = folder / item
     if Path(item).is_absolute() or ".." in Path(item).parts:

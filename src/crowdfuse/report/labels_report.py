@@ -39,9 +39,9 @@ def report_labels(
 ) -> Report:
     """Report on labels without inputs or a model.
 
-    An aggregation method computes a consensus label for each item. From it, the report estimates the accuracy of each
-    annotator, finds labels that are probably wrong, and lists the items on which annotators disagree. In a notebook,
-    the report is displayed as a page.
+    An aggregation method computes a consensus label for each item. From the consensus, the report estimates the
+    accuracy of each annotator, finds labels that are probably wrong, and lists the items on which annotators disagree.
+    In a notebook, the report is displayed as a page.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def report_labels(
     method : str, default="dawid-skene"
         Aggregation method, one of `crowdfuse.aggregation.AGGREGATORS`.
     gold : array-like of shape (n_items,), default=None
-        True class of each item in the order of `annotations.items`, None where unknown. Used only to measure
+        True class of each item in the order of `annotations.items`, None where unknown. Gold is used only to measure
         accuracy.
     n_items : int, default=30
         Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a

@@ -1,4 +1,4 @@
-"""Matplotlib figures for papers and reports, in colours that colour-blind readers and print can tell apart."""
+"""Matplotlib figures for papers and reports, in colours that stay distinct for colour-blind readers and in print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8c8c8c"
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG file, atomically.
+    """Write a figure as a PNG file. An interrupted write leaves no partial file.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def two_moon_heatmaps(
     diagonals: Sequence[NDArray[np.float64]],
     centres: Mapping[str, NDArray[np.float64]],
 ) -> Figure:
-    """Plot the paper's two-moons heat maps: prediction with its boundary, weight, and probability of being right.
+    """Plot the paper's two-moons heat maps: prediction, weight, and probability that each annotator is right.
 
     Parameters
     ----------
@@ -153,9 +153,9 @@ def annotator_accuracy(names: Sequence[str], estimated: Sequence[float], true: S
     names : sequence of str
         Names of the annotators.
     estimated : sequence of float
-        Estimated accuracy of each annotator.
+        Estimated accuracy of each annotator, from 0 to 1.
     true : sequence of float
-        True accuracy of each annotator.
+        True accuracy of each annotator, from 0 to 1.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def weights_by_correctness(names: Sequence[str], inside: Sequence[float], outsid
     inside : sequence of float
         Mean weight of each annotator on items where they are weak.
     outside : sequence of float
-        Mean weight on the other items.
+        Mean weight of each annotator on the other items.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> F
     Parameters
     ----------
     histories : mapping of str to sequence of dict
-        Records with `epoch` and `loss`, by method, as in `clf.history_`.
+        For each method, one record per epoch with the keys `epoch` and `loss`, such as `clf.history_`.
 
     Returns
     -------
@@ -250,7 +250,7 @@ def disputed_images(images: NDArray[Any], captions: Sequence[str]) -> Figure:
     Parameters
     ----------
     images : ndarray of shape (n_images, height, width)
-        The images, in grey.
+        The greyscale images.
     captions : sequence of str
         Text above each image.
 
@@ -339,13 +339,14 @@ def accuracy_curves(
     parameter : str
         Name of the parameter, written on the axis.
     series : mapping of str to sequence of (value, mean, deviation, paper)
-        Points of each method in percent; `deviation` and `paper` may be None.
+        Points of each method: value of the parameter, mean accuracy (%), its standard deviation over seeds, and the
+        paper's accuracy (%). The last two may be None.
     title : str
         Title of the figure.
     is_logarithmic : bool, default=False
-        Whether the axis is logarithmic. A value of 0 is then drawn left of the smallest other value.
+        Whether the x axis is logarithmic. A value of 0 is then drawn to the left of the smallest positive value.
     papers_best : float, default=None
-        Value that the paper calls best, marked by a vertical line.
+        Value of the parameter that the paper found best. A vertical line marks it.
 
     Returns
     -------
@@ -432,7 +433,7 @@ def paired_differences(panels: Mapping[str, Mapping[str, tuple[float, float, flo
     Parameters
     ----------
     panels : mapping of str to mapping of str to (mean, low, high)
-        Differences in percentage points, by data set and method.
+        For each data set and method: the mean difference and the ends of its interval, in percentage points.
     title : str
         Title of the figure.
 
@@ -464,65 +465,15 @@ def paired_differences(panels: Mapping[str, Mapping[str, tuple[float, float, flo
     return figure
 
 
-def critical_difference(
-    mean: Mapping[str, float], interval: Mapping[str, tuple[float, float]], critical: float, title: str
-) -> Figure:
-    """Plot mean ranks, best first, with intervals; bars join methods whose ranks do not differ significantly.
-
-    Parameters
-    ----------
-    mean : mapping of str to float
-        Mean rank of each method; 1 is best.
-    interval : mapping of str to (low, high)
-        95 % interval of the mean rank.
-    critical : float
-        Critical difference: mean ranks closer than this do not differ significantly.
-    title : str
-        Title of the figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    References
-    ----------
-    J. Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR, 2006.
-
-    Examples
-    --------
-    >>> ranks, intervals = {"gated": 1.2, "vote": 1.8}, {"gated": (1.0, 1.4), "vote": (1.6, 2.0)}
-    >>> [text.get_text() for text in critical_difference(ranks, intervals, 0.5, "").axes[0].get_yticklabels()]
-    ['gated', 'vote']
-    """
-    names = sorted(mean, key=lambda name: mean[name])
-    place = np.arange(len(names))[::-1]
-    figure = Figure(figsize=(7.5, 0.32 * len(names) + 1.6), layout="constrained")
-    ax = figure.subplots()
-    ends = np.array([interval[name] for name in names])
-    ax.hlines(place, ends[:, 0], ends[:, 1], color=GREY, linewidth=1.5, zorder=1)
-    ax.scatter([mean[name] for name in names], place, s=45, color=BLUE, zorder=2)
-    ax.set_yticks(place, [plain_text(name) for name in names])
-    beyond = ends.max() + 0.4
-    last = -1
-    for i, name in enumerate(names):
-        reached = max(j for j, other in enumerate(names) if mean[other] - mean[name] < critical)
-        if reached > max(last, i):  # skip a group that is contained in the previous one
-            ax.vlines(beyond, place[reached] - 0.15, place[i] + 0.15, color=ORANGE, linewidth=4)
-            beyond += 0.35
-            last = reached
-    ax.set_xlabel(f"mean rank (1 is best), 95 % interval; orange: no significant difference (less than {critical:.1f})")
-    ax.set_title(title, loc="left")
-    _hide_spines(ax)
-    return figure
-
-
 def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
     """Plot test accuracy over epsilon, one line per method, with the standard deviation over seeds.
+
+    Epsilon is the distance from an annotator's weakness image within which the simulated annotator is wrong.
 
     Parameters
     ----------
     accuracy : mapping of str to mapping of float to sequence of float
-        Accuracy (0 to 1) of each seed, by method and epsilon.
+        For each method and epsilon: the accuracy (0 to 1) of each seed.
 
     Returns
     -------
@@ -543,7 +494,7 @@ def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]
 def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotators: Sequence[Any]) -> Figure:
     """Plot the confusion matrices of one item, one panel per annotator.
 
-    With up to ten classes, each cell shows its percentage.
+    With up to ten classes, each cell shows its value in percent.
 
     Parameters
     ----------
@@ -649,7 +600,7 @@ def weight_maps(coordinates: NDArray[Any], weights: NDArray[Any], annotators: Se
 
 
 def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *, n_bins: int = 10) -> Figure:
-    """Plot accuracy over confidence, one line per model, above the distribution of confidence.
+    """Plot accuracy over confidence, one line per model. A panel below shows the distribution of confidence.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ class Report:
         Parameters
         ----------
         path : str or Path
-            The `.html` file to write. The `.md` and `.json` files get the same name.
+            The `.html` file to write. The `.md` and `.json` files get the same name with another ending.
         overwrite : bool, default=False
             Whether to replace existing files that are not reports. Earlier reports are always replaced.
 
@@ -158,7 +158,8 @@ def report_files(path: Path) -> tuple[Path, Path, Path]:
     """
     if path.suffix.lower() != ".html":
         raise ValueError(
-            f"{path}: a report must be an .html file (.md and .json are written next to it); end its name in .html"
+            f"{path}: the name of a report must end in .html, such as report.html (.md and .json are written "
+            "next to it)"
         )
     return path, path.with_suffix(".md"), path.with_suffix(".json")
 

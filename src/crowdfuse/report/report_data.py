@@ -1,4 +1,4 @@
-"""The data of a report, computed in one pass over the inputs. No array has size n_items x n_annotators."""
+"""The data of a report, computed in one pass over the inputs, without any array of n_items x n_annotators numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FittedModel(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportData:
-    """Everything known about each item and label; -1 and NaN stand for unknown.
+    """Everything a report needs to know about each item and label; -1 and NaN stand for unknown.
 
     Attributes
     ----------
@@ -95,8 +95,8 @@ class ReportData:
         Returns
         -------
         ndarray of shape (n_labels,) or None
-            1 means the weight that the label has if all labels of its item weigh the same. NaN where the input is
-            missing.
+            1 means the same weight as if all labels of the item weighed the same; 2 means twice as much. NaN where the
+            input is missing.
         """
         return None if self.weights is None else relative_weights(self.weights, self.ann)
 
@@ -128,7 +128,7 @@ def compute_report_data(
     items : array-like of shape (n_items,), default=None
         Item id of each row of `X`, as in `fit`.
     training_gold : ndarray of shape (n_items,), default=None
-        True classes that the classifier was trained on, as positions in `classes_`, -1 elsewhere.
+        True classes that the classifier was trained on, as positions in `classes_`; -1 for items without.
 
     Returns
     -------
@@ -179,9 +179,9 @@ def report_data_from_labels(
     ann : Annotations
         The labels.
     training_gold : ndarray of shape (n_items,), default=None
-        True classes that the model was trained on, -1 elsewhere.
+        True classes that the model was trained on, as positions in `ann.classes`; -1 for items without.
     predicted, fused : ndarray of shape (n_items,), default=None
-        Stored class codes, -1 where unknown. None uses the consensus of the labels.
+        Stored classes, as positions in `ann.classes`; -1 where unknown. None uses the consensus of the labels.
     predicted_confidence, fused_confidence : ndarray of shape (n_items,), default=None
         Stored confidences. None uses the confidence of the consensus.
 
@@ -213,7 +213,7 @@ def add_available_inputs(
 ) -> ReportData:
     """Add weights and the model for the items whose inputs still exist and are unchanged.
 
-    An input is treated as changed if the model's prediction for it differs from the stored one.
+    An input counts as changed if the model's prediction for it differs from the stored prediction.
 
     Parameters
     ----------

@@ -55,8 +55,8 @@ def make_report(
 ) -> Report:
     """Compute all figures of a report.
 
-    Exactly one of `training` and `aggregation` is given. With `training`, gold measures the model's predictions;
-    with `aggregation`, it measures the fused labels.
+    Exactly one of `training` and `aggregation` is given. With `training`, the predictions of the model are evaluated on
+    gold labels. With `aggregation`, the fused labels are.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def make_report(
     Raises
     ------
     ValueError
-        If `n_items`, `sensitivity` or `positive` is out of range.
+        If `n_items` or `sensitivity` is out of range, or `positive` is not one of two classes.
     """
     check_settings(n_items, sensitivity)
     positive_code = _positive_code(data, positive)
@@ -195,10 +195,11 @@ def _positive_code(data: ReportData, positive: Any) -> int | None:
     code = int(positions_of(normalize_ids([positive], "positive"), classes)[0])
     if code < 0:
         raise ValueError(
-            f"the positive class {format_names([positive])} is not one of the classes ({format_names(classes)})"
+            f"the positive class {format_names([positive])} is not one of the classes ({format_names(classes)}); "
+            "choose one of them"
         )
     if len(classes) != 2:
-        raise ValueError(f"a positive class needs exactly two classes, and there are {len(classes)}; leave it out")
+        raise ValueError(f"a positive class needs exactly two classes, but there are {len(classes)}; do not set it")
     return code
 
 

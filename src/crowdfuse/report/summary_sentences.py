@@ -22,7 +22,7 @@ def contradiction_sentences(facts: dict[str, Any]) -> list[Sentence]:
 
 
 def evaluated_thing(facts: dict[str, Any]) -> str:
-    """Return what gold labels evaluate: "model", or "method" in a report on labels alone."""
+    """Return the word for what gold labels evaluate: "model", or "method" in a report on labels alone."""
     return "model" if facts["aggregation"] is None else "method"
 
 

@@ -27,7 +27,10 @@ MAX_SINGLE_ANNOTATORS = 5  # with more annotators, single-annotator is left out 
 MIN_TEST_ITEMS = 100  # with fewer gold items without annotator labels, the test set also gets labelled items
 GOLD_METRIC, HELD_OUT_METRIC = "test_accuracy", "held_out_likelihood"
 AGREEMENT = "held_out_agreement"
-ADVICE_FOR_SETTING = {"random_state": "use --seeds", "annotator": "single-annotator tries each annotator"}
+ADVICE_FOR_SETTING = {
+    "random_state": "use --seeds",
+    "annotator": "the method single-annotator is trained once per annotator",
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of methods on the files of a job, which have been read and checked.
+    """A comparison of methods on the data of a job, which has been read and checked.
 
     The object is callable: given a run and a checkpoint folder, it trains the classifier of that run and returns the
     results.
@@ -61,8 +64,8 @@ class Comparison:
     data : JobData
         The content of the files.
     test_share : float
-        Share of the labelled items that each seed moves from training to the test set. Used only if fewer than 100 gold
-        items have no annotator labels; see `Comparison.split`.
+        Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. It is used
+        only if there are fewer than 100 gold items without annotator labels; see `Comparison.split`.
 
     See Also
     --------
@@ -98,8 +101,8 @@ class Comparison:
         """Split the rows into a training set and a test set.
 
         The test set is the items that have a gold label but no annotator labels. If there are fewer than 100 of them, a
-        random `test_share` of the items that have both is moved from training to the test set. Without a gold file, the
-        test set is a random `test_share` of all labelled items.
+        random `test_share` of the items that have both a gold label and annotator labels is moved from training to the
+        test set. Without a gold file, the test set is a random `test_share` of all labelled items.
 
         Parameters
         ----------
@@ -146,11 +149,11 @@ class Comparison:
     def _held_out_notes(self, n_test: int) -> list[str]:
         """Return the remarks on a comparison without gold labels."""
         return [
-            f"there are no gold labels: each seed draws {n_test:,} labelled items that are kept out of training. A "
-            "method is scored by the probability that it gives to each of their labels, given the item and its other "
-            "labels (geometric mean). Where annotators disagree, no method reaches 100",
-            "without gold labels this cannot tell who is right where all annotators make the same mistakes. A hundred "
-            "gold items (--gold) show differences of ten points, a thousand show differences of three",
+            f"there are no gold labels: each seed draws {n_test:,} labelled items that are kept out of training. The "
+            "score of a method is the probability (%) that it gives to a label of these items, given the item and its "
+            "other labels; geometric mean over labels. Where annotators disagree, no method reaches 100",
+            "without gold labels, mistakes that all annotators make together cannot be detected. Gold labels (--gold) "
+            "of 100 items show differences of 10 points; those of 1,000 items show differences of 3",
         ]
 
     def _gold_notes(self, n_test: int) -> list[str]:
@@ -160,10 +163,13 @@ class Comparison:
         parts = [f"{format_count(n_unlabelled, 'gold item')} without labels"] if n_unlabelled else []
         if n_drawn:
             parts.append(f"{n_drawn:,} of the gold items with labels, drawn by each seed and kept out of training")
-        notes = [f"tested on {' and '.join(parts)}; gold labels choose neither epochs nor settings"]
+        notes = [f"tested on {' and '.join(parts)}; gold labels are not used to choose epochs or settings"]
         n_train = len(np.setdiff1d(self.data.gold[0], self.split(0).test)) if self.data.gold else 0
         if n_train:
-            notes.append(f"only true-label is trained on gold labels, those of {format_count(n_train, 'item')}")
+            notes.append(
+                f"true-label is trained on the gold labels of {format_count(n_train, 'other item')}, all other methods "
+                "on the annotators' labels"
+            )
         return notes
 
     def cells(self, methods: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
@@ -183,8 +189,8 @@ class Comparison:
         Raises
         ------
         ValueError
-            If a method or a setting is unknown, or the job sets `random_state` or `annotator`, which the comparison
-            sets itself.
+            If a method or a setting is unknown, or if the job sets `random_state` or `annotator`; the comparison sets
+            these two itself.
         """
         for name, advice in ADVICE_FOR_SETTING.items():
             if name in self.job.settings:
@@ -305,7 +311,10 @@ class Comparison:
         """Return the gold label of each row, None for rows without one."""
         gold = self.data.gold_by_row()
         if gold is None:
-            raise ValueError("true-label trains on gold labels: give them with --gold, or leave it out of --methods")
+            raise ValueError(
+                "the method true-label trains on gold labels, but there are none; give a file of gold labels with "
+                "--gold, or remove true-label from --methods"
+            )
         return gold
 
     def _classifier(self, run: RunSpec, checkpoint: Path | None) -> CrowdClassifier:
@@ -323,7 +332,8 @@ class Comparison:
         rows = np.flatnonzero(gold != None)  # noqa: E711 (an array of objects)
         if not len(rows):
             raise ValueError(
-                "true-label trains on gold labels, but all of them are used for testing; leave it out of --methods"
+                "the method true-label trains on gold labels, but all of them are used for testing; remove true-label "
+                "from --methods, or add gold labels of items that annotators have labelled"
             )
         return {"X": X[rows], "y": ann[rows], "gold": gold[rows]}
 
@@ -337,8 +347,8 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
         The files to read, and the settings that all methods share. `job.gold` is the file of gold labels used for
         testing.
     test_share : float
-        Share of the labelled items that each seed moves from training to the test set. Used only if fewer than 100 gold
-        items have no annotator labels; see `Comparison.split`.
+        Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. It is used
+        only if there are fewer than 100 gold items without annotator labels; see `Comparison.split`.
 
     Returns
     -------
@@ -353,7 +363,7 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
 
 
 def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
-    """Return the methods that are compared by default: all that can be trained on these files at a reasonable cost.
+    """Return the methods that are compared by default: all that these files allow at a reasonable cost.
 
     Parameters
     ----------
@@ -369,10 +379,13 @@ def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
     """
     n_annotators, left_out = comparison.data.train_annotations.n_annotators, {}
     if n_annotators > MAX_SINGLE_ANNOTATORS:
-        left_out["single-annotator"] = f"there are {n_annotators:,} annotators; to try each, name it in --methods"
+        left_out["single-annotator"] = (
+            f"it would train one classifier for each of the {n_annotators:,} annotators; to include it, name it in "
+            "--methods"
+        )
     if comparison.data.gold is None:
         left_out["true-label"] = "there are no gold labels"
     elif not len(np.setdiff1d(comparison.data.gold[0], comparison.split(0).test)):
-        left_out["true-label"] = "all gold labels are for testing, none are left to train on"
+        left_out["true-label"] = "all gold labels are used for testing, and none are left to train on"
     remarks = [f"{method} is left out: {reason}" for method, reason in left_out.items()]
     return [method for method in ESTIMATORS if method not in left_out], remarks

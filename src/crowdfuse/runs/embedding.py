@@ -61,11 +61,11 @@ def embed(
     """Compute features of all images below a folder, and write them to an `.npz` file.
 
     The file holds three arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
-    folder) and `short_names` (the same paths without file extension). Labels whose item ids match the images therefore
-    match the features too.
+    folder) and `short_names` (the same paths without file extension). Labels whose item ids are paths of images
+    therefore match the features too.
 
-    All files are test-read before any feature is computed. Images are decoded batch by batch, so memory never holds all
-    of them.
+    All files are first read once, so that errors appear before any feature is computed. Images are decoded batch by
+    batch, so memory never holds all of them.
 
     Parameters
     ----------
@@ -74,9 +74,10 @@ def embed(
     out : Path
         The `.npz` file to write.
     backbone : torch.nn.Module or callable
-        A network, or a function without arguments that returns one. The network maps images of shape (N, 3, image_size,
-        image_size) to features of shape (N, D). Features of shape (N, D, H, W) are averaged over H and W. The network
-        is put into evaluation mode and moved to the device.
+        A network, or a function without arguments that returns one. The network maps N images, an array of shape (N, 3,
+        image_size, image_size), to features of shape (N, D), where D is the number of features per image. Features of
+        shape (N, D, H, W), with height H and width W, are averaged over H and W. The network is put into evaluation
+        mode and moved to the device.
     image_size : int, default=224
         The central square of each image is cropped and resized to this many pixels per side.
     mean : sequence of float, default=(0.485, 0.456, 0.406)
@@ -143,7 +144,7 @@ def embed(
     n_features = frozen(np.zeros((min(batch_size, len(files)), *files.item_shape), np.float32)).shape[1]
     with atomic_file(out) as temporary:  # fails now if the file cannot be written
         counts = f"{format_count(len(files), 'image')}, {format_count(n_features, 'feature')} each, on {torch_device}"
-        print_message(verbose, f"{counts}; trying all files first")
+        print_message(verbose, f"{counts}; first checking that all files can be read")
         rows, left_out = _readable_rows(folder, paths, workers, on_unreadable)
         names, short_names = image_names(folder, [paths[row] for row in rows])
         X = _compute_features(frozen, files.take(rows), names, n_features, batch_size, verbose)
@@ -167,7 +168,7 @@ def _compute_features(
             if features.shape[1] != n_features:
                 raise ValueError(
                     f"the backbone gives {n_features:,} features per image, but {features.shape[1]:,} in a batch of "
-                    f"{len(batch)}; the number must not depend on the batch"
+                    f"{len(batch)}; this number must be the same for all batches"
                 )
             bad = ~np.isfinite(features).all(1)
             if bad.any():
@@ -223,13 +224,13 @@ def _as_rows(features: Any, n_images: int) -> Tensor:
         raise ValueError(f"the backbone must give floating-point features, got {features.dtype}")
     if len(shape) == 3:
         raise ValueError(
-            f"the backbone gives {shape}, which looks like (N, tokens, D); {advice} returns one token, such as "
-            "features[:, 0], or their mean, features.mean(1)"
+            f"the backbone gives {shape}, which looks like (images, tokens, features); {advice} returns one token, "
+            "such as features[:, 0], or their mean, features.mean(1)"
         )
     if len(shape) not in (2, 4) or shape[0] != n_images or 0 in shape:
         raise ValueError(
             f"the backbone must give ({n_images}, D) or ({n_images}, D, H, W) for {format_count(n_images, 'image')}, "
-            f"got {shape}; {advice} returns that"
+            f"got {shape}; {advice} returns features of one of these shapes"
         )
     return features if len(shape) == 2 else features.mean((2, 3))
 

@@ -65,7 +65,7 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
     Raises
     ------
     FileExistsError
-        If `out` exists and `force` is false, or `out` is a folder that is never replaced.
+        If `out` exists and `force` is false, or if `out` is a folder that is never replaced (see `force`).
     ValueError
         If a file or a setting is invalid. Nothing is written in this case.
 
@@ -135,7 +135,8 @@ def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
     Returns
     -------
     summary : dict of str to Any
-        The content of `summary.json`. If the run is already finished, its stored summary.
+        The content of `summary.json`. If the run is already finished, nothing is trained and the stored summary is
+        returned.
 
     Raises
     ------
@@ -210,8 +211,8 @@ def _refuse_different_files(hashes: dict[str, str]) -> None:
         for name, value in all_hashes[0].items():
             if others[name] != value:
                 raise AllProcessesError(
-                    f"process {number + 1} of {len(all_hashes)} has read other {name} than the first: "
-                    "every machine needs the same files"
+                    f"process {number + 1} of {len(all_hashes)} has read different {name} than process 1; "
+                    "copy the same files to every machine"
                 )
 
 

@@ -46,7 +46,7 @@ def is_finished(out: Path) -> bool:
 
 
 def read_job(out: Path) -> tuple[Job, dict[str, str]]:
-    """Read the stored job of a run, and the hashes of its files when the run was started.
+    """Read the stored job of a run, and the hashes that its files had when the run was started.
 
     Parameters
     ----------
@@ -78,18 +78,24 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
     try:
         return Job.from_json(stored["job"]), dict(stored["hashes"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: crowdfuse fit did not write it like this ({error!r})") from error
+        raise ValueError(
+            f"{path} is damaged: its content is not what crowdfuse fit writes ({error!r}); restore it, or fit again"
+        ) from error
 
 
 def _check_format(path: Path, stored: dict[str, Any]) -> None:
     """Raise an error if the run folder has another format; the message says what to do."""
     if "job" not in stored:
-        raise ValueError(f"{path} is damaged: it has no 'job', which crowdfuse fit writes")
+        raise ValueError(f"{path} is damaged: it has no 'job', which crowdfuse fit writes; restore it, or fit again")
     version = stored.get("format_version", 1)
     if version == RUN_FORMAT_VERSION:
         return
     is_newer = isinstance(version, int) and version > RUN_FORMAT_VERSION
-    advice = "install that version" if is_newer else "fit again; crowdfuse review --export still reads its decisions"
+    advice = (
+        "install a newer crowdfuse"
+        if is_newer
+        else "fit again; crowdfuse review --export still reads the decisions of reviewers"
+    )
     raise RunFormatError(
         f"{path.parent} has run format {version}, from {'a newer' if is_newer else 'an older'} version of crowdfuse; "
         f"this version reads format {RUN_FORMAT_VERSION}: {advice}"
@@ -101,9 +107,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise ValueError(f"{path} is damaged ({error}); restore it, or fit again") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: it does not hold a JSON object")
+        raise ValueError(f"{path} is damaged: it does not hold a JSON object; restore it, or fit again")
     return content
 
 
@@ -121,7 +127,9 @@ def refuse_replacing(out: Path, job: Job) -> None:
         except RunFormatError:
             pass  # a run folder of another version may be replaced
         except ValueError as error:
-            raise FileExistsError(f"{out} is not a run folder, and --force will not replace it: {error}") from error
+            raise FileExistsError(
+                f"{out} is not a run folder, and --force will not replace it ({error}); choose another name for --out"
+            ) from error
     for path in [*job.files().values(), Path(job.inputs)]:
         if path.resolve().is_relative_to(out.resolve()):
             raise ValueError(f"{path} is inside {out}, which --force would replace; choose another name for --out")

@@ -25,8 +25,8 @@ class Job:
     Parameters
     ----------
     labels : str
-        Path of the labels: a table, or an export of a labelling tool. This and all other paths are stored as given,
-        without resolving them.
+        Path of the labels: a table, or an export of a labelling tool. All paths of a job are stored as given: a
+        relative path stays relative.
     inputs : str
         Path of the features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`) or of a folder of images.
     method : str, default="gated"
@@ -42,12 +42,14 @@ class Job:
     reading : Reading, default=Reading()
         How the labels are read: names of the columns, format, classes.
     on_missing : {"error", "drop"}, default="error"
-        What to do with items that have labels but no inputs, or inputs but no labels.
+        What to do with items that have labels but no inputs, or inputs but no labels: raise an error, or leave them
+        out.
     image_size : int, default=None
         Images are resized to this many pixels per side. None keeps the size if all images have the same size of at most
         96 x 96, and otherwise resizes to 64 x 64.
     threads : int, default=1
-        Number of CPU threads. It affects how floating-point sums are rounded, so a resumed run uses the stored number.
+        Number of CPU threads. The number affects how floating-point sums are rounded, so a resumed run uses the same
+        number.
 
     See Also
     --------
@@ -74,7 +76,7 @@ class Job:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Job:
-        """Return the job from its JSON form, which `dataclasses.asdict` made.
+        """Return the job from its JSON form, which is made by `dataclasses.asdict`.
 
         Parameters
         ----------
@@ -93,7 +95,9 @@ class Job:
             If a field is missing or unknown.
         """
         if "reading" not in content:
-            raise ValueError("it has no 'reading' and may come from an older version of crowdfuse; fit again")
+            raise ValueError(
+                "the stored job has no 'reading' and may come from an older version of crowdfuse; fit again"
+            )
         return cls(**content | {"reading": Reading(**content["reading"])})
 
     def files(self) -> dict[str, Path]:
@@ -188,7 +192,7 @@ def _describe_type(hint: Any) -> str:
 
 
 def resolve_job_path(run: Path, path: str) -> Path:
-    """Find a file of a job, also if the command now runs in another folder.
+    """Find a file of a job, even if the current folder is not the one in which the run was started.
 
     Parameters
     ----------
@@ -201,7 +205,7 @@ def resolve_job_path(run: Path, path: str) -> Path:
     Returns
     -------
     resolved : Path
-        The first of these places where the file exists; `path` itself if there is none.
+        The first of these places where the file exists; `path` itself if it exists in none of them.
     """
     candidates = [Path(path), *(folder / path for folder in run.resolve().parents)]
     return next((candidate for candidate in candidates if candidate.exists()), Path(path))

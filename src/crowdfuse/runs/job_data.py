@@ -187,7 +187,7 @@ def _match_gold_to_rows(
     if (code < 0).any():
         raise ValueError(
             f"{path}: item {format_names(ids[code < 0][:1])} has gold {format_names(truth[code < 0][:1])}, which is "
-            f"not one of the classes ({format_names(classes)}); name all classes with --classes"
+            f"not one of the classes ({format_names(classes)}); correct it, or name all classes with --classes"
         )
     return rows[rows >= 0], classes[code[rows >= 0]]
 
@@ -211,8 +211,8 @@ def _advice(without_inputs: NDArray[Any], loaded: LoadedInputs) -> str:
             rest = np.array([name.removeprefix(prefix) for name in without_inputs], dtype=object)
             if (rest != without_inputs).all() and (loaded.rows_of(rest) >= 0).all():
                 return (
-                    f"Without {prefix!r} they are there: remove it from these ids, or pass the folder that they "
-                    "start from as --inputs"
+                    f"Without the prefix {prefix!r}, these ids match: remove the prefix from the ids, or pass the "
+                    f"folder that contains the folder {prefix!r} as --inputs"
                 )
     return "To leave them out, use --on-missing drop"
 
@@ -222,7 +222,9 @@ def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) ->
     values, count = np.unique(rows[rows >= 0], return_counts=True)
     if (count > 1).any():
         names = ids[rows == values[count > 1][0]]
-        raise ValueError(f"{path} calls one input by several names: {format_names(names)}; use one of them throughout")
+        raise ValueError(
+            f"{path} calls one input by several names: {format_names(names)}; use the same name everywhere"
+        )
 
 
 def _held_out_rows(gold_sets: dict[str, GoldRows], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:
@@ -236,8 +238,8 @@ def _held_out_rows(gold_sets: dict[str, GoldRows], labelled: Annotations, notes:
         both = np.intersect1d(parts["validation"], parts["test"])
         if len(both):
             notes.append(
-                f"{len(both):,} items have validation and test gold, so the test accuracy is not independent of the "
-                "choice of the epoch"
+                f"{len(both):,} items are in both the validation file and the test file, so the test accuracy is not "
+                "independent of the choice of the epoch"
             )
     return np.concatenate([np.zeros(0, np.int64), *parts.values()])
 
@@ -250,5 +252,7 @@ def _training_gold(gold_sets: dict[str, GoldRows], notes: list[str]) -> GoldRows
     other = [gold_sets[name][0] for name in ("validation", "test") if name in gold_sets]
     keep = ~np.isin(rows, np.concatenate([np.zeros(0, np.int64), *other]))
     if not keep.all():
-        notes.append(f"{int((~keep).sum()):,} items of the gold to train on are held out by validation or test")
+        notes.append(
+            f"{int((~keep).sum()):,} items with gold labels to train on are validation or test items: not trained on"
+        )
     return rows[keep], truth[keep]

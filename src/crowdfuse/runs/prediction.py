@@ -44,15 +44,15 @@ def predict_file(
     FileExistsError
         If `out` exists and `force` is false.
     ValueError
-        If `out` and `inputs` are the same file, or the inputs have another shape than in training.
+        If `out` and `inputs` are the same file, or if the inputs do not have the shape that the model was trained on.
     """
     refuse_existing(out, force=force)
     if out.exists() and out.resolve() == inputs.resolve():
-        raise ValueError(f"{out} holds the inputs; choose another name for --out")
+        raise ValueError(f"{out} is the file of the inputs; choose another name for --out")
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder; name a file to write")
     if not run.exists():
-        raise FileNotFoundError(f"{run}: no such run folder")
+        raise FileNotFoundError(f"{run}: no such run folder; crowdfuse fit makes one")
     model = run / "model" if (run / "model").is_dir() else run
     if model == run and (run / RUN_SETTINGS_FILE).exists():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")

@@ -32,7 +32,7 @@ from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
 
 TRAINING_USE_OF_GOLD = {
     "test": ("they were kept out of training", True),
-    "validation": ("they were kept out of training, but chose the epoch", False),
+    "validation": ("they were kept out of training, but used to choose the epoch", False),
     "gold": ("the model was trained on this gold", False),
 }
 
@@ -67,7 +67,7 @@ def report_run(
     Returns
     -------
     report : Report
-        The report. It lists files that are missing or have changed since the run, and shows all that does not depend on
+        The report. It lists the files that are missing or have changed since the run, and leaves out what depends on
         them.
 
     Raises
@@ -81,7 +81,7 @@ def report_run(
     """
     check_settings(n_items, sensitivity)
     if not run.is_dir():
-        raise FileNotFoundError(f"{run}: no such run folder")
+        raise FileNotFoundError(f"{run}: no such run folder; crowdfuse fit makes one")
     if not (run / RUN_SETTINGS_FILE).exists():
         raise FileNotFoundError(
             f"{run} has no {RUN_SETTINGS_FILE}: it is not a run folder; crowdfuse fit --out makes one"
@@ -149,7 +149,8 @@ def _is_unchanged(name: str, path: Path, hashes: dict[str, str], messages: _Mess
     without = instead.get(name, "accuracy on it is not shown")
     if not path.is_file():
         messages.limitations.append(
-            f"{path} ({name}) does not exist any more (tried from here and from the folders above the run): {without}."
+            f"{path} ({name}) does not exist any more (searched from the current folder and the folders above the "
+            f"run): {without}."
         )
         return False
     if sha256(path) != hashes.get(name):
@@ -164,7 +165,8 @@ def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None,
     if not path.exists():
         return (
             None,
-            f"The inputs, {path}, do not exist any more (tried from here and from the folders above the run)",
+            f"The inputs, {path}, do not exist any more (searched from the current folder and the folders above the "
+            "run)",
         )
     try:
         loaded = read_job_inputs(job)
@@ -202,7 +204,10 @@ def _labels(run: Path, job: Job, is_unchanged: bool, classes: NDArray[Any]) -> A
         return read_labels(Path(job.labels), replace(job.reading, classes=names))
     record = run / "review_labels.csv"
     if not record.exists():
-        raise FileNotFoundError(f"{record} does not exist either; restore one of the two files")
+        raise FileNotFoundError(
+            f"the labels file {job.labels} is missing or has changed, and its copy {record} does not exist; restore "
+            "one of the two files"
+        )
     return read_labels(
         record, Reading(item="item", annotator="annotator", label="label", classes=names, format="table")
     )
@@ -287,8 +292,8 @@ def _training_gold(sets: list[GoldSet], ann: Annotations, messages: _Messages) -
     for known in sets:
         if known.name == "gold":
             messages.notes.append(
-                f"{format_count(len(known.rows), 'item')} with gold labels that were trained on: these are their fused "
-                "label and consensus, and they need no review."
+                f"Training used the gold labels of {format_count(len(known.rows), 'item')}. These labels are the fused "
+                "labels and the consensus of the items, which need no review."
             )
             codes = np.full(ann.n_items, -1, np.int64)
             codes[known.rows] = known.codes
@@ -354,10 +359,10 @@ def _match_gold_to_rows(
     if outside.any():
         raise ValueError(
             f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(truth[outside][:1])}, which is "
-            f"not one of the classes ({format_names(ann.classes)})"
+            f"not one of the classes ({format_names(ann.classes)}); correct the file"
         )
     if (rows < 0).any():
-        messages.notes.append(f"{format_count(int((rows < 0).sum()), 'item')} of {path} not in this run, left out.")
+        messages.notes.append(f"{format_count(int((rows < 0).sum()), 'item')} of {path} left out: not in this run.")
     return rows[rows >= 0], codes[rows >= 0]
 
 
