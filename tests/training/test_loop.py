@@ -480,7 +480,7 @@ def test_validation_of_a_single_annotator_ignores_the_other_annotators(crowd: An
 
 def test_validation_without_usable_labels_is_refused(crowd: Any) -> None:
     X, truth, Y = crowd
-    with pytest.raises(ValueError, match="no label to agree with"):
+    with pytest.raises(ValueError, match="no labels to compare predictions with"):
         MajorityVoteClassifier().fit(X, Y, validation=(X, np.full((90, 2), -1)))
     with pytest.raises(ValueError, match="pass gold as a 1-D array"):
         MajorityVoteClassifier().fit(X, Y, validation=(X, truth[:, None]))

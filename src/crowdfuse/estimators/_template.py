@@ -15,8 +15,8 @@ from crowdfuse.methods.base import Method, ModelSpec
 class TemplateClassifier(CrowdClassifier):
     """One sentence that tells users what the method does.
 
-    Then what they should know before they choose it. Only the method's own parameters are documented here; those of
-    every classifier are added automatically.
+    Then say what users should know before they choose the method. Document only the method's own parameters here; the
+    parameters that every classifier has are added automatically.
 
     Parameters
     ----------

@@ -14,10 +14,11 @@ from crowdfuse.methods.base import Method, ModelSpec
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AnnotMixClassifier(GlobalConfusionsClassifier):
-    """Annot-mix: mixup over items, annotators and labels, with a confusion matrix per annotator.
+    """Annot-mix: trains on blends of two labelled items (mixup), with a confusion matrix per annotator.
 
-    The method suits few and noisy labels, which a network would otherwise memorize. The backbone runs once per label,
-    not once per item. The loss of an item is the sum of the losses of its labels, so items with more labels have more
+    Input, annotator and label of two labelled pairs (item, annotator) are blended. The method suits few and noisy
+    labels, which a network would otherwise memorize. The backbone runs once per label, not once per item, so training
+    takes longer. The loss of an item is the sum of the losses of its labels, so items with more labels have more
     influence.
 
     Parameters

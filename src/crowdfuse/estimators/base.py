@@ -1,4 +1,4 @@
-"""Base class of every estimator, which implements scikit-learn's methods. A subclass adds settings and `_build`."""
+"""Base class of every estimator. It implements scikit-learn's methods; a subclass adds settings and `_build`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PreparedTraining(NamedTuple):
 class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """Base class of classifiers trained on the labels of several annotators who disagree.
 
-    Not used directly: each method is a subclass. All parameters are keyword-only.
+    Each method is a subclass; use the subclasses. All parameters are keyword-only.
 
     Parameters
     ----------
@@ -78,11 +78,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     dropout : float
         Dropout rate in the MLP backbone and the class head, from 0 to below 1.
     standardize : bool or None
-        Scale inputs to mean 0 and standard deviation 1 inside the model. None: True for a backbone given by name, False
-        for a module or callable.
+        Whether the model scales its inputs to mean 0 and standard deviation 1. None: True for a backbone given by name,
+        False for a module or callable.
     augment : {"crop-flip", "resized-crop-flip"} or None
-        Random changes of training images. "crop-flip" shifts by up to 4 pixels and mirrors; "resized-crop-flip" crops a
-        random part, scales it to the input size and mirrors.
+        Random changes of training images; None for no changes. "crop-flip" shifts by up to 4 pixels and mirrors;
+        "resized-crop-flip" crops a random part, scales it to the input size and mirrors.
     optimizer : {"adamw", "adam", "sgd"} or callable
         Optimizer; a callable takes the parameters and returns a `torch.optim.Optimizer`.
     learning_rate : float
@@ -106,17 +106,18 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     precision : str
         Numeric precision of training, as named in Lightning Fabric: for example "32-true", "bf16-mixed" or "64-true".
     channels_last : bool
-        Store images with channels last in memory while training: faster convolutions, different rounding.
+        Whether to store images with channels last in memory while training. Convolutions are faster, and rounding
+        differs.
     compile : bool
-        Apply `torch.compile` to the backbone while training: slow to start, useful on GPUs.
+        Whether to apply `torch.compile` to the backbone while training. It is slow to start and useful on GPUs.
     random_state : int, RandomState instance or None
-        Seed of everything random.
+        Seed of all random numbers.
     classes : sequence or None
         Names of all classes. Needed if a class may be missing from the labels. None: the classes that occur in the
         labels.
     checkpoint : str, Path or None
-        Folder in which the state of the training is saved. If it holds the state of an interrupted training, that
-        training continues. None: no state is saved.
+        Folder in which the state of the training is saved. If the folder holds the state of an interrupted training,
+        `fit` continues it. None: no state is saved.
     verbose : int
         1 shows progress, 0 is silent.
 
@@ -321,8 +322,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         The first call creates the model. A new annotator starts with the parameters of the average annotator. Earlier
         data is not kept, so the model gradually forgets items that are not passed again. MBEM and two-stage count
-        confusion matrices; they recount those of the annotators in this data, from this data alone. Each call starts a
-        new optimizer and a new learning-rate schedule, and a method with phases runs all of them. There is no
+        confusion matrices: for the annotators in this data, they count them anew from this data alone. Each call starts
+        a new optimizer and a new learning-rate schedule, and a method with phases runs all of them. There is no
         validation and no checkpoint.
 
         Parameters
@@ -351,8 +352,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         ValueError
-            If the data does not fit the model: other classes, another input shape, or new annotators for a network
-            that has no room for them.
+            If the data does not fit the model: other classes, another input shape, or new annotators although the
+            network cannot take any (annotator_heads="separate").
 
         Examples
         --------
@@ -451,7 +452,10 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             right = predicted[known] == positions_of(normalize_ids(y[known], "gold"), self.classes_)
             weight = weight[known]
         if not weight.sum() > 0:
-            raise ValueError("there is nothing to score on: y holds no label of an item with a weight above 0")
+            raise ValueError(
+                "there is nothing to score on: y has no label for an item with a weight above 0; "
+                "pass labels, or weights above 0"
+            )
         return float(np.average(right, weights=weight))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -498,7 +502,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         validation: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> PreparedTraining:
-        """Do all that `fit` does before the first training step: check settings and data, and build the network.
+        """Check settings and data and build the network, as `fit` does before the first training step.
 
         Use it to find mistakes before a long training. Sets `classes_`, `annotators_`, `input_shape_`,
         `n_features_in_`, `gold_used_for_` and the untrained `method_`.
@@ -548,8 +552,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         if ann.n_classes < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes, got {ann.n_classes} class"
-                f"{' (' + format_names(ann.classes) + ')' if ann.n_classes else ''}; name all with classes= "
-                "(--classes on the command line)"
+                f"{' (' + format_names(ann.classes) + ')' if ann.n_classes else ''}; name all classes with "
+                "classes= (--classes on the command line)"
             )
         true_classes = self._gold(y, gold, ann, len(inputs))
         data = TrainingData(inputs, ann, true_classes, check_sample_weight(sample_weight, len(inputs)))
@@ -571,7 +575,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return PreparedTraining(data, held_out, recipe)
 
     def fit_prepared(self, prepared: PreparedTraining) -> Self:
-        """Train the network that `prepare` has built: `fit(...)` is `fit_prepared(prepare(...))`.
+        """Train the network that `prepare` has built. `fit(...)` is the same as `fit_prepared(prepare(...))`.
 
         Parameters
         ----------
@@ -626,7 +630,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """Return data and recipe of a later `partial_fit`, and add new annotators to the network."""
         if classes is not None and not np.array_equal(np.sort(np.asarray(classes)), np.sort(self.classes_)):
             raise ValueError(
-                f"classes= names other classes than the model has ({format_names(self.classes_)}); leave it out"
+                f"classes= names other classes than the model has ({format_names(self.classes_)}); leave out classes"
             )
         inputs = self._inputs(X)
         y = labels_as_given(y)
@@ -636,8 +640,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         if n_new and not self.method_.takes_new_annotators:
             raise ValueError(
                 f"{format_count(n_new, 'annotator')} never seen before: {format_names(ann.annotators[-n_new:])}; "
-                "separate heads have no room for more. Use annotator_heads='shared' or 'embedded' from the start, or "
-                "leave their labels out"
+                "annotator_heads='separate' cannot take new annotators. Use 'shared' or 'embedded' from the first fit "
+                "on, or leave out the labels of the new annotators"
             )
         if n_new:
             self.method_.add_annotators(n_new)
@@ -680,7 +684,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         )
 
     def json_settings(self) -> dict[str, Any]:
-        """Return the settings that describe a training, in a form that JSON can hold.
+        """Return the settings that describe a training, as JSON-compatible values.
 
         Returns
         -------

@@ -20,20 +20,21 @@ from crowdfuse.methods.coin_net import COINNet
 class COINNetClassifier(GlobalConfusionsClassifier):
     """COINNet: one confusion matrix per annotator, and outlier terms for exceptional items.
 
-    Outlier terms explain items on which annotators make other errors than their confusion matrices predict. At least
-    one item must have two labels. The loss of an item is the sum of the losses of its labels, so items with more labels
-    have more influence.
+    On a few items, the outliers, annotators make other errors than their confusion matrices predict. Outlier terms
+    explain the labels of these items. At least one item must have two labels. The loss of an item is the sum of the
+    losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     outlier_weight : float
-        Threshold on how improbable the labels of an item must be to make it an outlier. With 1, roughly the items whose
-        labels are less probable than chance are outliers; larger values give fewer outliers.
+        How improbable the labels of an item must be for the item to be an outlier. With 1, the outliers are roughly the
+        items whose labels are less probable than chance; larger values give fewer outliers.
     volume_weight : float
         Strength of the regularizer that spreads the class probabilities, so that only one combination of probabilities
         and matrices explains the labels; see `GeoCrowdNetClassifier`.
     start : float or None
-        Initial accuracy of annotators, before training. None: e / (e + K - 1) for K classes, as in the authors' code.
+        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes (23 % for 10 classes), as
+        in the authors' code.
 
     See Also
     --------
@@ -41,8 +42,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    `outliers` returns which items are outliers. `fused_labels` combines the network's prediction (the prior) with the
-    labels (the evidence) by Bayes' rule. The labels of outliers carry almost no evidence.
+    The method `outliers` returns how much of an outlier each item is. `fused_labels` combines the network's prediction
+    (the prior) with the labels (the evidence) by Bayes' rule. The labels of outliers carry almost no evidence.
 
     References
     ----------
@@ -86,9 +87,9 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         return COINNet(spec, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return the degree to which outlier terms explain the labels of each item.
+        """Return how much of an outlier each item is: to which degree outlier terms explain its labels.
 
-        Works for the training data and for any other data.
+        The items can be training items or any others.
 
         Parameters
         ----------

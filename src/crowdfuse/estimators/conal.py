@@ -48,10 +48,9 @@ class CoNALClassifier(CrowdClassifier):
     Notes
     -----
     With few annotators, beware of an annotator who is always wrong: the common matrix absorbs part of that annotator's
-    errors, so they are corrected less than by `CrowdLayerClassifier`. For each item and annotator, `confusion_matrices`
-    returns the mixture of both matrices, and `common_share` returns the share of the common matrix, which lies between
-    0.27 and 0.73. `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes'
-    rule.
+    errors, so `CrowdLayerClassifier` corrects them better. For each item and annotator, `confusion_matrices` returns
+    the mixture of both matrices, and `common_share` returns the share of the common matrix, which lies between 0.27 and
+    0.73. `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------

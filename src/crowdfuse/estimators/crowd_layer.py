@@ -24,19 +24,19 @@ class CrowdLayerClassifier(GlobalConfusionsClassifier):
     layer : {"matrix", "vector", "bias", "vector+bias"}
         What the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix and
         can learn any confusion. "vector": scales each class. "bias": adds to each class. "vector+bias": both. The last
-        three have few parameters and cannot learn with which other class an annotator confuses a class.
+        three have few parameters, and cannot learn which class an annotator confuses with which.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class): output of each annotator's layer if one class has probability 1. They start close to
-        chance and become sharper during training: after few steps, trust which entry of a row is largest, but not its
-        value.
+        P(label | true class): output of each annotator's layer if one class has probability 1. The matrices start close
+        to chance and become sharper during training. After few steps, trust which entry of a row is largest, but not
+        its value.
 
     See Also
     --------
     CoNALClassifier : Adds a confusion matrix that all annotators share.
-    TraceRegClassifier : Confusion matrices that are probabilities throughout.
+    TraceRegClassifier : Learns confusion matrices of probabilities directly.
 
     Notes
     -----

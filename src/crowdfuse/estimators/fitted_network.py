@@ -126,8 +126,8 @@ class FittedNetwork:
         if len(unknown) and warn:
             labels = format_count(int(count[unknown].sum()), "label")
             warnings.warn(
-                f"{format_count(len(unknown), 'annotator')} with {labels} never seen in training, treated like the "
-                f"average annotator: {format_names(ann.annotators[unknown])}",
+                f"{format_count(len(unknown), 'annotator')} with {labels} never seen in training: "
+                f"{format_names(ann.annotators[unknown])}. They are treated like the average annotator",
                 stacklevel=4,
             )
         if len(unknown):

@@ -30,16 +30,17 @@ class FusionClassifier(CrowdClassifier):
     Parameters
     ----------
     n_bases : int
-        Number M of permutations whose mixtures are the confusion matrices; at most K! are used for K classes. With 1,
-        the only permutation is the identity: the ablation that learns weights but no confusions.
+        Number M of permutations. Confusion matrices are weighted means of these permutations. For K classes, at most K!
+        are used. With 1, the only permutation is the identity: this is the ablation that learns weights but no
+        confusions.
     basis : {"random", "latin"}
-        How permutations are chosen. "random": as in the paper. "latin": if M >= K, every label can be corrected to
-        every class.
+        How permutations are chosen. "random": drawn at random, as in the paper. "latin": shuffled cyclic shifts; with
+        `M >= K` they can correct every label to every class.
     penalty : float
         Strength (lambda) of the penalty that pulls the matrices towards the identity.
     confusions : {"basis", "full"}
-        "basis": mixtures of permutations. "full": an unconstrained column-stochastic matrix per item and annotator, for
-        at most 100 classes.
+        "basis": mixtures of permutations. "full": an unconstrained matrix per item and annotator, whose columns sum to
+        1; for at most 100 classes.
     weights : {"learned", "uniform"}
         "learned": predicted for each item and annotator. "uniform": all equal, the ablation that learns confusion
         matrices only.
@@ -129,13 +130,14 @@ class FusionClassifier(CrowdClassifier):
         if self.confusions == "full" and spec.n_classes > MAX_CLASSES_WITH_FULL_CONFUSIONS:
             raise ValueError(
                 f"confusions='full' is for at most {MAX_CLASSES_WITH_FULL_CONFUSIONS} classes, got {spec.n_classes}; "
-                "use 'basis'"
+                "use confusions='basis'"
             )
         possible = math.factorial(spec.n_classes)
         if self.confusions == "basis" and self.n_bases > possible:
             print_message(
                 self.verbose,
-                f"n_bases={self.n_bases} is more than the {possible} permutations of {spec.n_classes} classes",
+                f"n_bases={self.n_bases} is more than the {possible} permutations of {spec.n_classes} classes; "
+                "all of these are used",
             )
         hidden = (
             (spec.head_hidden or (64,))

@@ -51,9 +51,9 @@ class GatedClassifier(CrowdClassifier):
     n_bases : int
         Number of permutations; used only with wrong="basis".
     hold_out : bool
-        Hold out a tenth of all labels, at most 5,000, from items with several labels. They choose the starting point
-        and the epoch. If False, or if no item has two labels, the last epoch is kept. Only used if `fit` is called
-        with validation=None.
+        Whether to hold out a tenth of all labels, at most 5,000, from items with several labels. The held-out labels
+        choose the starting point and the epoch. If False, or if no item has two labels, the last epoch is kept. Used
+        only if `fit` is called with validation=None.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
@@ -75,10 +75,10 @@ class GatedClassifier(CrowdClassifier):
 
     Notes
     -----
-    The labels alone are not enough in two cases, in which some gold is needed: if annotators make the same mistakes,
-    or if there are only two classes and each annotator fails on other items. Ten or more items with gold can overrule
-    the classes inferred from the labels. docs/method.md describes the model, what it was compared with, and where it
-    fails.
+    The labels alone are not enough in two cases, in which some gold is needed: if annotators make the same mistakes, or
+    if there are only two classes and different annotators fail on different items. Ten or more items with gold can
+    overrule the classes inferred from the labels. docs/method.md describes the model, what it was compared with, and
+    where it fails.
 
     References
     ----------
@@ -119,8 +119,8 @@ class GatedClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.epochs < 2:
             raise ValueError(
-                f"gated needs at least 2 epochs, got epochs={self.epochs}: one for the labels of annotators, one for "
-                "the classes that follow; from 3 epochs on, the likelihood of the labels is trained too"
+                f"gated needs at least 2 epochs, got epochs={self.epochs}: one for each of its first two phases; "
+                "use 3 epochs or more to train all three phases"
             )
         wrong: WrongLabels = UniformWrongLabels(spec.n_classes, spec.n_annotators)
         if self.wrong == "annotator":

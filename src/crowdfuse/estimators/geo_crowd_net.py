@@ -1,4 +1,4 @@
-"""Estimator of GeoCrowdNet: confusion matrices that a volume makes identifiable."""
+"""Estimator of GeoCrowdNet: confusion matrices made identifiable by a volume regularizer."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     """GeoCrowdNet: one confusion matrix per annotator, made identifiable by a volume regularizer.
 
-    The volume is computed per batch, so `batch_size` must be well above the number of classes. The loss of an item is
-    the sum of the losses of its labels, so items with more labels have more influence.
+    Many combinations of network and matrices explain the labels equally well. The regularizer selects the combination
+    whose class probabilities, or whose matrices, differ most from each other (have the largest volume). The volume is
+    computed per batch, so `batch_size` must be well above the number of classes. The loss of an item is the sum of the
+    losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     regularizer : {"f", "w"}
         Matrix whose volume is maximized. "f": the class probabilities of the items; choose it if each class has some
-        clear items and annotators are unsure. "w": the confusion matrices; choose it if items are ambiguous and each
-        class has expert annotators.
+        clear items and annotators are inaccurate. "w": the confusion matrices; choose it if items are ambiguous and
+        each class has expert annotators.
     volume_weight : float
         Strength of the regularizer. With 0, the loss is the likelihood of the labels alone.
     start : float or None
-        Initial accuracy of annotators, before training. None: e / (e + K - 1) for K classes, as in the authors' code.
+        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes (23 % for 10 classes), as
+        in the authors' code.
 
     See Also
     --------

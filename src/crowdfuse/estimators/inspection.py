@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LabelLogProbabilities(NamedTuple):
-    """Log-probabilities behind the likelihood of labels; see `CrowdClassifier.label_log_probabilities`.
+    """Log-probabilities of classes and labels; see `CrowdClassifier.label_log_probabilities`.
 
     Attributes
     ----------
@@ -137,7 +137,9 @@ class Inspection(FittedNetwork):
         inputs = self._inputs(X)
         if annotations is None:
             if sparse:
-                raise ValueError("sparse=True needs annotations=: they say which pairs to compute")
+                raise ValueError(
+                    "sparse=True needs annotations=, because only pairs (item, annotator) with a label are stored"
+                )
             self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
             scores = [self.method_.weight_logits(h, *self._every_pair(len(h))) for h in self._features(inputs)]
             return torch.cat(scores).view(-1, len(self.annotators_)).softmax(1).numpy()
@@ -280,7 +282,7 @@ class Inspection(FittedNetwork):
         Returns
         -------
         fused : ndarray of shape (n_items, n_classes)
-            Class probabilities. NaN for items that have no label, or none that the method uses.
+            Class probabilities. NaN for items without a label that the method uses.
 
         See Also
         --------
@@ -350,7 +352,7 @@ class Inspection(FittedNetwork):
     def label_log_probabilities(
         self, X: Any, annotations: Any, *, items: ArrayLike | None = None
     ) -> LabelLogProbabilities:
-        """Return the log-probabilities that the likelihood of labels is computed from.
+        """Return the log-probabilities from which the likelihood of labels is computed.
 
         Parameters
         ----------
@@ -437,8 +439,8 @@ class Inspection(FittedNetwork):
         """Estimate the consensus of each item, and which labels are likely wrong.
 
         Combines the labels with this classifier's probabilities; see `crowdfuse.label_quality`. A classifier trained on
-        these same labels has memorized some of the wrong ones, so their suspicion is too low. Cross-validation with
-        `folds` avoids this.
+        these same labels has memorized some wrong labels, so it underestimates how likely they are wrong (their
+        suspicion). Cross-validation with `folds` avoids this.
 
         Parameters
         ----------
@@ -452,8 +454,8 @@ class Inspection(FittedNetwork):
             True class of each item, by name; None or NaN where unknown. Known classes are treated as certain.
         folds : int, default=None
             Number of cross-validation folds. For each fold, a fresh copy of this classifier is trained on the other
-            items and then judges the items of the fold. This takes `folds` trainings and finds more wrong labels. If
-            None, this fitted classifier judges all items.
+            items and then judges the items of the fold. This trains the classifier `folds` times, and finds more wrong
+            labels. If None, this fitted classifier judges all items.
 
         Returns
         -------
@@ -531,7 +533,8 @@ class Inspection(FittedNetwork):
         n_items : int, default=30
             Number of disputed items to show, at most 200.
         sensitivity : float, default=0.95
-            Used with two classes and gold: the fraction of positive items that the suggested threshold must find.
+            Used with two classes and gold: the report suggests a threshold that finds at least this fraction of the
+            positive items.
         positive : object, default=None
             Used with two classes: name of the positive class. If None, the second of `classes_`.
         title : str, default=None

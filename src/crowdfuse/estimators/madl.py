@@ -27,8 +27,8 @@ class MaDLClassifier(CrowdClassifier):
     ----------
     confusions : {"isotropic", "diagonal", "full"}
         What is learned per item and annotator. "isotropic": the probability of a right label, with all wrong classes
-        equally likely. "diagonal": that probability per class. "full": a whole confusion matrix, as in the authors'
-        code; it is so flexible that training sometimes does not find the classes.
+        equally likely. "diagonal": the probability of a right label for each true class. "full": a whole confusion
+        matrix, as in the authors' code; it is so flexible that training sometimes does not find the classes.
     weights : {"density", "uniform"}
         "density": the more similar annotators there are, the lower an annotator's weight in the loss, so that copies do
         not outvote the others. "uniform": all annotators have the same weight.
@@ -37,9 +37,9 @@ class MaDLClassifier(CrowdClassifier):
     embedding : int
         Size of the embeddings of annotators and items from which confusion matrices are predicted.
     gamma_shape : float
-        Shape of the gamma prior on the kernel bandwidth; used with weights="density".
+        Shape of the gamma prior on the sharpness of the kernel that compares annotators; used with weights="density".
     gamma_rate : float
-        Rate of the gamma prior on the kernel bandwidth; used with weights="density".
+        Rate of the gamma prior on the sharpness of the kernel that compares annotators; used with weights="density".
 
     Attributes
     ----------

@@ -18,8 +18,8 @@ class MajorityVoteClassifier(CrowdClassifier):
     Parameters
     ----------
     vote : {"soft", "hard"}
-        "soft": train on class probabilities, the fraction of the item's labels that each class got. "hard": train on
-        the class with most labels; ties are broken at random, from the seed.
+        "soft": train on the fraction of the item's labels that each class got. "hard": train on the class with most
+        labels; ties are broken at random, from the seed.
     loss_scale : {"plain", "paper"}
         "plain": the loss is the mean over items. "paper": it is the mean divided by the number of classes, as in the
         paper's soft vote.

@@ -15,6 +15,8 @@ from crowdfuse.methods.max_mig import MaxMIG
 class MaxMIGClassifier(CrowdClassifier):
     """Max-MIG: maximizes the mutual information between a classifier and a label aggregator.
 
+    The classifier predicts the class from the input, the aggregator predicts it from the labels.
+
     At least two annotators must have labels. The loss compares the items of a batch with each other, so `batch_size`
     should be well above the number of classes.
 
@@ -31,10 +33,10 @@ class MaxMIGClassifier(CrowdClassifier):
 
     Notes
     -----
-    The method is robust against any number of copies of an annotator whose labels hardly depend on the items. It starts
-    from the vote, so copies of an annotator with systematic errors can mislead it. `fused_labels` is the aggregate of
-    the labels alone, without the classifier. `annotator_weights` measures how much an annotator's labels change the
-    aggregate; it is the same for all items.
+    Any number of annotators who copy each other's labels do no harm if these labels hardly depend on the items. But
+    training starts from the vote, so copies of labels with systematic errors can mislead it. `fused_labels` is the
+    aggregate of the labels alone, without the classifier. `annotator_weights` measures how much an annotator's labels
+    change the aggregate; it is the same for all items.
 
     References
     ----------
@@ -67,6 +69,6 @@ class MaxMIGClassifier(CrowdClassifier):
         check_choice("prior", self.prior, ("votes", "uniform"))
         if self.batch_size == 1:
             raise ValueError(
-                "batch_size=1 does not work for max-mig, which compares the items of a batch; use 64 or so"
+                "batch_size=1 does not work for max-mig, which compares the items of a batch; use 64, for example"
             )
         return MaxMIG(spec, prior=self.prior)

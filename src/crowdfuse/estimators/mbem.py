@@ -77,7 +77,8 @@ class MBEMClassifier(GlobalConfusionsClassifier):
         check_positive_integer("rounds", self.rounds)
         if self.rounds > self.epochs:
             raise ValueError(
-                f"rounds={self.rounds} needs at least as many epochs, got epochs={self.epochs}: one per round"
+                f"rounds={self.rounds} needs at least as many epochs, got epochs={self.epochs}; "
+                "raise epochs or lower rounds"
             )
         check_choice("chosen", self.chosen, ("epoch", "round"))
         return MBEM(spec, rounds=int(self.rounds), chosen=self.chosen)

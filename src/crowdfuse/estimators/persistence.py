@@ -35,11 +35,11 @@ CUSTOM_OBJECT = "custom_object"
 
 
 class DamagedModelError(ValueError):
-    """A file of a model folder is missing or damaged; the message names it."""
+    """A file of a model folder is missing or damaged. The message names the file."""
 
 
 class ModelFormatError(ValueError):
-    """A model folder has another format than this version of crowdfuse reads; the message says what to do."""
+    """A model folder has a format that this version of crowdfuse does not read. The message says what to do."""
 
 
 def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
@@ -84,7 +84,7 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
         Model folder, or run folder that holds one.
     backbone : nn.Module or callable, default=None
         The backbone, built in the same way as for training. Required if the model was trained with a module or a
-        callable as backbone; not allowed if its backbone has a name.
+        callable as backbone. Not allowed if it was trained with a backbone given by name.
 
     Returns
     -------
@@ -119,9 +119,11 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     content = _read_settings(folder)
     weights = folder / WEIGHTS_FILE
     if not weights.exists():
-        raise DamagedModelError(f"{weights} is missing")
+        raise DamagedModelError(f"{weights} is missing; copy the whole model folder again, or save the model again")
     if sha256(weights) != content["weights_sha256"]:
-        raise DamagedModelError(f"{weights} is damaged: its content is not what was saved")
+        raise DamagedModelError(
+            f"{weights} is damaged: its content is not what was saved; copy it again, or save the model again"
+        )
     classifier = estimator_class(content["method"])(**_settings(content["settings"], backbone, folder))
     classifier.classes_ = _names(content["classes"])
     classifier.annotators_ = _names(content["annotators"])
@@ -181,7 +183,7 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     """Return the content of `model.json`, after checks of its digest and format."""
     path = folder / SETTINGS_FILE
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such model folder")
+        raise FileNotFoundError(f"{folder}: no such model folder; check the path")
     if not path.exists():
         raise DamagedModelError(f"{path} is missing: {folder} is not a model folder, or it is damaged")
     try:
@@ -190,7 +192,9 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedModelError(f"{path} is damaged: {error!r}") from error
     if _digest(content) != stored:
-        raise DamagedModelError(f"{path} is damaged: its content is not what was saved")
+        raise DamagedModelError(
+            f"{path} is damaged: its content is not what was saved; copy it again, or save the model again"
+        )
     _check_format(path, content)
     return content
 

@@ -1,4 +1,4 @@
-"""The name of each method on the command line, and the estimator class behind it. A new method adds one line here.
+"""The name of each method on the command line, and its estimator class. A new method adds one line here.
 
 This module does not import torch: the command line lists the methods without loading it.
 """
@@ -36,8 +36,8 @@ ESTIMATORS = {
 }
 
 DEFAULT_METHOD = "gated"
-"""Method of `crowdfuse fit` without --method: the best overall in the stored comparisons among methods that accept any
-labels. A test compares it with the stored results."""
+"""Method that `crowdfuse fit` uses without --method. In the stored comparisons, it is the best overall among the
+methods that accept any labels. A test checks this against the stored results."""
 
 
 def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassifier]:

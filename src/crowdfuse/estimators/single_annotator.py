@@ -22,7 +22,7 @@ class SingleAnnotatorClassifier(CrowdClassifier):
     Parameters
     ----------
     annotator : object
-        Name of the annotator. None is allowed only if the labels have a single annotator.
+        Name of the annotator. None is allowed only if all labels come from one annotator.
 
     See Also
     --------

@@ -16,17 +16,17 @@ from crowdfuse.methods.trace_reg import TraceReg
 class TraceRegClassifier(GlobalConfusionsClassifier):
     """Trace regularization: one confusion matrix per annotator, learned with the network.
 
-    Different combinations of network and matrices explain the labels equally well; a penalty on the traces of the
-    matrices selects one of them. The loss of an item is the sum of the losses of its labels, so items with more labels
-    have more influence.
+    Different combinations of network and matrices explain the labels equally well. A penalty on the traces of the
+    matrices selects one combination. The loss of an item is the sum of the losses of its labels, so items with more
+    labels have more influence.
 
     Parameters
     ----------
     trace_weight : float
         Strength of the trace penalty; 0.01 in the paper.
     start : float or None
-        Initial accuracy of annotators, before training. None: e / (e + K - 1) for K classes, as in the fusion paper's
-        code; this is low if there are many classes.
+        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes, as in the fusion paper's
+        code. This is 23 % for 10 classes and 3 % for 100.
 
     See Also
     --------

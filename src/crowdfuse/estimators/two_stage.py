@@ -23,7 +23,7 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     aggregator : {"dawid-skene", "one-coin", "glad", "mace", "wawa", "majority-vote"}
-        Method that aggregates the labels; see `crowdfuse.aggregation`.
+        Method that combines the labels of each item into class probabilities; see `crowdfuse.aggregation`.
     target : {"soft", "hard"}
         "soft": train on the aggregator's probabilities. "hard": train on the most probable class.
 
@@ -34,7 +34,7 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
 
     See Also
     --------
-    MBEMClassifier : Repeats both stages, with the network's predictions.
+    MBEMClassifier : Repeats both stages, using the network's predictions to aggregate again.
     crowdfuse.aggregation : The aggregators alone.
 
     Notes

@@ -22,18 +22,20 @@ class UnionNetClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     variant : {"a", "b"}
-        "b": each class has a distribution over all possible labels, and the class probabilities of the network mix
-        these distributions, so the network can learn the true class probabilities. "a": the class probabilities are
-        multiplied by the transition matrix and the result is normalized, as in the crowd layer.
+        How the class probabilities of the network become probabilities of labels. A transition matrix has one row per
+        class and one column per annotator and label. "a": the class probabilities are multiplied by this matrix, then
+        one softmax is applied to the whole result. "b": a softmax is applied to each row first, then the class
+        probabilities are multiplied by the matrix. With "b", the network can learn the true class probabilities.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), the same for all items. They start close to chance and sharpen during training.
+        P(label | true class), the same for all items. The matrices start close to chance and become sharper during
+        training.
 
     See Also
     --------
-    CrowdLayerClassifier : One layer per annotator.
+    CrowdLayerClassifier : Fits the labels of each annotator separately.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Turn the `validation=` argument of `fit` into the data to train on and the data that chooses the epoch."""
+"""Turn the `validation=` argument of `fit` into data to train on and data by which the epoch is chosen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def _from_other_items(validation: tuple[Any, ...], data: TrainingData, select_la
     """Return a validation on items given beside the training data, with gold or with labels."""
     inputs = check_inputs(validation[0], "validation X")
     if inputs.item_shape != data.inputs.item_shape:
-        raise ValueError(f"validation inputs have shape {inputs.item_shape}, X has {data.inputs.item_shape}")
+        raise ValueError(
+            f"validation inputs have shape {inputs.item_shape}, X has {data.inputs.item_shape}; both must be the same"
+        )
     items = validation[2] if len(validation) == 3 else None
     reference = labels_as_given(validation[1])
     classes = data.annotations.classes
@@ -54,7 +56,10 @@ def _from_other_items(validation: tuple[Any, ...], data: TrainingData, select_la
     if reference.ndim == 2:
         labels = select_labels(align(reference, len(inputs), items)).with_classes(classes)
         if not labels.n_labels:
-            raise ValueError("validation holds no label to agree with; leave it out, or pass labelled items")
+            raise ValueError(
+                "the validation items have no labels to compare predictions with; "
+                "leave out validation, or pass labelled items"
+            )
         return AgreementValidation(inputs, labels)
     refuse_items(items)
     gold = gold_codes(validation[1], classes, len(inputs), "validation gold")

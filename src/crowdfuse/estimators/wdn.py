@@ -22,8 +22,9 @@ class WDNClassifier(CrowdClassifier):
 
     First, for `epochs`, one network per annotator is trained on that annotator's labels; the networks share all but
     their last layers. Then, for `weight_epochs`, the networks are frozen and one weight per annotator is learned, so
-    that the weighted average comes close to the vote. This weighted average is the prediction. The loss of an item is
-    the sum of the losses of its labels, so items with more labels have more influence.
+    that the weighted average of the networks' predictions comes close to the vote. This weighted average is the
+    prediction. The loss of an item is the sum of the losses of its labels, so items with more labels have more
+    influence.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def split_into_batches(order: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
-    """Return the batches of an epoch; they do not depend on the number of processes.
+    """Return the batches of an epoch, which are the same for any number of processes.
 
     Parameters
     ----------
@@ -54,7 +54,9 @@ def rows_of_rank(batch: NDArray[np.int64], rank: int, world_size: int) -> tuple[
     Returns
     -------
     rows : ndarray
+        Rows that this process computes.
     counts : bool
+        Whether these rows contribute to the loss; False if another process computes them.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The state of an unfinished training in one file: tensors as safetensors, the rest as JSON in its header.
 
-The file is written under another name and then renamed, so that a process that is killed leaves either the old or the
+The file is written under another name and then renamed. So if the process is killed, the folder holds the old or the
 new file, never a damaged one.
 """
 
@@ -37,7 +37,7 @@ class Checkpointing:
     folder : Path
         Folder of the checkpoint file.
     identity : dict
-        Settings and data fingerprints as JSON-compatible values; a checkpoint with another identity is refused.
+        Settings and hashes of the data, as JSON-compatible values. A checkpoint with another identity is refused.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""Several processes that train one model: their ranks, and how an error in one process becomes an error in all.
+"""Several processes that train one model: their numbers (ranks), and how an error in one becomes an error in all.
 
 torchrun starts the processes and describes them in environment variables; processes that are started here get the same
 variables. With a single process these functions do nothing and do not import torch.
@@ -118,7 +118,7 @@ def all_gather(value: Value) -> list[Value]:
 
 @contextmanager
 def raise_in_all_processes() -> Iterator[None]:
-    """Raise an error in all processes at the end of the block if one process raised ValueError or OSError in it.
+    """Turn a ValueError or OSError of one process inside the block into an error of all processes.
 
     Returns
     -------
@@ -150,10 +150,10 @@ def raise_in_all_processes() -> Iterator[None]:
 
 
 def is_reported_by_rank_zero(error: Exception) -> bool:
-    """Return whether rank 0 reports this error, so that this process should not.
+    """Return whether rank 0 reports this error, so that this process should stay silent.
 
-    If so, the function returns only after rank 0 has reported the error, because torchrun stops all processes as soon
-    as one ends.
+    If rank 0 reports it, this function returns only after that, because torchrun stops all processes as soon as one
+    ends.
 
     Parameters
     ----------

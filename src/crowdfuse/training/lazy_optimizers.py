@@ -1,8 +1,8 @@
 """Optimizers that update only those rows of a table that a batch used.
 
 These are the rows in the table's sparse gradient (see `crowdfuse.nets.annotator_tables`). Moments, weight decay and,
-for Adam, the step count are kept per row: a row that is used once per epoch takes one step per epoch, like a separate
-network. All other parameters are updated by torch's optimizer.
+for Adam, the step count are kept per row. So a row that is used once per epoch takes one step per epoch, as if it were
+a separate network. All other parameters are updated by torch's optimizer.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ CHECKPOINT_SECONDS = 600.0  # time between two checkpoints within an epoch
 
 
 class DivergedError(AllProcessesError):
-    """The loss became NaN or infinite. The message names the epoch and the step, and what to change."""
+    """The loss became NaN or infinite. The message names epoch and step, and says what to change."""
 
 
 class UnfitDataError(ValueError):
@@ -103,13 +103,13 @@ def train(
 ) -> TrainingResult:
     """Train a method and return its weights.
 
-    A method with phases runs them one after the other. Validation chooses an epoch of the last phase, unless the phases
-    say otherwise; see `Phase.selection`. Ctrl-C ends the training and returns the result so far.
+    A method with phases runs them one after the other. Validation chooses an epoch of the last phase, unless
+    `Phase.selection` of a phase says otherwise. Ctrl-C ends the training and returns the result so far.
 
     Parameters
     ----------
     method : Method
-        The network and its loss; trained in place unless processes are started here.
+        The network and its loss. It is trained in place, unless this function starts several processes.
     data : TrainingData
         Inputs, labels, gold and weights.
     recipe : Recipe
@@ -173,7 +173,7 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
     """
     rows = _training_rows(method, data)
     if not len(rows):
-        raise ValueError("there is nothing to train on: no item has a label that this method uses")
+        raise ValueError("there is nothing to train on: no item has a label that this method uses; pass labelled items")
     reason = method.unsupported_reason(data)
     if reason is not None:
         raise UnfitDataError(reason)

@@ -37,11 +37,11 @@ def predict_logits(
     inputs : Inputs
         The rows.
     device : torch.device or str
-        Where the network is.
+        Device that holds the network.
     batch_size : int
         Rows per block; values below 256 are raised to 256.
     feature_function : callable or None, default=None
-        Function of the features (n_rows, n_features) to return instead of the class logits. None: the class logits.
+        Function that maps features (n_rows, n_features) to the values to return. None: the class logits.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def score_held_out_labels(
         Maps features (n_rows, n_features) and item, annotator and label, each (n_labels,), to numbers (n_labels,).
         Returns None if the method cannot compute them.
     device : torch.device or str
-        Where the network is.
+        Device that holds the network.
     batch_size : int
         Rows per block; values below 256 are raised to 256.
 

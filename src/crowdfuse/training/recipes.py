@@ -44,7 +44,7 @@ class Recipe:
     Parameters
     ----------
     optimizer : {"adamw", "adam", "sgd"} or callable
-        Name, or a function that takes the parameters and returns an optimizer.
+        Name, or a function that takes the parameters to train and returns an optimizer.
     learning_rate : float
         Base learning rate, above 0; the schedule multiplies it.
     momentum : float
@@ -52,8 +52,8 @@ class Recipe:
     weight_decay : float
         Weight decay of the named optimizers.
     schedule : {"constant", "cosine", "one-cycle"} or callable
-        Name, or a function that maps the fraction of the steps of a phase done to a factor that multiplies the learning
-        rate.
+        Name, or a function. The function takes the fraction of the phase's steps that are done, from 0 to 1, and
+        returns a factor that multiplies the learning rate.
     batch_size : int
         Items per step, over all processes.
     epochs : int

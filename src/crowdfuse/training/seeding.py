@@ -6,7 +6,7 @@ import torch
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
-    """Return a seed for one step of one process: splitmix64 of the three numbers.
+    """Return a seed for one step of one process: a hash (splitmix64) of the three numbers.
 
     >>> step_seed(0, 0, 0), step_seed(0, 1, 0) != step_seed(0, 0, 1)
     (0, True)

@@ -1,4 +1,4 @@
-"""Choose the epoch by accuracy on gold, agreement with annotations, or likelihood of held-out labels."""
+"""Choose the epoch by accuracy on gold, agreement with labels, or likelihood of held-out labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crowdfuse.training.evaluation import NetworkEvaluator
 
 @dataclass(frozen=True)
 class Validation(ABC):
-    """Data that chooses the epoch.
+    """Base class of the data by which the training chooses an epoch.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Validation(ABC):
     history_key : str
         Key of the mean score in the records of the history.
     uses_gold : bool
-        Whether gold classes choose the epoch.
+        Whether the epoch is chosen by gold classes.
     """
 
     inputs: Inputs
@@ -70,7 +70,7 @@ class GoldValidation(Validation):
     inputs : Inputs
         Inputs of the validation items.
     gold : ndarray of shape (n_items,)
-        Class codes.
+        Gold class of each item, as a position in the list of classes.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class HeldOutLabelValidation(Validation):
     inputs : Inputs
         Inputs of the items that the held-out labels belong to.
     held_out : HeldOutLabels
-        The labels, and the training labels of the same items.
+        The held-out labels, and the training labels of the same items.
     """
 
     held_out: HeldOutLabels
