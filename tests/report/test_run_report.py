@@ -171,10 +171,8 @@ def test_diagnostics_of_the_method_become_notes() -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     y = (X[:, 0] > 0).astype(int)
     clf = GatedClassifier(epochs=6, batch_size=16).fit(X, np.stack([y, y, 1 - y], 1))
-    assert (
-        "With two classes, labels alone cannot show which annotator is wrong on a kind of item: pass some gold labels."
-        in (clf.report(X, np.stack([y, y, 1 - y], 1)).facts["notes"])
-    )
+    notes = clf.report(X, np.stack([y, y, 1 - y], 1)).facts["notes"]
+    assert any(note.startswith("With two classes,") and note.endswith("pass some gold labels.") for note in notes)
 
 
 def test_gold_is_separate_for_items_with_and_without_labels() -> None:
