@@ -1,4 +1,4 @@
-"""One thread a process: what the project's speed and its bit-for-bit promises are stated for. One browser a module."""
+"""One thread per process, for which results are reproducible bit for bit; one browser per test module."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Small made-up crowds, laid out as the real ones are in a data folder."""
+"""Small simulated crowds in the file layout of the real data sets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_crowds(folder: Path) -> Path:
 
 def write_labelme(folder: Path, **changes: Any) -> None:
     X, y = make_blobs(90, centers=3, n_features=4, random_state=0)
-    answers = _said(y[:60], 6)
+    answers = _label_matrix(y[:60], 6)
     answers[np.arange(60), np.arange(60) % 6] = -1
     arrays = {"x_train": X[:60], "answers": answers, "y_train": y[:60], "x_test": X[60:], "y_test": y[60:]}
     _save(folder / "labelme" / "labelme_vgg_avg.npz", arrays | changes)
@@ -35,7 +35,7 @@ def write_labelme(folder: Path, **changes: Any) -> None:
 def write_cifar10n(folder: Path, **changes: Any) -> None:
     X, y = make_blobs(90, centers=3, n_features=4, random_state=1)
     _save(folder / "cifar10n" / "features.npz", {"x_train": X[:60].astype(np.float16), "x_test": X[60:]})
-    labels = {"answers": _said(y[:60], 3).astype(np.uint8), "y_train": y[:60], "y_test": y[60:]}
+    labels = {"answers": _label_matrix(y[:60], 3).astype(np.uint8), "y_train": y[:60], "y_test": y[60:]}
     _save(folder / "cifar10n" / "labels.npz", labels | changes)
 
 
@@ -45,18 +45,18 @@ def write_sentiment(folder: Path) -> None:
     texts = [f"{GOOD if k else BAD} , number {n}\nindeed" for n, k in enumerate(y)]
     _write(place / "train_text.csv", ("task", "text", "gold"), zip(range(50), texts, y, strict=True))
     _write(place / "test_text.csv", ("text", "gold"), [(GOOD, 1), (BAD, 0), ("quite another matter", 1)])
-    _write(place / "labels.csv", ("task", "annotator", "label"), _triples(_said(y, 4)))
+    _write(place / "labels.csv", ("task", "annotator", "label"), _triples(_label_matrix(y, 4)))
 
 
 def write_label_only(folder: Path, name: str) -> None:
     y = np.random.default_rng(7).integers(0, 3, 30)
-    triples = [*_triples(_said(y, 5)), (0, 0, int(y[0] + 1) % 3)]  # somebody changes his mind
+    triples = [*_triples(_label_matrix(y, 5)), (0, 0, int(y[0] + 1) % 3)]  # one annotator gives two different labels
     _write(folder / "labels_only" / name / "labels.csv", ("task", "annotator", "label"), triples)
     gold = [(n, int(y[n])) for n in range(25)]  # not all items have any
     _write(folder / "labels_only" / name / "gold.csv", ("task", "label"), gold)
 
 
-def _said(y: Any, n_annotators: int) -> Any:
+def _label_matrix(y: Any, n_annotators: int) -> Any:
     generator = np.random.default_rng(5)
     wrong = generator.random((len(y), n_annotators)) < 0.2
     return np.where(wrong, (y[:, None] + 1) % (y.max() + 1), y[:, None])

@@ -1,4 +1,4 @@
-"""One crowd in the form of every tool: the structure is that of the tools' documentation, the content made up."""
+"""One crowd in the export format of every tool; the structure follows the tools' documentation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CROWD: Crowd = {
 
 
 def write(path: Path, content: Any) -> Path:
-    """A list of records as JSON, or, by the file's ending, a record a line; a string as it is."""
+    """Write a list of records as JSON, or one record per line for .jsonl; write a string unchanged."""
     if not isinstance(content, str):
         lines = path.suffix == ".jsonl"
         content = "".join(json.dumps(record) + "\n" for record in content) if lines else json.dumps(content, indent=2)
@@ -31,8 +31,8 @@ def write(path: Path, content: Any) -> Path:
     return path
 
 
-def said(ann: Annotations) -> dict[Any, dict[Any, Any]]:
-    """Item -> annotator -> label, by name."""
+def labels_by_item(ann: Annotations) -> dict[Any, dict[Any, Any]]:
+    """Return a dictionary item -> annotator -> label, by name."""
     items, annotators, classes = ann.items.tolist(), ann.annotators.tolist(), ann.classes.tolist()
     found: dict[Any, dict[Any, Any]] = {name: {} for name in items}
     for item, annotator, label in zip(ann.item, ann.annotator, ann.label, strict=True):
@@ -47,13 +47,13 @@ def table(rows: list[list[str]]) -> str:
 
 
 def long_table(crowd: Crowd) -> str:
-    rows = [[item, who, what] for item, said in crowd.items() for who, what in (said or {"": ""}).items()]
+    rows = [[item, who, what] for item, labels in crowd.items() for who, what in (labels or {"": ""}).items()]
     return table([["item", "annotator", "label"], *rows])
 
 
 def wide_table(crowd: Crowd) -> str:
-    who = sorted({name for said in crowd.values() for name in said}, reverse=True)
-    return table([["item", *who], *([item, *(said.get(name, "") for name in who)] for item, said in crowd.items())])
+    who = sorted({name for labels in crowd.values() for name in labels}, reverse=True)
+    return table([["item", *who], *([item, *(labels.get(name, "") for name in who)] for item, labels in crowd.items())])
 
 
 def choice(label: str | list[str], tag: str = "animal") -> dict[str, Any]:
@@ -109,20 +109,20 @@ def label_studio(crowd: Crowd) -> list[dict[str, Any]]:
         task(
             40 + number,
             item,
-            *(annotation({"id": 5, "email": who, "first_name": ""}, choice(what)) for who, what in said.items()),
+            *(annotation({"id": 5, "email": who, "first_name": ""}, choice(what)) for who, what in labels.items()),
         )
-        for number, (item, said) in enumerate(crowd.items())
+        for number, (item, labels) in enumerate(crowd.items())
     ]
 
 
 def label_studio_min(crowd: Crowd) -> list[dict[str, Any]]:
-    """JSON_MIN has no record of a task without annotations; one without an answer has the same meaning."""
+    """Return JSON_MIN records; a task without annotations becomes a record without an answer."""
     return [
         {"image": item, "id": 40 + number, **({"animal": what} if what else {}), "annotator": who}
         | {"annotation_id": 1001, "created_at": "2024-03-09T22:16:08Z", "updated_at": "2024-03-09T22:16:08Z"}
         | {"lead_time": 4.3}
-        for number, (item, said) in enumerate(crowd.items())
-        for who, what in (said or {"nobody": ""}).items()
+        for number, (item, labels) in enumerate(crowd.items())
+        for who, what in (labels or {"nobody": ""}).items()
     ]
 
 
@@ -134,12 +134,14 @@ def argilla2(crowd: Crowd) -> list[dict[str, Any]]:
             "fields": {"text": f"about {item}"},
             "metadata": {"source": "web"},
             "suggestions": {"animal": {"value": "mistake", "score": None, "agent": None}},
-            "responses": {"animal": [{"value": what, "user_id": who} for who, what in said.items()]} if said else {},
+            "responses": {"animal": [{"value": what, "user_id": who} for who, what in labels.items()]}
+            if labels
+            else {},
             "vectors": {},
-            "status": "completed" if said else "pending",
+            "status": "completed" if labels else "pending",
             "_server_id": "c0ffee",
         }
-        for item, said in crowd.items()
+        for item, labels in crowd.items()
     ]
 
 
@@ -152,14 +154,14 @@ def argilla2_flat(crowd: Crowd) -> list[dict[str, Any]]:
             "_server_id": "c0ffee",
             "text": f"about {item}",
             "answer": "a field by this name",
-            "animal.responses": list(said.values()) or None,
-            "animal.responses.users": list(said) or None,
-            "animal.responses.status": ["submitted"] * len(said) or None,
+            "animal.responses": list(labels.values()) or None,
+            "animal.responses.users": list(labels) or None,
+            "animal.responses.status": ["submitted"] * len(labels) or None,
             "animal.suggestion": "mistake",
             "animal.suggestion.score": None,
             "animal.suggestion.agent": None,
         }
-        for item, said in crowd.items()
+        for item, labels in crowd.items()
     ]
 
 
@@ -182,8 +184,8 @@ def argilla1(crowd: Crowd) -> list[dict[str, Any]]:
             "event_timestamp": "2023-01-01T00:00:00",
             "metrics": None,
         }
-        for item, said in crowd.items()
-        for who, what in (said or {"": ""}).items()
+        for item, labels in crowd.items()
+        for who, what in (labels or {"": ""}).items()
     ]
 
 
@@ -192,13 +194,13 @@ def argilla1_feedback(crowd: Crowd) -> list[dict[str, Any]]:
     return [
         {
             "text": f"about {item}",
-            "animal": [{"user_id": who, "value": what, "status": "submitted"} for who, what in said.items()],
+            "animal": [{"user_id": who, "value": what, "status": "submitted"} for who, what in labels.items()],
             "animal-suggestion": "mistake",
             "animal-suggestion-metadata": {"type": None, "score": None, "agent": None},
             "external_id": item,
             "metadata": "{}",
         }
-        for item, said in crowd.items()
+        for item, labels in crowd.items()
     ]
 
 
@@ -210,12 +212,12 @@ def argilla1_records(crowd: Crowd) -> list[dict[str, Any]]:
             "metadata": {},
             "responses": [
                 {"user_id": who, "values": {"animal": {"value": what}}, "status": "submitted"}
-                for who, what in said.items()
+                for who, what in labels.items()
             ],
             "suggestions": [{"question_name": "animal", "value": "mistake", "type": None}],
             "external_id": item,
         }
-        for item, said in crowd.items()
+        for item, labels in crowd.items()
     ]
 
 
@@ -236,17 +238,17 @@ def prodigy_task(item: str, who: str, **more: Any) -> dict[str, Any]:
 
 def prodigy(crowd: Crowd) -> list[dict[str, Any]]:
     options = [
-        {"id": name, "text": name} for name in sorted({what for said in crowd.values() for what in said.values()})
+        {"id": name, "text": name} for name in sorted({what for labels in crowd.values() for what in labels.values()})
     ]
     more = {"options": options, "config": {"choice_style": "single"}}
     return [
         prodigy_task(item, who, accept=[what], **more) if what else prodigy_task(item, who, answer="ignore", **more)
-        for item, said in crowd.items()
-        for who, what in (said or {"nobody": ""}).items()
+        for item, labels in crowd.items()
+        for who, what in (labels or {"nobody": ""}).items()
     ]
 
 
-# how a crowd looks, in which file, and what has to be said to read it
+# per format: function that makes the export, file name, and options needed to read it
 FORMS: dict[str, tuple[Callable[[Crowd], Any], str, dict[str, Any]]] = {
     "table": (long_table, "labels.csv", {}),
     "wide": (wide_table, "labels.csv", {"format": "wide"}),

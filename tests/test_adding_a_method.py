@@ -21,7 +21,7 @@ TEMPLATE_NAMES = {
     "TemplateClassifier": "ToyClassifier",
     '"template"': '"toy"',
 }
-"""What someone who copies the two templates renames."""
+"""Names that are replaced in copies of the two templates."""
 
 
 def copy_template(package: Path, folder: str) -> None:

@@ -139,7 +139,7 @@ def test_penalty_equals_the_diagonals_written_out(case: Case) -> None:
 def test_dense_confusions_are_the_sum_of_permutation_matrices(case: Case) -> None:
     matrices = dense_confusions(case.coefficients, case.basis)
     torch.testing.assert_close(matrices, dense_matrices(case))
-    torch.testing.assert_close(matrices.sum(1), torch.ones_like(matrices.sum(1)))  # columns: P(true | said)
+    torch.testing.assert_close(matrices.sum(1), torch.ones_like(matrices.sum(1)))  # columns: P(true | label)
 
 
 @given(cases)
@@ -302,7 +302,7 @@ def test_bad_bases_are_refused(arguments: tuple[int, int], said: str) -> None:
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 10])
 @pytest.mark.parametrize("above_chance", [True, False])
 def test_class_scores_use_the_best_accuracy(n_classes: int, above_chance: bool) -> None:
-    """Against the largest over a grid of g of what a label is worth, in the mean over what is said."""
+    """Compare with the maximum over a grid of g of the mean log-likelihood of the labels."""
     generator = torch.Generator().manual_seed(n_classes)
     said = torch.cat(
         [
@@ -325,7 +325,7 @@ def test_class_scores_use_the_best_accuracy(n_classes: int, above_chance: bool) 
     torch.testing.assert_close(expected_class_log_likelihood(said, above_chance=above_chance), best, rtol=0, atol=2e-5)
 
 
-def test_a_guessing_annotator_is_no_evidence_for_any_class() -> None:
+def test_a_guessing_annotator_gives_no_evidence_for_any_class() -> None:
     even = torch.full((4,), 0.25)
     for above_chance in (True, False):
         torch.testing.assert_close(expected_class_log_likelihood(even, above_chance=above_chance), even.log())

@@ -160,7 +160,7 @@ def test_settings_that_are_functions_are_for_training_only(tmp_path: Path) -> No
     assert after.optimizer == "adamw"
 
 
-def test_loading_leaves_torchs_random_numbers_alone(saved: Path) -> None:
+def test_loading_does_not_change_torchs_random_state(saved: Path) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -168,7 +168,7 @@ def test_loading_leaves_torchs_random_numbers_alone(saved: Path) -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_an_existing_folder_is_overwritten_only_if_asked(saved: Path) -> None:
+def test_an_existing_folder_is_replaced_only_with_overwrite(saved: Path) -> None:
     other = make("vote")
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
     with pytest.raises(FileExistsError, match="overwrite=True"):
@@ -179,7 +179,7 @@ def test_an_existing_folder_is_overwritten_only_if_asked(saved: Path) -> None:
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
-def test_overwrite_never_takes_a_folder_of_something_else(fitted: CrowdClassifier, tmp_path: Path) -> None:
+def test_overwrite_does_not_replace_a_folder_that_is_not_a_model(fitted: CrowdClassifier, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(FileExistsError, match=r"no model\.json"):
         fitted.save(tmp_path, overwrite=True)
@@ -287,7 +287,7 @@ def test_any_flipped_byte_of_the_settings_is_noticed(saved: Path) -> None:
     for at in range(0, len(whole), 7):
         flip(path, at)
         try:
-            same = json.loads(path.read_bytes()) == content  # a flipped blank may leave what it says
+            same = json.loads(path.read_bytes()) == content  # a changed blank may leave the content equal
         except ValueError:
             same = False
         if not same:
@@ -296,7 +296,7 @@ def test_any_flipped_byte_of_the_settings_is_noticed(saved: Path) -> None:
         path.write_bytes(whole)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such model folder"):
         load(tmp_path / "nothing")
     with pytest.raises(DamagedModelError, match=r"model\.json is missing.*not a model folder"):

@@ -85,7 +85,7 @@ def test_groups_and_metrics_have_the_same_weight() -> None:
 
 def test_alternatives_to_the_method_are_named() -> None:
     found = made_up()
-    assert describe_alternatives(found, "b") == ""  # a tie in accuracy is nobody's lead
+    assert describe_alternatives(found, "b") == ""  # equal accuracy is not an advantage
     for group in found.values():
         group[DEFAULTS]["rank"]["suspicion_average_precision"] = {"a": 1.0, "b": 2.0}
     assert describe_alternatives(found, "b") == (
@@ -115,7 +115,7 @@ def test_leaders_are_not_significantly_worse_than_the_best() -> None:
     assert best_and_tied({"one": {"a": {0: 0.5}, "b": {0: 0.6}}}) == {"one": ["b"]}  # one seed tells no interval
 
 
-# ---- what is shipped ------------------------------------------------------------------------------
+# ---- shipped results ------------------------------------------------------------------------------
 
 
 def test_the_default_has_the_best_mean_rank_of_methods_for_any_labels() -> None:

@@ -50,7 +50,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fair.DATASET_GROUPS, "crowds", short)
 
 
-# ---- what is run -------------------------------------------------------------------------------
+# ---- the grid ---------------------------------------------------------------------------------
 
 
 def test_every_method_is_compared_and_the_upper_bound_is_not_tuned() -> None:
@@ -59,14 +59,14 @@ def test_every_method_is_compared_and_the_upper_bound_is_not_tuned() -> None:
     assert len(grid) == len(MNIST_DATASETS) * 2 * (4 * (len(COMPARED_ROWS) - 1) + 1)
     assert {(cell.draw, cell.uses_held_out_epoch) for cell in grid if cell.row == "true-label"} == {(0, False)}
     at_defaults = [cell.draw == 0 for cell in grid]
-    assert at_defaults.index(False) == sum(at_defaults)  # first all methods as they come, then what tunes them
+    assert at_defaults.index(False) == sum(at_defaults)  # first all methods at defaults, then the tuning runs
 
 
 def test_one_protocol_chooses_all_epochs_by_held_out_labels() -> None:
     grid = comparison_cells(MNIST_DATASETS, 1, ["uniform"])
     held_out = {cell.row: cell.run for cell in grid if cell.uses_held_out_epoch}
     assert set(held_out) == set(COMPARED_ROWS) - {"true-label"}
-    assert {row for row, run in held_out.items() if "validation" not in run} == {"gated"}  # it does so by itself
+    assert {row for row, run in held_out.items() if "validation" not in run} == {"gated"}  # it always holds out labels
     (as_it_comes,) = (cell.run for cell in grid if cell.row == "gated" and not cell.uses_held_out_epoch)
     assert held_out["gated"] == as_it_comes  # so that it is run once
 
@@ -148,7 +148,7 @@ def test_a_run_returns_all_metrics(small: None) -> None:
     assert "suspicion_average_precision" not in bound
 
 
-# ---- what is kept ------------------------------------------------------------------------------
+# ---- stored results -----------------------------------------------------------------------------
 
 
 def records(figures: dict[tuple[str, int], dict[str, Any]]) -> tuple[list[ComparisonCell], list[Record]]:
@@ -216,7 +216,7 @@ def test_ranks_of_a_known_order() -> None:
     assert (found.n_datasets, found.n_seeds) == (3, 2)
     assert found.critical_difference == nemenyi_critical_difference(3, 3)
     assert rank_methods({"one": {"good": {0: 1.0}}}) is None
-    assert rank_methods({"one": {"good": {0: 1.0}, "bad": {1: 1.0}}}) is None  # nothing in common
+    assert rank_methods({"one": {"good": {0: 1.0}, "bad": {1: 1.0}}}) is None  # no common data set and seed
 
 
 def test_intervals_of_ranks_are_students_over_data_sets() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from crowdfuse import Annotations
 from crowdfuse.io.tables import TableError
-from tests.exports import CROWD, argilla1, argilla1_feedback, argilla2, argilla2_flat, said, write
+from tests.exports import CROWD, argilla1, argilla1_feedback, argilla2, argilla2_flat, labels_by_item, write
 
 
 def complaint(path: Path, **options: Any) -> str:
@@ -40,7 +40,7 @@ def test_only_submitted_answers_count(tmp_path: Path) -> None:
     path = write(tmp_path / "records.json", [nested("a", animal=answers)])
     with pytest.warns(UserWarning, match="left out: "):
         ann = Annotations.read(path)
-    assert said(ann) == {"a": {"u1": "cat", "u5": "cat"}}
+    assert labels_by_item(ann) == {"a": {"u1": "cat", "u5": "cat"}}
     assert ann.notes == (
         "left out: draft answers (1)",
         "left out: discarded answers (1)",
@@ -52,7 +52,7 @@ def test_only_submitted_answers_count_in_flat_records(tmp_path: Path) -> None:
     record = argilla2_flat({"a": {"u1": "cat", "u2": "dog"}})[0]
     record["animal.responses.status"] = ["submitted", "discarded"]
     with pytest.warns(UserWarning, match="discarded answers"):
-        assert said(Annotations.read(write(tmp_path / "r.jsonl", [record]))) == {"a": {"u1": "cat"}}
+        assert labels_by_item(Annotations.read(write(tmp_path / "r.jsonl", [record]))) == {"a": {"u1": "cat"}}
 
 
 def test_only_validated_annotations_count(tmp_path: Path) -> None:
@@ -60,15 +60,15 @@ def test_only_validated_annotations_count(tmp_path: Path) -> None:
     records[1]["status"], records[2]["status"] = "Discarded", "Default"
     with pytest.warns(UserWarning, match="left out: "):
         ann = Annotations.read(write(tmp_path / "r.jsonl", records))
-    assert said(ann) == {"a": {"ada": "cat"}, "b": {}, "c": {}}
+    assert labels_by_item(ann) == {"a": {"ada": "cat"}, "b": {}, "c": {}}
     assert ann.notes == ("left out: discarded answers (1)", "left out: default answers (1)")
 
 
 def test_several_questions(tmp_path: Path) -> None:
     path = write(tmp_path / "records.json", [nested("a", animal=[answer("cat")], rating=[answer(4), answer(5, "u2")])])
     assert "has answers to several questions: 'animal', 'rating'. Choose one with question=" in complaint(path)
-    assert said(Annotations.read(path, question="animal")) == {"a": {"u1": "cat"}}
-    assert said(Annotations.read(path, question="rating")) == {"a": {"u1": 4, "u2": 5}}
+    assert labels_by_item(Annotations.read(path, question="animal")) == {"a": {"u1": "cat"}}
+    assert labels_by_item(Annotations.read(path, question="rating")) == {"a": {"u1": 4, "u2": 5}}
     assert "has no question 'colour'; its questions are 'animal', 'rating'" in complaint(path, question="colour")
 
 
@@ -77,7 +77,7 @@ def test_the_lists_of_hugging_face(tmp_path: Path) -> None:
     records = argilla1_feedback(CROWD)
     for record in records:
         record["animal"] = {name: [one[name] for one in record["animal"]] for name in ("user_id", "value", "status")}
-    assert said(Annotations.read(write(tmp_path / "records.json", records))) == CROWD
+    assert labels_by_item(Annotations.read(write(tmp_path / "records.json", records))) == CROWD
 
 
 def test_item_can_be_a_field(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_answers_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) -> N
     assert message.startswith(f"{path}, record 2")
     assert reason in message
     with pytest.warns(UserWarning, match="1 of 2 answers could not be used"):
-        assert said(Annotations.read(path, on_bad="drop"))["a"] == {"u1": "cat"}
+        assert labels_by_item(Annotations.read(path, on_bad="drop"))["a"] == {"u1": "cat"}
 
 
 def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
 def test_single_choice_of_a_multiple_choice_question(tmp_path: Path) -> None:
     path = write(tmp_path / "records.json", [nested("a", animal=[answer(["cat"]), answer([], "u2")])])
     with pytest.warns(UserWarning, match="answers without a choice"):
-        assert said(Annotations.read(path)) == {"a": {"u1": "cat"}}
+        assert labels_by_item(Annotations.read(path)) == {"a": {"u1": "cat"}}

@@ -1,4 +1,4 @@
-"""Inputs from every kind of file, and the id by which a label finds its row."""
+"""Inputs from every kind of file, and the ids that match labels to rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole or not at all: what is written appears at once, and a failure leaves what was there and nothing else."""
+"""Atomic writes: a file or folder appears when it is complete, and a failure leaves the old one unchanged."""
 
 from __future__ import annotations
 

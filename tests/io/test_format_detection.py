@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 
 from crowdfuse import Annotations
 from crowdfuse.io.tables import TableError
-from tests.exports import CROWD, FORMS, Crowd, annotation, argilla2, choice, label_studio, prodigy, said, task, write
+from tests.exports import (
+    CROWD,
+    FORMS,
+    Crowd,
+    annotation,
+    argilla2,
+    choice,
+    label_studio,
+    labels_by_item,
+    prodigy,
+    task,
+    write,
+)
 
 NAMES = ["a", "b c", "10", "9", "007", "é,x", '"', "x\ny"]
 crowds = st.dictionaries(
@@ -26,7 +38,9 @@ crowds = st.dictionaries(
 
 
 def texts(ann: Annotations) -> Crowd:
-    return {str(item): {str(who): str(what) for who, what in known.items()} for item, known in said(ann).items()}
+    return {
+        str(item): {str(who): str(what) for who, what in known.items()} for item, known in labels_by_item(ann).items()
+    }
 
 
 def read(path: Path, **options: Any) -> Annotations:
@@ -40,7 +54,7 @@ def read(path: Path, **options: Any) -> Annotations:
 def test_every_format_gives_the_same_labels(tmp_path: Path, form: str) -> None:
     make, name, options = FORMS[form]
     ann = read(write(tmp_path / name, make(CROWD)), **options)
-    assert said(ann) == CROWD
+    assert labels_by_item(ann) == CROWD
     assert ann.items.tolist() == list(CROWD)  # as they appear
     assert ann.annotators.tolist() == ["ada@x.org", "bob@x.org", "cy@x.org"]
     assert ann.classes.tolist() == ["cat", "cow", "dog"]
@@ -65,7 +79,7 @@ def test_any_labels_are_the_same_through_every_format(crowd: Crowd) -> None:
 def test_one_record_per_line_under_any_ending(tmp_path: Path, form: str, ending: str) -> None:
     make, name, options = FORMS[form]
     path = write(tmp_path / name, make(CROWD))
-    assert said(read(path.rename(path.with_suffix(ending)), **options)) == CROWD
+    assert labels_by_item(read(path.rename(path.with_suffix(ending)), **options)) == CROWD
 
 
 @pytest.mark.parametrize("form", ["argilla 2, flat", "argilla 1", "argilla 1, feedback", "prodigy"])
@@ -73,10 +87,10 @@ def test_records_in_a_parquet_file_or_a_table(tmp_path: Path, form: str) -> None
     make, _, options = FORMS[form]
     table = pa.Table.from_pylist(make(CROWD))
     pyarrow.parquet.write_table(table, tmp_path / "records.parquet")
-    assert said(read(tmp_path / "records.parquet", **options)) == CROWD
+    assert labels_by_item(read(tmp_path / "records.parquet", **options)) == CROWD
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert said(Annotations.from_table(table, **options)) == CROWD
+        assert labels_by_item(Annotations.from_table(table, **options)) == CROWD
 
 
 def test_ids_of_a_tool_are_not_row_numbers(tmp_path: Path) -> None:
@@ -204,7 +218,9 @@ def test_half_of_the_answers_cannot_be_used(tmp_path: Path, form: str) -> None:
 
     with pytest.warns(UserWarning, match="6 of 12 answers could not be used and were left out, such as"):
         ann = Annotations.read(path, on_bad="drop", **options)
-    assert {item: known for item, known in said(ann).items() if known} == {k: v for k, v in CROWD.items() if v}
+    assert {item: known for item, known in labels_by_item(ann).items() if known} == {
+        k: v for k, v in CROWD.items() if v
+    }
     assert "note: 6 of 12 answers could not be used" in str(ann.summary())
 
 
@@ -230,7 +246,7 @@ def test_lines_that_are_not_json_and_other_records(tmp_path: Path) -> None:
     assert lines[1].startswith(f"  {path}, line 2: not JSON (Expecting property name")
     assert lines[2] == f"  {path}, line 3: 'answer' must be accept, reject or ignore, got the keys 'note'"
     assert lines[3].startswith(f"  {path}, line {len(good) + 3}: 'answer' must be")
-    assert said(read(path, item="name", on_bad="drop")) == CROWD
+    assert labels_by_item(read(path, item="name", on_bad="drop")) == CROWD
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -261,7 +277,7 @@ def test_conflict_names_both_places(tmp_path: Path, form: str) -> None:
     unit = "line" if name.endswith("l") else "record"
     message = complaint(path, **options)
     assert f"item 'x', annotator 'ada': 'cat' ({path}, {unit} 1) and 'dog' ({path}, {unit} 2)" in message
-    assert said(read(path, on_conflict="last", **options)) == {"x": {"ada": "dog"}}
+    assert labels_by_item(read(path, on_conflict="last", **options)) == {"x": {"ada": "dog"}}
 
 
 def test_broken_lines_of_a_table_are_counted_shown_and_dropped(tmp_path: Path) -> None:
@@ -274,7 +290,7 @@ def test_broken_lines_of_a_table_are_counted_shown_and_dropped(tmp_path: Path) -
     assert "on_bad='drop'" in message[4]
     with pytest.warns(UserWarning, match="could not be used"):
         ann = Annotations.read(path, on_bad="drop")
-    assert said(ann) == {"a": {"x": "cat"}, "b": {"x": "dog"}, "c": {"x": "cat"}, "d": {}}
+    assert labels_by_item(ann) == {"a": {"x": "cat"}, "b": {"x": "dog"}, "c": {"x": "cat"}, "d": {}}
     broken, empty = ann.notes
     assert broken.startswith(
         f"4 of 8 rows could not be used and were left out, such as {path}, line 3: it has 2 values"
@@ -287,7 +303,7 @@ def test_lines_that_are_not_utf8_can_be_dropped(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_bytes(b"item,annotator,label\na,x,cat\nb,x,\xff\nc,x,dog\n")
     assert "line 3: not UTF-8 text" in complaint(path)
-    assert said(read(path, on_bad="drop")) == {"a": {"x": "cat"}, "c": {"x": "dog"}}
+    assert labels_by_item(read(path, on_bad="drop")) == {"a": {"x": "cat"}, "c": {"x": "dog"}}
 
 
 def test_dropping_lines_never_loses_other_lines_silently(tmp_path: Path) -> None:
@@ -303,4 +319,4 @@ def test_empty_names_in_a_table_in_memory(blank: str) -> None:
         Annotations.from_table(table)
     with pytest.warns(UserWarning, match="2 of 3 rows could not be used"):
         ann = Annotations.from_table(table, on_bad="drop")
-    assert said(ann) == {"a": {"x": "cat"}, "b": {}, "c": {}}
+    assert labels_by_item(ann) == {"a": {"x": "cat"}, "b": {}, "c": {}}

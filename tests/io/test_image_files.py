@@ -1,4 +1,4 @@
-"""Images in their files: what a row is, ahead of need and no further, and a training that cannot tell."""
+"""Images in their files: decoding of a row, limited prefetching, and training equal to that on arrays."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_row_is_the_resized_centre_square_of_the_image(tmp_path: Path) -> None:
     assert np.array_equal(one(tmp_path / "a.png", 20), pixels[:, 10:30].transpose(2, 0, 1))
     for size in (10, 60):
         whole = np.asarray(Image.fromarray(pixels).resize((2 * size, size), Image.Resampling.BILINEAR), float)
-        inside = slice(size // 10, -size // 10)  # at its sides a crop does not know what it was cropped from
+        inside = slice(size // 10, -size // 10)  # without the border, where resizing sees only the crop
         cropped = whole[:, size // 2 : size // 2 + size].transpose(2, 0, 1)
         assert np.abs(one(tmp_path / "a.png", size) - cropped)[..., inside].max() <= 1
 

@@ -10,7 +10,7 @@ from crowdfuse import Annotations
 from crowdfuse.io.label_studio import label_studio_gold
 from crowdfuse.io.labels import read_gold
 from crowdfuse.io.tables import TableError
-from tests.exports import CROWD, annotation, choice, label_studio_min, said, task, write
+from tests.exports import CROWD, annotation, choice, label_studio_min, labels_by_item, task, write
 
 
 def complaint(path: Path, **options: Any) -> str:
@@ -39,7 +39,7 @@ COMMENT = {"id": "c", "type": "textarea", "value": {"text": ["blurred"]}, "from_
 )
 def test_annotator_is_completed_by(tmp_path: Path, completed_by: Any, who: Any) -> None:
     path = export(tmp_path, task(7, "a.jpg", annotation(completed_by, choice("cat"))))
-    assert said(Annotations.read(path)) == {7: {who: "cat"}}
+    assert labels_by_item(Annotations.read(path)) == {7: {who: "cat"}}
 
 
 @pytest.mark.parametrize("completed_by", [None, "", "  ", {}, {"id": None, "email": ""}])
@@ -56,7 +56,7 @@ def test_cancelled_and_ground_truth_annotations_are_left_out_and_counted(tmp_pat
     )
     with pytest.warns(UserWarning, match="left out: "):
         ann = Annotations.read(path)
-    assert said(ann) == {1: {10: "cat"}, 2: {}}
+    assert labels_by_item(ann) == {1: {10: "cat"}, 2: {}}
     assert ann.classes.tolist() == ["cat"]
     assert ann.notes == (
         "left out: cancelled annotations (2)",
@@ -73,18 +73,18 @@ def test_old_exports_call_annotations_completions(tmp_path: Path) -> None:
     old = task(1, "a.jpg", annotation(10, choice("cat")), annotation(11, choice("dog"), skipped=True))
     old["completions"] = old.pop("annotations")
     with pytest.warns(UserWarning, match=r"left out: cancelled annotations \(1\)"):
-        assert said(Annotations.read(export(tmp_path, old))) == {1: {10: "cat"}}
+        assert labels_by_item(Annotations.read(export(tmp_path, old))) == {1: {10: "cat"}}
 
 
 def test_a_single_task(tmp_path: Path) -> None:
     """What Label Studio writes into cloud storage."""
     path = write(tmp_path / "1.json", task(1, "a.jpg", annotation(10, choice("cat"))))
-    assert said(Annotations.read(path)) == {1: {10: "cat"}}
+    assert labels_by_item(Annotations.read(path)) == {1: {10: "cat"}}
 
 
 def test_other_answers_beside_the_choice(tmp_path: Path) -> None:
     path = export(tmp_path, task(1, "a.jpg", annotation(10, COMMENT, choice("cat"), RECTANGLE)))
-    assert said(Annotations.read(path)) == {1: {10: "cat"}}
+    assert labels_by_item(Annotations.read(path)) == {1: {10: "cat"}}
 
 
 def test_several_questions(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_several_questions(tmp_path: Path) -> None:
     message = complaint(path)
     assert f"{path} has answers to several questions: 'animal', 'sharp'. Choose one with question=" in message
     with pytest.warns(UserWarning, match="left out: annotations without an answer"):
-        assert said(Annotations.read(path, question="animal")) == {1: {10: "cat"}}
-    assert said(Annotations.read(path, question="sharp")) == {1: {10: "yes", 11: "no"}}
+        assert labels_by_item(Annotations.read(path, question="animal")) == {1: {10: "cat"}}
+    assert labels_by_item(Annotations.read(path, question="sharp")) == {1: {10: "yes", 11: "no"}}
     assert f"{path} has no question 'colour'; its questions are 'animal', 'sharp'" in complaint(path, question="colour")
 
 
@@ -118,7 +118,7 @@ def test_annotations_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) 
     path = export(tmp_path, task(1, "a.jpg", annotation(11, choice("cat"))), task(2, "b.jpg", bad))
     assert complaint(path).startswith(f"{path}, record 2 (item '2'): {reason}")
     with pytest.warns(UserWarning, match="1 of 2 answers could not be used"):
-        assert said(Annotations.read(path, on_bad="drop")) == {1: {11: "cat"}, 2: {}}
+        assert labels_by_item(Annotations.read(path, on_bad="drop")) == {1: {11: "cat"}, 2: {}}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_tasks_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) -> Non
 
 def test_missing_item_field_is_refused(tmp_path: Path) -> None:
     path = export(tmp_path, task(1, "a.jpg", annotation(11, choice("cat"))))
-    assert said(Annotations.read(path, item="image")) == {"a.jpg": {11: "cat"}}
+    assert labels_by_item(Annotations.read(path, item="image")) == {"a.jpg": {11: "cat"}}
     assert f"{path}, record 1: the item is empty" in complaint(path, item="picture")
 
 
@@ -154,7 +154,7 @@ def test_json_min_with_several_questions(tmp_path: Path) -> None:
     both = [{"image": "a", "id": 1, "animal": "cat", "sharp": "yes", "annotator": 4, "annotation_id": 9}]
     path = write(tmp_path / "min.json", both)
     assert "has answers to several questions: 'animal', 'sharp'" in complaint(path)
-    assert said(Annotations.read(path, question="animal")) == {1: {4: "cat"}}
+    assert labels_by_item(Annotations.read(path, question="animal")) == {1: {4: "cat"}}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Labels and gold from files and tables: what comes out, what is refused, and in which words."""
+"""Labels and gold from files and tables: results, refused input, and error messages."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def write(folder: Path, text: str, name: str = "labels.csv") -> Path:
     return path
 
 
-def said(ann: Annotations) -> dict[Any, dict[Any, Any]]:
+def labels_by_item(ann: Annotations) -> dict[Any, dict[Any, Any]]:
     """Item -> annotator -> label, by name."""
     found: dict[Any, dict[Any, Any]] = {name: {} for name in ann.items.tolist()}
     for item, annotator, label in zip(ann.item, ann.annotator, ann.label, strict=True):
@@ -41,7 +41,7 @@ COLUMNS = dict(zip(("item", "annotator", "label"), map(list, zip(*ROWS, strict=T
 
 
 def check(ann: Annotations) -> None:
-    assert said(ann) == {"b": {"x": "cat", "y": "dog"}, "a": {"x": "cat"}, "c": {}}
+    assert labels_by_item(ann) == {"b": {"x": "cat", "y": "dog"}, "a": {"x": "cat"}, "c": {}}
     assert ann.items.tolist() == ["b", "a", "c"]  # as they appear
     assert ann.annotators.tolist() == ["x", "y"]
     assert ann.classes.tolist() == ["cat", "dog"]
@@ -87,7 +87,7 @@ def test_tables_in_memory(table: Any) -> None:
 def test_categorical_items_come_in_the_order_of_their_categories() -> None:
     ann = Annotations.from_table(pd.DataFrame(COLUMNS).astype("category"))
     assert ann.items.tolist() == ["a", "b", "c"]
-    assert said(ann) == {"a": {"x": "cat"}, "b": {"x": "cat", "y": "dog"}, "c": {}}
+    assert labels_by_item(ann) == {"a": {"x": "cat"}, "b": {"x": "cat", "y": "dog"}, "c": {}}
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -108,14 +108,14 @@ def test_integers_and_leading_zeros(tmp_path: Path) -> None:
     assert ann.items.tolist() == [10, 9]
     assert ann.annotators.tolist() == ["007", "7"]
     assert ann.classes.tolist() == [9, 10]  # as numbers, not by alphabet
-    assert said(ann) == {10: {"007": 9, "7": 10}, 9: {"7": 10}}
+    assert labels_by_item(ann) == {10: {"007": 9, "7": 10}, 9: {"7": 10}}
     strings = Annotations.from_table({"item": ["10"], "annotator": ["7"], "label": ["9"]})
     assert strings.items.tolist() == ["10"]  # a table's strings are strings
 
 
 def test_values_are_not_changed(tmp_path: Path) -> None:
     text = '\ufeffitem,annotator,label\n"two\nlines",NA,null\n" x","a,b",nan\n"say ""hi""",NA,1.0\n'
-    assert said(Annotations.read(write(tmp_path, text))) == {
+    assert labels_by_item(Annotations.read(write(tmp_path, text))) == {
         "two\nlines": {"NA": "null"},
         " x": {"a,b": "nan"},
         'say "hi"': {"NA": "1.0"},
@@ -125,14 +125,14 @@ def test_values_are_not_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("label", [[3.0, float("nan"), 1.0], [3, None, 1], pd.array([3, None, 1], "Int64")])
 def test_integers_with_missing_values(label: Any) -> None:
     ann = Annotations.from_table({"item": [5, 5, 6], "annotator": [True, False, True], "label": label})
-    assert said(ann) == {5: {1: 3}, 6: {1: 1}}
+    assert labels_by_item(ann) == {5: {1: 3}, 6: {1: 1}}
     assert (ann.classes.dtype.name, ann.dropped_missing) == ("int64", 1)
 
 
 def test_given_classes_fix_list_and_order(tmp_path: Path) -> None:
     path = write(tmp_path, "item,annotator,label\na,x,2\nb,x,0\n")
     assert Annotations.read(path, classes=[2, 1, 0]).label.tolist() == [0, 2]
-    ann = Annotations.read(path, classes=["0", "1", "2"])  # 2 is what text calls "2"
+    ann = Annotations.read(path, classes=["0", "1", "2"])  # the integer 2 matches the text "2"
     assert (ann.classes.tolist(), ann.label.tolist()) == (["0", "1", "2"], [2, 0])
 
 
@@ -151,7 +151,7 @@ def test_csr_arrays_equal_a_dictionary_of_dictionaries(rows: list[tuple[str, str
     contradictions = sum(len(found) - found.count(found[0]) for found in labels.values())
     table = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
     ann = Annotations.from_table(table, on_conflict="first")
-    assert said(ann) == expected
+    assert labels_by_item(ann) == expected
     assert ann.items.tolist() == list(expected)
     missing = sum(not label for _, _, label in rows)
     dropped = (ann.dropped_missing, ann.dropped_duplicates, ann.dropped_conflicts)
@@ -189,7 +189,10 @@ def test_big_files_are_read_in_blocks(tmp_path: Path, rows: str, ending: str, mo
         monkeypatch.setattr(tables.TableFile, "read", None)  # there is no need to read the file as a whole
     blocks = Annotations.read(path)
     assert blocks == whole
-    found = {str(item): {str(who): str(what) for who, what in known.items()} for item, known in said(blocks).items()}
+    found = {
+        str(item): {str(who): str(what) for who, what in known.items()}
+        for item, known in labels_by_item(blocks).items()
+    }
     assert found == expected
     assert list(found) == list(expected)  # items as they appear
     assert blocks.dropped_missing == sum(not label for *_, label in values)
@@ -262,7 +265,7 @@ def test_empty_names_are_refused(tmp_path: Path, role: str) -> None:
 
 def test_rows_without_anything_are_missing_labels(tmp_path: Path) -> None:
     ann = Annotations.read(write(tmp_path, "item,annotator,label\na,x,cat\n,,\n,,\n"))
-    assert said(ann) == {"a": {"x": "cat"}}
+    assert labels_by_item(ann) == {"a": {"x": "cat"}}
     assert ann.dropped_missing == 2
 
 
@@ -305,7 +308,7 @@ def test_only_a_few_conflicts_are_listed() -> None:
 )
 def test_conflicts_follow_on_conflict(tmp_path: Path, on_conflict: Any, kept: Any, dropped: Any) -> None:
     ann = Annotations.read(write(tmp_path, CONFLICT), on_conflict=on_conflict)
-    assert said(ann) == kept
+    assert labels_by_item(ann) == kept
     assert (ann.dropped_missing, ann.dropped_duplicates, ann.dropped_conflicts) == dropped
     assert f"{dropped[2]} labels contradicted another of the same annotator" in str(ann.summary())
 

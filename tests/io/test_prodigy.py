@@ -7,7 +7,7 @@ import pytest
 
 from crowdfuse import Annotations
 from crowdfuse.io.tables import TableError
-from tests.exports import prodigy_task, said, write
+from tests.exports import labels_by_item, prodigy_task, write
 
 
 def complaint(path: Path, **options: Any) -> str:
@@ -22,15 +22,15 @@ def lines(folder: Path, *records: Any) -> Path:
 
 def test_the_input_hash_is_the_item(tmp_path: Path) -> None:
     path = lines(tmp_path, prodigy_task("a", "ada", accept=["cat"], _input_hash=-1530009927))
-    assert said(Annotations.read(path)) == {-1530009927: {"ada": "cat"}}
-    assert said(Annotations.read(path, item="text")) == {"about a": {"ada": "cat"}}
-    assert said(Annotations.read(path, item="name")) == {"a": {"ada": "cat"}}
+    assert labels_by_item(Annotations.read(path)) == {-1530009927: {"ada": "cat"}}
+    assert labels_by_item(Annotations.read(path, item="text")) == {"about a": {"ada": "cat"}}
+    assert labels_by_item(Annotations.read(path, item="name")) == {"a": {"ada": "cat"}}
 
 
 def test_session_is_the_annotator_if_there_is_no_annotator_id(tmp_path: Path) -> None:
     record = prodigy_task("a", "ada", accept=["cat"], _session_id="animals-ada")
     del record["_annotator_id"]
-    assert said(Annotations.read(lines(tmp_path, record), item="name")) == {"a": {"animals-ada": "cat"}}
+    assert labels_by_item(Annotations.read(lines(tmp_path, record), item="name")) == {"a": {"animals-ada": "cat"}}
 
 
 def test_the_annotator_counts_where_there_is_a_session_too(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_annotator_counts_where_there_is_a_session_too(tmp_path: Path) -> No
         prodigy_task("a", "ada", accept=["cat"], _session_id="animals-morning"),
         prodigy_task("b", "ada", accept=["dog"], _session_id="animals-evening"),
     )
-    assert said(Annotations.read(path, item="name")) == {"a": {"ada": "cat"}, "b": {"ada": "dog"}}
+    assert labels_by_item(Annotations.read(path, item="name")) == {"a": {"ada": "cat"}, "b": {"ada": "dog"}}
 
 
 def test_a_label_is_accepted_or_rejected(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_label_is_accepted_or_rejected(tmp_path: Path) -> None:
     )
     with pytest.warns(UserWarning, match=r"left out: ignored tasks \(1\)"):
         ann = Annotations.read(path, item="name")
-    assert said(ann) == {"a": {"ada": "SPAM", "bob": "not SPAM"}, "b": {}}
+    assert labels_by_item(ann) == {"a": {"ada": "SPAM", "bob": "not SPAM"}, "b": {}}
 
 
 def test_several_labels_are_several_questions(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_several_labels_are_several_questions(tmp_path: Path) -> None:
         prodigy_task("b", "ada", label="RUDE"),
     )
     assert "has answers to several questions: 'SPAM', 'RUDE'. Choose one with question=" in complaint(path)
-    assert said(Annotations.read(path, item="name", question="RUDE")) == {
+    assert labels_by_item(Annotations.read(path, item="name", question="RUDE")) == {
         "a": {"ada": "not RUDE"},
         "b": {"ada": "RUDE"},
     }
@@ -71,7 +71,7 @@ def test_several_labels_are_several_questions(tmp_path: Path) -> None:
 
 def test_tasks_without_a_label_are_accepted_or_rejected(tmp_path: Path) -> None:
     path = lines(tmp_path, prodigy_task("a", "ada"), prodigy_task("a", "bob", answer="reject"))
-    assert said(Annotations.read(path, item="name")) == {"a": {"ada": "accept", "bob": "reject"}}
+    assert labels_by_item(Annotations.read(path, item="name")) == {"a": {"ada": "accept", "bob": "reject"}}
 
 
 def test_rejected_and_empty_choices_are_skipped(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_rejected_and_empty_choices_are_skipped(tmp_path: Path) -> None:
     )
     with pytest.warns(UserWarning, match="left out: "):
         ann = Annotations.read(path, item="name")
-    assert said(ann) == {"a": {"ada": 2}, "b": {}, "c": {}, "d": {}}
+    assert labels_by_item(ann) == {"a": {"ada": 2}, "b": {}, "c": {}, "d": {}}
     assert ann.notes == ("left out: answers without a choice (2)", "left out: rejected choice tasks (1)")
 
 
@@ -112,4 +112,4 @@ def test_answers_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) -> N
     assert message.startswith(f"{path}, line 2")
     assert reason in message
     with pytest.warns(UserWarning, match="1 of 2 answers could not be used"):
-        assert said(Annotations.read(path, item="name", on_bad="drop"))["a"] == {"ada": "cat"}
+        assert labels_by_item(Annotations.read(path, item="name", on_bad="drop"))["a"] == {"ada": "cat"}

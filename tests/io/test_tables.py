@@ -35,7 +35,7 @@ def test_text_files(tmp_path: Path, name: str, delimiter: str, bom: bytes, endin
     assert file.is_text
     assert file.columns == ["item", "label"]
     table = file.read(text=True, dictionary=["label"])
-    assert [list(row.values()) for row in table.to_pylist()] == rows[1:]  # as they stand, nothing made null
+    assert [list(row.values()) for row in table.to_pylist()] == rows[1:]  # values are unchanged, none becomes null
     assert table.schema.types == [pa.string(), pa.dictionary(pa.int32(), pa.string())]
 
 

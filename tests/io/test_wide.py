@@ -1,4 +1,4 @@
-"""Wide tables: when they are taken for such, what they say, and what is refused; and Hugging Face's class names."""
+"""Wide tables: detection, labels, and refused input; and class names of Hugging Face."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from crowdfuse import Annotations
 from crowdfuse.io.hugging_face import with_class_names
 from crowdfuse.io.labels import read_gold
 from crowdfuse.io.tables import TableError
-from tests.exports import CROWD, said, wide_table
+from tests.exports import CROWD, labels_by_item, wide_table
 
 
 def write(folder: Path, text: str) -> Path:
@@ -31,9 +31,9 @@ def complaint(path: Path, **options: Any) -> str:
 
 def test_columns_with_values_in_common_are_annotators(tmp_path: Path) -> None:
     ann = Annotations.read(write(tmp_path, "item,ada,007\n2,cat,dog\n1,,cat\n9,,\n"))
-    assert said(ann) == {2: {"ada": "cat", "007": "dog"}, 1: {"007": "cat"}, 9: {}}
+    assert labels_by_item(ann) == {2: {"ada": "cat", "007": "dog"}, 1: {"007": "cat"}, 9: {}}
     assert (ann.dropped_missing, ann.ids_may_be_row_numbers) == (0, True)
-    assert said(Annotations.read(write(tmp_path, "page,3,4\nx,1,2\ny,2,1\n"), item="page")) == {
+    assert labels_by_item(Annotations.read(write(tmp_path, "page,3,4\nx,1,2\ny,2,1\n"), item="page")) == {
         "x": {3: 1, 4: 2},
         "y": {3: 2, 4: 1},
     }
@@ -43,7 +43,7 @@ def test_columns_with_values_in_common_are_annotators(tmp_path: Path) -> None:
     "text",
     [
         "item,ada,bob\n1,cat,dog\n2,cat,cow\n",  # no value in common
-        "item,text,ada,bob\n1,long,cat,cat\n2,longer,dog,cat\n",  # text is no annotator
+        "item,text,ada,bob\n1,long,cat,cat\n2,longer,dog,cat\n",  # the column text is not an annotator
         "item,ada\n1,cat\n2,dog\n",  # one column
         "page,ada,bob\n1,cat,cat\n",  # which is the item?
     ],
@@ -55,25 +55,25 @@ def test_ambiguous_tables_are_wide_only_on_request(tmp_path: Path, text: str) ->
 def test_error_suggests_the_wide_format(tmp_path: Path) -> None:
     path = write(tmp_path, "item,ada,bob\n1,cat,dog\n")
     assert "if every other column is an annotator, use format='wide' (--format wide)" in complaint(path)
-    assert said(Annotations.read(path, format="wide")) == {1: {"ada": "cat", "bob": "dog"}}
+    assert labels_by_item(Annotations.read(path, format="wide")) == {1: {"ada": "cat", "bob": "dog"}}
     assert "has no column for the annotator" in complaint(write(tmp_path, "item,ada,bob\n1,x,x\n"), format="table")
 
 
 def test_one_row_per_label_is_not_wide(tmp_path: Path) -> None:
     """Even where annotators and labels have a name in common."""
     path = write(tmp_path, "item,annotator,label\n1,a,a\n2,b,a\n")
-    assert said(Annotations.read(path)) == {1: {"a": "a"}, 2: {"b": "a"}}
+    assert labels_by_item(Annotations.read(path)) == {1: {"a": "a"}, 2: {"b": "a"}}
     path = write(tmp_path, "item,who,what\n1,a,a\n2,b,a\n")
-    assert said(Annotations.read(path, annotator="who", label="what")) == {1: {"a": "a"}, 2: {"b": "a"}}
+    assert labels_by_item(Annotations.read(path, annotator="who", label="what")) == {1: {"a": "a"}, 2: {"b": "a"}}
 
 
 def test_wide_parquet_and_tables(tmp_path: Path) -> None:
     table = pa.table({"item": ["p", "q"], "x": pa.array([1.0, None]), "y": [2, 1], "z": pa.nulls(2)})
     pyarrow.parquet.write_table(table, tmp_path / "labels.parquet")
     expected = {"p": {"x": 1, "y": 2}, "q": {"y": 1}}
-    assert said(Annotations.read(tmp_path / "labels.parquet", format="wide")) == expected
+    assert labels_by_item(Annotations.read(tmp_path / "labels.parquet", format="wide")) == expected
     frame = pd.DataFrame({"item": ["p", "q"], "x": ["a", None], "y": ["b", "a"]})
-    assert said(Annotations.from_table(frame)) == {"p": {"x": "a", "y": "b"}, "q": {"y": "a"}}
+    assert labels_by_item(Annotations.from_table(frame)) == {"p": {"x": "a", "y": "b"}, "q": {"y": "a"}}
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_broken_lines_of_a_wide_table_can_be_dropped(tmp_path: Path) -> None:
     assert f"{path}, line 3: it has 2 values" in complaint(path)
     with pytest.warns(UserWarning, match="1 of 3 rows could not be used"):
         ann = Annotations.read(path, on_bad="drop")
-    assert said(ann) == {1: {"ada": "cat", "bob": "cat"}, 3: {"ada": "dog", "bob": "cat"}}
+    assert labels_by_item(ann) == {1: {"ada": "cat", "bob": "cat"}, 3: {"ada": "dog", "bob": "cat"}}
 
 
 def test_wide_table_equals_from_matrix(tmp_path: Path) -> None:
     frame = pd.read_csv(write(tmp_path, wide_table(CROWD)), index_col="item").replace({np.nan: None})
     matrix = Annotations.from_matrix(frame)
     ann = Annotations.read(tmp_path / "labels.csv", format="wide")
-    assert said(ann) == said(matrix)
+    assert labels_by_item(ann) == labels_by_item(matrix)
 
 
 # ---- Hugging Face --------------------------------------------------------------------------
@@ -131,9 +131,9 @@ NAMED = {"a": {"x": "pos", "y": "neg"}, "b": {}}
 
 
 def test_class_labels_get_their_names(tmp_path: Path) -> None:
-    assert said(Annotations.from_table(TABLE)) == NAMED
+    assert labels_by_item(Annotations.from_table(TABLE)) == NAMED
     pyarrow.parquet.write_table(TABLE, tmp_path / "labels.parquet")
-    assert said(Annotations.read(tmp_path / "labels.parquet")) == NAMED
+    assert labels_by_item(Annotations.read(tmp_path / "labels.parquet")) == NAMED
     gold = hugging_face(["neg", "pos"], item=["a", "b"], label=[1, 0])
     pyarrow.parquet.write_table(gold, tmp_path / "gold.parquet")
     assert read_gold(tmp_path / "gold.parquet")[1].tolist() == ["pos", "neg"]
@@ -175,6 +175,6 @@ class DatasetDict(dict[str, Dataset]):
 
 def test_datasets_of_hugging_face() -> None:
     for way_in in (Annotations.from_table, Annotations.read):
-        assert said(way_in(Dataset([2, 1]))) == {"b": {}, "a": {"y": "neg"}}
+        assert labels_by_item(way_in(Dataset([2, 1]))) == {"b": {}, "a": {"y": "neg"}}
     with pytest.raises(TableError, match=r"the splits 'train', 'test'; pass one, such as data\['train'\]"):
         Annotations.from_table(DatasetDict(train=Dataset([0]), test=Dataset([1])))

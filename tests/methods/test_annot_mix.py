@@ -32,7 +32,7 @@ def make(n_classes: int, n_annotators: int, alpha: float, shape: tuple[int, ...]
 def crowd(
     n_items: int, n_annotators: int, n_classes: int, shape: tuple[int, ...] = (4,), gold: int = 0
 ) -> TrainingData:
-    """Labels of which many are missing; the first items have gold, and the very first has no label."""
+    """Return data with many missing labels; the first items have gold, and item 0 has no label."""
     generator = np.random.default_rng(n_items)
     said = generator.integers(0, n_classes, (n_items, n_annotators))
     said[generator.random(said.shape) < 0.6] = -1
@@ -92,7 +92,7 @@ def test_without_mixing_it_is_the_likelihood_of_each_label() -> None:
     method = make(3, 4, 0.0)
     batch = data.batch(np.arange(8))
     total, _ = method.loss(batch)
-    assert total == method.loss(batch).total  # nothing is drawn
+    assert total == method.loss(batch).total  # no random numbers are used
     f = method.logits(batch.x).softmax(1)
     A = method.confuse(method.embed.table).view(4, 3, 3).softmax(2)
     expected = torch.tensor(0.0)
@@ -109,7 +109,7 @@ def test_annotators_start_alike_and_right_with_probability_eta() -> None:
 
 
 class Counting(nn.Module):
-    """A backbone with batch norm that knows how many rows it was given."""
+    """A backbone with batch norm that records its number of rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ def test_invalid_settings_are_refused(settings: dict[str, Any], complaint: str) 
         AnnotMixClassifier(**settings).fit(np.eye(3), np.arange(3))
 
 
-SKILL = np.array([0.9, 0.65, 0.45, 0.25])  # of four annotators; with four classes the last guesses
+ACCURACIES = np.array([0.9, 0.65, 0.45, 0.25])  # of four annotators; with four classes, the last guesses
 
 
 def one_label_each(n_items: int, seed: int) -> tuple[Any, Any, Any]:
@@ -182,12 +182,12 @@ def one_label_each(n_items: int, seed: int) -> tuple[Any, Any, Any]:
     who = generator.integers(0, 4, n_items)
     wrong = (truth + generator.integers(1, 4, n_items)) % 4
     Y = np.full((n_items, 4), -1)
-    Y[np.arange(n_items), who] = np.where(generator.random(n_items) < SKILL[who], truth, wrong)
+    Y[np.arange(n_items), who] = np.where(generator.random(n_items) < ACCURACIES[who], truth, wrong)
     return X, truth, Y
 
 
 def test_mixing_reduces_memorization_of_few_noisy_labels() -> None:
-    """The paper's claim, with one label per item: better than the same without mixing, and than the vote."""
+    """The paper's claim, with one label per item: mixing is better than no mixing and than the vote."""
     X, _, Y = one_label_each(400, seed=0)
     X_test, truth_test, _ = one_label_each(3000, seed=100)
     settings: dict[str, Any] = {"epochs": 40, "hidden": (256,), "learning_rate": 0.02, "batch_size": 128}
@@ -202,9 +202,9 @@ def test_confusion_matrices_are_close_to_the_planted_ones() -> None:
     X, truth, _ = one_label_each(4000, seed=0)
     generator = np.random.default_rng(1)
     wrong = (truth[:, None] + generator.integers(1, 4, (4000, 4))) % 4
-    Y = np.where(generator.random((4000, 4)) < SKILL, truth[:, None], wrong)
+    Y = np.where(generator.random((4000, 4)) < ACCURACIES, truth[:, None], wrong)
     clf = AnnotMixClassifier(epochs=8, learning_rate=0.01, batch_size=256).fit(X, Y)
     assert clf.score(X, truth) > 0.93
-    planted = np.where(np.eye(4, dtype=bool), SKILL[:, None, None], (1 - SKILL[:, None, None]) / 3)
+    planted = np.where(np.eye(4, dtype=bool), ACCURACIES[:, None, None], (1 - ACCURACIES[:, None, None]) / 3)
     assert np.abs(clf.confusion_matrices_ - planted).max() < 0.12
     assert (clf.fused_labels(X, Y).argmax(1) == truth).mean() > clf.score(X, truth)

@@ -1,4 +1,4 @@
-"""COINNet: outlier terms against a search over all of them, and items that fool everybody."""
+"""COINNet: outlier terms against a numerical search, and items on which nearly all annotators are wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NONE = torch.tensor(1.0)
 
 
 def objective(d: Any, q: Any, cost: float, usual: float) -> float:
-    """What an item costs with these outlier terms, by the definition."""
+    """Return the loss of an item with these outlier terms, by its definition."""
     M = max(len(q), usual)
     powers = (np.square(d).sum() / M + EPSILON) ** (POWER / 2) - EPSILON ** (POWER / 2)
     return float(-np.log(q + d).sum() + cost * M * powers)
@@ -55,8 +55,10 @@ def test_outlier_terms_are_as_good_as_a_numerical_search(cost: float, usual: flo
 
 
 def test_outlier_losses_have_the_right_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the terms fill up the likelihood, and where there are none. At the very best terms, after many rounds:
-    those after a few are good ones, with the gradients of a loss that is a little higher."""
+    """Compare with finite differences at converged outlier terms, after many rounds.
+
+    The cases include terms that reach their limit and items without terms.
+    """
     monkeypatch.setattr(coin_net, "N_SOLVER_ITERATIONS", 300)
     item = torch.tensor([0, 0, 0, 1, 1, 2, 3, 3])
     q = torch.tensor([0.05, 0.1, 0.02, 0.9, 0.7, 0.3, 0.01, 0.6], dtype=torch.float64)
@@ -84,7 +86,7 @@ def test_nearly_impossible_labels_give_finite_losses() -> None:
 def method(shape: tuple[int, int, int], weight: float = 0.8) -> COINNet:
     made = COINNet(spec(*shape[1:]), outlier_weight=weight, volume_weight=0.7, start=0.8).double()
     torch.nn.init.normal_(made.confusion_logits)
-    made.phase_index = 1  # with outliers
+    made.phase_index = 1  # the phase with outliers
     return made
 
 
@@ -139,11 +141,11 @@ def test_a_very_large_outlier_cost_gives_geo_crowd_net() -> None:
     assert not np.nan_to_num(dear.outliers(X, Y)).any()
 
 
-# ---- what the paper claims -----------------------------------------------------------------------
+# ---- claims of the paper -------------------------------------------------------------------------
 
 
 def test_items_on_which_everybody_errs_are_found_and_do_no_harm() -> None:
-    """On a quarter of the items nearly everybody says the next class: they agree more there than elsewhere."""
+    """On a quarter of the items nearly all annotators give the next class, so they agree more there than elsewhere."""
     generator = np.random.default_rng(0)
     X, truth = blobs(400, 0.4, seed=0)
     Y = ask(truth, one_coin(0.8, 0.75, 0.7, 0.7, 0.7), missing=0.1, seed=10)
@@ -171,7 +173,7 @@ def test_labels_without_overlap_are_refused_with_a_way_out() -> None:
     for labels in ([0, 1, 0, 1], [[0, -1], [-1, 1], [0, -1], [-1, 1]]):
         with pytest.raises(ValueError, match=r"no item to train on has two labels; .*trace-reg, gated or maj"):
             COINNetClassifier(epochs=1).fit(X, labels)
-    with pytest.raises(ValueError, match="no item to train on has two labels"):  # of those that count
+    with pytest.raises(ValueError, match="no item to train on has two labels"):  # among items with weight
         COINNetClassifier(epochs=1).fit(X, [[0, 0], [-1, 1], [0, -1], [-1, 1]], sample_weight=[0, 1, 1, 1])
 
 

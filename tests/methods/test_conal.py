@@ -1,4 +1,4 @@
-"""CoNAL: its loss written out, what it shows, and that common noise is told from individual noise."""
+"""CoNAL: its loss against the definition, its matrices, and separation of common and individual noise."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_invalid_settings_are_refused(settings: dict[str, Any], message: str) ->
         CoNALClassifier(**settings).fit(np.zeros((2, 1)), [[0], [1]])
 
 
-OWN = [(1, 2), (2, 3), (3, 0), (1, 3), (2, 0), (3, 1)]  # what each annotator takes for what; all take 0 for 1
+OWN = [(1, 2), (2, 3), (3, 0), (1, 3), (2, 0), (3, 1)]  # (true, label) confused by each annotator, and (0, 1) by all
 
 
 def planted() -> NDArray[Any]:
@@ -123,19 +123,19 @@ def planted() -> NDArray[Any]:
 
 
 def excess(matrix: NDArray[Any], true: int, said: int) -> float:
-    """How much more likely this confusion is than others of the class, in logs."""
+    """Return the log-probability of this confusion minus the mean of the other confusions of the class."""
     others = [y for y in range(K) if y not in (true, said)]
     return float(np.log(matrix[true, said]) - np.log(matrix[true, others]).mean())
 
 
 def test_common_and_individual_noise_are_separated() -> None:
-    """The paper's claim. Layers an annotator alone put what everybody confuses into everybody's matrix."""
+    """The paper's claim. With one layer per annotator only, the common confusion would be in every matrix."""
     X, truth = blobs(1500, 0.5, seed=0)
     X_test, truth_test = blobs(4000, 0.5, seed=10)
     Y = ask(truth, planted(), missing=0.3, seed=0)
     settings: dict[str, Any] = {"batch_size": 128, "epochs": 15, "learning_rate": 0.02}
     clf = CoNALClassifier(**settings, separation=0.01).fit(X, Y)
-    assert clf.score(X_test, truth_test) > 0.94  # the best there is has 95.5 %
+    assert clf.score(X_test, truth_test) > 0.94  # the Bayes classifier has 95.5 %
     common, each = clf.common_confusion_, clf.individual_confusions_
     assert excess(common, 0, 1) > 2
     assert np.mean([excess(common, *own) for own in OWN]) < 1
@@ -145,9 +145,9 @@ def test_common_and_individual_noise_are_separated() -> None:
     alone = CrowdLayerClassifier(**settings).fit(X, Y).confusion_matrices_
     assert min(excess(matrix, 0, 1) for matrix in alone) > 1.8
     both = [(excess(matrix, *own), excess(matrix, 0, 1)) for matrix, own in zip(alone, OWN, strict=True)]
-    assert abs(np.mean([own - shared for own, shared in both])) < 0.5  # as much of the one as of the other
+    assert abs(np.mean([own - shared for own, shared in both])) < 0.5  # individual and common part are of the same size
 
-    share = clf.common_share(X)  # of items of class 0 the noise is common, of others each annotator's own
+    share = clf.common_share(X)  # noise is common on items of class 0, individual on others
     assert share[truth == 0].mean() > 0.55 > 0.45 > share[truth != 0].mean()
     assert 0.26 < share.min() <= share.max() < 0.74
     assert clf.confusion_given_ == "true"

@@ -1,4 +1,4 @@
-"""Crowd layer: its loss written out, what its layers show, and that planted biases are found."""
+"""Crowd layer: its loss against the definition, its matrices, and recovery of planted biases."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def generated(n_items: int, n_annotators: int, n_classes: int) -> tuple[ModelSpe
     X = generator.normal(size=(n_items, 4)).astype(np.float32)
     said = generator.integers(0, n_classes, (n_items, n_annotators))
     said[generator.random(said.shape) < generator.random((n_items, 1))] = -1
-    said[0], said[1, 0] = -1, 0  # one without labels, and one that has some
+    said[0], said[1, 0] = -1, 0  # item 0 has no label, item 1 at least one
     ann = Annotations.from_matrix(said, classes=list(range(n_classes)), annotators=list(range(n_annotators)))
     data = TrainingData(Inputs(X), ann, np.full(n_items, -1), generator.random(n_items).astype(np.float32) + 0.5)
     return replace(spec(n_classes), n_annotators=n_annotators), data, said
 
 
 def stirred(method: Any) -> Any:
-    """The method, with its annotators no longer alike."""
+    """Return the method with different parameters for each annotator."""
     torch.manual_seed(1)
     for name, parameter in method.named_parameters():
         if not name.startswith(("trunk", "classify")):
@@ -144,7 +144,7 @@ ADVERSARY = 0.9 * np.eye(K)[[1, 2, 3, 0]] + 0.025
 
 
 def test_planted_annotator_biases_are_recovered() -> None:
-    """The paper's claim. One annotator calls class 2 class 3, another says the next class: the vote takes 2 for 3."""
+    """The paper's claim. One annotator labels class 2 as 3, another gives the next class; the vote confuses 2 and 3."""
     X, truth = blobs(2000, 0.5, seed=1)
     X_test, truth_test = blobs(4000, 0.5, seed=11)
     planted = np.concatenate([one_coin(0.6, 0.65, 0.7), CALLS_2_A_3[None], ADVERSARY[None]])
@@ -154,7 +154,7 @@ def test_planted_annotator_biases_are_recovered() -> None:
     assert clf.confusion_matrices_.argmax(2).tolist() == planted.argmax(2).tolist()
     np.testing.assert_allclose(clf.confusion_matrices_.sum(2), 1, atol=1e-5)
     assert clf.confusion_given_ == "true"
-    assert clf.score(X_test, truth_test) > 0.94  # the best there is has 95.5 %
+    assert clf.score(X_test, truth_test) > 0.94  # the Bayes classifier has 95.5 %
     vote = MajorityVoteClassifier(**settings).fit(X, Y)
     assert vote.score(X_test, truth_test) < 0.8
     labelled = (Y >= 0).any(1)

@@ -1,4 +1,4 @@
-"""The gated method's losses, tables and class rules, each against its definition written out."""
+"""Losses, tables and class rules of the gated method, each against its definition."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def make(
     spec = ModelSpec(trunk, None, None, n_classes, n_annotators, head_hidden=(5,), dropout=0.0, seed=seed)
     method = Gated(spec, heads=heads, embedding=3, wrong=WRONG[wrong](n_classes, n_annotators))
     with torch.no_grad():
-        for parameter in method.parameters():  # no table is even, no embedding 0, no gate one half
+        for parameter in method.parameters():  # so that no table is uniform, no embedding 0, no gate 0.5
             parameter.copy_(torch.randn_like(parameter))
     return method
 
 
 def crowd(n_classes: int, n_annotators: int, *, with_gold: bool, n_items: int = 9) -> TrainingData:
-    """Items with none to all of the labels, some with gold, one of these without a label; uneven weights."""
+    """Return items with no, some or all labels, some with gold, one of these without a label; weights differ."""
     generator = np.random.default_rng(n_classes + 10 * n_annotators)
     Y = generator.integers(0, n_classes, (n_items, n_annotators))
     Y[generator.random(Y.shape) < 0.4] = -1
@@ -79,7 +79,7 @@ def loss_of(method: Gated, data: TrainingData, rows: Any = None) -> tuple[Tensor
 
 
 def gate_and_table(method: Gated, h: Tensor, r: int) -> tuple[Tensor, Tensor]:
-    """g of one item, features (1, D), and the wrong labels W of one annotator, (K, K), written out."""
+    """Return gate g of one item with features (1, D), and the wrong-label table W (K, K) of one annotator."""
     g = method.gate(h, torch.tensor([0]), torch.tensor([r])).sigmoid()[0, 0]
     k = method.n_classes
     off = 1 - torch.eye(k)
@@ -199,7 +199,7 @@ def test_the_start_is_the_joint_likelihood_with_the_initial_class(wrong: str) ->
 
 
 def test_held_out_gold_does_not_train_the_gates() -> None:
-    """In the last phase rows with held-out gold count by their labels alone, or not at all without any."""
+    """In the last phase, rows with held-out gold train by their labels only, or not at all if they have none."""
     method = make("uniform", 3, 2)
     data = crowd(3, 2, with_gold=True)
     method.prepare(data)
@@ -218,7 +218,7 @@ def test_held_out_gold_does_not_train_the_gates() -> None:
 
 
 def test_the_vote_is_the_mean_over_the_labels_of_each_item() -> None:
-    """The classifier trains as on soft votes, however many labels an item has; the gates on every label."""
+    """The classifier trains on soft votes, whatever the number of labels of an item; the gates train on every label."""
     method = make("uniform", 3, 4)
     data = crowd(3, 4, with_gold=False)
     assert set(np.diff(data.annotations.indptr)) == {0, 2, 4}
@@ -269,7 +269,7 @@ def test_tables_have_rows_that_sum_to_1_and_a_diagonal_of_0(wrong: str, n_classe
 
 @pytest.mark.parametrize("wrong", ["annotator", "basis"])
 def test_tables_of_many_annotators_are_those_of_few(wrong: str) -> None:
-    """Above 100 annotators only the rows of a batch are looked at."""
+    """With more than 100 annotators, only the rows of the batch are read."""
     method = make(wrong, 3, 150)
     who, said = torch.tensor([149, 3, 149, 70]), torch.tensor([0, 1, 2, 0])
     alone = torch.cat([method.wrong(who[i : i + 1], said[i : i + 1]) for i in range(4)])
@@ -328,13 +328,13 @@ def test_fused_labels_are_the_posterior(wrong: str) -> None:
 
 
 def of_labels(Y: NDArray[Any]) -> TrainingData:
-    """Items that all look alike, with these labels."""
+    """Return items with equal inputs and these labels."""
     n = len(Y)
     return TrainingData(Inputs(np.ones((n, 4))), Annotations.from_matrix(Y), np.full(n, -1), np.ones(n, np.float32))
 
 
-def said_by(method: Gated, shares: NDArray[Any]) -> None:
-    """Let the annotators say these shares (R, K) of any item."""
+def set_label_probabilities(method: Gated, shares: NDArray[Any]) -> None:
+    """Set the label probabilities (R, K) of the annotators, equal for all items."""
     with torch.no_grad():
         for parameter in method.label_head.parameters():
             parameter.zero_()
@@ -342,7 +342,7 @@ def said_by(method: Gated, shares: NDArray[Any]) -> None:
 
 
 def predict_on(method: Gated, x: torch.Tensor) -> Any:
-    """The network as it stands, on these inputs."""
+    """Return the class probabilities of the current network on these inputs."""
 
     def predict(feature_function: Any = None, rows: Any = None) -> NDArray[np.float32]:
         with torch.no_grad():
@@ -356,7 +356,7 @@ def predict_on(method: Gated, x: torch.Tensor) -> Any:
 def test_only_the_annotators_with_the_most_labels_are_polled() -> None:
     n = gated.MAX_POLLED_ANNOTATORS + 30
     Y = np.full((n + 2, n), -1)
-    Y[np.arange(n), np.arange(n)] = 0  # one label each, and a second one of the last two
+    Y[np.arange(n), np.arange(n)] = 0  # one label per item, and a second one for the last two
     Y[n:, -2:] = 1
     data = of_labels(Y)
     method = make("uniform", 2, n)
@@ -377,11 +377,11 @@ def test_item_weights_count_in_the_choice_of_polled_annotators() -> None:
 
 @pytest.mark.parametrize(("likelier", "expected"), [(True, 3), (False, 0)])
 def test_held_out_labels_choose_the_class_rule(likelier: bool, expected: int) -> None:
-    """Class 3 is never said, the other classes alike but for a little: it is 3, or it is 0, by how labels are read."""
+    """No annotator gives class 3 and the others are nearly equally frequent: the class rule decides between 3 and 0."""
     method = make("uniform", 4, 1)
     data = of_labels(np.array([[0], [1]]))
     method.prepare(data)
-    said_by(method, np.array([[0.36, 0.32, 0.32, 0.0]]))
+    set_label_probabilities(method, np.array([[0.36, 0.32, 0.32, 0.0]]))
     x = torch.ones(2, 4)
 
     def judge(ask: Any) -> ValidationScore:
@@ -398,7 +398,7 @@ def test_two_classes_always_use_the_rule_above_chance() -> None:
     method = make("uniform", 2, 3)
     data = of_labels(np.array([[0] * 3, [1] * 3]))
     method.prepare(data)
-    said_by(method, np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]))
+    set_label_probabilities(method, np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]))
     x = torch.ones(2, 4)
 
     def never(ask: Any) -> ValidationScore:

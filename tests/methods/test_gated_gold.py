@@ -1,4 +1,4 @@
-"""The gated classifier where labels cannot decide: gold overrules them, and without it two classes go by the vote."""
+"""The gated classifier on contradictory labels: gold overrules them; without gold it follows the vote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {"epochs": 24, "batch_size": 32, "random_state": 0}
 
 
 def contradicting(n: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Two classes; each of three annotators says the opposite on another half of the items, or more."""
+    """Return two classes; each of three annotators is wrong on a different half, or more, of the items."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, 3)).astype(np.float32)
     truth = (X[:, 0] > 0).astype(int)
@@ -29,8 +29,8 @@ def contradicting(n: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], ND
     return X, truth, np.where(wrong, 1 - truth[:, None], truth[:, None])
 
 
-def renamed() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Everybody calls classes by the next one's name on most items: labels alone prefer the wrong names."""
+def make_shifted_labels() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return labels that are the next class on most items for all annotators; without gold, these are learned."""
     generator = np.random.default_rng(1)
     X = generator.normal(size=(1500, 3)).astype(np.float32)
     truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
@@ -38,7 +38,7 @@ def renamed() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     return X, truth, np.where(generator.random((1500, 3)) < 0.1, generator.integers(0, 4, (1500, 3)), shifted)
 
 
-def some(truth: NDArray[Any], count: int) -> NDArray[np.float64]:
+def gold_of_first(truth: NDArray[Any], count: int) -> NDArray[np.float64]:
     gold = np.full(len(truth), np.nan)
     gold[:count] = truth[:count]
     return gold
@@ -55,7 +55,7 @@ def test_contradicting_annotators_of_two_classes_fall_back_to_the_vote() -> None
 
 
 def divided_by_shifts(n: int, wrong: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Four classes; on items of its own, up to so far out, each of three annotators says another class, always so."""
+    """Return four classes; each of three annotators shifts the class where its own feature is below `wrong`."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(n, 5)).astype(np.float32)
     truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
@@ -72,17 +72,17 @@ def test_contradicting_annotators_of_many_classes_fall_back_to_the_vote() -> Non
     assert clf.score(X, truth) > vote.score(X, truth) - 0.05
     X, truth, Y = divided_by_shifts(1500, wrong=-1.0)
     assert GatedClassifier(**SETTINGS, learning_rate=0.01).fit(X, Y).diagnostics_["initial_classes_from"] == "labels"
-    told = GatedClassifier(**SETTINGS, learning_rate=0.01).fit(
-        *divided_by_shifts(1500, wrong=0.1)[::2], gold=some(truth, 100)
+    with_gold = GatedClassifier(**SETTINGS, learning_rate=0.01).fit(
+        *divided_by_shifts(1500, wrong=0.1)[::2], gold=gold_of_first(truth, 100)
     )
-    assert told.diagnostics_["initial_classes_from"] == "gold"
+    assert with_gold.diagnostics_["initial_classes_from"] == "gold"
 
 
 @pytest.mark.parametrize(
     ("named", "share"),
     [
         ([[0, 0, 0], [1, 1, 1], [2, 2, 2]], 0.0),
-        ([[0, 0, 1], [1, 1, 2], [2, 2, 0]], 0.0),  # the third has names of its own
+        ([[0, 0, 1], [1, 1, 2], [2, 2, 0]], 0.0),  # the third permutes the classes
         ([[0, 0, 0], [1, 2, 3], [2, 0, 1]], 2 / 3),
         ([[-1, -1, -1], [-1, -1, 0], [0, -1, -1]], 0.0),
     ],
@@ -93,7 +93,7 @@ def test_confident_pairs_that_disagree_are_counted(named: list[list[int]], share
 
 def test_a_few_gold_items_tell_who_is_right_where() -> None:
     X, truth, Y = contradicting(1200)
-    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=some(truth, 50))
+    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=gold_of_first(truth, 50))
     assert clf.diagnostics_["initial_classes_from"] == "gold"
     assert clf.score(X[50:], truth[50:]) > 0.93
     with warnings.catch_warnings():
@@ -103,28 +103,28 @@ def test_a_few_gold_items_tell_who_is_right_where() -> None:
 
 
 def test_gold_overrules_unanimous_labels_and_checks_the_likelihood_phase() -> None:
-    X, truth, noisy = renamed()
+    X, truth, noisy = make_shifted_labels()
     alone = GatedClassifier(**SETTINGS).fit(X, noisy)
-    told = GatedClassifier(**SETTINGS).fit(X, noisy, gold=some(truth, 200))
+    with_gold = GatedClassifier(**SETTINGS).fit(X, noisy, gold=gold_of_first(truth, 200))
     assert alone.score(X[200:], truth[200:]) < 0.5
-    assert told.score(X[200:], truth[200:]) > 0.85
-    refused = [epoch for epoch in told.history_ if "held-out gold" in str(epoch.get("failed_checks"))]
+    assert with_gold.score(X[200:], truth[200:]) > 0.85
+    refused = [epoch for epoch in with_gold.history_ if "held-out gold" in str(epoch.get("failed_checks"))]
     assert refused
-    assert told.history_[(told.best_epoch_ or 0) - 1] not in refused
+    assert with_gold.history_[(with_gold.best_epoch_ or 0) - 1] not in refused
 
 
 @pytest.mark.parametrize("hold_out", [True, False])
 def test_gold_is_used_with_and_without_held_out_labels(hold_out: bool) -> None:
     X, truth, Y = contradicting(800, seed=2)
-    clf = GatedClassifier(**SETTINGS, hold_out=hold_out).fit(X, Y, gold=some(truth, 60))
+    clf = GatedClassifier(**SETTINGS, hold_out=hold_out).fit(X, Y, gold=gold_of_first(truth, 60))
     assert clf.score(X[60:], truth[60:]) > 0.9
     assert bool(clf.method_.skips_likelihood) is not hold_out
 
 
 def test_gold_without_a_common_class_does_not_choose_the_start() -> None:
-    """It could not name that class, however right it is about the others."""
-    X, truth, Y = renamed()
-    gold = some(truth, 200)
+    """A classifier trained on this gold could not predict the class without gold."""
+    X, truth, Y = make_shifted_labels()
+    gold = gold_of_first(truth, 200)
     assert GatedClassifier(**SETTINGS).fit(X, Y, gold=gold).diagnostics_["initial_classes_from"] == "gold"
     gold[gold == 3] = np.nan
     clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=gold)
@@ -135,7 +135,9 @@ def test_gold_without_a_common_class_does_not_choose_the_start() -> None:
 def test_gold_that_agrees_with_the_labels_does_not_change_the_start() -> None:
     X, truth, _ = contradicting(600)
     right = np.random.default_rng(3).random((600, 3)) < 0.9
-    clf = GatedClassifier(**SETTINGS).fit(X, np.where(right, truth[:, None], 1 - truth[:, None]), gold=some(truth, 50))
+    clf = GatedClassifier(**SETTINGS).fit(
+        X, np.where(right, truth[:, None], 1 - truth[:, None]), gold=gold_of_first(truth, 50)
+    )
     assert clf.diagnostics_["initial_classes_from"] == "labels and gold"
     assert clf.score(X, truth) > 0.95
 
@@ -154,9 +156,9 @@ def test_decisions_survive_stop_and_resume(
     gold: int | None, stop_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, truth, Y = contradicting(400, seed=4)
-    monkeypatch.setattr(gated, "MAX_CONTESTED_SHARE", -1.0)  # nobody is sure of anything after one epoch
+    monkeypatch.setattr(gated, "MAX_CONTESTED_SHARE", -1.0)  # no annotator is confident after one epoch
     make = partial(GatedClassifier, epochs=4, batch_size=64, learning_rate=0.02, random_state=1)
-    given: dict[str, Any] = {} if gold is None else {"gold": some(truth, gold)}
+    given: dict[str, Any] = {} if gold is None else {"gold": gold_of_first(truth, gold)}
     whole = make().fit(X, Y, **given)
     assert whole.diagnostics_["initial_classes_from"] == ("vote" if gold is None else "gold")
     assert_resumes(make, (X, truth, Y), tmp_path, monkeypatch, stop_after, None, **given)
@@ -164,7 +166,7 @@ def test_decisions_survive_stop_and_resume(
 
 def test_partial_fit_decides_anew() -> None:
     X, truth, Y = contradicting(600)
-    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=some(truth, 50))
+    clf = GatedClassifier(**SETTINGS).fit(X, Y, gold=gold_of_first(truth, 50))
     assert clf.diagnostics_["initial_classes_from"] == "gold"
     assert clf.partial_fit(X, Y).diagnostics_["initial_classes_from"] != "gold"
 
@@ -174,21 +176,21 @@ def test_gold_classifier_is_a_logistic_regression(n_classes: int) -> None:
     generator = np.random.default_rng(n_classes)
     described = generator.normal(size=(400, 6)).astype(np.float32)
     gold = (described @ generator.normal(size=(6, n_classes))).argmax(1)
-    told = fit_gold_classifier(described[:150], gold[:150], np.zeros(150, np.int64), n_classes)
-    assert told is not None
-    found = told(torch.from_numpy(described[150:])).argmax(1).numpy()
+    classifier = fit_gold_classifier(described[:150], gold[:150], np.zeros(150, np.int64), n_classes)
+    assert classifier is not None
+    found = classifier(torch.from_numpy(described[150:])).argmax(1).numpy()
     assert np.mean(found == gold[150:]) > 0.85
     assert (
-        abs(told.is_correct_out_of_fold.mean() - np.mean(found == gold[150:])) < 0.12
-    )  # cross-validation foresees that
+        abs(classifier.is_correct_out_of_fold.mean() - np.mean(found == gold[150:])) < 0.12
+    )  # the cross-validated accuracy is right
 
 
 def test_gold_classifier_never_predicts_a_class_without_gold() -> None:
     described = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     gold = np.where(described[:, 0] > 0, 3, 1)
-    told = fit_gold_classifier(described, gold, np.zeros(60, np.int64), 5)
-    assert told is not None
-    assert set(told(torch.from_numpy(described)).argmax(1).tolist()) == {1, 3}
+    classifier = fit_gold_classifier(described, gold, np.zeros(60, np.int64), 5)
+    assert classifier is not None
+    assert set(classifier(torch.from_numpy(described)).argmax(1).tolist()) == {1, 3}
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])

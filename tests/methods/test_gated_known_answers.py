@@ -14,7 +14,7 @@ FAST: dict[str, Any] = {"batch_size": 256, "learning_rate": 0.02, "epochs": 12}
 
 
 class Ring(NamedTuple):
-    """Items around one of K places on a circle each, to train on and to test on."""
+    """Training and test items around K points on a circle, one per class."""
 
     X: NDArray[Any]
     truth: NDArray[Any]
@@ -34,7 +34,7 @@ def ring(n_classes: int, spread: float, n_items: int = 2500, seed: int = 0) -> R
 
 
 def ask(truth: NDArray[Any], right: Any, n_classes: int, seed: int = 1) -> NDArray[Any]:
-    """Labels (N, R) of annotators who are right with these chances, (R,) or (N, R), and else say any other class."""
+    """Return labels (N, R) of annotators with these accuracies, (R,) or (N, R), and uniform mistakes."""
     generator = np.random.default_rng(seed)
     shape = np.broadcast_shapes((len(truth), 1), np.shape(right))
     wrong = (truth[:, None] + generator.integers(1, n_classes, shape)) % n_classes
@@ -43,7 +43,7 @@ def ask(truth: NDArray[Any], right: Any, n_classes: int, seed: int = 1) -> NDArr
 
 @pytest.mark.parametrize("wrong", ["uniform", "annotator", "shared", "basis"])
 def test_weak_regions_of_annotators_are_found(wrong: Any) -> None:
-    """Each annotator is always wrong inside a disc of its own, and right outside."""
+    """Each annotator is always wrong inside one disc and right outside."""
     X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
     truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
     centres = np.array([[0.5, 0.5], [-0.5, -0.5], [0.5, -0.5]])
@@ -59,7 +59,7 @@ def test_weak_regions_of_annotators_are_found(wrong: Any) -> None:
 
 @pytest.mark.parametrize(("n_classes", "n_known"), [(6, 2), (8, 3)])
 def test_classes_that_an_annotator_does_not_know_are_found(n_classes: int, n_known: int) -> None:
-    """Five annotators, each right on a few classes and wrong on all others; two classes are known to nobody."""
+    """Five annotators are each right on a few classes and wrong on the others; two classes are known to none."""
     data = ring(n_classes, 0.12, n_items=5000, seed=1)
     generator = np.random.default_rng(2)
     knows = np.zeros((5, n_classes), bool)
@@ -115,7 +115,7 @@ def test_two_classes_are_not_worse_than_the_vote(right: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("wrong", ["uniform", "annotator"])
 def test_gold_corrects_mistakes_that_all_annotators_share(wrong: Any) -> None:
-    """All annotators always say the next class: without gold there is nothing to tell it by."""
+    """All annotators always give the next class; only gold can show that."""
     data = ring(5, 0.2)
     Y = np.column_stack([(data.truth + 1) % 5] * 3)
     gold = np.where(np.arange(2500) < 100, data.truth, -1)

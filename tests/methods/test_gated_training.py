@@ -1,4 +1,4 @@
-"""The gated classifier through the loop: stops, interruptions, few epochs, save and load, newcomers, poor labels."""
+"""The gated classifier in the training loop: interruptions, few epochs, saving, new annotators, degenerate labels."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def easy(n_items: int = 300) -> Any:
 def test_ctrl_c_in_any_phase_leaves_a_model_that_predicts(
     tmp_path: Path, step: int, least: float, hold_out: bool
 ) -> None:
-    """19 steps an epoch: 5 epochs on what annotators say, 2 on the start, 13 on the gates."""
+    """19 steps per epoch: 5 epochs of the annotator-label phase, 2 of the start phase, 13 of the gates phase."""
     X, truth, Y = easy()
     backbone = Interrupting(step)
     clf = GatedClassifier(epochs=20, batch_size=16, learning_rate=0.01, backbone=backbone, hold_out=hold_out)
@@ -112,7 +112,7 @@ def test_two_and_three_epochs_work_and_one_is_refused(hold_out: bool) -> None:
         assert accuracy[0] > accuracy[2]
     with pytest.raises(ValueError, match="gated needs at least 2 epochs, got epochs=1"):
         GatedClassifier(**settings, epochs=1).fit(X, Y)
-    clf = GatedClassifier(**settings, epochs=2).partial_fit(X, Y)  # an epoch at a time goes through all phases
+    clf = GatedClassifier(**settings, epochs=2).partial_fit(X, Y)  # each call runs all phases
     assert len(clf.history_) == 3
 
 
@@ -120,7 +120,7 @@ def test_gold_can_choose_the_epoch() -> None:
     X, truth, Y = easy(400)
     clf = GatedClassifier(epochs=12, batch_size=16).fit(X[100:], Y[100:], validation=(X[:100], truth[:100]))
     figures = [record["validation_accuracy"] for record in clf.history_]
-    offered = figures[3:]  # the end of the start, and the epochs of the gates: what comes before is not a model
+    offered = figures[3:]  # the end of the start phase and the epochs of the gates phase; earlier epochs give no model
     assert clf.best_epoch_ == 4 + int(np.argmax(offered))
     assert clf.score(X[:100], truth[:100]) == pytest.approx(max(offered))
     assert clf.gold_used_for_ == "choosing the epoch"
@@ -137,8 +137,8 @@ def test_without_two_labels_of_an_item_the_last_epoch_is_kept() -> None:
 # ---- saved, and going on -------------------------------------------------------------------------
 
 
-def saved(clf: GatedClassifier, folder: Path, X: Any, labels: Annotations) -> GatedClassifier:
-    """The model as it comes back, which must be the same."""
+def save_and_load(clf: GatedClassifier, folder: Path, X: Any, labels: Annotations) -> GatedClassifier:
+    """Save and load the model, check that both predict the same, and return the loaded one."""
     clf.save(folder)
     again = load(folder)
     assert isinstance(again, GatedClassifier)
@@ -155,11 +155,11 @@ def test_a_saved_model_is_identical_also_after_new_annotators(tmp_path: Path, wr
     X, truth, said = make_crowd(400)
     clf = GatedClassifier(epochs=6, batch_size=32, learning_rate=0.01, wrong=wrong, annotator_heads=heads)
     clf.fit(X[:200], annotations_of(said[:200, :3], NAMES[:3]))
-    again = saved(clf, tmp_path / "before", X, annotations_of(said[:, :3], NAMES[:3]))
+    again = save_and_load(clf, tmp_path / "before", X, annotations_of(said[:, :3], NAMES[:3]))
     for model in (clf, again):
         model.partial_fit(X[200:], annotations_of(said[200:]), epochs=3)
     np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
-    saved(clf, tmp_path / "after", X, annotations_of(said))
+    save_and_load(clf, tmp_path / "after", X, annotations_of(said))
     assert clf.annotator_accuracy(X).shape == (400, 4)
     np.testing.assert_allclose(clf.confusion_matrices(X).sum(3), 1, atol=1e-5)
     assert clf.score(X, truth) > 0.9
@@ -194,19 +194,19 @@ def test_other_precisions_train() -> None:
             assert clf.fit(X, Y).score(X, truth) > 0.85
 
 
-# ---- labels from which little can be told --------------------------------------------------------
+# ---- degenerate labels ----------------------------------------------------------------------------
 
 
-def apart(generator: Any, Y: Any) -> Any:
-    """Everybody has items of their own."""
+def without_overlap(generator: Any, Y: Any) -> Any:
+    """Return labels in which no two annotators share an item."""
     return np.where(np.arange(3) == np.arange(len(Y))[:, None] % 3, Y, -1)
 
 
-POOR: dict[str, Any] = {
-    "nobody overlaps": apart,
+DEGENERATE_LABELS: dict[str, Any] = {
+    "no item with two labels": without_overlap,
     "one annotator": lambda generator, Y: Y[:, :1],
     "one annotator of three": lambda generator, Y: np.where(np.arange(3) == 0, Y, -1),
-    "a class that nobody names": lambda generator, Y: np.where(Y == 3, 0, Y),
+    "a class without labels": lambda generator, Y: np.where(Y == 3, 0, Y),
     "one class alone is named": lambda generator, Y: np.where(Y >= 0, 1, Y),
     "at random": lambda generator, Y: generator.integers(0, 4, Y.shape),
     "two labels": lambda generator, Y: np.where(np.arange(len(Y))[:, None] < 2, Y, -1)[:, :1],
@@ -215,13 +215,13 @@ POOR: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("wrong", ["uniform", "annotator", "shared", "basis"])
-@pytest.mark.parametrize("name", POOR)
+@pytest.mark.parametrize("name", DEGENERATE_LABELS)
 def test_training_ends_on_degenerate_labels(name: str, wrong: Any) -> None:
     X, _, Y = easy(120)
-    labels = POOR[name](np.random.default_rng(1), Y)
+    labels = DEGENERATE_LABELS[name](np.random.default_rng(1), Y)
     ann = Annotations.from_matrix(labels, classes=range(5))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # such as a mean over nothing
+        warnings.simplefilter("error")  # such as the mean of an empty array
         clf = GatedClassifier(epochs=5, batch_size=32, wrong=wrong, classes=range(5)).fit(X, ann)
     assert np.isfinite(clf.predict_proba(X)).all()
     trusted = clf.diagnostics_["gates_can_be_trusted"]

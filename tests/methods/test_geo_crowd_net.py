@@ -1,4 +1,4 @@
-"""GeoCrowdNet: the loss against its definition, volumes that stay finite, and matrices that only a volume finds."""
+"""GeoCrowdNet: the loss against its definition, finite volumes, and matrices found only with a volume term."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_loss_is_its_definition_written_out(shape: tuple[int, int, int], regular
                 labels += w
     gram = K * of_items / weight if regularizer == "f" else of_annotators / labels
     volume = torch.logdet(gram + 1e-3 * torch.eye(K))
-    torch.testing.assert_close(total, loss - 0.7 * weight * volume)  # a mean over items has the volume once
+    torch.testing.assert_close(total, loss - 0.7 * weight * volume)  # the mean over items includes the volume once
     assert count.item() == pytest.approx(weight)
 
 
 def test_with_complete_labels_the_volume_is_the_papers_up_to_a_constant() -> None:
     A = torch.rand(3, 4, 4).double().softmax(2)
-    stacked = A.transpose(1, 2).flatten(0, 1)  # the paper's W: said by true, one annotator under the other
+    stacked = A.transpose(1, 2).flatten(0, 1)  # the paper's W: labels by true classes, annotators stacked
     ours = log_volume(stacked, torch.ones(12).double())
     torch.testing.assert_close(ours, torch.logdet(stacked.T @ stacked / 3), rtol=0.05, atol=0.05)
 
@@ -144,7 +144,7 @@ def test_start_sets_the_initial_accuracy() -> None:
     torch.testing.assert_close(made.confusion_logits.softmax(2), torch.full((2, 3, 3), 0.1) + 0.7 * torch.eye(3))
 
 
-# ---- what the paper claims -----------------------------------------------------------------------
+# ---- claims of the paper -------------------------------------------------------------------------
 
 FAST: dict[str, Any] = {"batch_size": 200, "learning_rate": 0.05, "epochs": 10, "hidden": (32,)}
 
@@ -155,16 +155,16 @@ def diagonals(regularizer: Literal["f", "w"], volume_weight: float, X: Any, Y: A
     return found
 
 
-def test_bad_annotators_of_certain_items_are_found_by_the_volume_of_the_items_alone() -> None:
-    """All are right in 60 %, so better annotators of less certain items explain every label as well."""
+def test_bad_annotators_of_certain_items_are_found_only_with_the_volume_of_the_items() -> None:
+    """All are right on 60 % of the items; better annotators of less certain items would explain that too."""
     X, truth = blobs(2000, 0.25, seed=0)
     Y = ask(truth, one_coin(0.6, 0.6, 0.6), missing=0.2, seed=1)
     assert np.abs(diagonals("f", 0.03, X, Y, start=0.9) - 0.6).max() < 0.1
     assert diagonals("f", 0.0, X, Y, start=0.9).mean() > 0.66
 
 
-def test_experts_of_uncertain_items_are_found_by_the_volume_of_the_matrices_alone() -> None:
-    """All are right, and the items are what is uncertain: worse annotators of more certain items explain it as well."""
+def test_experts_of_uncertain_items_are_found_only_with_the_volume_of_the_matrices() -> None:
+    """All are right and items are uncertain; worse annotators of more certain items would explain that too."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(2000, 2))
     f = np.exp(0.4 * np.column_stack([X, -X]))
@@ -211,7 +211,7 @@ def test_a_stopped_training_resumes_to_the_same_bits(
 
 
 def test_more_labels_elsewhere_do_not_change_a_batch() -> None:
-    """A batch's loss is of its own items: rows that are not in it have no part in its volume."""
+    """Rows outside the batch do not enter the volume of its loss."""
     shape = (7, 3, 3)
     data, _ = crowd(shape)
     made = method(shape).float()

@@ -1,4 +1,4 @@
-"""Gold that is given to training: the items are certain, and their labels tell of the annotators."""
+"""Gold labels in training: the class of the item is certain, and its labels train the annotator model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crowdfuse.methods.two_stage import TwoStage
 from crowdfuse.methods.wdn import WDN
 from tests.methods.test_methods import LABELS, fusion, spec, wdn
 
-GOLD = np.array([1, 2, 0, -1, -1])  # of item 2 there is gold and no label
+GOLD = np.array([1, 2, 0, -1, -1])  # item 2 has gold and no label
 WEIGHT = np.array([1, 2, 3, 0.5, 1], np.float32)
 
 
@@ -51,7 +51,7 @@ METHODS: dict[str, Any] = {
 
 
 def of_labels(method: Method, n: int) -> torch.Tensor:
-    """What a method learns about annotators from item n, whose class is known, written out."""
+    """Return the loss of the labels of item n, whose class is known, by its definition."""
     x = torch.from_numpy(data().inputs.rows(np.array([n])))
     said = [(r, int(LABELS[n, r])) for r in range(3) if LABELS[n, r] >= 0]
     if not said:
@@ -88,7 +88,7 @@ def test_gold_items_train_classifier_and_annotator_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_items_with_gold_alone_are_trained_on(name: str) -> None:
+def test_items_with_gold_and_no_labels_are_trained_on(name: str) -> None:
     assert METHODS[name]().training_mask(data())[:3].all()
 
 
@@ -104,8 +104,8 @@ def test_true_label_uses_only_gold() -> None:
 
 
 def test_fusion_survives_gold_that_no_permutation_reaches() -> None:
-    method = fusion(n_bases=1)  # the identity alone: labels stay what they are
-    wrong = data([2, 0, 1, 0, -1])  # what nobody said
+    method = fusion(n_bases=1)  # only the identity: fused labels equal the labels
+    wrong = data([2, 0, 1, 0, -1])  # classes that no annotator gave
     total, _ = method.loss(wrong.batch(np.arange(5)))
     total.backward()
     assert total.isfinite()
@@ -132,7 +132,7 @@ def test_counted_matrices_take_gold_for_the_truth(make: Any) -> None:
     "kind", [FusionClassifier, GatedClassifier, TraceRegClassifier, MBEMClassifier, TwoStageClassifier]
 )
 def test_a_little_gold_corrects_a_crowd_that_is_mostly_wrong(kind: type[CrowdClassifier]) -> None:
-    """Two of three annotators always say the next class: only gold can tell."""
+    """Two of three annotators always give the next class, so only gold shows who is right."""
     generator = np.random.default_rng(0)
     truth = generator.integers(0, 3, 600)
     X = np.eye(3)[truth] + generator.normal(scale=0.25, size=(600, 3))
@@ -140,7 +140,7 @@ def test_a_little_gold_corrects_a_crowd_that_is_mostly_wrong(kind: type[CrowdCla
     gold = np.where(np.arange(600) < 150, truth, -1)
     settings: dict[str, Any] = {"epochs": 20, "learning_rate": 0.01}
     if kind is MBEMClassifier:
-        settings["rounds"] = 4  # it finds out in the second that the vote is wrong
+        settings["rounds"] = 4  # the second round corrects the vote
     assert kind(**settings).fit(X, Y).score(X[150:], truth[150:]) < 0.1
     clf = kind(**settings).fit(X, Y, gold=gold)
     assert clf.gold_used_for_ == "training"

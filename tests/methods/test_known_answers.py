@@ -25,7 +25,7 @@ FAST: dict[str, Any] = {"batch_size": 256, "learning_rate": 0.01}
 
 
 def blobs(n_items: int, spread: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Items around one corner of a square a class, and their classes."""
+    """Return items around the corners of a square, one corner per class, and their classes."""
     generator = np.random.default_rng(seed)
     truth = generator.integers(0, K, n_items)
     corners = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
@@ -33,7 +33,7 @@ def blobs(n_items: int, spread: float, seed: int) -> tuple[NDArray[Any], NDArray
 
 
 def ask(truth: NDArray[Any], confusions: NDArray[Any], missing: float, seed: int) -> NDArray[Any]:
-    """What annotators with these confusion matrices (R, K, K), axes (true, said), say; -1 where a label is missing."""
+    """Return labels drawn from confusion matrices (R, K, K), axes (true, label); -1 where a label is missing."""
     generator = np.random.default_rng(seed)
     below = confusions.cumsum(2)[:, truth].transpose(1, 0, 2)  # (N, R, K)
     said = (generator.random(below.shape[:2])[:, :, None] > below[:, :, :-1]).sum(2)
@@ -41,7 +41,7 @@ def ask(truth: NDArray[Any], confusions: NDArray[Any], missing: float, seed: int
 
 
 def one_coin(*right: float) -> NDArray[Any]:
-    """Annotators who are right with these probabilities, and else say any of the other classes."""
+    """Return confusion matrices with these accuracies and uniform mistakes."""
     p = np.array(right)[:, None, None]
     return np.where(np.eye(K, dtype=bool), p, (1 - p) / (K - 1))
 
@@ -53,7 +53,7 @@ def test_perfect_annotators_give_true_label_accuracy(kind: type[CrowdClassifier]
     upper = TrueLabelClassifier(**FAST, epochs=10).fit(X, truth).score(X_test, truth_test)
     settings = FAST | ({"annotator": 1} if kind is SingleAnnotatorClassifier else {})
     if kind is TrueLabelClassifier:
-        assert upper > 0.94  # the best there is has 95.5 %
+        assert upper > 0.94  # the Bayes classifier has 95.5 %
         return
     Y = ask(truth, one_coin(1, 1, 1), missing=0.3, seed=2)
     clf = kind(**settings, epochs=10).fit(X, Y)
@@ -87,9 +87,9 @@ ALWAYS_THE_SAME = np.eye(K)[np.full((1, K), 2)]
 
 
 def test_fusion_trusts_a_spammer_with_a_constant_label() -> None:
-    """A weakness of the method, not of this code: who is easiest to predict costs the least loss to believe.
+    """Known weakness of the method: trusting the annotator who is easiest to predict gives the lowest loss.
 
-    Kept as a test so that the day it is mended is noticed; the estimator's documentation says so.
+    The estimator's documentation mentions it. If this test fails, the weakness is fixed: update the documentation.
     """
     X, truth = blobs(5000, 0.5, seed=0)
     good = ask(truth, one_coin(0.85, 0.8, 0.75), missing=0.2, seed=2)
@@ -128,7 +128,7 @@ def test_a_spammer_is_recognized_and_costs_nothing(kind: type[CrowdClassifier], 
 def test_wdn_weights_reflect_the_vote_and_not_accuracy() -> None:
     X, truth = blobs(10_000, 0.25, seed=0)
     Y = ask(truth, one_coin(0.9, 0.9, 0.9, 0.5), missing=0.6, seed=1)
-    Y[:, 3] = ask(truth, one_coin(0.5), missing=0.0, seed=2)[:, 0]  # the worst labels everything
+    Y[:, 3] = ask(truth, one_coin(0.5), missing=0.0, seed=2)[:, 0]  # the worst annotator labels every item
     clf = WDNClassifier(**FAST, epochs=10).fit(X, Y)
     assert clf.score(X, truth) > 0.99
     part = ((Y >= 0) / (Y >= 0).sum(1, keepdims=True)).mean(0)

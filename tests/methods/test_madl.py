@@ -1,4 +1,4 @@
-"""How annotators do on each item, and less weight for who is like many others."""
+"""MaDL: the performance of annotators on each item, and lower weights for annotators who resemble many others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(kind: Any, n_classes: int, n_annotators: int, weights: Any = "density")
 
 
 def crowd(n_items: int, n_annotators: int, n_classes: int, gold: int = 0) -> TrainingData:
-    """Labels of which many are missing; the first items have gold, and the very first has no label."""
+    """Return data with many missing labels; the first items have gold, and item 0 has no label."""
     generator = np.random.default_rng(n_items)
     said = generator.integers(0, n_classes, (n_items, n_annotators))
     said[generator.random(said.shape) < 0.6] = -1
@@ -46,7 +46,7 @@ def crowd(n_items: int, n_annotators: int, n_classes: int, gold: int = 0) -> Tra
 
 
 def matrix(method: MaDL, h: Tensor, r: int) -> Tensor:
-    """The matrix (K, K) of an item with features h (D,) and an annotator, by the definition, cell by cell."""
+    """Return the confusion matrix (K, K) of an item with features h (D,) and an annotator, by its definition."""
     K, e = method.n_classes, method.of_annotator.table[r]
     u = method.of_item(h)
     product = method.product(torch.stack([a * b for a in e for b in u]))
@@ -138,7 +138,7 @@ class _Lossy(nn.Module):
 
 
 def test_weights_and_performance_have_no_gradient_to_embeddings_and_backbone() -> None:
-    """Weights teach the embeddings nothing, and how annotators do teaches the backbone nothing."""
+    """Annotator weights have no gradient to the embeddings, and annotator performance none to the backbone."""
     data = crowd(6, 3, 3)
     method = make("isotropic", 3, 3)
     batch = data.batch(np.arange(6))
@@ -201,7 +201,7 @@ def test_invalid_settings_are_refused(settings: dict[str, Any], complaint: str) 
 
 
 def halves(n_items: int, seed: int) -> tuple[Any, Any, Any, Any]:
-    """Four annotators: the first reads the left half and guesses in the right, the second is its mirror, two guess."""
+    """Return four annotators: one is right on the left half, one on the right half, two guess everywhere."""
     generator = np.random.default_rng(seed)
     X = generator.uniform(-1, 1, size=(n_items, 2))
     truth = np.digitize(X[:, 1], [-0.5, 0, 0.5])
@@ -217,7 +217,7 @@ def test_it_learns_where_each_annotator_is_right() -> None:
     settings: dict[str, Any] = {"epochs": 20, "learning_rate": 0.02, "batch_size": 128}
     clf = MaDLClassifier(**settings).fit(X, Y)
     vote = MajorityVoteClassifier(**settings).fit(X, Y)
-    right = clf.confusion_matrices(X)[np.arange(1000), :, truth, truth]  # how likely each is right on each item
+    right = clf.confusion_matrices(X)[np.arange(1000), :, truth, truth]  # accuracy of each annotator per item
     planted = np.array([[0.96, 0.25, 0.25, 0.25], [0.25, 0.96, 0.25, 0.25]])
     np.testing.assert_allclose([right[left].mean(0), right[~left].mean(0)], planted, atol=0.08)
     assert clf.score(X_test, truth_test) > vote.score(X_test, truth_test) + 0.01
@@ -226,7 +226,7 @@ def test_it_learns_where_each_annotator_is_right() -> None:
 
 
 def copies(n_items: int, seed: int) -> tuple[Any, Any, Any]:
-    """Four annotators who mostly know, and twenty copies of one who guesses; half of the labels are missing."""
+    """Return four mostly right annotators and twenty copies of one who guesses; half of the labels are missing."""
     generator = np.random.default_rng(seed)
     truth = generator.integers(0, 4, n_items)
     X = generator.normal(size=(n_items, 10))

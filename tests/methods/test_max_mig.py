@@ -1,4 +1,4 @@
-"""Max-MIG: the gain against all pairs written out, the start by the vote, and annotators who copy each other."""
+"""Max-MIG: the gain against a loop over all pairs, initialization by the vote, and annotators who copy each other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def method(shape: tuple[int, int, int]) -> MaxMIG:
 
 
 def aggregated(made: MaxMIG, said: Any) -> torch.Tensor:
-    """g of one item, label by label."""
+    """Return g of one item, by a loop over its labels."""
     each = made.label_log_evidence.view(-1, made.n_classes, made.n_classes)
     g: torch.Tensor = (made.prior.log() + sum(each[r, y] for r, y in enumerate(said) if y >= 0)).softmax(0)
     return g
@@ -65,7 +65,7 @@ def test_gains_have_the_right_gradients() -> None:
 
 
 def test_a_gain_is_the_information_where_both_sides_are_right() -> None:
-    """K even classes that both sides are certain of: log K; nothing where one side knows nothing."""
+    """The gain is log K for K balanced classes if both sides are certain, and 0 if one side is uninformative."""
     certain = torch.eye(K, dtype=torch.float64).repeat(200, 1).clamp(min=1e-12).log()
     prior = torch.tensor(1 / K).double().log()
     weight = torch.ones(len(certain)).double()
@@ -89,7 +89,7 @@ def test_probabilities_that_underflow_stay_finite() -> None:
 def test_it_starts_from_the_vote() -> None:
     shape = (30, 4, 3)
     data, Y = crowd(shape)
-    Y[:, 3] = np.where(Y[:, 3] == 2, -1, Y[:, 3])  # the last never says 2
+    Y[:, 3] = np.where(Y[:, 3] == 2, -1, Y[:, 3])  # the last annotator never gives class 2
     data = data.__class__(data.inputs, Annotations.from_matrix(Y, classes=range(3)), data.gold, data.weight)
     made = MaxMIG(spec(4, 3), prior="votes")
     made.prepare(data)
@@ -106,13 +106,13 @@ def test_it_starts_from_the_vote() -> None:
     np.testing.assert_allclose(made.prior, prior / prior.sum(), rtol=1e-5)
     with torch.no_grad():
         made.label_log_evidence.fill_(7)
-    made.prepare(data)  # a training that goes on
+    made.prepare(data)  # training continues
     assert (made.label_log_evidence == 7).all()
 
 
 def test_gold_trains_classifier_and_aggregator() -> None:
     shape = (7, 3, 3)
-    gold = np.array([0, 2, -1, 1, 1, -1, -1])  # of item 4 there is no label
+    gold = np.array([0, 2, -1, 1, 1, -1, -1])  # item 4 has no label
     made = method(shape)
     data, Y = crowd(shape, gold)
     whole = data.batch(np.arange(7))
@@ -128,7 +128,7 @@ def test_gold_trains_classifier_and_aggregator() -> None:
     torch.testing.assert_close(count, rest_count)
 
 
-def test_labels_are_fused_by_the_aggregator_alone() -> None:
+def test_fused_labels_come_from_the_aggregator_only() -> None:
     shape = (7, 3, 3)
     made = method(shape)
     data, Y = crowd(shape)
@@ -139,7 +139,7 @@ def test_labels_are_fused_by_the_aggregator_alone() -> None:
         torch.testing.assert_close(fused[n], expected)
 
 
-def test_a_step_moves_the_rows_of_its_labels_alone() -> None:
+def test_a_step_changes_only_the_rows_of_its_labels() -> None:
     shape = (3, 500, 3)
     data, Y = crowd(shape)
     made = method(shape).float()
@@ -151,14 +151,14 @@ def test_a_step_moves_the_rows_of_its_labels_alone() -> None:
     assert gradient.coalesce().indices()[0].tolist() == sorted(rows)
 
 
-# ---- what the paper claims -----------------------------------------------------------------------
+# ---- claims of the paper -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prior", ["uniform", "votes"])
 def test_copies_of_an_annotator_win_the_vote_but_not_max_mig(prior: Literal["votes", "uniform"]) -> None:
-    """One who says the first class of 4 items in 5, whatever they are, and two who copy it; two who are right in 70 %.
+    """Two annotators are right on 70 % of the items; a third gives class 0 on 80 % of all items; two copy the third.
 
-    The naive labels also spoil the prior that is taken from the votes, and that costs something.
+    The copied labels also distort the prior that is computed from the votes, which costs some accuracy.
     """
     X, truth = blobs(2000, 0.4, seed=0)
     good = ask(truth, one_coin(0.7, 0.7), missing=0.2, seed=10)

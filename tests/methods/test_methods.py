@@ -134,7 +134,7 @@ def test_trace_reg_loss_is_its_definition_written_out(batch: Batch, data: Traini
     total, count = method.loss(batch)
     f = method.logits(torch.from_numpy(data.inputs.rows(np.arange(5)))).softmax(1)
     A = method.confusion_logits.softmax(2)
-    said = torch.einsum("nk,rky->nry", f, A)  # what each annotator is expected to say
+    said = torch.einsum("nk,rky->nry", f, A)  # label probabilities of each annotator
     expected = torch.tensor(0.0)
     for n, r in zip(*np.nonzero(LABELS >= 0), strict=True):
         expected = expected + data.weight[n] * (0.3 * A[r].trace() - said[n, r, LABELS[n, r]].log())
@@ -229,7 +229,7 @@ def test_mbem_posterior_of_many_labels_does_not_underflow() -> None:
     method = MBEM(replace(spec(), n_annotators=R), rounds=2, chosen="epoch")
     method.matrices.copy_(torch.tensor([[0.4, 0.3, 0.3], [0.3, 0.4, 0.3], [0.3, 0.3, 0.4]]).expand(R, 3, 3))
     said = torch.arange(R) % 3
-    said[0] = 1  # class 1 is ahead by a label
+    said[0] = 1  # class 1 has one label more
     q = method.fused(torch.zeros(1, 8), torch.zeros(R, dtype=torch.long), torch.arange(R), said)
     counts = torch.bincount(said).double()
     torch.testing.assert_close(q[0].double(), (counts * np.log(4 / 3)).softmax(0), rtol=1e-3, atol=1e-6)
@@ -250,7 +250,7 @@ def wdn(weights: str = "softmax", loss_scale: str = "plain") -> WDN:
 
 
 def networks(method: WDN, x: torch.Tensor) -> torch.Tensor:
-    """The class probabilities of each annotator's network, (N, R, K), one network at a time."""
+    """Return the class probabilities (N, R, K) of each annotator's network."""
     h = method.classify(method.features(x))
     rows = torch.arange(len(x))
     return torch.stack([method.last(h, rows, torch.full_like(rows, r)).softmax(1) for r in range(3)], 1)
@@ -267,7 +267,7 @@ def test_wdn_trains_each_network_on_its_own_annotator(batch: Batch, data: Traini
         expected = expected - data.weight[n] * p[n, r, LABELS[n, r]].log()
     torch.testing.assert_close(total, expected)
     assert count == 4.5
-    torch.testing.assert_close(method.logits(x).softmax(1), p.mean(1))  # until there are weights, all count the same
+    torch.testing.assert_close(method.logits(x).softmax(1), p.mean(1))  # equal weights at first
 
 
 def never(feature_function: Any = None, rows: Any = None) -> Any:
@@ -282,7 +282,7 @@ def test_wdn_fits_the_average_of_its_networks_to_the_vote(
     method = wdn(weights, loss_scale)
     method.phase_index = 1
     method.begin_phase(data, never, None)
-    assert torch.equal(method.weights, torch.ones(3)) == (weights == "softmax")  # a normal start, or the plain average
+    assert torch.equal(method.weights, torch.ones(3)) == (weights == "softmax")  # otherwise drawn
     torch.nn.init.normal_(method.weights)
     w = method.weights
     total, count = method.loss(batch)
@@ -311,7 +311,7 @@ def test_wdn_starts_its_released_weights_from_the_seed(data: TrainingData) -> No
 def test_wdn_leaves_annotators_without_labels_out(data: TrainingData, weights: str) -> None:
     method = wdn(weights)
     method.labelled.fill_(False)
-    counting = np.array([1, 1, 1, 1, 0], np.float32)  # annotator 1 labelled items 0 and 4 alone
+    counting = np.array([1, 1, 1, 1, 0], np.float32)  # annotator 1 labelled only items 0 and 4
     counting[0] = 0
     method.prepare(replace(data, weight=counting))
     assert method.average()[1] == 0

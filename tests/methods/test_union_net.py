@@ -1,4 +1,4 @@
-"""UnionNet: its loss written out, with the union dense and whole, and that it comes to the true probabilities."""
+"""UnionNet: its loss against the dense definition, and recovery of the true class probabilities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VARIANTS: Any = ["a", "b"]
 
 
 def union_written_out(method: UnionNet, f: Tensor, who: list[int]) -> Tensor:
-    """u[r, y] for class probabilities f (K,), (len(who), K), by one matrix from the classes to all that can be said."""
+    """Return u[r, y] (len(who), K) for class probabilities f (K,), by one matrix over all annotators' labels."""
     side_by_side = torch.cat([method.transition[r] for r in who], 1)  # (K, S K)
     if method.variant == "a":
         return (f @ side_by_side).softmax(0).view(len(who), -1)
@@ -115,7 +115,7 @@ def test_an_unknown_variant_is_refused() -> None:
 
 
 def expert(*classes: int) -> NDArray[Any]:
-    """Nearly always right on these classes, and guessing on the others."""
+    """Return the confusion matrix of an annotator who is right on these classes and guesses on the others."""
     right = np.full(K, 1 / K)
     right[list(classes)] = 0.97
     return np.where(np.eye(K, dtype=bool), right[:, None], (1 - right[:, None]) / (K - 1))
@@ -127,7 +127,7 @@ PLANTED = np.stack(
 
 
 def far(clf: Any, X: NDArray[Any], spread: float) -> float:
-    """How far, on average, the probabilities of a classifier are from the true ones, in total variation."""
+    """Return the mean total variation distance between predicted and true class probabilities."""
     corners = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
     likely = np.exp(-((X[:, None] - corners) ** 2).sum(2) / (2 * spread**2))
     truth = likely / likely.sum(1, keepdims=True)
@@ -135,9 +135,9 @@ def far(clf: Any, X: NDArray[Any], spread: float) -> float:
 
 
 def test_experts_of_different_classes_recover_the_true_probabilities() -> None:
-    """The paper's claim: consistent. No one annotator knows all classes, and together they tell how likely each is.
+    """The paper's claim: the method is consistent, although no single annotator knows all classes.
 
-    A layer an annotator with a softmax after it finds the classes too, and not how likely they are; a vote neither.
+    One layer per annotator followed by a softmax finds the classes too, but not their probabilities; nor does a vote.
     """
     X, truth = blobs(5000, 0.8, seed=1)
     X_test, truth_test = blobs(4000, 0.8, seed=11)
@@ -147,7 +147,7 @@ def test_experts_of_different_classes_recover_the_true_probabilities() -> None:
     clf = UnionNetClassifier(**settings).fit(X, Y)
     assert far(clf, X_test, 0.8) < 0.025
     assert np.abs(clf.confusion_matrices_ - PLANTED).mean() < 0.015
-    assert clf.score(X_test, truth_test) > 0.785  # the best there is has 79.3 %
+    assert clf.score(X_test, truth_test) > 0.785  # the Bayes classifier has 79.3 %
 
     layers = CrowdLayerClassifier(**settings).fit(X, Y)
     assert far(layers, X_test, 0.8) > 0.04

@@ -1,4 +1,4 @@
-"""Small made-up crowds of any shape, with labels missing: what losses are held against their definitions on."""
+"""Small random crowds with missing labels, for comparing losses with their definitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spec(n_annotators: int, n_classes: int) -> ModelSpec:
 
 
 def crowd(shape: tuple[int, int, int], gold: Any = None) -> tuple[TrainingData, NDArray[Any]]:
-    """Items of which some have no label, weights that differ, and the labels as a matrix, -1 where missing."""
+    """Return data in which some items have no label and weights differ, and the label matrix, -1 where missing."""
     n_items, n_annotators, n_classes = shape
     generator = np.random.default_rng(shape)
     Y = generator.integers(0, n_classes, (n_items, n_annotators))

@@ -92,7 +92,7 @@ def poor(kind: str, generator: np.random.Generator, truth: NDArray[np.int64]) ->
         return said
     if kind == "one annotator":
         return truth[:, None]
-    if kind == "a class nobody names":
+    if kind == "a class without labels":
         return np.stack([truth % 3] * 3, 1)
     return generator.integers(0, 4, (len(truth), 3))
 
@@ -102,7 +102,7 @@ def poor(kind: str, generator: np.random.Generator, truth: NDArray[np.int64]) ->
     [
         ("no overlap", "no item has two labels"),
         ("one annotator", "all labels come from one annotator"),
-        ("a class nobody names", "no annotator uses class 3"),
+        ("a class without labels", "no annotator uses class 3"),
         ("at random", "hardly depend on the inputs"),
     ],
 )

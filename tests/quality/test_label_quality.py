@@ -1,4 +1,4 @@
-"""`quality`: the posterior by brute force, known answers, what must not matter, and what is refused."""
+"""`quality`: the posterior against brute force, known answers, invariances, and bad input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODULE = sys.modules["crowdfuse.quality.label_quality"]
 
 
 def make_crowd(seed: int = 0, N: int = 400, K: int = 3, share: float = 0.6) -> dict[str, Any]:
-    """Four annotators, the last of whom says anything, and a classifier that is right on most items."""
+    """Return labels of four annotators, the last of whom guesses, and a classifier that is right on most items."""
     generator = np.random.default_rng(seed)
     gold = generator.integers(0, K, N)
     said = np.stack(
@@ -30,7 +30,7 @@ def make_crowd(seed: int = 0, N: int = 400, K: int = 3, share: float = 0.6) -> d
 
 
 def posterior_by_hand(found: LabelQuality, probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The formula of the docstring with the parameters that were found, label by label."""
+    """Return the posterior of the docstring's formula with the fitted parameters, by a loop over labels."""
     assert found.confusion_matrices is not None
     floor, K = MODULE.UNIFORM_MIXTURE_WEIGHT, len(found.classes)
     ann = found.annotations
@@ -55,7 +55,7 @@ def test_soft_labels_are_the_posterior_that_the_docstring_states(
 ) -> None:
     monkeypatch.setattr(
         MODULE, "CONVERGENCE_TOLERANCE", 1e-6
-    )  # the parameters are those of one step later: let them settle
+    )  # the parameters are one step ahead of the posterior: iterate to convergence
     monkeypatch.setattr(MODULE, "MAX_EM_ITERATIONS", 2000)
     found = label_quality(crowd["ann"], crowd["probs"])
     assert found.converged
@@ -96,7 +96,7 @@ def test_it_finds_wrong_labels_and_bad_annotators(crowd: dict[str, Any]) -> None
     np.testing.assert_allclose(found.annotator_accuracy, truth, atol=0.06)
     alone = (crowd["probs"].argmax(1) == gold).mean()
     assert (found.consensus_codes == gold).mean() > alone + 0.03
-    # calibrated: of the labels that are suspected by about s, a share of about s is wrong
+    # calibrated: of labels with suspicion of about s, a share of about s is wrong
     assert abs(float(found.suspicion.mean() - wrong.mean())) < 0.03
 
 
@@ -141,7 +141,7 @@ def test_gold_is_certain_and_shows_which_annotators_are_right() -> None:
     ann, unsure = Annotations.from_matrix(said), np.full((300, 2), 0.5)
     some = np.where(np.arange(300) < 60, gold, np.nan)
     misled, found = label_quality(ann, unsure), label_quality(ann, unsure, gold=some)
-    assert (misled.consensus[60:] == gold[60:]).mean() < 0.2  # two who are mostly wrong outvote one who is mostly right
+    assert (misled.consensus[60:] == gold[60:]).mean() < 0.2  # two mostly wrong annotators outvote a mostly right one
     assert (found.consensus[60:] == gold[60:]).mean() > 0.9
     assert found.consensus[:60].tolist() == gold[:60].tolist()  # the first has no labels
     assert (found.confidence[:60] == 1).all()
@@ -160,7 +160,7 @@ def test_many_annotators_share_their_confusions(crowd: dict[str, Any], monkeypat
     assert shared.confusion_matrices is None
     np.testing.assert_allclose(shared.annotator_accuracy, own.annotator_accuracy, atol=0.05)
     monkeypatch.setattr(MODULE, "MAX_CONFUSION_BYTES", 1 << 28)
-    monkeypatch.setattr(MODULE, "ANNOTATOR_PRIOR_LABELS", 1e9)  # no row of one's own, and accuracies all alike
+    monkeypatch.setattr(MODULE, "ANNOTATOR_PRIOR_LABELS", 1e9)  # so that all annotators share one confusion matrix
     no_own = label_quality(crowd["ann"], crowd["probs"])
     monkeypatch.setattr(MODULE, "MAX_CONFUSION_BYTES", 0)
     np.testing.assert_allclose(label_quality(crowd["ann"], crowd["probs"]).suspicion, no_own.suspicion, atol=1e-4)
@@ -199,7 +199,7 @@ def test_rows_are_matched_to_items_by_id() -> None:
 def test_columns_are_matched_to_classes_by_name() -> None:
     ann = Annotations.from_matrix([["cat", "cat"], ["dog", "dog"], ["cow", "dog"], ["cat", "cat"]])
     probs = np.array([[0.1, 0.9], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
-    found = label_quality(ann, probs, classes=["dog", "cat"])  # nobody trained it on cows
+    found = label_quality(ann, probs, classes=["dog", "cat"])  # the classifier was not trained on class cow
     assert found.classes.tolist() == ["dog", "cat", "cow"]
     assert found.consensus.tolist() == ["cat", "dog", "dog", "cat"]
     assert found.review_labels()["label"][0].as_py() == "cow"

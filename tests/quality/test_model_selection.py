@@ -1,4 +1,4 @@
-"""Choosing without gold: the likelihood of labels against plain sums, what it prefers, and what guards refuse."""
+"""Model selection without gold: the label likelihood against plain sums, its ranking, and its sanity checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAST: dict[str, Any] = {"epochs": 12, "batch_size": 32, "random_state": 0}
 
 
 def crowd(n: int = 600, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Three classes; a good annotator, a middling one, and two who guess."""
+    """Return three classes and four annotators: one accurate, one less accurate, and two who guess."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, 4)).astype(np.float32)
     truth = X[:, :3].argmax(1)
@@ -31,14 +31,14 @@ def crowd(n: int = 600, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDAr
 def test_leave_one_out_equals_bayes_rule_over_the_other_labels(n_classes: int, n_annotators: int) -> None:
     generator = np.random.default_rng(n_classes)
     log_f = np.log(generator.dirichlet(np.ones(n_classes), 5))
-    channel = generator.dirichlet(np.ones(n_classes), (n_annotators, n_classes))  # (r, true, said)
+    channel = generator.dirichlet(np.ones(n_classes), (n_annotators, n_classes))  # (annotator, true, label)
     Y = generator.integers(0, n_classes, (5, n_annotators))
     Y[generator.random(Y.shape) < 0.2] = -1
     ann = Annotations.from_matrix(Y, classes=list(range(n_classes)))
     evidence = np.log(channel[ann.annotator, :, ann.label])
     found = leave_one_out(log_f, evidence, ann)
     for at, (n, r, y) in enumerate(zip(ann.item, ann.annotator, ann.label, strict=True)):
-        total = np.zeros(n_classes)  # of each label r could have given, with the others as they are
+        total = np.zeros(n_classes)  # per label that r could have given, the other labels fixed
         for k, said in itertools.product(range(n_classes), range(n_classes)):
             others = [channel[s, k, Y[n, s]] for s in range(n_annotators) if s != r and Y[n, s] >= 0]
             total[said] += np.exp(log_f[n, k]) * np.prod(others) * channel[r, k, said]
@@ -59,7 +59,7 @@ def test_the_better_classifier_has_the_higher_label_likelihood() -> None:
 
 
 def test_a_classifier_with_swapped_classes_fails_the_checks() -> None:
-    """With two classes the opposite classifier, and annotators who are always wrong, explain labels as well."""
+    """With two classes, the opposite classifier and annotators who are always wrong explain the labels equally well."""
     X, truth, _ = crowd()
     two = (truth > 0).astype(int)
     right = np.random.default_rng(1).random((600, 3)) < 0.8

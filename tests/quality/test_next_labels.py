@@ -1,4 +1,4 @@
-"""`next_labels`: information by enumeration, greedy by brute force, what it never proposes, and what is refused."""
+"""`next_labels`: information and greedy choice against brute force, excluded pairs, and bad requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make(seed: int = 0, N: int = 6, K: int = 3, share: float = 0.5) -> tuple[Ann
 
 
 def information(prior: NDArray[Any], matrices: list[NDArray[Any]]) -> float:
-    """I(true; all the answers), by adding up every true class and every answer."""
+    """Return the mutual information of true class and answers, by a sum over all of them."""
     total, K = 0.0, len(prior)
     for answers in product(range(K), repeat=len(matrices)):
         given = [np.prod([m[k, a] for m, a in zip(matrices, answers, strict=True)]) for k in range(K)]
@@ -39,7 +39,7 @@ def information(prior: NDArray[Any], matrices: list[NDArray[Any]]) -> float:
 
 
 def by_brute_force(ann: Annotations, model: Aggregate, budget: int) -> list[tuple[int, str, float]]:
-    """At each step the pair that adds most to what its item's proposals tell together."""
+    """Return the greedy choice: at each step, the pair that adds most to the information of its item's proposals."""
     assert model.confusion_matrices is not None
     given = {(int(n), int(r)) for n, r in zip(ann.item, ann.annotator, strict=True)}
     asked: dict[int, list[int]] = {n: [] for n in range(ann.n_items)}
@@ -95,7 +95,7 @@ def test_existing_labels_and_duplicates_are_not_proposed() -> None:
     assert not there & set(pairs)
     assert len(pairs) == 30 * 3 - len(there)
     bits = np.array(found["information"].to_pylist())
-    assert (np.diff(bits) < 1e-9).all()  # greedy over answers that are independent given the class: it only falls
+    assert (np.diff(bits) < 1e-9).all()  # the information added by the greedy choice never increases
 
 
 def test_dropping_unlikely_answers_keeps_the_number_of_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_no_information_is_computed_once_the_budget_is_spent(monkeypatch: pytest
     said[np.arange(500), np.arange(500) % 3] = -1
     ann = Annotations.from_matrix(said, annotators=NAMES)
     assert len(next_labels(ann, one_coin(ann), budget=5)) == 5
-    assert len(calls) <= 6  # all at once, and again the item of each choice
+    assert len(calls) <= 6  # once for all items, then once for the item of each choice
 
 
 @pytest.mark.parametrize(

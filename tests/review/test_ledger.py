@@ -1,4 +1,4 @@
-"""The ledger: what is appended is there, whatever happens; what was tampered with shows, with its line."""
+"""The ledger: appended lines survive any failure, and tampering is detected with its line number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen features: what is written, that nothing else decides it, and that it meets the labels the images meet."""
+"""Frozen features: the written file, reproducibility, and matching of ids with labels."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def network() -> nn.Module:
-    """One in which training mode would show: dropout, and batch norm with statistics of its own."""
+    """A network whose output differs in training mode: dropout, and batch norm with its own statistics."""
     torch.manual_seed(0)
     norm = nn.BatchNorm2d(8)
     norm.running_mean = torch.linspace(-1, 1, 8)
@@ -80,10 +80,10 @@ class Recording(nn.Module):
         return self.answer(x)
 
 
-# ---- what is written -----------------------------------------------------------------------------
+# ---- the written file ---------------------------------------------------------------------------
 
 
-def test_features_are_what_the_network_gives_of_the_pixels(images: Path, out: Path) -> None:
+def test_features_are_the_output_of_the_network_on_the_pixels(images: Path, out: Path) -> None:
     net = network().train()
     made = embed(images, out, net, image_size=SIZE, batch_size=4)
     found = read(out)
@@ -97,7 +97,7 @@ def test_features_are_what_the_network_gives_of_the_pixels(images: Path, out: Pa
     assert (made.n_images, made.n_features, made.left_out) == (N, 5, ())
 
 
-def test_mean_and_std_are_those_asked_for(images: Path, out: Path) -> None:
+def test_requested_mean_and_std_are_used(images: Path, out: Path) -> None:
     for mean, std in (((0.1, 0.2, 0.3), (0.5, 0.6, 0.7)), ((0.5,), (0.25,)), ((0,), (1,))):
         embed(images, out, nn.Flatten(), image_size=SIZE, mean=mean, std=std, force=True)
         found = read(out)
@@ -105,7 +105,7 @@ def test_mean_and_std_are_those_asked_for(images: Path, out: Path) -> None:
         np.testing.assert_allclose(found["X"], expected, atol=1e-5)
 
 
-def test_images_of_other_sizes_are_brought_to_the_one_asked_for(tmp_path: Path, out: Path) -> None:
+def test_images_of_other_sizes_are_resized_to_the_requested_size(tmp_path: Path, out: Path) -> None:
     folder = tmp_path / "large"
     folder.mkdir()
     pixels = np.zeros((40, 90, 3), np.uint8)
@@ -137,7 +137,7 @@ def test_features_with_height_and_width_are_averaged(images: Path, out: Path) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_a_network_of_another_precision_gets_what_it_computes_in(images: Path, out: Path, dtype: torch.dtype) -> None:
+def test_inputs_are_converted_to_the_precision_of_the_network(images: Path, out: Path, dtype: torch.dtype) -> None:
     embed(images, out, network().to(dtype), image_size=SIZE)
     found = read(out)
     assert found["X"].dtype == np.float32
@@ -152,7 +152,7 @@ def test_an_exported_network_stays_as_it_was_exported(images: Path, out: Path, t
     torch.export.save(exported, tmp_path / "net.pt2")
     run = ["embed", str(images), "--out", str(out), "--backbone", str(tmp_path / "net.pt2"), "--image-size", str(SIZE)]
     assert "--trust-model" in refused(*run)
-    # one that takes batches of four alone says so before the work, though only the last batch is shorter
+    # a network that accepts only batches of four fails before the work, although only the last batch is shorter
     text = refused(*run, "--trust-model", "--batch-size", "4")
     assert f"cannot read a batch of shape (2, 3, {SIZE}, {SIZE})" in text
     assert not out.exists()
@@ -165,7 +165,7 @@ def test_an_exported_network_stays_as_it_was_exported(images: Path, out: Path, t
     np.testing.assert_allclose(found["X"], expected, atol=1e-5)
 
 
-# ---- the command, and what fit makes of it -------------------------------------------------------
+# ---- the command, and fit on its features --------------------------------------------------------
 
 
 def ok(*arguments: str) -> str:
@@ -182,7 +182,7 @@ def refused(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("named", ["in full", "without the ending"])
-def test_labels_that_meet_the_folder_meet_its_features(images: Path, tmp_path: Path, named: str) -> None:
+def test_labels_match_features_by_the_same_ids_as_the_images(images: Path, tmp_path: Path, named: str) -> None:
     paths = [path.relative_to(images) for path in sorted(images.rglob("*.*"))]
     names = [(path if named == "in full" else path.with_suffix("")).as_posix() for path in paths]
     rows = [f"{name},{who},{'red' if name[0] == 'a' else 'green'}" for name in names for who in "xyz"]
@@ -205,7 +205,7 @@ def test_labels_that_meet_the_folder_meet_its_features(images: Path, tmp_path: P
     assert all((row["label"] == "red") == (row["item"][0] == "a") for row in predicted)
 
 
-def test_names_that_two_images_answer_to_are_refused_as_in_the_folder(tmp_path: Path, out: Path) -> None:
+def test_ids_that_fit_two_images_are_refused_as_in_the_folder(tmp_path: Path, out: Path) -> None:
     folder = tmp_path / "twins"
     folder.mkdir()
     for name in ("a.png", "a.bmp", "7.png"):
@@ -267,7 +267,7 @@ def test_a_killed_embedding_leaves_no_output(images: Path, tmp_path: Path) -> No
         (lambda x: x.no_such_thing, "cannot read .*AttributeError"),
     ],
 )
-def test_networks_that_give_no_features_are_refused_before_the_work(
+def test_networks_without_features_are_refused_before_the_work(
     images: Path, out: Path, answer: Any, words: str
 ) -> None:
     net = Recording(answer)
@@ -278,7 +278,7 @@ def test_networks_that_give_no_features_are_refused_before_the_work(
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
-def test_features_that_are_no_numbers_name_the_image(images: Path, out: Path, value: float) -> None:
+def test_features_that_are_not_finite_name_the_image(images: Path, out: Path, value: float) -> None:
     def red_breaks(x: Tensor) -> Tensor:
         means = x.mean((2, 3)).double()
         means[means[:, 0] > 0] = value
@@ -321,7 +321,7 @@ def test_a_folder_where_nothing_can_be_read_is_refused(tmp_path: Path, out: Path
     assert "skip" not in str(refusal.value)
 
 
-def test_an_existing_file_is_replaced_by_force_alone_and_only_when_all_went_well(images: Path, out: Path) -> None:
+def test_an_existing_file_is_replaced_only_with_force_and_after_success(images: Path, out: Path) -> None:
     out.write_text("mine")
 
     def unwanted() -> nn.Module:
@@ -377,7 +377,7 @@ def test_bad_input_is_refused_in_one_message(
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_device_that_is_not_there_is_refused(images: Path, out: Path) -> None:
+def test_a_missing_device_is_refused(images: Path, out: Path) -> None:
     missing = "cuda" if not torch.cuda.is_available() else "mps"
     with pytest.raises(ValueError, match=f"device '{missing}' is not available"):
         embed(images, out, nn.Identity(), device=missing)
