@@ -8,7 +8,7 @@ not use it.
 
 from __future__ import annotations
 
-from crowdfuse.functional.fusion import basis_penalty, fuse_by_basis, penalty_form
+from crowdfuse.functional.fusion_loss import basis_penalty, fuse_by_basis, penalty_form
 from crowdfuse.functional.label_likelihoods import (
     expected_class_log_likelihood,
     label_log_probabilities,

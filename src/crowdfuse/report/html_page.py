@@ -11,8 +11,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from crowdfuse.report import charts
+from crowdfuse.report.item_map_chart import item_map_chart
 from crowdfuse.report.item_previews import ItemPreview
+from crowdfuse.report.line_chart import line_chart
 from crowdfuse.report.number_format import format_number, format_percent
 from crowdfuse.report.summary_sentences import (
     contradiction_sentences,
@@ -62,7 +63,8 @@ def render_html(facts: dict[str, Any], previews: dict[int, ItemPreview]) -> str:
             training_charts=[] if training is None else training_charts(training["history"]),
             abstention_curve=_line_with_band(facts["abstention"], "points", "abstained", "value"),
             calibration_curve=_line_with_band(facts["calibration"], "bins", "confidence", "accuracy"),
-            charts=charts,
+            line_chart=line_chart,
+            item_map_chart=item_map_chart,
         )
     )
 
@@ -108,13 +110,13 @@ def training_charts(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
     drawn = []
     for phase, line in losses.items():
         title = f"Loss, {phase}" if phase else "Loss"
-        drawn.append((title, charts.line_chart([(title, line)], x="epoch", y="loss", title=f"{title} over epochs")))
+        drawn.append((title, line_chart([(title, line)], x="epoch", y="loss", title=f"{title} over epochs")))
     for title, y, line in (
         ("Validation accuracy", "accuracy", accuracy),
         ("Held-out labels", "mean log-likelihood", likelihood),
     ):
         label = f"{title}, {y} over epochs" if line is likelihood else f"{title} over epochs"
-        chart = charts.line_chart([(title, line)], x="epoch", y=y, title=label, y_percent=line is accuracy)
+        chart = line_chart([(title, line)], x="epoch", y=y, title=label, y_percent=line is accuracy)
         drawn.append((title, chart))
     return [(title, chart) for title, chart in drawn if chart]
 
