@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdfuse.estimators.registry import ESTIMATORS
 from crowdfuse.labels import Annotations, Summary
-from crowdfuse.quality import LabelQuality, label_likelihood, label_quality, label_score, next_labels
+from crowdfuse.quality import Consensus, consensus, label_likelihood, label_score, next_labels
 
 if TYPE_CHECKING:
     from crowdfuse.estimators import *  # noqa: F403 (every estimator, without a second list to maintain)
@@ -18,10 +18,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Annotations",
     "CrowdClassifier",
-    "LabelQuality",
+    "Consensus",
     "Summary",
     "label_likelihood",
-    "label_quality",
+    "consensus",
     "label_score",
     "load",
     "next_labels",

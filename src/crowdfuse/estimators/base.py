@@ -147,9 +147,6 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         epoch".
     interrupted_ : bool
         Whether Ctrl-C ended the training early.
-    diagnostics_ : dict or None
-        Results of checking the method's assumptions on the training data. `messages` states the findings in words. None
-        if the method computes no diagnostics.
     confusion_given_ : {"said", "true"} or None
         "true": confusion matrices are P(label | true class). "said": they are P(true class | label). None if the method
         has no confusion matrices.
@@ -222,7 +219,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """Return the network of the method. The only thing that a subclass must define."""
 
     def _after_fit(self, data: TrainingData) -> None:
-        """Inspect the training data with the fitted network; a subclass may set `diagnostics_` here."""
+        """Update the fitted network from the training data; a subclass may define it."""
 
     def _resolved_settings(self) -> dict[str, Any]:
         """Return the "auto" settings, as resolved by the first fit, that the present annotators would change."""
@@ -574,13 +571,15 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         self.method_.fit_standardization(inputs, rows)
         return PreparedTraining(data, held_out, recipe)
 
-    def fit_prepared(self, prepared: PreparedTraining) -> Self:
+    def fit_prepared(self, prepared: PreparedTraining, *, title: str | None = None) -> Self:
         """Train the network that `prepare` has built. `fit(...)` is the same as `fit_prepared(prepare(...))`.
 
         Parameters
         ----------
         prepared : PreparedTraining
             Return value of `prepare`, called on this same estimator.
+        title : str, default=None
+            Shown with the progress. None shows the name of the method.
 
         Returns
         -------
@@ -612,7 +611,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             validation=held_out,
             checkpointing=self._checkpointing(data, held_out, recipe),
             verbose=self.verbose,
-            title=self.method_name,
+            title=title or self.method_name,
         )
         self._keep(trained)
         self._after_fit(data)

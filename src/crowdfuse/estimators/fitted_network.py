@@ -36,7 +36,6 @@ class FittedNetwork:
     annotators_: NDArray[Any]
     input_shape_: tuple[int, ...]
     n_features_in_: int
-    diagnostics_: Any = None  # a dict if the method computes diagnostics
     batch_size: int
 
     def _inputs(self, X: Any) -> Inputs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +17,6 @@ from crowdfuse.estimators.fitted_network import PairFunction
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.gated import Gated
-from crowdfuse.methods.gold_classifier import MIN_GOLD_ITEMS
 from crowdfuse.methods.wrong_labels import (
     BasisWrongLabels,
     PerAnnotatorWrongLabels,
@@ -26,11 +24,10 @@ from crowdfuse.methods.wrong_labels import (
     UniformWrongLabels,
     WrongLabels,
 )
-from crowdfuse.quality.diagnostics import NO_LABELS, diagnose
 
 # on Sentiment Polarity, with 203 annotators, shared heads were 1 point more accurate than embedded ones
 MAX_ANNOTATORS_WITH_SHARED_GATES = 1_000
-MAX_DIAGNOSED_ITEMS = 20_000
+MAX_COUNTED_ITEMS = 20_000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -60,13 +57,6 @@ class GatedClassifier(CrowdClassifier):
         annotator as input; suited to many annotators. "auto": "shared" for up to 1,000 annotators, else "embedded".
     embedding : int
         Size of the annotator embedding of embedded heads.
-
-    Attributes
-    ----------
-    diagnostics_ : dict
-        Results of checking the assumptions behind the gates: measurements, `gates_can_be_trusted` (bool), and
-        `messages` that state the findings in words. The keys are the fields of
-        `crowdfuse.quality.diagnostics.Diagnostics`.
 
     See Also
     --------
@@ -147,31 +137,24 @@ class GatedClassifier(CrowdClassifier):
         return "annotations" if self.hold_out and (has_several & (data.weight > 0)).any() else None
 
     def _after_fit(self, data: TrainingData) -> None:
-        """Set `diagnostics_`, from a sample of the training data if there is much of it."""
+        """Count which wrong labels annotators give, on a sample of the training data if there is much of it."""
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
-        rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_DIAGNOSED_ITEMS])
+        rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_COUNTED_ITEMS])
         if not len(rows):
-            self.diagnostics_ = NO_LABELS.as_json()
             return
         inputs, ann = data.inputs.take(rows), data.annotations[rows]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            gates = self._item_accuracies(inputs, ann, None)
         probabilities = self.predict_proba(inputs)
         assert isinstance(self.method_, Gated)
-        enough = int((data.gold >= 0).sum()) >= MIN_GOLD_ITEMS
-        by_labels = "vote" if self.method_.trains_on_vote else "labels and gold" if enough else "labels"
-        decided_by = "gold" if self.method_.starts_from_gold else by_labels
-        self.diagnostics_ = diagnose(probabilities, gates, ann, initial_classes_from=decided_by).as_json()
         annotator, label = (torch.from_numpy(part.astype(np.int64)) for part in (ann.annotator, ann.label))
         self.method_.wrong.count_labels(annotator, label, torch.from_numpy(probabilities[ann.item]).float())
 
-    def annotator_accuracy(
+    def annotator_accuracy_per_item(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
     ) -> NDArray[np.float32]:
         """Return the probability that each annotator is right on each item.
 
-        Warns if these probabilities cannot be trusted; `diagnostics_` contains the reasons.
+        These are the gates of the method: what it has learned about an annotator from the input, without the labels of
+        the item. `consensus` has one accuracy per annotator, with an interval.
 
         Parameters
         ----------
@@ -191,17 +174,12 @@ class GatedClassifier(CrowdClassifier):
         --------
         >>> import numpy as np, crowdfuse
         >>> X, Y = np.eye(3).repeat(50, 0), np.arange(3).repeat(50)[:, None].repeat(3, 1)
-        >>> (crowdfuse.GatedClassifier(epochs=30, learning_rate=0.01).fit(X, Y).annotator_accuracy(X) > 0.9).all()
+        >>> clf = crowdfuse.GatedClassifier(epochs=30, learning_rate=0.01).fit(X, Y)
+        >>> (clf.annotator_accuracy_per_item(X) > 0.9).all()
         np.True_
         """
         check_is_fitted(self)
-        if not self.diagnostics_["gates_can_be_trusted"]:
-            warnings.warn("; ".join(self.diagnostics_["messages"]), stacklevel=2)
-        return self._item_accuracies(X, annotations, items)
-
-    def _item_accuracies(self, X: Any, annotations: Any, items: ArrayLike | None) -> NDArray[np.float32]:
-        """Return the result of `annotator_accuracy`, without its warning."""
-        return self._values_of_pairs(_accuracies, X, annotations, items, caller="annotator_accuracy")
+        return self._values_of_pairs(_accuracies, X, annotations, items, caller="annotator_accuracy_per_item")
 
 
 def _accuracies(method: Method) -> PairFunction:

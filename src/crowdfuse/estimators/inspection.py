@@ -1,7 +1,8 @@
-"""Public methods that look inside a fitted classifier: probabilities, annotators, fused labels, label quality."""
+"""Public methods that look inside a fitted classifier: probabilities, annotators, fused labels, consensus."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -9,16 +10,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse as scipy_sparse
 from scipy.special import softmax
-from sklearn.base import clone
-from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
+from crowdfuse.estimators.cross_fitting import check_folds, cross_fit
 from crowdfuse.estimators.fitted_network import FittedNetwork
 from crowdfuse.functional import segment_softmax
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.quality.label_quality import LabelQuality, label_quality
+from crowdfuse.quality.consensus import Consensus, consensus
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
@@ -68,7 +68,7 @@ class Inspection(FittedNetwork):
     """Methods of a fitted classifier that read its network."""
 
     estimates_item_accuracy: ClassVar[bool] = False
-    """Whether `annotator_accuracy` is available."""
+    """Whether `annotator_accuracy_per_item` is available."""
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Predict class probabilities from the inputs alone.
@@ -201,7 +201,7 @@ class Inspection(FittedNetwork):
             values_per_pair=len(self.classes_) ** 2,
         )
 
-    def annotator_accuracy(
+    def annotator_accuracy_per_item(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
     ) -> NDArray[np.float32]:
         """Return the probability that each annotator is right on each item.
@@ -229,7 +229,7 @@ class Inspection(FittedNetwork):
 
         See Also
         --------
-        annotator_agreement : Share of an annotator's labels that equal the predicted class; for every method.
+        consensus : One accuracy per annotator, with an interval; for every method.
 
         Examples
         --------
@@ -239,19 +239,8 @@ class Inspection(FittedNetwork):
         """
         raise TypeError(
             f"{type(self).__name__} does not estimate the accuracy of annotators on each item; use GatedClassifier, or "
-            "annotator_agreement(X, annotations) for one number per annotator"
+            "consensus(X, annotations).annotator_accuracy for one number per annotator"
         )
-
-    @property
-    def diagnostic_messages_(self) -> list[str]:
-        """The findings in `diagnostics_`, one sentence each.
-
-        Returns
-        -------
-        messages : list of str
-            Empty if the method computes no diagnostics, or if there are no findings.
-        """
-        return [] if self.diagnostics_ is None else list(self.diagnostics_["messages"])
 
     @property
     def confusion_given_(self) -> str | None:
@@ -286,7 +275,7 @@ class Inspection(FittedNetwork):
 
         See Also
         --------
-        label_quality : Consensus label and confidence, which also use the classifier's prediction.
+        consensus : The one recommended label and its confidence, which use the classifier and all annotators.
 
         Examples
         --------
@@ -393,84 +382,52 @@ class Inspection(FittedNetwork):
             torch.cat(of_classes).double().numpy(), torch.cat(parts).double().numpy() if has_model else None, ann
         )
 
-    def annotator_agreement(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return the share of each annotator's labels that equal the predicted class.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
-            Inputs of the shape seen in `fit`.
-        annotations : Annotations or array-like of shape (n_items, n_annotators)
-            The labels to compare with the prediction.
-        items : array-like of shape (n_items,), default=None
-            Item id of each row of X, used to match `Annotations`; see `fit`.
-
-        Returns
-        -------
-        agreement : ndarray of shape (n_annotators,)
-            Between 0 and 1; NaN for annotators without labels. Annotators not seen in training come after those of
-            `annotators_`.
-
-        Examples
-        --------
-        >>> import numpy as np, crowdfuse
-        >>> X, y = np.eye(2).repeat(50, 0), np.arange(2).repeat(50)
-        >>> Y = np.stack([y, y, 1 - y], axis=1)  # the third annotator is always wrong
-        >>> crowdfuse.MajorityVoteClassifier(epochs=20).fit(X, Y).annotator_agreement(X, Y)
-        array([1., 1., 0.])
-        """
-        predicted = self._logits(X).argmax(1)
-        ann = self._known(align(annotations, len(predicted), items))
-        n_labels = np.bincount(ann.annotator, minlength=ann.n_annotators)
-        n_equal = np.bincount(ann.annotator, weights=predicted[ann.item] == ann.label, minlength=ann.n_annotators)
-        with np.errstate(invalid="ignore"):
-            agreement: NDArray[np.float64] = n_equal / n_labels
-        return agreement
-
-    def label_quality(
+    def consensus(
         self,
         X: Any,
         annotations: Any,
         *,
         items: ArrayLike | None = None,
         gold: ArrayLike | None = None,
-        folds: int | None = None,
-    ) -> LabelQuality:
-        """Estimate the consensus of each item, and which labels are likely wrong.
+        folds: int = 5,
+    ) -> Consensus:
+        """Return one answer per item and one figure per annotator, from labels, classifier and gold together.
 
-        Combines the labels with this classifier's probabilities; see `crowdfuse.label_quality`. A classifier trained on
-        these same labels has memorized some wrong labels, so it underestimates how likely they are wrong (their
-        suspicion). Cross-validation with `folds` avoids this.
+        The classifier's part is out of fold: for each of the folds, a fresh copy of this classifier is trained on the
+        other items and predicts the items of the fold. A classifier that judged labels it was trained on would agree
+        with mistakes that it has memorized. See `crowdfuse.consensus` for the model.
 
         Parameters
         ----------
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators)
-            The labels to judge.
+            The labels to combine.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
-            True class of each item, by name; None or NaN where unknown. Known classes are treated as certain.
-        folds : int, default=None
-            Number of cross-validation folds. For each fold, a fresh copy of this classifier is trained on the other
-            items and then judges the items of the fold. This trains the classifier `folds` times, and finds more wrong
-            labels. If None, this fitted classifier judges all items.
+            True class of each item, by name; None or NaN where unknown. Known classes are treated as certain, and the
+            copies are trained on them as in `fit`.
+        folds : int, default=5
+            Number of folds, which is the number of trainings. 0 uses this fitted classifier for all items; the result
+            then states in `limitations` that confidence is too high.
 
         Returns
         -------
-        quality : LabelQuality
-            Consensus, confidence and class probabilities per item; confidence and suspicion per label; accuracy per
-            annotator.
+        result : Consensus
+            Probability of each class, consensus and confidence per item; suspicion per label; accuracy with a 95 %
+            interval, and confusion matrix, per annotator.
 
         Raises
         ------
+        KeyboardInterrupt
+            If a training is interrupted.
         ValueError
-            If `folds` is not an integer from 2 to n_items.
+            If `folds` is negative, 1 or not an integer.
 
         See Also
         --------
-        crowdfuse.label_quality : The same for the probabilities of any classifier.
+        crowdfuse.consensus : The same for the probabilities of any classifier.
 
         Examples
         --------
@@ -478,29 +435,42 @@ class Inspection(FittedNetwork):
         >>> X, y = np.eye(2).repeat(50, 0), np.arange(2).repeat(50)
         >>> Y = y[:, None].repeat(3, 1)
         >>> Y[7, 1] = 1  # one mistake
-        >>> quality = crowdfuse.MajorityVoteClassifier(epochs=20).fit(X, Y).label_quality(X, Y)
-        >>> quality.suspicion.argmax()  # label 1 of item 7
+        >>> result = crowdfuse.MajorityVoteClassifier(epochs=20).fit(X, Y).consensus(X, Y, folds=2)
+        >>> result.suspicion.argmax()  # label 1 of item 7
         np.int64(22)
         """
+        folds = check_folds(folds)
         inputs = self._inputs(X)
         ann = align(annotations, len(inputs), items)
-        if folds is None:
-            return label_quality(ann, self.predict_proba(X), classes=self.classes_, gold=gold, out_of_fold=False)
-        return label_quality(ann, self._out_of_fold(inputs, ann, gold, folds), classes=self.classes_, gold=gold)
-
-    def _out_of_fold(self, inputs: Inputs, ann: Annotations, gold: ArrayLike | None, folds: int) -> NDArray[np.float64]:
-        """Return class probabilities of each item by a copy of this classifier that was trained without it."""
-        if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= len(inputs):
-            raise ValueError(f"folds must be an integer from 2 to the {len(inputs):,} rows of X, got {folds!r}")
-        ann = ann.with_classes(self.classes_)
         codes = None if gold is None else gold_codes(gold, self.classes_, len(inputs))
-        probabilities = np.empty((len(inputs), len(self.classes_)))
-        for train, test in KFold(folds, shuffle=True, random_state=0).split(probabilities):
-            copy = clone(self).set_params(checkpoint=None, verbose=0, classes=list(self.classes_))
-            train_gold = None if codes is None else [self.classes_[k] if k >= 0 else None for k in codes[train]]
-            copy.fit(inputs.take(train), ann[train], gold=train_gold)
-            probabilities[test] = copy.predict_proba(inputs.take(test))
-        return probabilities
+        predicted = self.predict_proba(inputs)
+        probabilities, n_folds = predicted, 0
+        if folds:
+            found = self._out_of_fold(inputs, ann, codes, folds)
+            if found is None:
+                raise KeyboardInterrupt
+            probabilities, n_folds = found
+        return consensus(
+            ann, probabilities, classes=self.classes_, gold=gold, n_folds=n_folds, predicted=predicted, seed=0
+        )
+
+    def _out_of_fold(
+        self,
+        inputs: Inputs,
+        ann: Annotations,
+        gold: NDArray[np.int64] | None,
+        folds: int,
+        *,
+        validation: Any = None,
+        folder: Path | None = None,
+    ) -> tuple[NDArray[np.float64], int] | None:
+        """Return out-of-fold class probabilities and the number of folds; None if interrupted.
+
+        A method that cross-fits in its own training overrides this and returns what it has, so that folds are never
+        nested.
+        """
+        classifier = cast("CrowdClassifier", self)
+        return cross_fit(classifier, inputs, ann, gold=gold, validation=validation, folds=folds, folder=folder)
 
     def report(
         self,

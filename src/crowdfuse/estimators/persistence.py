@@ -26,7 +26,7 @@ from crowdfuse.io.files import (
 )
 from crowdfuse.nets import Backbone
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 SETTINGS_FILE, WEIGHTS_FILE = "model.json", "weights.safetensors"
 # these belong to a machine or a run, not to a model
 SETTINGS_NOT_SAVED = ("checkpoint", "verbose")
@@ -68,7 +68,6 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             "best_epoch": classifier.best_epoch_,
             "interrupted": classifier.interrupted_,
             "gold_used_for": classifier.gold_used_for_,
-            "diagnostics": classifier.diagnostics_,
             "weights_sha256": sha256(folder / WEIGHTS_FILE),
         }
         content = nonfinite_to_none(content)  # the digest is of what is written
@@ -136,7 +135,6 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     classifier.best_epoch_ = content["best_epoch"]
     classifier.interrupted_ = content["interrupted"]
     classifier.gold_used_for_ = content["gold_used_for"]
-    classifier.diagnostics_ = content["diagnostics"]
     with torch.random.fork_rng(devices=[]):
         classifier.method_ = classifier._build(classifier._model_spec(0))
     _load_weights(classifier, weights, has_custom_backbone=backbone is not None)

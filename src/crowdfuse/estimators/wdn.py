@@ -54,7 +54,7 @@ class WDNClassifier(CrowdClassifier):
     Time and memory of prediction grow with the number of annotators. `annotator_weights` is the same for all items. It
     is computed from `weights_`: negative weights become 0, annotators without labels get the mean weight of the others,
     and the result is normalized to sum to 1. It measures how much each annotator contributes to the vote, to which the
-    average is fitted. It does not measure accuracy; see `annotator_agreement`. In `history_`, "phase" tells whether
+    average is fitted. It does not measure accuracy; see `consensus`. In `history_`, "phase" tells whether
     networks or weights were trained.
 
     References
@@ -74,7 +74,7 @@ class WDNClassifier(CrowdClassifier):
     True
     >>> clf.weights_.round(1)  # each annotator makes up a third of the vote
     array([0.3, 0.3, 0.3], dtype=float32)
-    >>> clf.annotator_agreement(X, Y).argmin()
+    >>> clf.consensus(X, Y, folds=2).annotator_accuracy.argmin()
     np.int64(2)
     """
 

@@ -94,7 +94,7 @@ def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:
     fitted = {"majority vote": vote, "fusion": fusion, "true labels (upper bound)": true}
 
     weights = fusion.annotator_weights(X[train])
-    estimated = fusion.annotator_agreement(X[train], ann)
+    estimated = fusion.consensus(X[train], ann).annotator_accuracy
     annotators = [
         {
             "annotator": name,

@@ -204,7 +204,7 @@ def _differences(experiment: Experiment, table: Table) -> list[str]:
 
 
 def _gate_section(experiment: Experiment, table: Table) -> list[str]:
-    """Return the section on the calibration of gates, and on warnings about them."""
+    """Return the section on the calibration of gates."""
     rows = []
     for (row, value), entry in table.entries.items():
         found = [
@@ -216,19 +216,17 @@ def _gate_section(experiment: Experiment, table: Table) -> list[str]:
         if len(results) < len(found):
             continue
         errors = [result["gate_calibration_error"] for result in results]
-        warned = sum(not result["diagnostics"]["gates_can_be_trusted"] for result in results)
         balanced = np.mean([result["balanced_accuracy"] for result in results])
         worst = f"{min(entry.by_seed.values()):.2f}"
         share = f"{100 * np.mean([result['nobody_right_share'] for result in results]):.1f}"
         error = f"{np.mean(errors):.3f} ({max(errors):.3f})"
-        rows.append([value, row, worst, f"{100 * balanced:.1f}", error, f"{warned} of {len(results)}", share])
+        rows.append([value, row, worst, f"{100 * balanced:.1f}", error, share])
     if not rows:
         return []
-    header = [experiment.parameter, "method", "worst seed (%)", "balanced accuracy (%)", "gate error (worst)", "warned"]
+    header = [experiment.parameter, "method", "worst seed (%)", "balanced accuracy (%)", "gate error (worst)"]
     return [
         "## Gates",
-        "Gate error: calibration error of the gates over ten bins, mean over annotators and seeds. Warned: runs whose "
-        "diagnostics say that the gates cannot be trusted.",
+        "Gate error: calibration error of the gates over ten bins, mean over annotators and seeds.",
         markdown_table([*header, "items with nobody right (%)"], rows),
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -68,11 +67,8 @@ class GoldFreeExecutor(PaperExecutor):
             result["true_annotator_accuracy"] = crowd.accuracy.tolist()
             result["nobody_right_share"] = crowd.all_wrong_share
         if crowd is not None and classifier.estimates_item_accuracy:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the diagnostics say whether the gates can be trusted
-                gates = classifier.annotator_accuracy(split.X)
+            gates = classifier.annotator_accuracy_per_item(split.X)
             result["gate_calibration_error"] = gate_calibration_error(gates, crowd.is_correct)
-            result["diagnostics"] = classifier.diagnostics_
         return result
 
 

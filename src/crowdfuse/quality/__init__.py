@@ -1,18 +1,18 @@
-"""Label quality, choosing between models without gold labels, whom to ask next, and diagnostics."""
+"""Consensus, choosing between models without gold labels, whom to ask next, and diagnostics."""
 
 from __future__ import annotations
 
-from crowdfuse.quality.diagnostics import Diagnostics, diagnose
-from crowdfuse.quality.label_quality import LabelQuality, label_quality
+from crowdfuse.quality.consensus import Consensus, consensus
+from crowdfuse.quality.diagnostics import Finding, diagnose
 from crowdfuse.quality.model_selection import label_likelihood, label_score
 from crowdfuse.quality.next_labels import next_labels
 
 __all__ = [
-    "Diagnostics",
-    "LabelQuality",
+    "Consensus",
+    "Finding",
+    "consensus",
     "diagnose",
     "label_likelihood",
-    "label_quality",
     "label_score",
     "next_labels",
 ]

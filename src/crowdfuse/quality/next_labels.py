@@ -15,7 +15,8 @@ from crowdfuse.aggregation.result import Aggregate
 from crowdfuse.aggregation.votes import FLOATS_PER_BLOCK, FloatArray
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of, refuse_repeats
-from crowdfuse.quality.label_quality import ANNOTATOR_PRIOR_LABELS, LabelQuality
+from crowdfuse.quality.consensus import Consensus
+from crowdfuse.quality.posterior import ANNOTATOR_PRIOR_LABELS
 
 MIN_INFORMATION_BITS = 1e-9  # labels with less information are not proposed
 MAX_ANSWER_BRANCHES = 128  # combinations of answers considered per item; less likely ones are dropped
@@ -38,7 +39,7 @@ def next_labels(
         The labels so far.
     model : Aggregate
         Class probabilities of the items and confusion matrices of the annotators: the result of
-        `label_quality(ann, pred_probs)`, of `clf.label_quality(X, ann)`, or of a function of `crowdfuse.aggregation`
+        `consensus(ann, pred_probs)`, of `clf.consensus(X, ann)`, or of a function of `crowdfuse.aggregation`
         such as `dawid_skene(ann)`. If the model has no probabilities for an item (because the item has no labels), the
         item gets the mean class probabilities of the other items.
     budget : float
@@ -66,7 +67,7 @@ def next_labels(
 
     See Also
     --------
-    label_quality : Computes a model from the labels and any classifier's probabilities.
+    consensus : Computes a model from the labels and any classifier's probabilities.
 
     Notes
     -----
@@ -94,9 +95,9 @@ def next_labels(
         raise TypeError(f"ann must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
     if not isinstance(model, Aggregate):
         raise TypeError(
-            f"model must be an Aggregate, got {type(model).__name__}; pass the result of label_quality(ann, "
+            f"model must be an Aggregate, got {type(model).__name__}; pass the result of consensus(ann, "
             "pred_probs), "
-            "clf.label_quality(X, ann) or aggregation.dawid_skene(ann)"
+            "clf.consensus(X, ann) or aggregation.dawid_skene(ann)"
         )
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not 0 < budget < math.inf:
         raise ValueError(f"budget must be a number above 0, got {budget!r}")
@@ -251,7 +252,7 @@ def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
 def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
     """Confusion matrices of the annotators, (R, K, K), axes (true, said); the average one for a new annotator.
 
-    Matrices are shrunk towards the average, except those of a `LabelQuality`, which are shrunk already.
+    Matrices are shrunk towards the average, except those of a `Consensus`, which are shrunk already.
     """
     n_labels = model.labels_per_annotator.astype(np.float64)
     known = n_labels > 0
@@ -262,7 +263,7 @@ def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
         matrices = np.where(np.eye(K, dtype=bool), accuracy, (1 - accuracy) / (K - 1))
     average = np.einsum("r,rks->ks", n_labels[known], matrices[known]) / n_labels.sum()
     all_matrices = np.where(known[:, None, None], matrices, average)
-    if not isinstance(model, LabelQuality):
+    if not isinstance(model, Consensus):
         share = (n_labels / (n_labels + ANNOTATOR_PRIOR_LABELS))[:, None, None]
         all_matrices = share * all_matrices + (1 - share) * average
     position = positions_of(people, model.annotators)

@@ -13,7 +13,6 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.quality.label_quality import LabelQuality, label_quality
 
 FloatArray = NDArray[np.float64]
 
@@ -105,6 +104,31 @@ def relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArr
     """Return weights of labels times the number of labels of the item, shape (n_labels,); None if all are 1."""
     relative: FloatArray = weights.astype(np.float64) * np.diff(ann.indptr)[ann.item]
     return relative if (np.abs(relative - 1) > WEIGHT_TOLERANCE).any() else None
+
+
+def mean_relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArray | None:
+    """Return the mean weight of each annotator relative to an even share, NaN where unknown; None if all are even.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_labels,)
+        Weight of each label on its item; NaN where unknown.
+    ann : Annotations
+        The labels.
+
+    Returns
+    -------
+    ndarray of shape (n_annotators,) or None
+        1 means the same weight as if all labels of an item weighed the same; 2 means twice as much.
+    """
+    relative = relative_weights(weights, ann)
+    if relative is None:
+        return None
+    known = ~np.isnan(relative)
+    n_weighted = np.bincount(ann.annotator[known], minlength=ann.n_annotators)
+    with np.errstate(invalid="ignore"):
+        mean: FloatArray = np.bincount(ann.annotator[known], relative[known], ann.n_annotators) / n_weighted
+    return mean
 
 
 def compute_report_data(

@@ -1,12 +1,13 @@
 """Fit a classifier to a user's own files, write the results to a run folder, and resume a stopped run.
 
 A run folder contains `settings.json` (the job and the hashes of its files). During training it also contains the
-checkpoint. At the end it contains `model/`, `fused.csv`, `annotators.csv`, `review_items.csv`, `review_labels.csv`,
-`log.jsonl` and `summary.json`.
+checkpoint and `folds/`. At the end it contains `model/`, `posterior.safetensors`, `consensus.csv`, `annotators.csv`,
+`suspicious_labels.csv`, `log.jsonl` and `summary.json`.
 """
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +24,9 @@ from crowdfuse.io.files import (
     sha256,
     write_json,
 )
+from crowdfuse.runs.cross_fitting import cross_fit_run
 from crowdfuse.runs.folder import (
+    FOLDS_FOLDER,
     RUN_FORMAT_VERSION,
     RUN_SETTINGS_FILE,
     SUMMARY_FILE,
@@ -39,7 +42,7 @@ from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
 from crowdfuse.training.distributed import AllProcessesError, all_gather, is_rank_zero, raise_in_all_processes
 
 
-def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, Any]:
+def start(job: Job, out: Path, *, force: bool, verbose: int = 1, jobs: int = 1) -> dict[str, Any]:
     r"""Train the classifier of a job, write the results to a new run folder, and return the summary.
 
     In distributed training, the process of rank 0 writes the folder and returns the summary; all others return an empty
@@ -56,6 +59,8 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
         decisions of reviewers, is never replaced.
     verbose : int, default=1
         Whether to show progress.
+    jobs : int, default=1
+        Number of processes that train the folds of the cross-fitting at the same time.
 
     Returns
     -------
@@ -99,7 +104,7 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1) -> dict[str, An
         }
         with atomic_folder(out, force=force) as folder:
             write_json(folder / RUN_SETTINGS_FILE, settings)
-    return _train(classifier, prepared, job, data, out)
+    return _train(classifier, prepared, job, data, out, jobs)
 
 
 def _check_and_read(
@@ -119,7 +124,7 @@ def _check_and_read(
     return classifier, prepared, data, {**_file_hashes(job), "inputs": data.loaded.fingerprint()}
 
 
-def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
+def resume(out: Path, *, verbose: int = 1, jobs: int = 1) -> dict[str, Any]:
     """Continue a stopped run with its stored settings and its original files.
 
     The result is bit-identical to that of an uninterrupted run. The number of processes may differ from that of the
@@ -131,6 +136,8 @@ def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
         The run folder.
     verbose : int, default=1
         Whether to show progress.
+    jobs : int, default=1
+        Number of processes that train the folds of the cross-fitting at the same time.
 
     Returns
     -------
@@ -170,7 +177,7 @@ def resume(out: Path, *, verbose: int = 1) -> dict[str, Any]:
         _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
         classifier, data = make_classifier(job, out, verbose), read_job_data(job, loaded)
         prepared = _prepare(classifier, data)
-    return _train(classifier, prepared, job, data, out)
+    return _train(classifier, prepared, job, data, out, jobs)
 
 
 def _prepare(classifier: CrowdClassifier, data: JobData) -> PreparedTraining:
@@ -184,18 +191,23 @@ def _prepare(classifier: CrowdClassifier, data: JobData) -> PreparedTraining:
 
 
 def _train(
-    classifier: CrowdClassifier, prepared: PreparedTraining, job: Job, data: JobData, out: Path
+    classifier: CrowdClassifier, prepared: PreparedTraining, job: Job, data: JobData, out: Path, jobs: int
 ) -> dict[str, Any]:
-    """Train, write the results, and return the summary; an empty dict in processes other than rank 0."""
+    """Train, cross-fit, write the results, and return the summary; an empty dict in processes other than rank 0."""
     torch.set_num_threads(job.threads)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary has it
         classifier.fit_prepared(prepared)
+        out_of_fold = None
+        if job.folds and not classifier.interrupted_:
+            out_of_fold = cross_fit_run(classifier, job, data, out, jobs)
+    interrupted = classifier.interrupted_ or bool(job.folds and out_of_fold is None)
     if not is_rank_zero():
         return {}
-    summary = write_results(classifier, data, out)
-    if not classifier.interrupted_:
+    summary = write_results(classifier, data, out, out_of_fold, interrupted=interrupted)
+    if not interrupted:
         (out / CHECKPOINT_FILE).unlink(missing_ok=True)
+        shutil.rmtree(out / FOLDS_FOLDER, ignore_errors=True)
     return summary
 
 

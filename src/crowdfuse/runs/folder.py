@@ -9,14 +9,15 @@ from typing import Any
 from crowdfuse.io.files import refuse_foreign
 from crowdfuse.runs.job import Job
 
-RUN_FORMAT_VERSION = 2  # raise it when a file of the run folder changes its keys or columns
+RUN_FORMAT_VERSION = 3  # raise it when a file of the run folder changes its keys or columns
 RUN_SETTINGS_FILE = "settings.json"
 SUMMARY_FILE = "summary.json"
 INTERRUPTED_FILE = "interrupted.json"  # the summary of a run that was interrupted
-FUSED_FILE = "fused.csv"
+POSTERIOR_FILE = "posterior.safetensors"  # the consensus with its labels, from which all tables and pages are made
+CONSENSUS_FILE = "consensus.csv"
 ANNOTATORS_FILE = "annotators.csv"
-REVIEW_ITEMS_FILE = "review_items.csv"
-REVIEW_LABELS_FILE = "review_labels.csv"
+SUSPICIOUS_LABELS_FILE = "suspicious_labels.csv"
+FOLDS_FOLDER = "folds"  # predictions and checkpoints of the cross-fitting, while it runs
 LOG_FILE = "log.jsonl"
 DECISIONS_FILE = "decisions.jsonl"  # decisions of reviewers, which no run can produce again
 

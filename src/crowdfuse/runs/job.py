@@ -47,6 +47,9 @@ class Job:
     image_size : int, default=None
         Images are resized to this many pixels per side. None keeps the size if all images have the same size of at most
         96 x 96, and otherwise resizes to 64 x 64.
+    folds : int, default=5
+        Number of folds of the cross-fitting behind the consensus, which is the number of trainings beside that of the
+        model. 0 trains only the model; the consensus then states that its confidence is too high.
     threads : int, default=1
         Number of CPU threads. The number affects how floating-point sums are rounded, so a resumed run uses the same
         number.
@@ -72,6 +75,7 @@ class Job:
     reading: Reading = field(default_factory=Reading)
     on_missing: str = "error"
     image_size: int | None = None
+    folds: int = 5
     threads: int = 1
 
     @classmethod

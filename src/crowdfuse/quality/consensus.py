@@ -1,0 +1,440 @@
+"""The consensus of labels and a classifier: one answer per item, one figure per annotator, one per label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfuse.aggregation.result import Aggregate, most_likely
+from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
+from crowdfuse.labels.alignment import align, gold_codes
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of
+from crowdfuse.quality.annotator_accuracy import accuracy_with_interval
+from crowdfuse.quality.diagnostics import Finding, diagnose
+from crowdfuse.quality.posterior import MAX_SHARPNESS, PosteriorFit, fit_posterior, fix_certain
+from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
+
+UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution in the classifier's probabilities: none stays 0
+ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabilities from 1
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Consensus(Aggregate):
+    """One posterior: what labels, classifier, annotators' records and gold say together.
+
+    Returned by `crowdfuse.consensus` and by `consensus` of a classifier, and stored in every run folder. Report, review
+    page and CSV files show its numbers.
+
+    Attributes
+    ----------
+    method : str
+        "consensus".
+    items : ndarray of shape (n_items,)
+        Ids of the items, in the order of the rows of the inputs.
+    classes : ndarray of shape (n_classes,)
+        Names of the classes.
+    annotators : ndarray of shape (n_annotators,)
+        Names of the annotators.
+    class_probabilities : ndarray of shape (n_items, n_classes)
+        Probability of each class given the labels, the classifier and gold. For items without labels, the calibrated
+        probability of the classifier.
+    consensus_codes : ndarray of shape (n_items,)
+        The most probable class, as a position in `classes`.
+    annotator_accuracy : ndarray of shape (n_annotators,)
+        Estimated share of the annotator's labels that are right. NaN for annotators without labels, and for all if it
+        cannot be estimated; `limitations` then says why.
+    annotator_accuracy_interval : ndarray of shape (n_annotators, 2)
+        Lower and upper end of its 95 % interval.
+    labels_per_item : ndarray of shape (n_items,)
+        Number of labels of each item.
+    labels_per_annotator : ndarray of shape (n_annotators,)
+        Number of labels of each annotator.
+    confusion_matrices : ndarray of shape (n_annotators, n_classes, n_classes) or None
+        P(said | true), axes (annotator, true, said), shrunk towards the average annotator. None if they would take
+        more than 256 MB.
+    parameters : mapping of str to ndarray
+        `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier; sharpness 0 means that it has no
+        say. `error_dependence` (a scalar) says how strongly mistakes depend on the input, and `temperature` (a scalar)
+        how far the confidence is lowered for it.
+    log_likelihood : tuple of float
+        log P(labels) under the fitted model; one number.
+    converged : bool
+        Whether EM converged.
+    annotations : Annotations
+        The labels, with items in the order of the rows of the inputs.
+    label_confidence : ndarray of shape (n_labels,)
+        Probability that each label is right, in the order of `annotations`.
+    predicted_probabilities : ndarray of shape (n_items, n_classes) or None
+        What the classifier says from the inputs alone. None if there is no classifier.
+    n_folds : int or None
+        Number of folds of the cross-fitting; 0 if the classifier was trained on these labels; None if unknown.
+    limitations : tuple of str
+        What cannot be estimated from these labels, one sentence each.
+    findings : tuple of Finding
+        What statistical tests found, such as annotators who share mistakes; see `diagnose`.
+
+    See Also
+    --------
+    consensus : Computes it from the probabilities of any classifier.
+    next_labels : Chooses the labels to ask for next.
+    """
+
+    annotations: Annotations
+    label_confidence: FloatArray
+    annotator_accuracy_interval: FloatArray
+    predicted_probabilities: NDArray[np.float32] | None = None
+    n_folds: int | None = None
+    limitations: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def suspicion(self) -> FloatArray:
+        """Probability that each label is wrong, ndarray of shape (n_labels,), in the order of `annotations`."""
+        wrong: FloatArray = 1 - self.label_confidence
+        return wrong
+
+    @property
+    def predicted_codes(self) -> IntArray | None:
+        """Class that the classifier predicts, ndarray of shape (n_items,); None without a classifier."""
+        return None if self.predicted_probabilities is None else self.predicted_probabilities.argmax(1)
+
+    @property
+    def share_of_votes(self) -> FloatArray:
+        """Share of each item's labels that equal the consensus, ndarray of shape (n_items,); NaN without labels."""
+        ann = self.annotations
+        equal = np.bincount(ann.item, ann.label == self.consensus_codes[ann.item], minlength=ann.n_items)
+        with np.errstate(invalid="ignore"):
+            share: FloatArray = equal / self.labels_per_item
+        return share
+
+    def to_table(self, *, proba: bool = False) -> Any:
+        """Return the consensus as a table with one row per item; in a run folder it is `consensus.csv`.
+
+        Parameters
+        ----------
+        proba : bool, default=False
+            Whether to add one column `p_<class>` per class with its probability.
+
+        Returns
+        -------
+        pyarrow.Table
+            The least confident items first, with the columns item, label, confidence, n_labels, share_of_votes,
+            predicted and predicted_confidence. The last two are null without a classifier; share_of_votes is null for
+            items without labels.
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1]])
+        >>> table = consensus(ann, [[0.9, 0.1], [0.2, 0.8]]).to_table()
+        >>> table.select(["item", "label", "n_labels", "share_of_votes", "predicted"]).to_pylist()[0]
+        {'item': 0, 'label': 0, 'n_labels': 3, 'share_of_votes': 0.6666666666666666, 'predicted': 0}
+        """
+        import pyarrow as pa
+
+        order = np.argsort(self.confidence, kind="stable")
+        chosen = pa.array(order)
+        predicted = np.full(len(order), -1) if self.predicted_codes is None else self.predicted_codes
+        sure = np.zeros(len(order)) if self.predicted_probabilities is None else self.predicted_probabilities.max(1)
+        columns = {
+            "item": pa.array(self.items).take(chosen),
+            "label": pa.array(self.classes).take(pa.array(self.consensus_codes[order])),
+            "confidence": pa.array(self.confidence[order].astype(np.float64)),
+            "n_labels": pa.array(self.labels_per_item[order]),
+            "share_of_votes": pa.array(self.share_of_votes[order], from_pandas=True),
+            "predicted": pa.array(self.classes).take(pa.array(predicted[order], mask=predicted[order] < 0)),
+            "predicted_confidence": pa.array(sure[order].astype(np.float64), mask=predicted[order] < 0),
+        }
+        if proba:
+            columns |= {
+                f"p_{name}": pa.array(self.class_probabilities[order, k].astype(np.float64))
+                for k, name in enumerate(self.classes)
+            }
+        return pa.table(columns)
+
+    def annotator_table(self) -> Any:
+        """Return one row per annotator with labels, the most accurate first; in a run folder it is `annotators.csv`.
+
+        Returns
+        -------
+        pyarrow.Table
+            With the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high; the last three are null if
+            they cannot be estimated.
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1]])
+        >>> consensus(ann, [[0.9, 0.1], [0.2, 0.8]]).annotator_table().column_names
+        ['annotator', 'n_labels', 'accuracy', 'accuracy_low', 'accuracy_high']
+        """
+        import pyarrow as pa
+
+        accuracy = self.annotator_accuracy
+        order = np.lexsort((-self.labels_per_annotator, -np.nan_to_num(accuracy, nan=-1)))
+        order = order[self.labels_per_annotator[order] > 0]
+        low, high = self.annotator_accuracy_interval[order].T
+        return pa.table(
+            {
+                "annotator": pa.array(self.annotators).take(pa.array(order)),
+                "n_labels": pa.array(self.labels_per_annotator[order]),
+                "accuracy": pa.array(accuracy[order], from_pandas=True),
+                "accuracy_low": pa.array(low, from_pandas=True),
+                "accuracy_high": pa.array(high, from_pandas=True),
+            }
+        )
+
+    def suspicious_labels(self) -> Any:
+        """Return all labels, the most suspicious first; in a run folder it is `suspicious_labels.csv`.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row per label, with the columns item, annotator, label, consensus and suspicion.
+
+        Examples
+        --------
+        >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1]])
+        >>> table = consensus(ann, [[0.9, 0.1], [0.2, 0.8]]).suspicious_labels()
+        >>> table.select(["item", "annotator", "label", "consensus"]).to_pylist()[0]
+        {'item': 0, 'annotator': 2, 'label': 1, 'consensus': 0}
+        """
+        import pyarrow as pa
+
+        ann = self.annotations
+        order = np.argsort(self.label_confidence, kind="stable")
+        item = ann.item[order]
+        return pa.table(
+            {
+                "item": pa.array(self.items).take(pa.array(item)),
+                "annotator": pa.array(self.annotators).take(pa.array(ann.annotator[order])),
+                "label": pa.array(self.classes).take(pa.array(ann.label[order])),
+                "consensus": pa.array(self.classes).take(pa.array(self.consensus_codes[item])),
+                "suspicion": pa.array(self.suspicion[order]),
+            }
+        )
+
+    def __repr__(self) -> str:
+        doubtful = int((self.label_confidence < 0.5).sum())
+        return (
+            f"Consensus({len(self.items):,} items, {len(self.annotators):,} annotators, {len(self.classes):,} classes, "
+            f"{len(self.label_confidence):,} labels, {doubtful:,} of them more likely wrong than right)"
+        )
+
+
+def consensus(
+    ann: Annotations,
+    pred_probs: ArrayLike | None = None,
+    *,
+    items: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
+    gold: ArrayLike | Sequence[Any] | None = None,
+    n_folds: int | None = None,
+    predicted: ArrayLike | None = None,
+    seed: int = 0,
+) -> Consensus:
+    """Combine labels, a classifier's probabilities and gold into one answer per item and one figure per annotator.
+
+    Parameters
+    ----------
+    ann : Annotations
+        The labels.
+    pred_probs : array-like of shape (n_items, n_classes) or None, default=None
+        Class probabilities predicted by any classifier. They should be out of fold, as returned by
+        `cross_val_predict(..., method="predict_proba")`, because a classifier agrees too easily with labels that it was
+        trained on. None uses the labels alone.
+    items : array-like of shape (n_items,) or None, default=None
+        Item id of each row of `pred_probs`. None: the rows are in the order of the items of `ann`.
+    classes : array-like of shape (n_classes,) or None, default=None
+        Class name of each column of `pred_probs`, for example `clf.classes_`. A class that occurs in the labels but has
+        no column gets probability 0. None: `ann.classes`.
+    gold : array-like of shape (n_items,) or None, default=None
+        True class of each row, by name; None or NaN where unknown. Items with a known class keep it with probability 1,
+        and so help to estimate the accuracy of annotators and classifier.
+    n_folds : int or None, default=None
+        Number of folds that `pred_probs` come from. 0 says that the classifier was trained on these labels: then
+        calibration never makes its probabilities sharper, and the result states it. None: out of fold, number unknown.
+    predicted : array-like of shape (n_items, n_classes) or None, default=None
+        Probabilities of the final classifier, which the result shows as its prediction. None: `pred_probs`.
+    seed : int, default=0
+        Seed of the draws behind the intervals, and of ties.
+
+    Returns
+    -------
+    result : Consensus
+
+    Raises
+    ------
+    TypeError
+        If `ann` is not an Annotations.
+    ValueError
+        If `pred_probs` are not probabilities, or rows, columns or gold do not match the annotations.
+
+    See Also
+    --------
+    CrowdClassifier.consensus : The same with a classifier of this library, cross-fitted.
+    next_labels : Chooses the labels to ask for next.
+    crowdfuse.aggregation.dawid_skene : Consensus without a classifier.
+
+    Notes
+    -----
+    `crowdfuse.quality.posterior` has the model, which is fitted by EM. An annotator's accuracy is shrunk towards that
+    of all annotators with the weight of 10 labels, and each row of their confusion matrix towards this accuracy with
+    the weight of 30. The fit is made with the classifier and without it. If the classifier hardly raises the likelihood
+    of the labels, it gets no say, and the result is the consensus of the labels alone. The confidence is lowered where
+    mistakes of annotators depend on the input, since annotators then share mistakes: see
+    `crowdfuse.quality.shared_mistakes`. The accuracy of an annotator is the mean over draws of the true classes: see
+    `crowdfuse.quality.annotator_accuracy`.
+
+    Examples
+    --------
+    >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, -1, 0], [1, 1, 0]])
+    >>> result = consensus(ann, [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
+    >>> result.consensus.tolist(), result.suspicion.argsort()[-2:].tolist()
+    ([0, 1, 0, 1], [10, 2])
+    >>> result.suspicious_labels().slice(0, 1).to_pylist()[0]["annotator"]
+    2
+    """
+    if not isinstance(ann, Annotations):
+        raise TypeError(f"ann must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
+    if pred_probs is None:
+        pred_probs = np.full((ann.n_items, ann.n_classes), 1 / max(ann.n_classes, 1))
+        ann = align(ann, ann.n_items, ann.items) if items is None else align(ann, ann.n_items, items)
+        shown, names = None, ann.classes
+        probabilities = np.asarray(pred_probs)
+    else:
+        probabilities, names = _check_probabilities(pred_probs, ann, classes)
+        ann = align(ann, len(probabilities), items).with_classes(names)
+        shown = probabilities if predicted is None else _check_probabilities(predicted, ann, classes)[0]
+    log_p = np.log(probabilities * (1 - UNIFORM_MIXTURE_WEIGHT) + UNIFORM_MIXTURE_WEIGHT / len(names))
+    certain = np.full(len(ann), -1) if gold is None else gold_codes(gold, ann.classes, len(ann))
+    votes = Votes(ann)
+    labelled = votes.labelled
+    max_sharpness = 1.0 if n_folds == 0 else MAX_SHARPNESS
+    fit = fit_posterior(votes, log_p if labelled.all() else log_p[labelled], certain[labelled], max_sharpness)
+    return _result(fit, log_p, certain, shown, n_folds, seed)
+
+
+def _result(
+    fit: PosteriorFit,
+    log_p: FloatArray,
+    certain: IntArray,
+    shown: FloatArray | None,
+    n_folds: int | None,
+    seed: int,
+) -> Consensus:
+    """The fitted model as a `Consensus`; `shown` are the probabilities of the final classifier."""
+    votes, ann = fit.votes, fit.votes.annotations
+    dependence = error_dependence(fit)
+    temperature = discount_temperature(dependence)
+    confusions = fit.annotators().confusions
+    probabilities = np.empty((ann.n_items, votes.n_classes), np.float32)
+    probabilities[votes.labelled] = temper(fit.soft.astype(np.float64), temperature)
+    if not votes.labelled.all():
+        unlabelled = ~votes.labelled
+        log_joint = min(fit.sharpness, 1.0) * log_p[unlabelled] + fit.bias
+        probabilities[unlabelled] = normalize_log_joint(log_joint)[0]
+    predicted = None if shown is None else log_p.argmax(1)
+    findings = diagnose(ann, probabilities, predicted=predicted, out_of_fold=n_folds != 0, gold=certain)
+    fix_certain(probabilities, certain)
+    can_estimate = fit.sharpness > 0 or bool((np.diff(ann.indptr) > 1).any()) or bool((certain >= 0).any())
+    accuracy = np.full(votes.n_annotators, np.nan)
+    interval = np.full((votes.n_annotators, 2), np.nan)
+    if can_estimate:
+        accuracy, interval = accuracy_with_interval(fit, temperature, seed)
+    return Consensus(
+        method="consensus",
+        items=ann.items,
+        classes=ann.classes,
+        annotators=ann.annotators,
+        class_probabilities=probabilities,
+        consensus_codes=most_likely(probabilities, seed=seed),
+        annotator_accuracy=accuracy,
+        annotator_accuracy_interval=interval,
+        labels_per_item=np.diff(ann.indptr),
+        labels_per_annotator=fit.n_labels,
+        confusion_matrices=None if confusions is None else np.ascontiguousarray(confusions.transpose(0, 2, 1)),
+        parameters={
+            "sharpness": np.array(fit.sharpness),
+            "class_bias": fit.bias,
+            "error_dependence": np.array(dependence),
+            "temperature": np.array(temperature),
+        },
+        log_likelihood=(fit.log_likelihood,),
+        converged=fit.converged,
+        annotations=ann,
+        label_confidence=probabilities.ravel()[ann.item * votes.n_classes + ann.label].astype(np.float64),
+        predicted_probabilities=None if shown is None else shown.astype(np.float32),
+        n_folds=n_folds,
+        limitations=_limitations(fit, shown is not None, can_estimate, n_folds),
+        findings=findings,
+    )
+
+
+def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_folds: int | None) -> tuple[str, ...]:
+    """What cannot be estimated from these labels, one sentence each."""
+    ann = fit.votes.annotations
+    found = []
+    if has_classifier and n_folds == 0:
+        found.append(
+            "The classifier was trained on these labels (no cross-fitting), so it repeats mistakes that it has "
+            "memorized: confidence is too high, and wrong labels are missed. Use 2 or more folds."
+        )
+    if has_classifier and fit.sharpness == 0:
+        found.append("The classifier does not help to explain the labels, so the consensus rests on the labels alone.")
+    if not can_estimate:
+        found.append(
+            "No item has two labels, and no classifier helps: nothing shows how accurate the annotators are. Collect a "
+            "second label for some items, or give some gold labels."
+        )
+    elif np.count_nonzero(fit.n_labels) == 1:
+        found.append("All labels come from one annotator, so their accuracy rests on the classifier or on gold alone.")
+    elif not (np.diff(ann.indptr) > 1).any():
+        found.append("No item has two labels, so the accuracy of annotators rests on the classifier or on gold alone.")
+    if not fit.converged:
+        found.append("The estimation stopped before it converged; treat the confidences with care.")
+    return tuple(found)
+
+
+def _check_probabilities(
+    pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None
+) -> tuple[FloatArray, NDArray[Any]]:
+    """Probabilities (N, K) whose rows sum to 1, and the names of their columns, which include all classes of labels."""
+    try:
+        given = np.asarray(pred_probs, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"pred_probs must be an (items, classes) array of probabilities: {error}") from None
+    names = ann.classes if classes is None else normalize_ids(classes, "classes")
+    if given.ndim != 2 or given.shape[1] != len(names):
+        hint = "; for two classes, np.column_stack([1 - p, p]) makes two columns from one" if given.ndim == 1 else ""
+        raise ValueError(
+            f"pred_probs must have one row per item and one column for each of the {len(names):,} classes "
+            f"({format_names(names)}), got shape {given.shape}. If the columns are other classes, name them with "
+            f"classes=, for example classes=clf.classes_{hint}"
+        )
+    impossible = ~((given >= 0) & (given <= 1 + ROW_SUM_TOLERANCE))
+    if impossible.any():
+        row, column = np.argwhere(impossible)[0]
+        raise ValueError(
+            f"pred_probs[{row}, {column}] is {given[row, column]:g}, but probabilities are between 0 and 1. If "
+            "these are scores, apply a softmax first"
+        )
+    total = given.sum(1)
+    off = np.abs(total - 1) > ROW_SUM_TOLERANCE
+    if off.any():
+        row = int(np.argmax(off))
+        raise ValueError(
+            f"pred_probs[{row}] sums to {total[row]:g}, but every row must sum to 1 (rows that do not: "
+            f"{int(off.sum()):,}); divide each row by its sum"
+        )
+    is_used = np.zeros(ann.n_classes, bool)
+    is_used[ann.label] = True
+    missing = ann.classes[is_used & (positions_of(ann.classes, names) < 0)]
+    given = given / total[:, None]
+    if not len(missing):
+        return given, names
+    kind = np.int64 if {names.dtype.kind, missing.dtype.kind} == {"i"} else object
+    return np.pad(given, ((0, 0), (0, len(missing)))), np.concatenate([names.astype(kind), missing.astype(kind)])

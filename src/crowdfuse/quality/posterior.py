@@ -1,0 +1,253 @@
+"""The model behind the consensus: annotators' confusion matrices and a calibrated classifier, fitted by EM.
+
+For item n, annotator r, true class k and label y, the model is (~ means proportional to)::
+
+    P(true = k | item n)  ~  exp(sharpness * log p[n, k] + bias[k])  *  product over the labels (r, y) of item n:
+                                                                        confusion[r, k, y]
+
+Here p[n, k] is the classifier's probability. With sharpness 0 the classifier has no say, and the first factor is the
+same for all items: the frequency of the class.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalize_log_joint
+from crowdfuse.labels.ids import IntArray
+
+MAX_EM_ITERATIONS = 200
+CONVERGENCE_TOLERANCE = 1e-4  # EM stops when class probabilities change by less than this per item
+ANNOTATOR_PRIOR_LABELS = 10.0  # weight, in labels, of the average annotator in the accuracy of each annotator
+ROW_PRIOR_LABELS = 30.0  # weight, in labels, of the annotator's accuracy in each row of their confusion matrix
+PRIOR_ACCURACY, PRIOR_ACCURACY_LABELS = 0.7, 2.0  # prior of the accuracy of all annotators together, and its weight
+MAX_SHARPNESS = 20.0
+SHARPNESS_PRIOR_PRECISION = 0.1  # precision of the prior of the sharpness, which has mean 1
+MIN_CLASSIFIER_GAIN = 3.0  # log-likelihood that the classifier must add to be used at all
+MAX_CONFUSION_BYTES = 1 << 28  # larger confusion matrices are replaced by one for all annotators
+
+
+class AnnotatorModel(NamedTuple):
+    """How annotators label items of each class.
+
+    Attributes
+    ----------
+    accuracy : ndarray of shape (n_annotators,)
+        Probability that a label of the annotator is right.
+    wrong_labels : ndarray of shape (n_classes, n_classes)
+        Distribution of the wrong labels of all annotators together, axes (said, true); 0 where both are equal.
+    confusions : ndarray of shape (n_annotators, n_classes, n_classes) or None
+        P(said | true), axes (annotator, said, true). None if the matrices would take more than 256 MB: then `accuracy`
+        and `wrong_labels` take their place.
+    """
+
+    accuracy: FloatArray
+    wrong_labels: FloatArray
+    confusions: FloatArray | None
+
+    def log_label_probability(self, block: Block) -> FloatArray:
+        """Return log P(labels of the item | true class) of the items of a block: (n_block_items, n_classes)."""
+        if self.confusions is not None:
+            return np.asarray(block.incidence @ np.log(self.confusions).reshape(-1, len(self.wrong_labels)))
+        log_wrong = np.log(self.wrong_labels + np.eye(len(self.wrong_labels)))
+        log_wrong_rate = np.log1p(-self.accuracy)
+        right = block.vote_counts((np.log(self.accuracy) - log_wrong_rate)[block.annotator])
+        any_class = block.vote_counts(log_wrong_rate[block.annotator]).sum(1, keepdims=True)
+        result: FloatArray = block.vote_counts() @ log_wrong + right + any_class
+        return result
+
+    def right_probability(self) -> FloatArray:
+        """Return P(said = k | true = k) of each annotator and class k: (n_annotators, n_classes)."""
+        if self.confusions is None:
+            return np.repeat(self.accuracy[:, None], len(self.wrong_labels), 1)
+        return np.einsum("rkk->rk", self.confusions)
+
+
+class PosteriorFit:
+    """Class probabilities of the labelled items, annotators and calibration, fitted by EM.
+
+    Items are processed in blocks, so that memory holds little more than the class probabilities.
+
+    Parameters
+    ----------
+    votes : Votes
+        The labels.
+    log_p : ndarray of shape (n_labelled_items, n_classes)
+        Logarithm of the classifier's probabilities, of the items with labels.
+    certain : ndarray of shape (n_labelled_items,)
+        True class of items with gold, -1 for the others.
+    max_sharpness : float
+        Upper limit of the sharpness. 0 leaves the classifier out.
+
+    Attributes
+    ----------
+    soft : ndarray of float32, shape (n_labelled_items, n_classes)
+        Class probabilities of the items with labels.
+    sharpness : float
+        Exponent of the classifier's probabilities.
+    bias : ndarray of shape (n_classes,)
+        Added to the logarithm of the classifier's probabilities.
+    log_likelihood : float
+        log P(labels) summed over the items, after EM.
+    converged : bool
+        Whether EM converged.
+    """
+
+    def __init__(self, votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpness: float) -> None:
+        self.votes, self.log_p, self.certain, self.max_sharpness = votes, log_p, certain, max_sharpness
+        R, K = votes.n_annotators, votes.n_classes
+        self.has_own_confusions = R * K * K * 8 <= MAX_CONFUSION_BYTES
+        self.n_labels = votes.labels_per_annotator()
+        self.sharpness, self.bias = min(1.0, max_sharpness), np.zeros(K)
+        self.soft = votes.empty()
+        self._reset_counts()
+        for block in votes.blocks:  # start: the classifier counts as one more vote
+            posterior = block.vote_counts() + (np.exp(log_p[block.rows]) if max_sharpness else 1 / K)
+            posterior /= posterior.sum(1, keepdims=True)
+            fix_certain(posterior, certain[block.rows])
+            self._add_counts(block, posterior)
+        self.converged, self.log_likelihood = False, -np.inf
+        for _ in range(MAX_EM_ITERATIONS):
+            if self._step() < CONVERGENCE_TOLERANCE:
+                self.converged = True
+                break
+
+    def prior(self, rows: slice) -> FloatArray:
+        """Return the classifier's calibrated probabilities of a range of labelled items: (n_rows, n_classes)."""
+        return normalize_log_joint(self.sharpness * self.log_p[rows] + self.bias)[0]
+
+    def accuracy(self) -> FloatArray:
+        """Return the accuracy of each annotator, (n_annotators,), shrunk towards that of all annotators."""
+        alpha, beta = self._accuracy_counts()
+        return np.clip(alpha / (alpha + beta), 1e-9, 1 - 1e-9)
+
+    def annotators(self, generator: np.random.Generator | None = None) -> AnnotatorModel:
+        """Return accuracies and confusion matrices given the current class probabilities.
+
+        Parameters
+        ----------
+        generator : Generator or None, default=None
+            If given, accuracies and confusion matrices are drawn from their distribution. None gives their mean.
+
+        Returns
+        -------
+        model : AnnotatorModel
+        """
+        wrong = self._wrong_labels()
+        accuracy = self.accuracy() if generator is None else generator.beta(*self._accuracy_counts())
+        accuracy = np.clip(accuracy, 1e-9, 1 - 1e-9)
+        if not self.has_own_confusions:
+            return AnnotatorModel(accuracy, wrong, None)
+        counts = self._confusion_counts(accuracy, wrong)
+        if generator is not None:
+            counts = np.maximum(generator.standard_gamma(counts), 1e-12)
+        counts /= counts.sum(1, keepdims=True)
+        return AnnotatorModel(accuracy, wrong, counts)
+
+    def count(self, true_class: IntArray) -> None:
+        """Replace the counts of the M step by those of one class per labelled item, (n_labelled_items,)."""
+        self._reset_counts()
+        for block in self.votes.blocks:
+            one_hot = np.eye(self.votes.n_classes)[true_class[block.rows]]
+            self._add_counts(block, one_hot, keep=False)
+
+    def _accuracy_counts(self) -> tuple[FloatArray, FloatArray]:
+        """Counts of right and of wrong labels of each annotator, with those of the prior: a beta distribution."""
+        n_right, n_labels = self.right.sum(), self.votes.n_labels
+        overall = (n_right + PRIOR_ACCURACY * PRIOR_ACCURACY_LABELS) / (n_labels + PRIOR_ACCURACY_LABELS)
+        alpha: FloatArray = self.right + ANNOTATOR_PRIOR_LABELS * overall
+        beta: FloatArray = np.maximum(self.n_labels - self.right, 0) + ANNOTATOR_PRIOR_LABELS * (1 - overall)
+        return np.maximum(alpha, 1e-6), np.maximum(beta, 1e-6)
+
+    def _wrong_labels(self) -> FloatArray:
+        """Distribution of the wrong labels of each class: axes (said, true), 0 where they are equal."""
+        wrong: FloatArray = (self.pooled + 1) * (1 - np.eye(len(self.pooled)))
+        wrong /= wrong.sum(0)
+        return wrong
+
+    def _confusion_counts(self, accuracy: FloatArray, wrong: FloatArray) -> FloatArray:
+        """Counts of the labels with those of the prior, axes (annotator, said, true): Dirichlet distributions."""
+        K = self.votes.n_classes
+        a = accuracy[:, None, None]
+        expected: FloatArray = ROW_PRIOR_LABELS * (a * np.eye(K) + (1 - a) * wrong)
+        expected += self.counts.reshape(-1, K, K)
+        return expected
+
+    def _reset_counts(self) -> None:
+        """Set the counts of an M step to 0."""
+        R, K = self.votes.n_annotators, self.votes.n_classes
+        self.counts = np.zeros((R * K, K) if self.has_own_confusions else (0, K))  # axes (annotator and said, true)
+        self.pooled = np.zeros((K, K))  # the same, all annotators together
+        self.right = np.zeros(R)
+
+    def _add_counts(self, block: Block, posterior: FloatArray, *, keep: bool = True) -> None:
+        """Add a block to the counts of the M step; if `keep`, store its class probabilities."""
+        if self.has_own_confusions:
+            self.counts += block.incidence.T @ posterior
+        self.pooled += block.vote_counts().T @ posterior
+        self.right += block.sum_by_annotator(block.label_confidence(posterior))
+        if keep:
+            self.soft[block.rows] = posterior
+
+    def _step(self) -> float:
+        """One M step and one E step; returns the mean change of the class probabilities per item."""
+        model = self.annotators()
+        self._reset_counts()
+        slope, curve, change = SHARPNESS_PRIOR_PRECISION * (1 - self.sharpness), SHARPNESS_PRIOR_PRECISION, 0.0
+        expected, self.log_likelihood = np.zeros(self.votes.n_classes), 0.0
+        for block in self.votes.blocks:
+            log_p = self.log_p[block.rows]
+            prior = self.prior(block.rows)
+            posterior, log_likelihood = normalize_log_joint(
+                np.log(np.maximum(prior, 1e-300)) + model.log_label_probability(block)
+            )
+            self.log_likelihood += log_likelihood
+            fix_certain(posterior, self.certain[block.rows])
+            change += float(np.abs(posterior - self.soft[block.rows]).sum())
+            self._add_counts(block, posterior)
+            mean = (prior * log_p).sum(1)
+            slope += float((posterior * log_p).sum() - mean.sum())
+            curve += float((prior * log_p**2).sum() - (mean**2).sum())
+            expected += prior.sum(0)
+        # one Newton step and one step of iterative scaling: the calibration converges along with EM
+        newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, 2 * self.sharpness + 0.1)
+        self.sharpness = float(np.clip(newton, 0, self.max_sharpness))
+        self.bias = self.bias + np.log(self.soft.sum(0, dtype=np.float64) + 1) - np.log(expected + 1)
+        return change / self.votes.n_items
+
+
+def fit_posterior(votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpness: float) -> PosteriorFit:
+    """Fit the model with the classifier and without it, and return the first unless it is hardly better.
+
+    Parameters
+    ----------
+    votes : Votes
+        The labels.
+    log_p : ndarray of shape (n_labelled_items, n_classes)
+        Logarithm of the classifier's probabilities, of the items with labels.
+    certain : ndarray of shape (n_labelled_items,)
+        True class of items with gold, -1 for the others.
+    max_sharpness : float
+        Upper limit of the exponent of the classifier's probabilities.
+
+    Returns
+    -------
+    fit : PosteriorFit
+        With sharpness 0 if the classifier does not raise the log-likelihood of the labels by at least 3.
+    """
+    without = PosteriorFit(votes, log_p, certain, 0.0)
+    if np.ptp(log_p, axis=1).max(initial=0) < 1e-9:  # the same probability for all classes
+        return without
+    with_classifier = PosteriorFit(votes, log_p, certain, max_sharpness)
+    gain = with_classifier.log_likelihood - without.log_likelihood
+    return with_classifier if gain >= MIN_CLASSIFIER_GAIN else without
+
+
+def fix_certain(soft: NDArray[np.floating], certain: IntArray) -> None:
+    """Set the class probabilities (n, K) of items with gold to 0 and 1, in place; `certain` is -1 without gold."""
+    known = np.flatnonzero(certain >= 0)
+    soft[known] = 0
+    soft[known, certain[known]] = 1

@@ -1,0 +1,111 @@
+"""How much annotators share mistakes, measured without gold, and how far confidence is lowered for it.
+
+The model of the consensus takes the mistakes of annotators as independent. In real crowds they are not: an item that
+misleads one annotator misleads others, and the consensus is less certain than the model believes. Annotators and
+classifier see the same input. Where the mistakes of annotators follow the doubts of the classifier, they depend on the
+input, and annotators who see the same input share them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import softmax
+
+from crowdfuse.aggregation.votes import Block, FloatArray
+from crowdfuse.quality.posterior import PosteriorFit
+
+DISCOUNT_PER_DEPENDENCE = 30.0  # chosen on real crowds with gold; docs/consensus.md says which
+MIN_TEMPERATURE = 0.4  # no stronger discount was needed on any of them
+MAX_NEWTON_STEPS = 30
+DEPENDENCE_PRIOR_PRECISION = 2.0  # precision of the prior of the dependence, which has mean 0
+MIN_PROBABILITY = 1e-3  # smaller probabilities of the classifier count as this
+
+
+def error_dependence(fit: PosteriorFit) -> float:
+    """Return how strongly the labels follow the classifier's doubts, beyond what the true class explains.
+
+    For the label y of an annotator r on an item n of class k, and the classifier's calibrated probabilities q, the
+    labels are modelled as (~ means proportional to)::
+
+        P(y | k, n, r)  ~  confusion[r, k, y] * q[n, y] ** dependence
+
+    With dependence 0 a label depends on the input only through the true class. The dependence that maximizes the
+    expected log-likelihood is found by Newton's method, with the fitted confusion matrices and class probabilities.
+
+    Parameters
+    ----------
+    fit : PosteriorFit
+        The fitted model.
+
+    Returns
+    -------
+    dependence : float
+        0 if the classifier has no say.
+    """
+    if fit.sharpness == 0:
+        return 0.0
+    model = fit.annotators()
+    right = model.right_probability()
+    dependence = 0.0
+    for _ in range(MAX_NEWTON_STEPS):
+        slope, curve = -DEPENDENCE_PRIOR_PRECISION * dependence, DEPENDENCE_PRIOR_PRECISION
+        for block in fit.votes.blocks:
+            log_q = np.log(np.maximum(fit.prior(block.rows), MIN_PROBABILITY))
+            power = np.exp(dependence * log_q)
+            right_of_label = right[block.annotator]
+            total = _mean_over_labels(power, block, right_of_label, model.wrong_labels)
+            mean = _mean_over_labels(power * log_q, block, right_of_label, model.wrong_labels) / total
+            weight = fit.soft[block.rows][block.item]
+            said = log_q.ravel()[block.item_class_cell]
+            slope += float((weight * (said[:, None] - mean)).sum())
+            square = _mean_over_labels(power * log_q**2, block, right_of_label, model.wrong_labels) / total
+            curve += float((weight * (square - mean**2)).sum())
+        step = float(np.clip(slope / curve, -0.3, 0.3))
+        dependence += step
+        if abs(step) < 1e-4:
+            break
+    return dependence
+
+
+def _mean_over_labels(
+    values: FloatArray, block: Block, right_of_label: FloatArray, wrong_labels: FloatArray
+) -> FloatArray:
+    """Mean of `values` (n_block_items, n_classes) over what the annotator may say: (n_labels, n_classes = true)."""
+    wrong = (values @ wrong_labels)[block.item]
+    mean: FloatArray = right_of_label * values[block.item] + (1 - right_of_label) * wrong
+    return mean
+
+
+def discount_temperature(dependence: float) -> float:
+    """Return the exponent that lowers the confidence of the consensus: 1 leaves it, less lowers it.
+
+    Parameters
+    ----------
+    dependence : float
+        Return value of `error_dependence`.
+
+    Returns
+    -------
+    temperature : float
+        ``max(0.4, 1 / (1 + 30 * max(0, dependence)))``.
+
+    Examples
+    --------
+    >>> discount_temperature(-0.01), round(discount_temperature(0.02), 3), discount_temperature(0.1)
+    (1.0, 0.625, 0.4)
+    """
+    return max(MIN_TEMPERATURE, 1 / (1 + DISCOUNT_PER_DEPENDENCE * max(0.0, dependence)))
+
+
+def temper(probabilities: FloatArray, temperature: float) -> FloatArray:
+    """Raise class probabilities (n, K) to a power and normalize them again; the most probable class stays the same.
+
+    Examples
+    --------
+    >>> temper(np.array([[0.9, 0.1]]), 0.5).tolist()
+    [[0.75, 0.25]]
+    """
+    if temperature == 1:
+        return probabilities
+    tempered: FloatArray = softmax(temperature * np.log(np.maximum(probabilities, 1e-30)), axis=1)
+    return tempered

@@ -1,0 +1,114 @@
+"""Cross-fit the classifier of a run, one fold after the other or several at a time, and resume where it stopped."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.cross_fitting import assign_folds, predict_fold, trained_rows, write_fold
+from crowdfuse.labels.alignment import gold_codes
+from crowdfuse.labels.ids import IntArray
+from crowdfuse.runs.folder import FOLDS_FOLDER, read_job
+from crowdfuse.runs.job import Job, make_classifier
+from crowdfuse.runs.job_data import JobData, read_job_data
+
+
+def cross_fit_run(
+    classifier: CrowdClassifier, job: Job, data: JobData, out: Path, jobs: int
+) -> tuple[NDArray[np.float64], int] | None:
+    """Return out-of-fold class probabilities of all items, and the number of folds; None if interrupted.
+
+    Finished folds are stored in the run folder and are not trained again.
+
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        The fitted classifier of the run.
+    job : Job
+        The settings of the run.
+    data : JobData
+        The data of the run.
+    out : Path
+        The run folder.
+    jobs : int
+        Number of processes that train folds at the same time.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n_items, n_classes)
+    n_folds : int
+    """
+    folder = out / FOLDS_FOLDER
+    gold = _training_gold(classifier, data)
+    if jobs > 1 and not _train_in_processes(classifier, job, data, gold, out, jobs):
+        return None
+    return classifier._out_of_fold(
+        data.loaded.inputs,
+        data.train_annotations,
+        gold,
+        job.folds,
+        validation=data.validation_set(),
+        folder=folder,
+    )
+
+
+def _training_gold(classifier: CrowdClassifier, data: JobData) -> IntArray | None:
+    """True class of each row that is trained on, as a position in `classes_`; None without gold."""
+    names = data.gold_by_row()
+    return None if names is None else gold_codes(names, classifier.classes_, len(data.items))
+
+
+def _train_in_processes(
+    classifier: CrowdClassifier, job: Job, data: JobData, gold: IntArray | None, out: Path, jobs: int
+) -> bool:
+    """Train the folds that are not stored yet in separate processes; False if one of them was interrupted."""
+    folds = assign_folds(trained_rows(classifier, data.train_annotations, gold), job.folds)
+    left = [number for number in range(len(folds)) if not _fold_file(out, number).exists()]
+    with ProcessPoolExecutor(min(jobs, len(left)) or 1, multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(_train_fold, out, number): number for number in left}
+        finished = True
+        for future in as_completed(running):
+            finished &= future.result()
+            if classifier.verbose and finished:
+                print(f"fold {running[future] + 1} of {len(folds)} is trained", flush=True)
+    return finished
+
+
+def _train_fold(out: Path, number: int) -> bool:
+    """Train one fold of a run in this process and store its predictions; False if interrupted."""
+    job, _ = read_job(out)
+    torch.set_num_threads(job.threads)
+    data = read_job_data(job)
+    classifier = make_classifier(job)
+    classifier.classes_ = (
+        data.train_annotations.classes if classifier.classes is None else np.asarray(classifier.classes)
+    )
+    gold = _training_gold(classifier, data)
+    rows = trained_rows(classifier, data.train_annotations, gold)
+    fold = assign_folds(rows, job.folds)[number]
+    found = predict_fold(
+        classifier,
+        data.loaded.inputs,
+        data.train_annotations,
+        gold,
+        data.validation_set(),
+        fold,
+        rows,
+        title=f"{classifier.method_name}, fold {number + 1}",
+        checkpoint=out / FOLDS_FOLDER / f"fold-{number + 1}",
+    )
+    if found is None:
+        return False
+    write_fold(_fold_file(out, number), found)
+    return True
+
+
+def _fold_file(out: Path, number: int) -> Path:
+    """The file with the predictions of a fold."""
+    return out / FOLDS_FOLDER / f"fold-{number + 1}.npy"
