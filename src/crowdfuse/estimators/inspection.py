@@ -18,6 +18,7 @@ from crowdfuse.functional import segment_softmax
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.consensus import Consensus, consensus
 
 if TYPE_CHECKING:
@@ -458,7 +459,7 @@ class Inspection(FittedNetwork):
         self,
         inputs: Inputs,
         ann: Annotations,
-        gold: NDArray[np.int64] | None,
+        gold: IntArray | None,
         folds: int,
         *,
         validation: Any = None,

@@ -294,7 +294,7 @@ def consensus(
     >>> ann = Annotations.from_matrix([[0, 0, 1], [1, 1, 1], [0, -1, 0], [1, 1, 0]])
     >>> result = consensus(ann, [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
     >>> result.consensus.tolist(), result.suspicion.argsort()[-2:].tolist()
-    ([0, 1, 0, 1], [10, 2])
+    ([0, 1, 0, 1], [2, 10])
     >>> result.suspicious_labels().slice(0, 1).to_pylist()[0]["annotator"]
     2
     """

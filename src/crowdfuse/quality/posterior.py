@@ -63,7 +63,8 @@ class AnnotatorModel(NamedTuple):
         """Return P(said = k | true = k) of each annotator and class k: (n_annotators, n_classes)."""
         if self.confusions is None:
             return np.repeat(self.accuracy[:, None], len(self.wrong_labels), 1)
-        return np.einsum("rkk->rk", self.confusions)
+        diagonal: FloatArray = np.einsum("rkk->rk", self.confusions)
+        return diagonal
 
 
 class PosteriorFit:

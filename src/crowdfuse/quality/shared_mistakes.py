@@ -102,7 +102,7 @@ def temper(probabilities: FloatArray, temperature: float) -> FloatArray:
 
     Examples
     --------
-    >>> temper(np.array([[0.9, 0.1]]), 0.5).tolist()
+    >>> temper(np.array([[0.9, 0.1]]), 0.5).round(3).tolist()
     [[0.75, 0.25]]
     """
     if temperature == 1:

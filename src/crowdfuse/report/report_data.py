@@ -59,7 +59,7 @@ class ReportData:
         Most probable class of the fused label.
     fused_confidence : ndarray of shape (n_items,)
         Probability of that class.
-    quality : LabelQuality
+    quality : Consensus
         Consensus, confidence, suspicion of each label, and accuracy of each annotator.
     has_training_gold : ndarray of shape (n_items,)
         Whether a gold label of the item was used in training. If so, the gold label replaces the fused label and the
@@ -77,7 +77,7 @@ class ReportData:
     predicted_confidence: FloatArray
     fused: IntArray
     fused_confidence: FloatArray
-    quality: LabelQuality
+    quality: Consensus
     has_training_gold: NDArray[np.bool_]
     weights: NDArray[np.float32] | None
     weights_vary: bool = False
@@ -171,12 +171,8 @@ def compute_report_data(
         predicted_confidence=probabilities[np.arange(len(predicted)), predicted],
         fused=np.where(known, soft.argmax(1), -1),
         fused_confidence=np.where(known, soft.max(1), np.nan).astype(np.float64),
-        quality=label_quality(
-            ann,
-            probabilities,
-            classes=classifier.classes_,
-            gold=_class_names(training_gold, ann.classes),
-            out_of_fold=False,
+        quality=consensus(
+            ann, probabilities, classes=classifier.classes_, gold=_class_names(training_gold, ann.classes), n_folds=0
         ),
         has_training_gold=_is_known(training_gold, ann),
         weights=weights,
@@ -215,7 +211,7 @@ def report_data_from_labels(
     """
     K = ann.n_classes
     uniform = np.full((ann.n_items, K), 1 / K)
-    quality = label_quality(ann, uniform, items=ann.items, gold=_class_names(training_gold, ann.classes))
+    quality = consensus(ann, uniform, items=ann.items, gold=_class_names(training_gold, ann.classes))
     known = np.diff(ann.indptr) > 0
     consensus = np.where(known, quality.consensus_codes, -1)
     confidence = np.where(known, quality.confidence, np.nan).astype(np.float64)
@@ -295,7 +291,7 @@ def report_data_from_aggregate(ann: Annotations, aggregate: Aggregate) -> Report
         predicted_confidence=np.full(ann.n_items, np.nan),
         fused=aggregate.consensus_codes,
         fused_confidence=aggregate.confidence.astype(np.float64),
-        quality=LabelQuality(**aggregate_fields, annotations=ann, label_confidence=label_confidence),
+        quality=Consensus(**aggregate_fields, annotations=ann, label_confidence=label_confidence),
         has_training_gold=np.zeros(ann.n_items, bool),
         weights=None,
         model=None,

@@ -86,9 +86,7 @@ def _train_fold(out: Path, number: int) -> bool:
     torch.set_num_threads(job.threads)
     data = read_job_data(job)
     classifier = make_classifier(job)
-    classifier.classes_ = (
-        data.train_annotations.classes if classifier.classes is None else np.asarray(classifier.classes)
-    )
+    classifier.classes_ = data.train_annotations.classes
     gold = _training_gold(classifier, data)
     rows = trained_rows(classifier, data.train_annotations, gold)
     fold = assign_folds(rows, job.folds)[number]
