@@ -35,8 +35,10 @@ def write_labelme(folder: Path, **changes: Any) -> None:
 def write_cifar10n(folder: Path, **changes: Any) -> None:
     X, y = make_blobs(90, centers=3, n_features=4, random_state=1)
     _save(folder / "cifar10n" / "features.npz", {"x_train": X[:60].astype(np.float16), "x_test": X[60:]})
+    workers = (np.arange(60)[:, None] // 10 + [0, 3, 7]) % 9  # three of nine people label ten images in a row
     labels = {"answers": _label_matrix(y[:60], 3).astype(np.uint8), "y_train": y[:60], "y_test": y[60:]}
-    _save(folder / "cifar10n" / "labels.npz", labels | changes)
+    arrays = labels | {"workers": workers.astype(np.int16)} | changes
+    _save(folder / "cifar10n" / "labels.npz", {name: array for name, array in arrays.items() if array is not None})
 
 
 def write_sentiment(folder: Path) -> None:

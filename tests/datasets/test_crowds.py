@@ -33,12 +33,26 @@ def test_class_without_labels_is_listed(tmp_path: Path) -> None:
     assert load_labelme(tmp_path).classes == [0, 1, 2, 5]
 
 
-def test_cifar10n_has_three_slots(tmp_path: Path) -> None:
-    write_cifar10n(tmp_path)
+def test_annotators_of_cifar10n_are_the_workers(tmp_path: Path) -> None:
+    answers = np.tile(np.array([0, 1, 2], np.uint8), (60, 1))
+    workers = np.tile(np.array([7, 300, 12], np.int16), (60, 1))
+    workers[1] = [7, 7, 12]  # the first label of a worker on an image is used
+    workers[2] = [12, 7, 12]
+    write_cifar10n(tmp_path, answers=answers, workers=workers)
     crowd = load_cifar10n(tmp_path)
-    assert crowd.annotations.annotators.tolist() == ["slot-1", "slot-2", "slot-3"]
+    assert crowd.annotations.annotators.tolist() == [7, 12, 300]
+    assert crowd.annotations.to_matrix()[:4].tolist() == [[0, 2, 1], [0, 2, -1], [1, 0, -1], [0, 2, 1]]
+    assert crowd.annotations.by_row
     assert crowd.X.dtype == np.float32
-    write_cifar10n(tmp_path, answers=np.zeros((60, 4), np.uint8))
+    write_cifar10n(tmp_path, workers=workers[:, :2])
+    with pytest.raises(ValueError, match=r"workers must have the shape of answers, \(60, 3\), got \(60, 2\)"):
+        load_cifar10n(tmp_path)
+
+
+def test_annotators_of_cifar10n_without_workers_are_slots(tmp_path: Path) -> None:
+    write_cifar10n(tmp_path, workers=None)
+    assert load_cifar10n(tmp_path).annotations.annotators.tolist() == ["slot-1", "slot-2", "slot-3"]
+    write_cifar10n(tmp_path, answers=np.zeros((60, 4), np.uint8), workers=None)
     with pytest.raises(ValueError, match=r"answers must have one row per image and 3 columns, got shape \(60, 4\)"):
         load_cifar10n(tmp_path)
 

@@ -130,3 +130,44 @@ def test_missing_files_are_named_with_their_publisher(place: Path) -> None:
         FileNotFoundError, match="CROWDFUSE_DATA to the folder that contains music_genre_classification/"
     ):
         load_music_genres()
+
+
+def write_arrays(folder: Path, **changes: object) -> None:
+    (folder / "music_genre").mkdir(exist_ok=True)
+    arrays = {
+        "x_train": np.eye(3, 2),
+        "y_train": np.array([1, 0, 1], np.uint8),
+        "x_test": np.ones((2, 2)),
+        "y_test": np.array([0, 1], np.uint8),
+        "answers": np.array([[1, -1], [0, 1], [-1, -1]], np.int8),
+        "class_names": np.array([b"blues", b"jazz", b"rock"]),
+    }
+    np.savez(folder / "music_genre" / "music_genre.npz", **(arrays | changes))
+
+
+def test_arrays_are_read_if_the_archive_of_the_authors_is_missing(place: Path, tmp_path: Path) -> None:
+    write_arrays(place.parent)
+    assert load_music_genres(place.parent).annotations.items[0] == "hiphop.00053.mp3"  # the archive comes first
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+    write_arrays(folder)
+    crowd = load_music_genres(folder)
+    assert crowd.X.dtype == np.float32
+    assert crowd.annotations.to_matrix().tolist() == [[1, -1], [0, 1], [-1, -1]]
+    assert crowd.annotations.classes.tolist() == [0, 1, 2]
+    assert crowd.class_names == ("blues", "jazz", "rock")
+    assert (crowd.y.tolist(), crowd.y_test.tolist(), crowd.X_test.shape) == ([1, 0, 1], [0, 1], (2, 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"answers": np.zeros((2, 2), int)}, "x_train has 3 rows, answers has 2"),
+        ({"answers": np.zeros(3, int)}, r"answers must have one row per song.*\(3,\)"),
+        ({"y_test": np.array([0, 7])}, "y_test has class 7, but class_names has 3 names"),
+    ],
+)
+def test_invalid_arrays_are_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+    write_arrays(tmp_path, **changes)
+    with pytest.raises(ValueError, match=said):
+        load_music_genres(tmp_path)

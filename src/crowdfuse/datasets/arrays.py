@@ -11,8 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def read_arrays(place: Path, files: Mapping[str, Iterable[str]], otherwise: str) -> dict[str, NDArray[Any]]:
-    """The named arrays of the named files in the folder `place`; `otherwise` says what to do if one is missing."""
+def read_arrays(
+    place: Path, files: Mapping[str, Iterable[str]], otherwise: str, optional: Iterable[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """The named arrays of the named files in the folder `place`; `otherwise` says what to do if one is missing.
+
+    Arrays named in `optional` are read from the files that have them.
+    """
     arrays: dict[str, NDArray[Any]] = {}
     for name, keys in files.items():
         path = place / name
@@ -23,7 +28,8 @@ def read_arrays(place: Path, files: Mapping[str, Iterable[str]], otherwise: str)
             )
         try:
             with np.load(path, allow_pickle=False) as content:
-                arrays |= {key: content[key] for key in keys}
+                found = [*keys, *(key for key in optional if key in content)]
+                arrays |= {key: content[key] for key in found}
         except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} cannot be read: {error}; replace the file") from error
     return arrays

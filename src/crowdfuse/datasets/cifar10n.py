@@ -1,14 +1,16 @@
 """CIFAR-10N (Wei et al., 2022) as frozen features, with three human labels per image.
 
-The file does not say who gave a label. The three columns hold the first, second and third label of each image, so a
-column mixes many people.
+The annotators are the people (workers), if the file says who gave each label. A file without worker ids has only the
+first, second and third label of each image; its annotators are these three slots, each of which mixes many people.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import CrowdDataset
@@ -16,11 +18,16 @@ from crowdfuse.datasets.data_folder import data_folder
 from crowdfuse.labels.annotations import Annotations
 
 FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("answers", "y_train", "y_test")}
+WORKERS = "workers"  # ids of the people, in the shape of the answers; an older labels.npz does not have it
 SLOTS = ["slot-1", "slot-2", "slot-3"]
 
 
 def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     """Load CIFAR-10N as frozen features.
+
+    The annotators are the workers, by the ids in the array ``workers`` of ``labels.npz``. If a worker labelled an image
+    twice, the first label is used. Without this array, the annotators are the three slots (first, second and third
+    label of an image).
 
     Parameters
     ----------
@@ -44,17 +51,34 @@ def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     J. Wei et al., "Learning with Noisy Labels Revisited: A Study Using Real-World Human Annotations", ICLR 2022.
     """
     place = data_folder(folder, "cifar10n", "cifar10n/ with frozen features") / "cifar10n"
-    arrays = read_arrays(place, FILES, "or leave cifar10n out")
+    arrays = read_arrays(place, FILES, "or leave cifar10n out", optional=[WORKERS])
     refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_train", "answers"), ("x_test", "y_test")))
     if arrays["answers"].shape[1:] != (len(SLOTS),):
         raise ValueError(
             f"{place / 'labels.npz'}: answers must have one row per image and {len(SLOTS)} columns, "
             f"got shape {arrays['answers'].shape}"
         )
+    if WORKERS in arrays and arrays[WORKERS].shape != arrays["answers"].shape:
+        raise ValueError(
+            f"{place / 'labels.npz'}: workers must have the shape of answers, {arrays['answers'].shape}, "
+            f"got {arrays[WORKERS].shape}"
+        )
     return CrowdDataset(
         arrays["x_train"].astype(np.float32),
-        Annotations.from_matrix(arrays["answers"], annotators=SLOTS),
+        _annotations(arrays["answers"], arrays.get(WORKERS)),
         arrays["y_train"].astype(np.int64),
         arrays["x_test"].astype(np.float32),
         arrays["y_test"].astype(np.int64),
     )
+
+
+def _annotations(answers: NDArray[Any], workers: NDArray[Any] | None) -> Annotations:
+    """The labels by worker, or by slot if the workers are unknown."""
+    if workers is None:
+        return Annotations.from_matrix(answers, annotators=SLOTS)
+    is_first = np.ones(answers.shape, dtype=bool)
+    for column in range(1, answers.shape[1]):
+        is_first[:, column] = (workers[:, :column] != workers[:, [column]]).all(1)
+    item, column = np.nonzero(is_first)
+    table = {"item": item, "annotator": workers[item, column], "label": answers[item, column].astype(np.int64)}
+    return Annotations.from_table(table).align(np.arange(len(answers)))

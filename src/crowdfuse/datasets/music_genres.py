@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.csv_rows import read_rows
 from crowdfuse.datasets.data_folder import data_folder, refuse_missing
@@ -20,6 +21,8 @@ from crowdfuse.labels.annotations import Annotations
 
 FOLDER = "music_genre_classification"  # as in the authors' archive
 GOLD, LABELS, TEST = "music_genre_gold.csv", "music_genre_mturk.csv", "music_genre_test.csv"
+ARRAYS_FOLDER, ARRAYS_FILE = "music_genre", "music_genre.npz"  # the same data as arrays
+ARRAYS = ("x_train", "y_train", "x_test", "y_test", "answers", "class_names")
 PUBLISHED = (
     "They are in mturk-datasets.tar.gz, which the authors of 'Learning from multiple annotators: distinguishing good "
     "from random labelers' publish at http://fprodrigues.com"
@@ -39,14 +42,17 @@ class _Songs(NamedTuple):
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Load the music genres.
 
-    Songs are in the order of the gold file, and item ids are the names of the songs. Features are not scaled. If an
-    annotator labelled a song twice, the first label is used.
+    Features are not scaled. From the authors' archive, songs are in the order of the gold file, item ids are the names
+    of the songs, and the first label is used if an annotator labelled a song twice. From the file of arrays, items and
+    annotators are numbered.
 
     Parameters
     ----------
     folder : Path, default=None
         The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``music_genre_classification`` has the three files of the authors' archive.
+        Its subfolder ``music_genre_classification`` has the three files of the authors' archive. Without that
+        subfolder, ``music_genre/music_genre.npz`` is read: the arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``,
+        ``answers`` (one row per song, one column per annotator, -1 for no label) and ``class_names``.
 
     Returns
     -------
@@ -71,7 +77,10 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     ...
     FileNotFoundError: music genres: no music_genre_gold.csv, ...
     """
-    place = data_folder(folder, "music genres", f"{FOLDER}/ with {GOLD}, {LABELS} and {TEST}") / FOLDER
+    data = data_folder(folder, "music genres", f"{FOLDER}/ with {GOLD}, {LABELS} and {TEST}")
+    place, arrays = data / FOLDER, data / ARRAYS_FOLDER
+    if not place.exists() and (arrays / ARRAYS_FILE).is_file():
+        return _read_arrays_file(arrays)
     refuse_missing(place, (GOLD, LABELS, TEST), "music genres", PUBLISHED)
     train, test = _read_songs(place / GOLD), _read_songs(place / TEST)
     if train.features != test.features:
@@ -83,6 +92,31 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
         )
     ann = _read_labels(place / LABELS, train.ids).align(train.ids)
     return CrowdDataset(train.X, ann, train.y, test.X, test.y, class_names=GENRES)
+
+
+def _read_arrays_file(place: Path) -> CrowdDataset:
+    """The data set from the file of arrays."""
+    arrays = read_arrays(place, {ARRAYS_FILE: ARRAYS}, PUBLISHED)
+    refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_train", "answers"), ("x_test", "y_test")))
+    if arrays["answers"].ndim != 2:
+        raise ValueError(
+            f"{place / ARRAYS_FILE}: answers must have one row per song and one column per annotator, "
+            f"got shape {arrays['answers'].shape}"
+        )
+    names = tuple(name.decode() if isinstance(name, bytes) else str(name) for name in arrays["class_names"].tolist())
+    for key in ("answers", "y_train", "y_test"):
+        if arrays[key].size and arrays[key].max() >= len(names):
+            raise ValueError(
+                f"{place / ARRAYS_FILE}: {key} has class {arrays[key].max()}, but class_names has {len(names)} names"
+            )
+    return CrowdDataset(
+        arrays["x_train"].astype(np.float32),
+        Annotations.from_matrix(arrays["answers"].astype(np.int64), classes=range(len(names))),
+        arrays["y_train"].astype(np.int64),
+        arrays["x_test"].astype(np.float32),
+        arrays["y_test"].astype(np.int64),
+        class_names=names,
+    )
 
 
 def _read_songs(path: Path) -> _Songs:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdfuse.aggregation import AGGREGATORS as AGGREGATORS
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.datasets import label_only
-from crowdfuse.datasets.cifar10n import SLOTS, load_cifar10n
+from crowdfuse.datasets.cifar10n import load_cifar10n
 from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.sentiment import load_sentiment
@@ -57,7 +57,6 @@ SOME_GOLD_ROWS = {  # gold of some training items
     for name in ("gated", "majority-vote")
     for count in (10, 50, 200)
 }
-SINGLE_ANNOTATOR_ROWS = {"single-annotator": MethodVariant("single-annotator")}
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,8 @@ class CrowdBenchmark:
         A remark on the data set, shown below the table; may be empty.
     training : dict or None, default=None
         Settings of the training; None if the data set has labels but no inputs.
-    annotators : tuple of str, default=()
-        Names of the annotators, if one classifier per annotator is trained on the labels of this annotator alone.
+    version : dict of str to str, default={}
+        What else identifies the data in a stored run, so that runs on an earlier form of the data are not reused.
     """
 
     title: str
@@ -85,7 +84,7 @@ class CrowdBenchmark:
     seeds: int
     note: str
     training: dict[str, Any] | None = None
-    annotators: tuple[str, ...] = ()
+    version: dict[str, str] = field(default_factory=dict)
 
 
 DATASETS = {
@@ -105,15 +104,13 @@ DATASETS = {
         {"batch_size": 64, "epochs": 40, "standardize": False},
     ),
     "cifar10n": CrowdBenchmark(
-        "CIFAR-10N (null control)",
-        METHOD_ROWS | SINGLE_ANNOTATOR_ROWS,
+        "CIFAR-10N",
+        METHOD_ROWS,
         3,
-        "frozen features; a null control: its three annotators are slots and not people, so a gain here does not come "
-        "from knowledge about annotators. Dropout is 0.5, chosen by held-out labels of one seed after the test "
-        "accuracy "
-        "without dropout had been seen (benchmarks/crowd_settings.py)",
+        "frozen features; the annotators are the workers. Dropout is 0.5, chosen by held-out labels of one seed after "
+        "the test accuracy without dropout had been seen (benchmarks/crowd_settings.py)",
         {"batch_size": 256, "epochs": 20, "dropout": 0.5},
-        tuple(SLOTS),
+        {"annotators": "workers"},
     ),
     **{
         name: CrowdBenchmark(name, {method: MethodVariant(method) for method in AGGREGATORS}, 10, "")
@@ -166,7 +163,7 @@ def crowd_cells(
         for seed in seeds or range(chosen.seeds):
             for name, row in chosen.methods.items():
                 if not methods or name in methods:
-                    found += _cells_of(value, name, row, seed, epochs)
+                    found.append(_make_cell(value, name, row, seed, epochs))
     if not found:
         raise ValueError(
             f"--methods: none of {', '.join(methods)} runs on {', '.join(values)}; --plan "
@@ -175,21 +172,17 @@ def crowd_cells(
     return found
 
 
-def _cells_of(value: str, name: str, row: MethodVariant, seed: int, epochs: int | None) -> list[Cell]:
-    """Return the cells of one row, or of several if the method has one per annotator."""
-    run: RunSpec = {"data": {"name": value}, "method": row.method, "settings": row.settings, "seed": seed}
+def _make_cell(value: str, name: str, row: MethodVariant, seed: int, epochs: int | None) -> Cell:
+    """Return the cell of one row."""
     chosen = DATASETS[value]
+    settings = row.settings
+    if chosen.training is not None:
+        settings = NETWORK_SETTINGS | chosen.training | ({} if epochs is None else {"epochs": epochs}) | row.settings
+    data = {"name": value, **chosen.version}
+    run: RunSpec = {"data": data, "method": row.method, "settings": settings, "seed": seed}
     if name.endswith(HELD_OUT_SUFFIX):
         run["validation"] = "annotations"
-    run |= row.annotators
-    if chosen.training is None:
-        return [Cell(name, value, seed, run)]
-    training = NETWORK_SETTINGS | chosen.training | ({} if epochs is None else {"epochs": epochs}) | row.settings
-    variants = estimator_class(row.method).variants(chosen.annotators)
-    return [
-        Cell(name if len(variants) == 1 else variant, value, seed, run | {"settings": training | extra})
-        for variant, extra in variants.items()
-    ]
+    return Cell(name, value, seed, run | row.annotators)
 
 
 @dataclass(frozen=True)
