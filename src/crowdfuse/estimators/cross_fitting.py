@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from crowdfuse.io.files import atomic_file
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
+from crowdfuse.quality.consensus import Consensus, consensus
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
@@ -73,6 +75,33 @@ def trained_rows(classifier: CrowdClassifier, ann: Annotations, gold: IntArray |
     return rows
 
 
+class OutOfFold(NamedTuple):
+    """Predictions for items by classifiers that were trained without them.
+
+    Attributes
+    ----------
+    class_probabilities : ndarray of shape (n_items, n_classes)
+        Probability of each class.
+    right_probability : ndarray of shape (n_labels,) or None
+        For each label, the probability that its annotator is right on the item; None if the method does not estimate
+        it.
+    n_folds : int
+        Number of folds; 0 if the classifier was trained on all items.
+    """
+
+    class_probabilities: NDArray[np.float64]
+    right_probability: NDArray[np.float64] | None
+    n_folds: int
+
+
+def predict_items(classifier: CrowdClassifier, inputs: Inputs, ann: Annotations, n_folds: int) -> OutOfFold:
+    """Return what a fitted classifier says about items and about the annotators who labelled them."""
+    right = classifier.annotator_accuracy_per_item(inputs, ann) if classifier.estimates_item_accuracy else None
+    return OutOfFold(
+        classifier.predict_proba(inputs), None if right is None else np.asarray(right, np.float64), n_folds
+    )
+
+
 def predict_fold(
     classifier: CrowdClassifier,
     inputs: Inputs,
@@ -84,13 +113,13 @@ def predict_fold(
     *,
     title: str,
     checkpoint: Path | None = None,
-) -> NDArray[np.float64] | None:
+) -> OutOfFold | None:
     """Train a fresh copy of a classifier without the rows of a fold, and predict these rows.
 
     Parameters
     ----------
     classifier : CrowdClassifier
-        The fitted classifier; only its settings and classes are used.
+        The classifier; only its settings and `classes_` are used.
     inputs : Inputs
         The inputs of all rows.
     ann : Annotations
@@ -110,16 +139,20 @@ def predict_fold(
 
     Returns
     -------
-    probabilities : ndarray of shape (n_fold, n_classes) or None
+    predictions : OutOfFold or None
         None if the training was interrupted.
     """
-    train = np.setdiff1d(rows, fold)
-    copy = clone(classifier).set_params(checkpoint=checkpoint, classes=list(classifier.classes_))
-    names = classifier.classes_
+    train, names = np.setdiff1d(rows, fold), classifier.classes_
+    ann = ann.with_classes(names)
+    copy = clone(classifier).set_params(checkpoint=checkpoint, classes=list(names))
     train_gold = None if gold is None else [names[k] if k >= 0 else None for k in gold[train]]
-    prepared = copy.prepare(inputs.take(train), ann.with_classes(names)[train], gold=train_gold, validation=validation)
+    prepared = copy.prepare(inputs.take(train), ann[train], gold=train_gold, validation=validation)
     copy.fit_prepared(prepared, title=title)
-    return None if copy.interrupted_ else copy.predict_proba(inputs.take(fold))
+    if copy.interrupted_:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # annotators who labelled items of this fold only count as average
+        return predict_items(copy, inputs.take(fold), ann[fold], 0)
 
 
 def cross_fit(
@@ -131,7 +164,8 @@ def cross_fit(
     validation: Any = None,
     folds: int = 5,
     folder: Path | None = None,
-) -> tuple[NDArray[np.float64], int] | None:
+    labels: Annotations | None = None,
+) -> OutOfFold | None:
     """Predict every row by a classifier that was not trained on it.
 
     Parameters
@@ -151,45 +185,93 @@ def cross_fit(
     folder : Path or None, default=None
         Folder that holds the predictions of finished folds and the checkpoints of the others, so that cross-fitting
         can be resumed.
+    labels : Annotations or None, default=None
+        All labels of the rows, also those that were kept out of training. None: `ann`.
 
     Returns
     -------
-    probabilities : ndarray of shape (n_items, n_classes)
-    n_folds : int
-        Number of folds that were used: 0 if there are too few rows.
-
-    Notes
-    -----
-    Returns None if a training was interrupted.
+    predictions : OutOfFold or None
+        For `labels`, with 0 folds if there are too few rows. None if a training was interrupted.
     """
-    probabilities = classifier.predict_proba(inputs)
+    labels = (ann if labels is None else labels).with_classes(classifier.classes_)
+    probabilities, right, _ = predict_items(classifier, inputs, labels, 0)
     rows = trained_rows(classifier, ann, gold)
     parts = assign_folds(rows, folds)
     for number, fold in enumerate(parts):
-        file = None if folder is None else folder / f"fold-{number + 1}.npy"
-        if file is not None and file.exists():
-            probabilities[fold] = np.load(file, allow_pickle=False)
-            continue
-        found = predict_fold(
-            classifier,
-            inputs,
-            ann,
-            gold,
-            validation,
-            fold,
-            rows,
-            title=f"{classifier.method_name}, fold {number + 1} of {len(parts)}",
-            checkpoint=None if folder is None else folder / f"fold-{number + 1}",
-        )
+        file = None if folder is None else fold_file(folder, number)
+        found = None if file is None else read_fold(file)
         if found is None:
-            return None
-        if file is not None:
-            write_fold(file, found)
-        probabilities[fold] = found
-    return probabilities, len(parts)
+            found = predict_fold(
+                classifier,
+                inputs,
+                ann,
+                gold,
+                validation,
+                fold,
+                rows,
+                title=f"{classifier.method_name}, fold {number + 1} of {len(parts)}",
+                checkpoint=None if folder is None else folder / f"fold-{number + 1}",
+            )
+            if found is None:
+                return None
+            if file is not None:
+                write_fold(file, found)
+        probabilities[fold] = found.class_probabilities
+        if right is not None and found.right_probability is not None:
+            right[np.isin(labels.item, fold)] = found.right_probability
+    return OutOfFold(probabilities, right, len(parts))
 
 
-def write_fold(file: Path, probabilities: NDArray[np.float64]) -> None:
+def combine(
+    classifier: CrowdClassifier, inputs: Inputs, ann: Annotations, predictions: OutOfFold, gold: ArrayLike | None
+) -> Consensus:
+    """Return the consensus of labels and out-of-fold predictions.
+
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        The fitted classifier, whose prediction the result shows.
+    inputs : Inputs
+        The inputs of all rows.
+    ann : Annotations
+        The labels of all rows.
+    predictions : OutOfFold
+        Predictions for these rows and labels.
+    gold : array-like of shape (n_items,) or None
+        True class of each row, by name; None where unknown.
+
+    Returns
+    -------
+    result : Consensus
+    """
+    return consensus(
+        ann,
+        predictions.class_probabilities,
+        classes=classifier.classes_,
+        gold=gold,
+        n_folds=predictions.n_folds,
+        predicted=classifier.predict_proba(inputs),
+        right_probability=predictions.right_probability,
+    )
+
+
+def fold_file(folder: Path, number: int) -> Path:
+    """Return the file with the predictions of a fold; the first fold has number 0."""
+    return folder / f"fold-{number + 1}.npz"
+
+
+def write_fold(file: Path, predictions: OutOfFold) -> None:
     """Write the predictions of a fold; the file is complete or absent."""
+    arrays = {"class_probabilities": predictions.class_probabilities}
+    if predictions.right_probability is not None:
+        arrays["right_probability"] = predictions.right_probability
     with atomic_file(file) as temporary, temporary.open("wb") as stream:
-        np.save(stream, probabilities, allow_pickle=False)
+        np.savez(stream, **arrays)  # type: ignore[arg-type]  # NumPy's stubs take the names for an option
+
+
+def read_fold(file: Path) -> OutOfFold | None:
+    """Return the predictions of a fold; None if they are not stored."""
+    if not file.exists():
+        return None
+    with np.load(file, allow_pickle=False) as arrays:
+        return OutOfFold(arrays["class_probabilities"], arrays.get("right_probability"), 0)

@@ -12,14 +12,14 @@ from scipy import sparse as scipy_sparse
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.estimators.cross_fitting import check_folds, cross_fit
+from crowdfuse.estimators.cross_fitting import OutOfFold, check_folds, combine, cross_fit
 from crowdfuse.estimators.fitted_network import FittedNetwork
 from crowdfuse.functional import segment_softmax
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.quality.consensus import Consensus, consensus
+from crowdfuse.quality.consensus import Consensus
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
@@ -444,16 +444,10 @@ class Inspection(FittedNetwork):
         inputs = self._inputs(X)
         ann = align(annotations, len(inputs), items)
         codes = None if gold is None else gold_codes(gold, self.classes_, len(inputs))
-        predicted = self.predict_proba(inputs)
-        probabilities, n_folds = predicted, 0
-        if folds:
-            found = self._out_of_fold(inputs, ann, codes, folds)
-            if found is None:
-                raise KeyboardInterrupt
-            probabilities, n_folds = found
-        return consensus(
-            ann, probabilities, classes=self.classes_, gold=gold, n_folds=n_folds, predicted=predicted, seed=0
-        )
+        found = self._out_of_fold(inputs, ann, codes, folds)
+        if found is None:
+            raise KeyboardInterrupt
+        return combine(cast("CrowdClassifier", self), inputs, ann, found, gold)
 
     def _out_of_fold(
         self,
@@ -464,14 +458,23 @@ class Inspection(FittedNetwork):
         *,
         validation: Any = None,
         folder: Path | None = None,
-    ) -> tuple[NDArray[np.float64], int] | None:
-        """Return out-of-fold class probabilities and the number of folds; None if interrupted.
+        labels: Annotations | None = None,
+    ) -> OutOfFold | None:
+        """Return out-of-fold predictions, or those of this classifier with 0 folds; None if interrupted.
 
         A method that cross-fits in its own training overrides this and returns what it has, so that folds are never
-        nested.
+        nested. The parameters are those of `cross_fit`.
         """
-        classifier = cast("CrowdClassifier", self)
-        return cross_fit(classifier, inputs, ann, gold=gold, validation=validation, folds=folds, folder=folder)
+        return cross_fit(
+            cast("CrowdClassifier", self),
+            inputs,
+            ann,
+            gold=gold,
+            validation=validation,
+            folds=folds,
+            folder=folder,
+            labels=labels,
+        )
 
     def report(
         self,

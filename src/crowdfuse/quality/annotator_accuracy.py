@@ -53,9 +53,9 @@ def accuracy_with_interval(fit: PosteriorFit, temperature: float, seed: int = 0)
         fit.count(drawn)
         model = fit.annotators(generator)
         exponent = temperature ** (2 * generator.random())
-        for block in votes.blocks:
+        for block, gate in fit.blocks():
             log_prior = np.log(np.maximum(fit.prior(block.rows), 1e-300))
-            posterior, _ = normalize_log_joint(log_prior + model.log_label_probability(block))
+            posterior, _ = normalize_log_joint(log_prior + model.log_label_probability(block, gate))
             fix_certain(posterior, fit.certain[block.rows])
             drawn[block.rows] = _draw_classes(posterior, generator)
             if number >= 0:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logit
 
 from crowdfuse.aggregation.result import Aggregate, most_likely
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
@@ -59,8 +60,8 @@ class Consensus(Aggregate):
         more than 256 MB.
     parameters : mapping of str to ndarray
         `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier; sharpness 0 means that it has no
-        say. `error_dependence` (a scalar) says how strongly mistakes depend on the input, and `temperature` (a scalar)
-        how far the confidence is lowered for it.
+        say. `gate_weight` (a scalar) is the weight of `right_probability`. `error_dependence` (a scalar) says how
+        strongly mistakes depend on the input, and `temperature` (a scalar) how far the confidence is lowered for it.
     log_likelihood : tuple of float
         log P(labels) under the fitted model; one number.
     converged : bool
@@ -234,6 +235,7 @@ def consensus(
     gold: ArrayLike | Sequence[Any] | None = None,
     n_folds: int | None = None,
     predicted: ArrayLike | None = None,
+    right_probability: ArrayLike | None = None,
     seed: int = 0,
 ) -> Consensus:
     """Combine labels, a classifier's probabilities and gold into one answer per item and one figure per annotator.
@@ -259,6 +261,9 @@ def consensus(
         calibration never makes its probabilities sharper, and the result states it. None: out of fold, number unknown.
     predicted : array-like of shape (n_items, n_classes) or None, default=None
         Probabilities of the final classifier, which the result shows as its prediction. None: `pred_probs`.
+    right_probability : array-like of shape (n_labels,) or None, default=None
+        For each label, in the order of `ann`, the probability that its annotator is right on this item, as estimated by
+        a method that was trained without the item. Used as far as it helps to explain the labels. Not with `items`.
     seed : int, default=0
         Seed of the draws behind the intervals, and of ties.
 
@@ -314,7 +319,8 @@ def consensus(
     votes = Votes(ann)
     labelled = votes.labelled
     max_sharpness = 1.0 if n_folds == 0 else MAX_SHARPNESS
-    fit = fit_posterior(votes, log_p if labelled.all() else log_p[labelled], certain[labelled], max_sharpness)
+    gate = None if right_probability is None else _gates(np.asarray(right_probability, np.float64), ann)
+    fit = fit_posterior(votes, log_p if labelled.all() else log_p[labelled], certain[labelled], max_sharpness, gate)
     return _result(fit, log_p, certain, shown, n_folds, seed)
 
 
@@ -360,6 +366,7 @@ def _result(
         parameters={
             "sharpness": np.array(fit.sharpness),
             "class_bias": fit.bias,
+            "gate_weight": np.array(fit.gate_weight),
             "error_dependence": np.array(dependence),
             "temperature": np.array(temperature),
         },
@@ -397,6 +404,20 @@ def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_
     if not fit.converged:
         found.append("The estimation stopped before it converged; treat the confidences with care.")
     return tuple(found)
+
+
+def _gates(right_probability: FloatArray, ann: Annotations) -> FloatArray:
+    """How much better than on average each annotator is on the item of each label, as a difference of logits."""
+    if right_probability.shape != (ann.n_labels,):
+        raise ValueError(
+            f"right_probability must have one number for each of the {ann.n_labels:,} labels, got shape "
+            f"{right_probability.shape}"
+        )
+    value = logit(np.clip(right_probability, 1e-3, 1 - 1e-3))
+    count = np.bincount(ann.annotator, minlength=ann.n_annotators)
+    mean = np.bincount(ann.annotator, value, minlength=ann.n_annotators) / np.maximum(count, 1)
+    gates: FloatArray = value - mean[ann.annotator]
+    return gates
 
 
 def _check_probabilities(

@@ -7,14 +7,24 @@ For item n, annotator r, true class k and label y, the model is (~ means proport
 
 Here p[n, k] is the classifier's probability. With sharpness 0 the classifier has no say, and the first factor is the
 same for all items: the frequency of the class.
+
+A method may know that an annotator is better on some items than on others. Let g[n, r] be its estimate of the
+probability that annotator r is right on item n. Compared with the annotator's average, it shifts the diagonal of the
+confusion matrix::
+
+    logit P(said = k | true = k, n, r)  =  logit confusion[r, k, k] + gate_weight * (logit g[n, r] - mean of r)
+
+The gate weight is fitted to the labels: 0 if the estimates of the method do not help to explain them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.ids import IntArray
@@ -26,6 +36,8 @@ ROW_PRIOR_LABELS = 30.0  # weight, in labels, of the annotator's accuracy in eac
 PRIOR_ACCURACY, PRIOR_ACCURACY_LABELS = 0.7, 2.0  # prior of the accuracy of all annotators together, and its weight
 MAX_SHARPNESS = 20.0
 SHARPNESS_PRIOR_PRECISION = 0.1  # precision of the prior of the sharpness, which has mean 1
+GATE_PRIOR_PRECISION = 0.1  # precision of the prior of the gate weight, which has mean 0
+MAX_GATE_WEIGHT = 3.0
 MIN_CLASSIFIER_GAIN = 3.0  # log-likelihood that the classifier must add to be used at all
 MAX_CONFUSION_BYTES = 1 << 28  # larger confusion matrices are replaced by one for all annotators
 
@@ -42,14 +54,39 @@ class AnnotatorModel(NamedTuple):
     confusions : ndarray of shape (n_annotators, n_classes, n_classes) or None
         P(said | true), axes (annotator, said, true). None if the matrices would take more than 256 MB: then `accuracy`
         and `wrong_labels` take their place.
+    gate_weight : float
+        Weight of what a method knows about annotators on single items; 0 ignores it.
     """
 
     accuracy: FloatArray
     wrong_labels: FloatArray
     confusions: FloatArray | None
+    gate_weight: float
 
-    def log_label_probability(self, block: Block) -> FloatArray:
-        """Return log P(labels of the item | true class) of the items of a block: (n_block_items, n_classes)."""
+    def log_label_probability(self, block: Block, gate: FloatArray | None) -> FloatArray:
+        """Return log P(labels of the item | true class) of the items of a block: (n_block_items, n_classes).
+
+        `gate` (n_block_labels,) says how much better than on average each annotator is on the item; None: unknown.
+        """
+        log_probability = self._without_gates(block)
+        if gate is None or self.gate_weight == 0:
+            return log_probability
+        right = np.clip(self.right_probability()[block.annotator], 1e-6, 1 - 1e-6)
+        shifted = self.gated_right_probability(right, gate)
+        change = np.log1p(-shifted) - np.log1p(-right)
+        rows = np.arange(len(change))
+        change[rows, block.label] = (np.log(shifted) - np.log(right))[rows, block.label]
+        starts = np.searchsorted(block.item, np.arange(block.n_items))
+        log_probability += np.add.reduceat(change, starts, axis=0)
+        return log_probability
+
+    def gated_right_probability(self, right: FloatArray, gate: FloatArray) -> FloatArray:
+        """Return the probabilities `right` (n_labels, n_classes) of a right label, shifted by the gates."""
+        shifted: FloatArray = expit(logit(right) + self.gate_weight * gate[:, None])
+        return np.clip(shifted, 1e-9, 1 - 1e-9)
+
+    def _without_gates(self, block: Block) -> FloatArray:
+        """The same as `log_label_probability`, without gates."""
         if self.confusions is not None:
             return np.asarray(block.incidence @ np.log(self.confusions).reshape(-1, len(self.wrong_labels)))
         log_wrong = np.log(self.wrong_labels + np.eye(len(self.wrong_labels)))
@@ -82,6 +119,8 @@ class PosteriorFit:
         True class of items with gold, -1 for the others.
     max_sharpness : float
         Upper limit of the sharpness. 0 leaves the classifier out.
+    gate : ndarray of shape (n_labels,) or None
+        For each label, how much better than on average its annotator is on the item: the difference of two logits.
 
     Attributes
     ----------
@@ -91,18 +130,24 @@ class PosteriorFit:
         Exponent of the classifier's probabilities.
     bias : ndarray of shape (n_classes,)
         Added to the logarithm of the classifier's probabilities.
+    gate_weight : float
+        Weight of the gates.
     log_likelihood : float
         log P(labels) summed over the items, after EM.
     converged : bool
         Whether EM converged.
     """
 
-    def __init__(self, votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpness: float) -> None:
+    def __init__(
+        self, votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpness: float, gate: FloatArray | None = None
+    ) -> None:
         self.votes, self.log_p, self.certain, self.max_sharpness = votes, log_p, certain, max_sharpness
         R, K = votes.n_annotators, votes.n_classes
         self.has_own_confusions = R * K * K * 8 <= MAX_CONFUSION_BYTES
         self.n_labels = votes.labels_per_annotator()
-        self.sharpness, self.bias = min(1.0, max_sharpness), np.zeros(K)
+        self.sharpness, self.bias, self.gate_weight = min(1.0, max_sharpness), np.zeros(K), 0.0
+        ends = np.cumsum([len(block.label) for block in votes.blocks])
+        self._gates = [None] * len(ends) if gate is None else np.split(gate, ends[:-1])
         self.soft = votes.empty()
         self._reset_counts()
         for block in votes.blocks:  # start: the classifier counts as one more vote
@@ -115,6 +160,10 @@ class PosteriorFit:
             if self._step() < CONVERGENCE_TOLERANCE:
                 self.converged = True
                 break
+
+    def blocks(self) -> Iterator[tuple[Block, FloatArray | None]]:
+        """Yield each block with the gates of its labels, None if there are none."""
+        yield from zip(self.votes.blocks, self._gates, strict=True)
 
     def prior(self, rows: slice) -> FloatArray:
         """Return the classifier's calibrated probabilities of a range of labelled items: (n_rows, n_classes)."""
@@ -141,12 +190,12 @@ class PosteriorFit:
         accuracy = self.accuracy() if generator is None else generator.beta(*self._accuracy_counts())
         accuracy = np.clip(accuracy, 1e-9, 1 - 1e-9)
         if not self.has_own_confusions:
-            return AnnotatorModel(accuracy, wrong, None)
+            return AnnotatorModel(accuracy, wrong, None, self.gate_weight)
         counts = self._confusion_counts(accuracy, wrong)
         if generator is not None:
             counts = np.maximum(generator.standard_gamma(counts), 1e-12)
         counts /= counts.sum(1, keepdims=True)
-        return AnnotatorModel(accuracy, wrong, counts)
+        return AnnotatorModel(accuracy, wrong, counts, self.gate_weight)
 
     def count(self, true_class: IntArray) -> None:
         """Replace the counts of the M step by those of one class per labelled item, (n_labelled_items,)."""
@@ -196,15 +245,16 @@ class PosteriorFit:
     def _step(self) -> float:
         """One M step and one E step; returns the mean change of the class probabilities per item."""
         model = self.annotators()
+        right = np.clip(model.right_probability(), 1e-6, 1 - 1e-6)
         self._reset_counts()
         slope, curve, change = SHARPNESS_PRIOR_PRECISION * (1 - self.sharpness), SHARPNESS_PRIOR_PRECISION, 0.0
+        gate_slope, gate_curve = -GATE_PRIOR_PRECISION * self.gate_weight, GATE_PRIOR_PRECISION
         expected, self.log_likelihood = np.zeros(self.votes.n_classes), 0.0
-        for block in self.votes.blocks:
+        for block, gate in self.blocks():
             log_p = self.log_p[block.rows]
             prior = self.prior(block.rows)
-            posterior, log_likelihood = normalize_log_joint(
-                np.log(np.maximum(prior, 1e-300)) + model.log_label_probability(block)
-            )
+            log_prior = np.log(np.maximum(prior, 1e-300))
+            posterior, log_likelihood = normalize_log_joint(log_prior + model.log_label_probability(block, gate))
             self.log_likelihood += log_likelihood
             fix_certain(posterior, self.certain[block.rows])
             change += float(np.abs(posterior - self.soft[block.rows]).sum())
@@ -213,6 +263,15 @@ class PosteriorFit:
             slope += float((posterior * log_p).sum() - mean.sum())
             curve += float((prior * log_p**2).sum() - (mean**2).sum())
             expected += prior.sum(0)
+            if gate is not None:
+                weight = posterior[block.item]
+                shifted = model.gated_right_probability(right[block.annotator], gate)
+                said_right = block.label_confidence(posterior)
+                gate_slope += float((gate * (said_right - (weight * shifted).sum(1))).sum())
+                gate_curve += float((gate**2 * (weight * shifted * (1 - shifted)).sum(1)).sum())
+        self.gate_weight = float(
+            np.clip(self.gate_weight + np.clip(gate_slope / gate_curve, -0.3, 0.3), 0, MAX_GATE_WEIGHT)
+        )
         # one Newton step and one step of iterative scaling: the calibration converges along with EM
         newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, 2 * self.sharpness + 0.1)
         self.sharpness = float(np.clip(newton, 0, self.max_sharpness))
@@ -220,7 +279,9 @@ class PosteriorFit:
         return change / self.votes.n_items
 
 
-def fit_posterior(votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpness: float) -> PosteriorFit:
+def fit_posterior(
+    votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpness: float, gate: FloatArray | None = None
+) -> PosteriorFit:
     """Fit the model with the classifier and without it, and return the first unless it is hardly better.
 
     Parameters
@@ -233,6 +294,8 @@ def fit_posterior(votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpn
         True class of items with gold, -1 for the others.
     max_sharpness : float
         Upper limit of the exponent of the classifier's probabilities.
+    gate : ndarray of shape (n_labels,) or None, default=None
+        For each label, how much better than on average its annotator is on the item; used with the classifier only.
 
     Returns
     -------
@@ -242,7 +305,7 @@ def fit_posterior(votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpn
     without = PosteriorFit(votes, log_p, certain, 0.0)
     if np.ptp(log_p, axis=1).max(initial=0) < 1e-9:  # the same probability for all classes
         return without
-    with_classifier = PosteriorFit(votes, log_p, certain, max_sharpness)
+    with_classifier = PosteriorFit(votes, log_p, certain, max_sharpness, gate)
     gain = with_classifier.log_likelihood - without.log_likelihood
     return with_classifier if gain >= MIN_CLASSIFIER_GAIN else without
 

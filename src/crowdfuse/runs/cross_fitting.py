@@ -6,12 +6,17 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.estimators.cross_fitting import assign_folds, predict_fold, trained_rows, write_fold
+from crowdfuse.estimators.cross_fitting import (
+    OutOfFold,
+    assign_folds,
+    fold_file,
+    predict_fold,
+    trained_rows,
+    write_fold,
+)
 from crowdfuse.labels.alignment import gold_codes
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.runs.folder import FOLDS_FOLDER, read_job
@@ -19,10 +24,8 @@ from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data
 
 
-def cross_fit_run(
-    classifier: CrowdClassifier, job: Job, data: JobData, out: Path, jobs: int
-) -> tuple[NDArray[np.float64], int] | None:
-    """Return out-of-fold class probabilities of all items, and the number of folds; None if interrupted.
+def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Path, jobs: int) -> OutOfFold | None:
+    """Return out-of-fold predictions of all items; None if interrupted.
 
     Finished folds are stored in the run folder and are not trained again.
 
@@ -41,12 +44,12 @@ def cross_fit_run(
 
     Returns
     -------
-    probabilities : ndarray of shape (n_items, n_classes)
-    n_folds : int
+    predictions : OutOfFold or None
+        None if a training was interrupted.
     """
     folder = out / FOLDS_FOLDER
     gold = _training_gold(classifier, data)
-    if jobs > 1 and not _train_in_processes(classifier, job, data, gold, out, jobs):
+    if job.folds and jobs > 1 and not _train_in_processes(classifier, job, data, gold, out, jobs):
         return None
     return classifier._out_of_fold(
         data.loaded.inputs,
@@ -55,6 +58,7 @@ def cross_fit_run(
         job.folds,
         validation=data.validation_set(),
         folder=folder,
+        labels=data.all_annotations,
     )
 
 
@@ -69,7 +73,7 @@ def _train_in_processes(
 ) -> bool:
     """Train the folds that are not stored yet in separate processes; False if one of them was interrupted."""
     folds = assign_folds(trained_rows(classifier, data.train_annotations, gold), job.folds)
-    left = [number for number in range(len(folds)) if not _fold_file(out, number).exists()]
+    left = [number for number in range(len(folds)) if not fold_file(out / FOLDS_FOLDER, number).exists()]
     with ProcessPoolExecutor(min(jobs, len(left)) or 1, multiprocessing.get_context("spawn")) as pool:
         running = {pool.submit(_train_fold, out, number): number for number in left}
         finished = True
@@ -103,10 +107,5 @@ def _train_fold(out: Path, number: int) -> bool:
     )
     if found is None:
         return False
-    write_fold(_fold_file(out, number), found)
+    write_fold(fold_file(out / FOLDS_FOLDER, number), found)
     return True
-
-
-def _fold_file(out: Path, number: int) -> Path:
-    """The file with the predictions of a fold."""
-    return out / FOLDS_FOLDER / f"fold-{number + 1}.npy"

@@ -198,13 +198,11 @@ def _train(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary has it
         classifier.fit_prepared(prepared)
-        out_of_fold = None
-        if job.folds and not classifier.interrupted_:
-            out_of_fold = cross_fit_run(classifier, job, data, out, jobs)
-    interrupted = classifier.interrupted_ or bool(job.folds and out_of_fold is None)
+        predictions = None if classifier.interrupted_ else cross_fit_run(classifier, job, data, out, jobs)
+    interrupted = predictions is None
     if not is_rank_zero():
         return {}
-    summary = write_results(classifier, data, out, out_of_fold, interrupted=interrupted)
+    summary = write_results(classifier, data, out, predictions)
     if not interrupted:
         (out / CHECKPOINT_FILE).unlink(missing_ok=True)
         shutil.rmtree(out / FOLDS_FOLDER, ignore_errors=True)

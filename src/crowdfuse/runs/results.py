@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.cross_fitting import OutOfFold, combine, predict_items
 from crowdfuse.io.files import nonfinite_to_none, write_csv, write_json, write_text
 from crowdfuse.labels.ids import positions_of
-from crowdfuse.quality.consensus import Consensus, consensus
+from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import save_consensus
 from crowdfuse.report.report_data import mean_relative_weights
 from crowdfuse.runs.folder import (
@@ -28,12 +29,7 @@ from crowdfuse.runs.job_data import JobData
 
 
 def write_results(
-    classifier: CrowdClassifier,
-    data: JobData,
-    out: Path,
-    out_of_fold: tuple[NDArray[np.float64], int] | None,
-    *,
-    interrupted: bool = False,
+    classifier: CrowdClassifier, data: JobData, out: Path, predictions: OutOfFold | None
 ) -> dict[str, Any]:
     """Write all results into the run folder and return the summary.
 
@@ -48,27 +44,20 @@ def write_results(
         The data of the job.
     out : Path
         The run folder.
-    out_of_fold : tuple of ndarray and int, or None
-        Out-of-fold class probabilities of all items, and the number of folds. None uses the probabilities of the
-        classifier itself.
-    interrupted : bool, default=False
-        Whether the training of the model or of a fold was interrupted.
+    predictions : OutOfFold or None
+        Out-of-fold predictions of all items. None if the run was interrupted: then the classifier judges all items.
 
     Returns
     -------
     summary : dict of str to Any
         The content of `summary.json`.
     """
-    ann, probabilities, _, weights = classifier.predict_with_labels(data.loaded.inputs, data.all_annotations)
-    evidence, n_folds = (probabilities, 0) if out_of_fold is None else out_of_fold
-    result = consensus(
-        data.all_annotations,
-        evidence,
-        classes=classifier.classes_,
-        gold=data.gold_by_row(),
-        n_folds=n_folds,
-        predicted=probabilities,
-    )
+    interrupted = predictions is None
+    inputs, ann = data.loaded.inputs, data.all_annotations
+    weights = classifier.annotator_weights(inputs, ann, sparse=True).data
+    if predictions is None:
+        predictions = predict_items(classifier, inputs, ann.with_classes(classifier.classes_), 0)
+    result = combine(classifier, inputs, ann, predictions, data.gold_by_row())
     save_consensus(result, out / POSTERIOR_FILE)
     _write_tables(result, mean_relative_weights(weights, ann), out)
     write_text(out / LOG_FILE, "".join(json.dumps(nonfinite_to_none(record)) + "\n" for record in classifier.history_))
