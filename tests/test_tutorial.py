@@ -63,10 +63,10 @@ def test_tutorial_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         if command == "crowdfuse review run/":  # done in the browser
             settled = settle_two(Path("run"))
             continue
-        result = run(command + (" --epochs 2" if command.startswith("crowdfuse fit") else ""))
+        result = run(command + (" --epochs 2 --folds 2" if command.startswith("crowdfuse fit") else ""))
         assert result.exit_code == 0, f"{command}: {result.output}"
     assert read_labels(Path("reviewed.csv")) == settled
-    assert settled.items() <= read_labels(Path("run-2/review_items.csv")).items()
+    assert settled.items() <= read_labels(Path("run-2/consensus.csv")).items()
 
 
 def run(command: str) -> Result:

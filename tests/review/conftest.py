@@ -89,6 +89,7 @@ def make_run(
         inputs=str(inputs),
         settings={"epochs": 2, "random_state": 0},
         reading=Reading(classes=classes),
+        folds=0,
     )
     start(Job(**vars(asked) | job), folder / "run", force=False, verbose=0)
     return folder / "run"
@@ -97,10 +98,9 @@ def make_run(
 @pytest.fixture(scope="session")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a folder of images; do not change it."""
-    items = [f"photo-{n:02}.png" for n in range(N)]
-    return make_run(
-        tmp_path_factory.mktemp("fitted"), items=items, classes=TRUTH, annotators=["ada", "bob", "cy"], kind="images"
-    )
+    items, annotators = [f"photo-{n:02}.png" for n in range(N)], ["ada", "bob", "cy"]
+    folder = tmp_path_factory.mktemp("fitted")
+    return make_run(folder, items=items, classes=TRUTH, annotators=annotators, kind="images", folds=2)
 
 
 @pytest.fixture
@@ -235,6 +235,12 @@ def press(page: Any, key: str) -> None:
     head = page.evaluate("view.n_ledger_lines")
     page.keyboard.press(key)
     until(page, f"view.n_ledger_lines > {head} && !isBusy()")
+
+
+def choose_annotator(page: Any, name: str) -> None:
+    """Select the items that an annotator labelled."""
+    option = page.locator("#annotator option", has_text=name)
+    page.select_option("#annotator", value=option.get_attribute("value"))
 
 
 def shown(page: Any) -> str:

@@ -15,10 +15,12 @@ from axe_playwright_python.sync_playwright import Axe
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
+from crowdfuse.review.run_folder import read_run
 from tests.review.conftest import (
     HOSTILE,
     TRUTH,
     announced,
+    choose_annotator,
     make_run,
     press,
     read_rows,
@@ -116,7 +118,7 @@ def test_tabs_filters_skips_and_announcements_for_assistive_technology(run: Path
         assert "1 skipped" in one.locator("#progress").inner_text()
         assert shown(one) not in (first, second)
 
-        one.select_option("#annotator", label="bob (24 labels)")
+        choose_annotator(one, "bob (24 labels")
         one.select_option("#class", label="owl")
         ready(one)
         said = [(row[1], row[2]) for row in read_rows(run.parent / "labels.csv") if row[0] == shown(one)]
@@ -130,12 +132,33 @@ def test_tabs_filters_skips_and_announcements_for_assistive_technology(run: Path
         assert len((run / "decisions.jsonl").read_text().splitlines()) == 4
 
 
-@pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a run whose names contain markup and scripts."""
-    folder = tmp_path_factory.mktemp("hostile")
-    items = [f"{n}{name}" for n in range(3) for name in HOSTILE["item"]]
-    return make_run(folder, items=items, classes=HOSTILE["class"], annotators=HOSTILE["annotator"], kind="images")
+def n_lines(page: Any, selector: str) -> set[int]:
+    """Return how many lines the text of these elements takes."""
+    count = "range => { range[0].selectNodeContents(range[1]); return range[0].getClientRects().length; }"
+    lines: list[int] = page.evaluate(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map((element) => "
+        f"({count})([document.createRange(), element]))"
+    )
+    return set(lines)
+
+
+@pytest.mark.parametrize("width", [1280, 920, 375, 320])
+def test_estimates_and_accuracies_are_shown_and_no_word_is_broken(run: Path, open_page: OpenPage, width: int) -> None:
+    with serving_here(run) as url:
+        page = open_page(url, viewport={"width": width, "height": 860})
+        facts = page.evaluate("view.item.facts")
+        estimates = page.locator("#estimates dd.clamp")
+        assert [estimates.nth(place).inner_text() for place in range(2)] == [facts["consensus"], facts["predicted"]]
+        assert page.locator("#explanation").is_visible() == (facts["explanation"] is not None)
+        assert page.locator("#explanation").text_content() == (facts["explanation"] or "")
+        assert len(facts["labels"]) == page.locator(".person").count() == 3
+        for line, person in zip(facts["labels"], page.locator(".person").all(), strict=True):
+            low, high = (f"{100 * line[name]:.0f}" for name in ("accuracy_low", "accuracy_high"))
+            text = " ".join(person.inner_text().split())
+            assert line["annotator"] in text
+            assert f"accuracy {100 * line['accuracy']:.0f} % ({low} to {high})" in text
+        assert n_lines(page, ".figure span, .figure b") == {1}
+        assert overflow(page) == 0
 
 
 def test_hostile_names_are_shown_as_text_without_overflow(tmp_path: Path, open_page: OpenPage) -> None:
@@ -171,7 +194,8 @@ def test_hostile_names_are_shown_as_text_without_overflow(tmp_path: Path, open_p
 def test_axe_finds_nothing_serious_and_phones_do_not_scroll_sideways(
     run: Path, open_page: OpenPage, scheme: str
 ) -> None:
-    second = read_rows(run / "review_items.csv")[2][0]
+    folder = read_run(run)
+    second = [item for item, disputed in zip(folder.items, folder.disputed, strict=True) if disputed][1]
     (run.parent / "inputs" / second).unlink()
     with serving_here(run) as url:
         page = open_page(url, color_scheme=scheme)
@@ -232,7 +256,7 @@ def test_refit_shows_what_changed(run: Path, open_page: OpenPage) -> None:
         page.click("#refit")
         page.wait_for_selector("#changes .cards")
         assert "run-refit-1" in page.locator("#refit-state").inner_text()
-        assert "Fused labels that changed" in page.locator("#changes").inner_text()
+        assert "Consensus labels that changed" in page.locator("#changes").inner_text()
         assert problems(page) == []
         page.set_viewport_size(PHONE)
         assert overflow(page) == 0

@@ -12,7 +12,7 @@ from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.session import ItemFilter, ReviewSession
 from tests.browser import TIMEOUT_MS
-from tests.review.conftest import TRUTH, announced, press, ready, serving_here, shown, until
+from tests.review.conftest import TRUTH, announced, choose_annotator, press, ready, serving_here, shown, until
 
 OpenPage = Callable[..., Any]
 EVERYTHING = ItemFilter(disputed=False)
@@ -171,7 +171,7 @@ def test_of_two_filters_the_last_is_shown(run: Path, open_page: OpenPage) -> Non
     with serving_here(run) as url:
         page = open_page(url)
         held = Held(page, "**/api/view?*")
-        page.select_option("#annotator", label="bob (24 labels)")
+        choose_annotator(page, "bob (24 labels")
         held.wait()
         page.select_option("#annotator", label="any annotator")
         page.select_option("#class", label="owl")
@@ -211,7 +211,7 @@ def test_a_filter_whose_view_did_not_arrive_is_requested_again(run: Path, open_p
 
 
 def test_the_state_of_the_refit_from_before_its_start_is_dropped(run: Path, open_page: OpenPage) -> None:
-    running = json.dumps({"state": "running", "out": "run-refit-1", "message": "epoch 1/2", "epoch": 1, "n_epochs": 2})
+    running = json.dumps({"state": "running", "out": "run-refit-1", "message": "epoch 1 of 2", "progress": 0.25})
     with serving_here(run) as url:
         page = open_page(url)
         press(page, "1")
@@ -226,7 +226,8 @@ def test_the_state_of_the_refit_from_before_its_start_is_dropped(run: Path, open
         held.release(before)
         page.evaluate("polled")
         assert page.locator("#refitted").is_visible()
-        assert "epoch 1/2" in page.locator("#refit-state").inner_text()
+        assert "epoch 1 of 2" in page.locator("#refit-state").inner_text()
+        assert page.evaluate("document.querySelector('#refit-state progress').value") == 0.25
 
 
 def test_a_poll_carries_the_token_of_this_start(run: Path, open_page: OpenPage) -> None:

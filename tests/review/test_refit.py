@@ -6,14 +6,17 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from crowdfuse import runs
+from crowdfuse.quality.consensus_file import load_consensus, save_consensus
 from crowdfuse.review.changes import compare_run_folders
 from crowdfuse.review.item_inputs import ItemInputs
-from crowdfuse.review.refit import Refit, job_with_gold, list_refits, next_refit_folder
+from crowdfuse.review.refit import Refit, job_with_gold, list_refits, next_refit_folder, read_progress
 from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.session import ItemFilter, ReviewSession
 from tests.review.conftest import make_run, read_rows, write_rows
@@ -64,6 +67,9 @@ def test_a_refit_trains_on_the_decisions_and_reports_the_changes(run: Path, monk
     summary = json.loads((out / "summary.json").read_text())
     assert summary["gold_used_for"] == "training"
     assert summary["n_labels"] == 24 * 3
+    assert summary["n_folds"] == 2  # as in the run
+    consensus = {row[0]: row[1] for row in read_rows(out / "consensus.csv")[1:]}
+    assert made.items() <= consensus.items()
     assert (run / "summary.json").read_bytes() == before
     assert status["changes"] == compare_run_folders(run, out)
     assert Refit(read_run(run)).status() == status  # as after a restart
@@ -77,30 +83,46 @@ def test_changes_between_two_runs_are_counted(run: Path, tmp_path: Path) -> None
     made = settle(run, 2)
     after = tmp_path / "after"
     after.mkdir()
-    fused, people = read_rows(run / "fused.csv"), read_rows(run / "annotators.csv")
-    other = {row[0]: row for row in fused[1:]}
-    settled, news = next(iter(made)), next(name for name in other if name not in made)
-    old_settled, old_news = other[settled][1], other[news][1]
-    other[settled][1], other[news][1], other[news][4] = "new", "newer", "newest"
-    write_rows(after / "fused.csv", tuple(fused[0]), list(other.values()))
-    agreement = float(people[1][2])
-    people[1][2] = "0.0123"
-    write_rows(after / "annotators.csv", tuple(people[0]), people[1:])
+    old = load_consensus(run / "posterior.safetensors")
+    assert old.predicted_probabilities is not None
+    items = old.items.tolist()
+    settled = items.index(next(iter(made)))
+    news = next(row for row, item in enumerate(items) if item not in made)
+    codes, predicted, accuracy = (
+        array.copy() for array in (old.consensus_codes, old.predicted_probabilities, old.annotator_accuracy)
+    )
+    codes[[settled, news]] = (codes[[settled, news]] + 1) % 3
+    predicted[news] = np.roll(predicted[news], 1)
+    accuracy[1] = 0.0123
+    new = replace(old, consensus_codes=codes, predicted_probabilities=predicted, annotator_accuracy=accuracy)
+    save_consensus(new, after / "posterior.safetensors")
     summary = json.loads((run / "summary.json").read_text())
     (after / "summary.json").write_text(json.dumps(summary | {"test_accuracy": 0.5, "n_test_items": 4}))
     found = compare_run_folders(run, after)
-    assert found["fused"] == {
-        "n_changed": 2,
-        "rows": [  # items that were not settled come first
-            {"item": news, "before": old_news, "after": "newer", "settled": None},
-            {"item": settled, "before": old_settled, "after": "new", "settled": made[settled]},
-        ],
-    }
+    expected = [
+        {"item": items[row], "before": old.consensus[row], "after": new.consensus[row], "settled": made.get(items[row])}
+        for row in (news, settled)  # items that were not settled come first
+    ]
+    assert found["consensus"] == {"n_changed": 2, "rows": expected}
     assert found["predicted"]["n_changed"] == 1
-    assert found["annotators"]["rows"] == [{"annotator": people[1][0], "before": agreement, "after": 0.0123}]
+    name, before = old.annotators[1], float(old.annotator_accuracy[1])
+    assert found["annotators"] == {
+        "n_changed": 1,
+        "n_annotators": 3,
+        "rows": [{"annotator": name, "before": before, "after": 0.0123}],
+    }
     assert found["test_accuracy"] == [None, 0.5]
-    right = sum(row[1] == made.get(row[0]) for row in read_rows(run / "fused.csv")[1:])
-    assert found["n_agreeing"]["fused"] == [right, right - (old_settled == made[settled])]
+    assert found["n_agreeing"]["consensus"] == [
+        sum(result.consensus[items.index(item)] == label for item, label in made.items()) for result in (old, new)
+    ]
+
+
+def test_progress_counts_the_training_of_the_model_and_of_every_fold() -> None:
+    lines = ["gated  epoch 5/10  loss 1", "gated  epoch 10/10  loss 1", "gated, fold 1 of 3  epoch 5/10  loss 1"]
+    found = [read_progress(lines[:count], 3) for count in range(4)]
+    assert [status["progress"] for status in found] == [None, 0.125, 0.25, 0.375]
+    assert "fold" not in found[2]["message"]
+    assert "fold 1 of 3, epoch 5 of 10" in found[3]["message"]
 
 
 def test_earlier_gold_labels_are_kept_unless_a_decision_replaces_them(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfuse import load, runs
+from crowdfuse import Annotations, load, runs
+from crowdfuse.quality.consensus import Consensus, consensus
+from crowdfuse.quality.consensus_file import save_consensus
+from crowdfuse.report.item_explanation import explain_item
 from crowdfuse.review.item_inputs import ItemInputs, NoPictureError
 from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.session import (
@@ -38,6 +40,16 @@ def session(run: Path) -> ReviewSession:
     return open_session(run)
 
 
+def table(path: Path) -> list[dict[str, str]]:
+    head, *rows = read_rows(path)
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def write_consensus(run: Path, result: Consensus) -> None:
+    """Replace the consensus of a run."""
+    save_consensus(result, run / "posterior.safetensors")
+
+
 def seen(session: ReviewSession, item_filter: ItemFilter = DISPUTED) -> dict[str, Any]:
     item: dict[str, Any] = session.view(item_filter)["item"]
     return {
@@ -49,13 +61,65 @@ def seen(session: ReviewSession, item_filter: ItemFilter = DISPUTED) -> dict[str
 
 
 def test_the_least_confident_item_comes_first(session: ReviewSession, run: Path) -> None:
-    rows = read_rows(run / "review_items.csv")[1:]
+    rows = read_rows(run / "consensus.csv")[1:]
     assert session.run.items == [row[0] for row in rows]
+    given: dict[str, set[str]] = {}
+    for item, _, label in read_rows(run.parent / "labels.csv")[1:]:
+        given.setdefault(item, set()).add(label)
+    disputed = [row[0] for row in rows if given[row[0]] | {row[5]} != {row[1]}]
     shown = []
     for _ in range(5):
         shown.append(session.view(DISPUTED)["item"]["item"])
         session.settle(label=0, **seen(session))
-    assert shown == [row[0] for row in rows if row[5]][:5]
+    assert shown == disputed[:5]
+
+
+def test_the_facts_are_those_of_the_tables_to_the_digit(session: ReviewSession, run: Path) -> None:
+    consensus = {row["item"]: row for row in table(run / "consensus.csv")}
+    annotators = {row["annotator"]: row for row in table(run / "annotators.csv")}
+    suspicion = {(row["item"], row["annotator"]): row["suspicion"] for row in table(run / "suspicious_labels.csv")}
+    for index, item in enumerate(session.run.items):
+        facts, row = session.facts(index), consensus[item]
+        assert (facts["consensus"], facts["predicted"]) == (row["label"], row["predicted"])
+        assert f"{facts['confidence']:.6f}" == row["confidence"]
+        assert f"{facts['predicted_confidence']:.6f}" == row["predicted_confidence"]
+        assert sum(entry["n_labels"] for entry in facts["label_counts"]) == len(facts["labels"]) == int(row["n_labels"])
+        probability = {entry["label"]: entry["probability"] for entry in facts["label_counts"]}
+        for line in facts["labels"]:
+            for name in ("accuracy", "accuracy_low", "accuracy_high"):
+                assert f"{line[name]:.6f}" == annotators[line["annotator"]][name]
+            assert f"{line['suspicion']:.6f}" == suspicion[item, line["annotator"]]
+            assert line["suspicion"] == pytest.approx(1 - probability[line["label"]], abs=2e-6)
+    assert session.annotator_names == list(annotators)  # the most accurate first
+    assert [f"{entry['accuracy']:.6f}" for entry in session.about()["annotators"]] == [
+        row["accuracy"] for row in annotators.values()
+    ]
+
+
+def test_the_explanation_of_the_consensus_is_shown(session: ReviewSession) -> None:
+    run = session.run
+    for index, row in enumerate(run.rows):
+        assert session.facts(index)["explanation"] == explain_item(run.consensus, int(row))
+
+
+def test_items_without_labels_are_not_reviewed_and_an_agreed_item_is_not_disputed(run: Path) -> None:
+    ann = Annotations.from_matrix([["cat", "cat"], [None, None], ["dog", "cat"], ["dog", "dog"]], classes=TRUTH)
+    probabilities = [[0.9, 0.1, 0], [0.9, 0.1, 0], [0.2, 0.8, 0], [0.8, 0.2, 0]]
+    write_consensus(run, consensus(ann, probabilities))
+    folder = read_run(run)
+    assert sorted(folder.items) == ["0", "2", "3"]
+    disputed = {item for item, disputed in zip(folder.items, folder.disputed, strict=True) if disputed}
+    assert disputed == {"2", "3"}  # annotators disagree on 2, the prediction on 3
+    assert [folder.is_disputed(index) for index in range(3)] == folder.disputed.tolist()
+
+
+def test_annotators_of_unknown_accuracy_are_shown_without_it(run: Path) -> None:
+    write_consensus(run, consensus(Annotations.from_matrix([["cat", None], [None, "dog"]], classes=TRUTH)))
+    session = open_session(run)
+    facts = session.facts(0)
+    assert facts["labels"][0]["accuracy"] is facts["labels"][0]["accuracy_low"] is None
+    assert (facts["predicted"], facts["predicted_confidence"]) == (None, None)
+    assert any("nothing shows how accurate" in note for note in session.about()["notes"])
 
 
 def test_a_ledger_line_records_reviewer_model_and_what_was_shown(session: ReviewSession, run: Path) -> None:
@@ -83,7 +147,6 @@ def test_weights_equal_those_of_the_model_on_the_item(session: ReviewSession, ru
     for index in (0, 7, 20):
         row = material.items.tolist().index(session.run.items[index])
         facts = session.facts(index)
-        assert facts["weight_source"] == "item"
         for line in facts["labels"]:
             column = material.all_annotations.annotators.tolist().index(line["annotator"])
             assert line["weight"] == pytest.approx(weights[row, column], abs=1e-4)
@@ -100,10 +163,10 @@ def test_items_are_filtered_by_annotator_and_class(session: ReviewSession, run: 
     assert session.view(ItemFilter(disputed=False, annotator=bob))["n_items"] == len(
         {t[0] for t in triples if t[1] == "bob"}
     )
-    fused = {row[0]: row[1] for row in read_rows(run / "fused.csv")[1:]}
-    consensus = {row[0]: row[1] for row in read_rows(run / "review_items.csv")[1:]}
+    rows = table(run / "consensus.csv")
     for k, name in enumerate(TRUTH):
-        wanted = {t[0] for t in triples if t[2] == name} | {i for i in fused if name in (fused[i], consensus[i])}
+        wanted = {t[0] for t in triples if t[2] == name}
+        wanted |= {row["item"] for row in rows if name in (row["label"], row["predicted"])}
         assert session.view(ItemFilter(disputed=False, label=k))["n_items"] == len(wanted)
 
 
@@ -161,9 +224,9 @@ def test_missing_images_are_named(run: Path) -> None:
     assert item["facts"]["input"] == {"kind": "image", "file": str(Path("inputs", item["item"])), "exists": False}
     with pytest.raises(NoPictureError, match=item["item"]):
         session.item_inputs.picture(item["index"])
-    assert item["facts"]["weight_source"] == "mean"
-    means = {row[0]: float(row[4]) for row in read_rows(run / "annotators.csv")[1:]}
-    assert {line["annotator"]: line["weight"] for line in item["facts"]["labels"]} == means
+    labels = item["facts"]["labels"]
+    assert [line["weight"] for line in labels] == [None] * 3
+    assert [line["annotator"] for line in labels] == session.annotator_names  # by accuracy, since weights are unknown
     assert any("24 of 24 images are not in" in note for note in session.about()["notes"])
     session.settle(label=0, **seen(session))
 
@@ -176,14 +239,12 @@ def test_a_damaged_image_is_named(session: ReviewSession, run: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "changed"])
-def test_review_works_without_the_file_of_labels(run: Path, how: str) -> None:
+def test_review_does_not_need_the_file_of_labels(run: Path, how: str) -> None:
+    before = open_session(run).view(DISPUTED)
     labels = run.parent / "labels.csv"
     labels.unlink() if how == "gone" else labels.write_text(labels.read_text() + "photo-00.png,new,cat\n")
     session = open_session(run)
-    facts = session.view(DISPUTED)["item"]["facts"]
-    assert facts["labels"] == []
-    assert " x" in facts["label_counts"]
-    assert any("labels.csv" in note and "single labels cannot be shown" in note for note in session.about()["notes"])
+    assert session.view(DISPUTED) == before
     session.settle(label=1, **seen(session))
     assert len(read_gold_rows(run)[0]) == 1
 
@@ -198,7 +259,6 @@ def test_features_are_shown_by_name_and_may_be_missing(tmp_path: Path) -> None:
         [name, pytest.approx(float(value))]
         for name, value in zip(("height", "<b>width</b>", "depth"), row, strict=True)
     ]
-    assert item["facts"]["weight_source"] == "item"
     session.settle(label=1, **seen(session))
     assert read_gold_rows(run)[0] == [(item["item"], "8")]
     (tmp_path / "inputs.csv").unlink()
@@ -231,13 +291,14 @@ def test_items_with_gold_labels_are_not_reviewed(tmp_path: Path) -> None:
     assert set(items) - set(read_run(run).items) == {"i3", "i5"}
 
 
-def test_very_long_fields_are_read_and_the_csv_limit_is_restored(run: Path) -> None:
-    rows = read_rows(run / "review_items.csv")
-    rows[1][rows[0].index("disagreeing")] = "; ".join(f"annotator-{n}" for n in range(20_000))
-    write_rows(run / "review_items.csv", tuple(rows[0]), rows[1:])
-    usual = csv.field_size_limit()
-    assert read_run(run).review_rows[0]["disagreeing"].endswith("annotator-19999")
-    assert csv.field_size_limit() == usual
+@pytest.mark.parametrize("name", ["posterior.safetensors", "model/model.json"])
+def test_a_missing_or_damaged_file_of_the_run_is_named(run: Path, name: str) -> None:
+    (run / name).write_bytes(b"{")
+    with pytest.raises(ValueError, match=rf"{name} is damaged .* fit again"):
+        read_run(run)
+    (run / name).unlink()
+    with pytest.raises(ValueError, match=rf"{name} .* fit again"):
+        read_run(run)
 
 
 def test_only_finished_runs_can_be_reviewed(run: Path, tmp_path: Path) -> None:

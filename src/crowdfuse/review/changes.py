@@ -1,17 +1,18 @@
-"""Compare a run with its refit: test accuracy, fused labels, predictions, and agreement of the annotators."""
+"""Compare a run with its refit: test accuracy, consensus, predictions, and accuracy of the annotators."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.review.run_folder import CsvRow, read_run_csv
+from crowdfuse.labels.ids import ids_to_strings
+from crowdfuse.quality.consensus import Consensus
+from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.review.session import read_gold_rows
-from crowdfuse.runs.folder import SUMMARY_FILE
+from crowdfuse.runs.folder import POSTERIOR_FILE, SUMMARY_FILE, read_json_object
 
 MAX_LISTED_CHANGES = 50  # per list
-MIN_AGREEMENT_CHANGE = 0.0005  # agreements are written with four digits
+MIN_ACCURACY_CHANGE = 0.0005  # smaller changes are invisible, since accuracies are shown with one decimal of a percent
 
 
 def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
@@ -28,68 +29,71 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
     -------
     changes : dict of str to Any
         `n_items`, `n_test_items` and `n_settled` (items whose class a reviewer decided) are counts. `test_accuracy` is
-        a pair (before, after) of accuracies, both None without test items. `n_agreeing` has the keys `fused` and
-        `predicted`, each with a pair (before, after): how many decisions of reviewers equal the fused label or the
-        prediction. `fused`, `predicted` and `annotators` list what changed, each with `n_changed` and the first 50
-        changed rows.
+        a pair (before, after) of accuracies, both None without test items. `n_agreeing` has the keys `consensus` and
+        `predicted`, each with a pair (before, after): how many decisions of reviewers equal the consensus or the
+        prediction. `consensus`, `predicted` and `annotators` (their accuracy) list what changed, each with `n_changed`
+        and the first 50 changed rows.
+
+    Raises
+    ------
+    DamagedConsensusError
+        If the consensus of a run is missing or damaged.
     """
-    old, new = (_by(read_run_csv(run / "fused.csv", ("item", "fused", "predicted")), "item") for run in (before, after))
+    old, new = (load_consensus(run / POSTERIOR_FILE) for run in (before, after))
     settled = dict(read_gold_rows(before)[0])
-    columns = ("annotator", "agreement_with_predicted")
-    annotators_old, annotators_new = (
-        _by(read_run_csv(run / "annotators.csv", columns), "annotator") for run in (before, after)
-    )
-    annotators: list[dict[str, Any]] = [
-        {
-            "annotator": name,
-            "before": float(row["agreement_with_predicted"]),
-            "after": float(annotators_new[name]["agreement_with_predicted"]),
-        }
-        for name, row in annotators_old.items()
-        if row["agreement_with_predicted"] and annotators_new.get(name, {}).get("agreement_with_predicted")
-    ]
-    changed = [row for row in annotators if abs(row["after"] - row["before"]) > MIN_AGREEMENT_CHANGE]
-    changed.sort(key=lambda row: -abs(row["after"] - row["before"]))
+    summaries = [read_json_object(run / SUMMARY_FILE) for run in (before, after)]
+    labels = {
+        "consensus": [_by_item(result, result.consensus_codes) for result in (old, new)],
+        "predicted": [_by_item(result, result.predicted_codes) for result in (old, new)],
+    }
     return {
-        "n_items": len(old),
-        "test_accuracy": [_summary(run).get("test_accuracy") for run in (before, after)],
-        "n_test_items": _summary(after).get("n_test_items"),
+        "n_items": len(old.items),
+        "test_accuracy": [summary.get("test_accuracy") for summary in summaries],
+        "n_test_items": summaries[1].get("n_test_items"),
         "n_settled": len(settled),
         "n_agreeing": {
-            column: [
-                sum(rows.get(item, {}).get(column) == label for item, label in settled.items()) for rows in (old, new)
-            ]
-            for column in ("fused", "predicted")
+            name: [sum(by_item.get(item) == label for item, label in settled.items()) for by_item in pair]
+            for name, pair in labels.items()
         },
-        "fused": _changed_rows(old, new, "fused", settled),
-        "predicted": _changed_rows(old, new, "predicted", settled),
-        "annotators": {
-            "n_changed": len(changed),
-            "n_annotators": len(annotators),
-            "rows": changed[:MAX_LISTED_CHANGES],
-        },
+        **{name: _changed_labels(pair[0], pair[1], settled) for name, pair in labels.items()},
+        "annotators": _changed_accuracies(old, new),
     }
 
 
-def _changed_rows(
-    old: dict[str, CsvRow], new: dict[str, CsvRow], column: str, settled: dict[str, str]
-) -> dict[str, Any]:
-    """Return the items whose value in a column changed; items that were not settled come first."""
+def _by_item(result: Consensus, codes: Any) -> dict[str, str]:
+    """Return the names of the classes with these codes, by item; nothing if there are no codes."""
+    if codes is None:
+        return {}
+    names = ids_to_strings(result.classes)[codes]
+    return dict(zip(ids_to_strings(result.items).tolist(), names.tolist(), strict=True))
+
+
+def _changed_labels(old: dict[str, str], new: dict[str, str], settled: dict[str, str]) -> dict[str, Any]:
+    """Return the items whose class changed; items that were not settled come first."""
     changes = [
-        {"item": item, "before": row[column], "after": new[item][column], "settled": settled.get(item)}
-        for item, row in old.items()
-        if item in new and new[item][column] != row[column]
+        {"item": item, "before": label, "after": new[item], "settled": settled.get(item)}
+        for item, label in old.items()
+        if item in new and new[item] != label
     ]
     changes.sort(key=lambda change: change["settled"] is not None)
     return {"n_changed": len(changes), "rows": changes[:MAX_LISTED_CHANGES]}
 
 
-def _by(rows: list[CsvRow], column: str) -> dict[str, CsvRow]:
-    """Return the rows by their value in a column."""
-    return {row[column]: row for row in rows}
-
-
-def _summary(run: Path) -> dict[str, Any]:
-    """Return the summary of a run."""
-    content: dict[str, Any] = json.loads((run / SUMMARY_FILE).read_text(encoding="utf-8"))
-    return content
+def _changed_accuracies(old: Consensus, new: Consensus) -> dict[str, Any]:
+    """Return the annotators whose accuracy changed, the largest change first."""
+    accuracies = [
+        {
+            str(name): float(accuracy)
+            for name, accuracy in zip(result.annotators, result.annotator_accuracy, strict=True)
+            if accuracy == accuracy  # NaN is unknown
+        }
+        for result in (old, new)
+    ]
+    rows: list[dict[str, Any]] = [
+        {"annotator": name, "before": accuracy, "after": accuracies[1][name]}
+        for name, accuracy in accuracies[0].items()
+        if name in accuracies[1]
+    ]
+    changed = [row for row in rows if abs(row["after"] - row["before"]) > MIN_ACCURACY_CHANGE]
+    changed.sort(key=lambda row: -abs(row["after"] - row["before"]))
+    return {"n_changed": len(changed), "n_annotators": len(rows), "rows": changed[:MAX_LISTED_CHANGES]}

@@ -161,10 +161,9 @@ class ItemInputs:
         Returns
         -------
         weights : list of float or None
-            One weight per label, in the order of the labels. None if labels, model or input are missing.
+            One weight per label, in the order of the labels. None if the model or the input is missing.
         """
-        annotations = self.run.annotations
-        if self._classifier is None or annotations is None:
+        if self._classifier is None:
             return None
         x = self._model_input(index)
         if x is None:
@@ -172,7 +171,8 @@ class ItemInputs:
         try:
             with self._lock, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about annotators without labels in training; the run has noted it
-                weights = self._classifier.annotator_weights(x[None], annotations[index : index + 1], sparse=True)
+                labels = self.run.consensus.annotations[self.run.rows[index : index + 1]]
+                weights = self._classifier.annotator_weights(x[None], labels, sparse=True)
         except ValueError:  # the inputs no longer have the shape that the model was trained on
             return None
         return [float(value) for value in weights.data]
@@ -214,7 +214,7 @@ class ItemInputs:
         try:
             classifier = load(self.run.path / "model")
         except (OSError, ValueError) as error:
-            self.notes.append(f"the model cannot be loaded ({error}): the weights shown are means over all items")
+            self.notes.append(f"the model cannot be loaded ({error}), so weights are not shown")
             return None
         if hasattr(classifier, "feature_names_in_"):
             # the columns are already in the right order, so scikit-learn need not warn that the array has no names

@@ -188,8 +188,7 @@ function show(found, filterText, message = "") {
   showEstimates(item.facts);
   showLabels(item.facts);
   showClasses(item.facts);
-  const fused = item.facts.fused ? ` Fused label ${item.facts.fused}, ${formatPercent(item.facts.fused_confidence)}.` : "";
-  announce(`${message} Item ${item.item}.${fused}`);
+  announce(`${message} Item ${item.item}. Consensus ${item.facts.consensus}, ${formatPercent(item.facts.confidence)}.`);
 }
 
 function showProgress() {
@@ -272,30 +271,35 @@ function showMissingInput(title, text) {
 
 function showEstimates(facts) {
   const rows = [
-    ["fused", "Fused label of the annotators' labels", facts.fused, facts.fused_confidence],
+    ["consensus", "Consensus, given all labels and the input", facts.consensus, facts.confidence],
     ["", "Prediction of the model, from the input alone", facts.predicted, facts.predicted_confidence],
-    ["", "Consensus of labels and prediction", facts.consensus, facts.confidence],
   ];
-  byId("estimates").replaceChildren(...rows.filter((row) => row[2]).map(([kind, title, label, share]) =>
+  byId("explanation").textContent = facts.explanation || "";
+  byId("explanation").hidden = !facts.explanation;
+  byId("estimates").replaceChildren(...rows.filter((row) => row[2] !== null).map(([kind, title, label, share]) =>
     createElement("div", { class: kind }, createElement("dt", { text: title }),
       createElement("dd", { class: "clamp" }, isolateText(label)), createElement("dd", { class: "share", text: formatPercent(share) }), shareBar(share))));
 }
 
 function showLabels(facts) {
-  byId("counts").replaceChildren();
-  if (!facts.labels.length) byId("counts").replaceChildren(isolateText(facts.label_counts, "span", { class: "clamp" }));
-  else if (facts.weight_source === "mean") byId("counts").textContent = "The weights on this item are not available; shown are means over all items.";
+  byId("counts").replaceChildren(createElement("span", { class: "clamp" }, ...facts.label_counts.flatMap((entry, place) =>
+    [`${place ? ", " : ""}${formatNumber(entry.n_labels)} × `, isolateText(entry.label), ` (${place ? "" : "probability "}${formatPercent(entry.probability)})`])));
   byId("labels").replaceChildren(...facts.labels.map((line) => {
-    const differs = line.label !== facts.fused;
+    const differs = line.label !== facts.consensus;
     const chip = createElement("span", { class: differs ? "chip differs" : "chip" }, isolateText(line.label, "span", { class: "clamp" }));
-    if (differs) chip.append(createElement("span", { class: "unseen", text: " (differs from the fused label)" }));
+    if (differs) chip.append(createElement("span", { class: "unseen", text: " (differs from the consensus)" }));
     return createElement("div", { class: "person" },
       createElement("div", { class: "nameof clamp" }, isolateText(line.annotator)), chip,
-      labelledShareBar("weight", line.weight, ""), labelledShareBar("agreement", line.agreement, "second"));
+      labelledShareBar("accuracy", line.accuracy, formatAccuracy(line), ""),
+      ...(line.weight === null ? [] : [labelledShareBar("weight", line.weight, formatPercent(line.weight), "second")]));
   }));
 }
-function labelledShareBar(title, share, kind) {
-  return createElement("div", { class: "figure" }, createElement("span", { text: title }), shareBar(share, kind), createElement("b", { text: formatPercent(share) }));
+function labelledShareBar(title, share, text, kind) {
+  return createElement("div", { class: "figure" }, createElement("span", { text: title }), shareBar(share, kind), createElement("b", { text }));
+}
+function formatAccuracy(line) {
+  if (line.accuracy === null) return "unknown";
+  return `${formatPercent(line.accuracy)} (${(100 * line.accuracy_low).toFixed(0)} to ${(100 * line.accuracy_high).toFixed(0)})`;
 }
 
 // ---- classes: one key per class, or a search box if there are too many -------------------------
@@ -398,7 +402,7 @@ function showRefit(found) {
   const state = byId("refit-state");
   if (found.state === "running") {
     const bar = createElement("progress", { "aria-label": "Progress of the refit" });
-    if (found.n_epochs) { bar.max = found.n_epochs; bar.value = found.epoch; }
+    if (found.progress !== null) bar.value = found.progress;
     state.replaceChildren(createElement("p", { text: "Training again, with the decisions as gold labels. You can continue to review." }),
       isolateText(found.message, "p", { class: "quiet" }), bar);
     wasRunning = true;
@@ -425,16 +429,16 @@ function showChanges(changes) {
   if (before !== null && after !== null && before !== undefined) {
     card("Test accuracy", `${(100 * before).toFixed(1)} → ${(100 * after).toFixed(1)} %`, `of ${formatCount(changes.n_test_items, "test item")}`);
   }
-  card("Fused labels that changed", formatNumber(changes.fused.n_changed), `of ${formatNumber(changes.n_items)}`);
+  card("Consensus labels that changed", formatNumber(changes.consensus.n_changed), `of ${formatNumber(changes.n_items)}`);
   card("Predictions that changed", formatNumber(changes.predicted.n_changed), `of ${formatNumber(changes.n_items)}`);
   card("Decisions that equal the prediction", changes.n_agreeing.predicted.map(formatNumber).join(" → "),
     `of ${formatNumber(changes.n_settled)}; the new model was trained on them`);
   const lists = [
-    ["Fused labels that changed", changes.fused], ["Predictions that changed", changes.predicted],
+    ["Consensus labels that changed", changes.consensus], ["Predictions that changed", changes.predicted],
   ].map(([title, found]) => table(title, found.n_changed, ["item", "before", "after"], found.rows.map((row) =>
     [row.settled ? `${row.item} (settled: ${row.settled})` : row.item, row.before, row.after])));
   const people = changes.annotators;
-  lists.push(table("Annotators whose agreement with the predictions changed", people.n_changed, ["annotator", "before", "after"],
+  lists.push(table("Annotators whose accuracy changed", people.n_changed, ["annotator", "before", "after"],
     people.rows.map((row) => [row.annotator, formatPercentOneDigit(row.before), formatPercentOneDigit(row.after)]), true));
   const chance = createElement("p", { class: "quiet", text: "Some of these changes are chance: training on other labels gives slightly different results everywhere." });
   byId("changes").replaceChildren(createElement("div", { class: "cards" }, ...cards), chance, createElement("div", { class: "tables" }, ...lists));
@@ -476,8 +480,7 @@ async function initialize() {
   byId("run").textContent = about.run;
   byId("reviewer").replaceChildren("as ", isolateText(about.reviewer), `, model ${about.method} ${about.model_sha256.slice(0, 8)}`);
   about.annotators.forEach((entry, index) =>
-    byId("annotator").append(createElement("option", { value: index, text: `${entry.name} (${formatCount(entry.n_labels, "label")})` })));
-  byId("annotator").disabled = !about.labels_available;
+    byId("annotator").append(createElement("option", { value: index, text: `${entry.name} (${formatCount(entry.n_labels, "label")}${entry.accuracy === null ? "" : `, accuracy ${formatPercent(entry.accuracy)}`})` })));
   about.classes.forEach((entry, index) => byId("class").append(createElement("option", { value: index, text: entry.name })));
   const keys = about.classes.map((entry) => entry.key).sort();
   byId("finder").hidden = Boolean(keys[0]);

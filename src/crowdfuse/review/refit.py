@@ -22,7 +22,7 @@ from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.review.session import gold_csv, read_gold_rows
 from crowdfuse.runs.job import Job, resolve_job_path
 
-EPOCH_PATTERN = re.compile(r"epoch (\d+)/(\d+)")
+EPOCH_PATTERN = re.compile(r"(?:fold (\d+) of (\d+)\b.*)?\bepoch (\d+)/(\d+)")
 
 
 class Refit:
@@ -94,22 +94,14 @@ class Refit:
         -------
         status : dict of str to Any
             The key `state` decides the other keys. "none" (no refit so far) has no other keys; "running" has `out`,
-            `message`, `epoch` and `n_epochs`; "failed" has `out` and `message`; "done" has `out` and `changes` (see
-            `compare_run_folders`).
+            `message` and `progress` (share of all epochs of all trainings that are done, None before the first epoch);
+            "failed" has `out` and `message`; "done" has `out` and `changes` (see `compare_run_folders`).
         """
         with self._lock:
             if self._process is not None and self._out is not None:
                 lines = self._lines()
                 if self._process.poll() is None:
-                    matches = [match for line in lines for match in EPOCH_PATTERN.findall(line)]
-                    epoch, n_epochs = (int(part) for part in matches[-1]) if matches else (0, 0)
-                    return {
-                        "state": "running",
-                        "out": _relative(self._out),
-                        "message": lines[-1] if lines else "reading the files",
-                        "epoch": epoch,
-                        "n_epochs": n_epochs,
-                    }
+                    return {"state": "running", "out": _relative(self._out)} | read_progress(lines, self.run.job.folds)
                 if not runs.is_finished(self._out):
                     message = lines[-1] if lines else f"the refit ended with exit code {self._process.returncode}"
                     return {
@@ -142,6 +134,30 @@ class Refit:
         """Return what the process has printed."""
         text = Path(self._output.name).read_text(encoding="utf-8", errors="replace")
         return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def read_progress(lines: list[str], n_folds: int) -> dict[str, Any]:
+    """Return `message` and `progress` of a refit from what it has printed.
+
+    The model is trained first, then one more model per fold of the cross-fitting.
+
+    >>> read_progress(["gated  epoch 2/10  loss 0.5"], n_folds=4)
+    {'message': 'training the model: epoch 2 of 10', 'progress': 0.04}
+    >>> read_progress(["gated, fold 2 of 4  epoch 5/10  loss 0.5"], n_folds=4)
+    {'message': 'cross-fitting: fold 2 of 4, epoch 5 of 10', 'progress': 0.5}
+    >>> read_progress([], n_folds=4)
+    {'message': 'reading the files', 'progress': None}
+    """
+    matches = [match for line in lines if (match := EPOCH_PATTERN.search(line))]
+    if not matches:
+        return {"message": lines[-1] if lines else "reading the files", "progress": None}
+    fold, n_shown_folds, epoch, n_epochs = (int(part or 0) for part in matches[-1].groups())
+    task = f"cross-fitting: fold {fold} of {n_shown_folds}, " if fold else "training the model: "
+    n_trainings = 1 + (n_shown_folds or n_folds)  # with few items there are fewer folds than the job asks for
+    return {
+        "message": f"{task}epoch {epoch} of {n_epochs}",
+        "progress": round((fold + epoch / n_epochs) / n_trainings, 4),
+    }
 
 
 def list_refits(run: Path) -> list[Path]:

@@ -6,15 +6,21 @@ import csv
 import hashlib
 import io
 import json
+import math
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import ids_to_strings, positions_of
+from crowdfuse.report.item_explanation import explain_item
 from crowdfuse.review.decision_state import DecisionState, next_open_items, replay
 from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.ledger import Ledger, LedgerEntry
@@ -35,11 +41,11 @@ class ItemFilter:
     Parameters
     ----------
     disputed : bool, default=True
-        Whether to select only items on which an annotator or the model disagrees with the consensus.
+        Whether to select only items on which an annotator or the prediction disagrees with the consensus.
     annotator : int, default=None
         Select only items that this annotator labelled, given as a position in `ReviewSession.annotator_names`.
     label : int, default=None
-        Select only items on which this class is a label, the fused label or the consensus. Given as a position in
+        Select only items on which this class is a label, the consensus or the prediction. Given as a position in
         `RunFolder.classes`.
     """
 
@@ -65,13 +71,17 @@ class ReviewSession:
     ledger : Ledger
         The decisions on disk.
     annotator_names : list of str
-        Names of the annotators, in descending order of agreement with the predictions.
+        Names of the annotators with labels, in descending order of accuracy.
     """
 
     def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:
         self.run, self.item_inputs, self.reviewer = run, item_inputs, reviewer
         self.ledger = Ledger(run.path / DECISIONS_FILE)
-        self.annotator_names = list(run.annotators)
+        self._annotators = run.consensus.annotator_table().to_pylist()
+        self.annotator_names = [str(row["annotator"]) for row in self._annotators]
+        self._codes = positions_of(
+            np.array(self.annotator_names, dtype=object), ids_to_strings(run.consensus.annotators)
+        )
         self._position = {name: index for index, name in enumerate(run.items)}
         self._state = DecisionState()
         self._lock = threading.RLock()
@@ -85,7 +95,8 @@ class ReviewSession:
         Returns
         -------
         about : dict of str to Any
-            Keys: run, method, model_sha256, reviewer, classes, annotators, labels_available, decisions_file, notes.
+            Keys: run, method, model_sha256, reviewer, classes, annotators (the most accurate first), decisions_file,
+            notes.
         """
         run = self.run
         return {
@@ -97,14 +108,10 @@ class ReviewSession:
                 {"name": name, "key": key} for name, key in zip(run.classes, assign_keys(run.classes), strict=True)
             ],
             "annotators": [
-                {
-                    "name": name,
-                    "n_labels": int(row["n_labels"]),
-                    "agreement": _number(row["agreement_with_predicted"]),
-                }
-                for name, row in run.annotators.items()
+                {"name": name, "n_labels": row["n_labels"]}
+                | {key: _rounded(row[key]) for key in ("accuracy", "accuracy_low", "accuracy_high")}
+                for name, row in zip(self.annotator_names, self._annotators, strict=True)
             ],
-            "labels_available": run.annotations is not None,
             "decisions_file": str(self.ledger.path),
             "notes": run.notes + self.item_inputs.notes,
         }
@@ -277,8 +284,11 @@ class ReviewSession:
         Returns
         -------
         facts : dict of str to Any
-            Keys: rank, fused, fused_confidence, predicted, predicted_confidence, consensus, confidence,
-            label_counts, labels, weight_source ("item" or "mean"), input.
+            Keys: rank, consensus, confidence, predicted and predicted_confidence (both None without a classifier),
+            explanation (why the consensus differs from votes or prediction; None if it does not), label_counts, labels,
+            input. `label_counts` has the keys label, n_labels and probability for each class with labels, the most
+            frequent first. Each of the `labels` has the keys annotator, label, accuracy, accuracy_low, accuracy_high
+            (all three None if unknown), weight (None if unknown) and suspicion.
         """
         return self._cached_facts(index) | {"input": self.item_inputs.describe(index)}
 
@@ -328,24 +338,24 @@ class ReviewSession:
     def _make_order(self, item_filter: ItemFilter) -> list[int]:
         """Return the positions of the items that pass the filter."""
         run = self.run
-        keep = np.array([not item_filter.disputed or run.is_disputed(index) for index in range(len(run.items))], bool)
+        keep = run.disputed.copy() if item_filter.disputed else np.ones(len(run.items), bool)
         if item_filter.label is not None:
-            name = run.classes[item_filter.label]
-            keep &= np.array(
-                [name in (row["consensus"], self._fused(row["item"], "fused")) for row in run.review_rows], bool
-            ) | self._has_label(lambda ann: ann.label == item_filter.label)
-        if item_filter.annotator is not None and run.annotations is not None:
-            codes = {str(name): code for code, name in enumerate(run.annotations.annotators)}
-            code = codes.get(self.annotator_names[item_filter.annotator], -1)
+            has_class = self._has_label(lambda ann: ann.label == item_filter.label)
+            has_class |= run.consensus.consensus_codes[run.rows] == item_filter.label
+            if run.consensus.predicted_codes is not None:
+                has_class |= run.consensus.predicted_codes[run.rows] == item_filter.label
+            keep &= has_class
+        if item_filter.annotator is not None:
+            code = self._codes[item_filter.annotator]
             keep &= self._has_label(lambda ann: ann.annotator == code)
         return [int(index) for index in np.flatnonzero(keep)]
 
-    def _has_label(self, condition: Any) -> Any:
-        """Return whether each item has a label that meets the condition."""
-        has_label = np.zeros(len(self.run.items), bool)
-        if self.run.annotations is not None:
-            has_label[self.run.annotations.item[condition(self.run.annotations)]] = True
-        return has_label
+    def _has_label(self, condition: Callable[[Annotations], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+        """Return whether each item to review has a label that meets the condition."""
+        ann = self.run.consensus.annotations
+        has_label = np.zeros(ann.n_items, bool)
+        has_label[ann.item[condition(ann)]] = True
+        return has_label[self.run.rows]
 
     def _item(self, index: int, state: DecisionState) -> dict[str, Any]:
         """Return an item with its facts, and what a decision on it must send back."""
@@ -356,48 +366,49 @@ class ReviewSession:
 
     def _make_facts(self, index: int) -> dict[str, Any]:
         """Return the facts about an item, without its input."""
-        row = self.run.review_rows[index]
-        item = row["item"]
-        weights = self.item_inputs.weights(index)
+        run, result, row = self.run, self.run.consensus, int(self.run.rows[index])
+        ann = result.annotations
+        predicted = None if result.predicted_probabilities is None else result.predicted_probabilities[row]
         return {
             "rank": index + 1,
-            "fused": self._fused(item, "fused"),
-            "fused_confidence": _number(self._fused(item, "fused_confidence")),
-            "predicted": self._fused(item, "predicted"),
-            "predicted_confidence": _number(self._fused(item, "predicted_confidence")),
-            "consensus": row["consensus"],
-            "confidence": _number(row["confidence"]),
-            "label_counts": row["labels"],
-            "labels": self._labels(index, weights),
-            "weight_source": "item" if weights is not None else "mean",
+            "consensus": run.classes[result.consensus_codes[row]],
+            "confidence": _rounded(result.class_probabilities[row].max()),
+            "predicted": None if predicted is None else run.classes[predicted.argmax()],
+            "predicted_confidence": None if predicted is None else _rounded(predicted.max()),
+            "explanation": explain_item(result, row),
+            "label_counts": [
+                {
+                    "label": run.classes[code],
+                    "n_labels": count,
+                    "probability": _rounded(result.class_probabilities[row, code]),
+                }
+                for code, count in Counter(ann.label[ann.indptr[row] : ann.indptr[row + 1]].tolist()).most_common()
+            ],
+            "labels": self._labels(index),
         }
 
-    def _labels(self, index: int, weights: list[float] | None) -> list[dict[str, Any]]:
-        """Return the labels of an item, the one with the largest weight first."""
-        run = self.run
-        if run.annotations is None:
-            return []
+    def _labels(self, index: int) -> list[dict[str, Any]]:
+        """Return the labels of an item, the one with the largest weight first, or else the most accurate annotator."""
+        run, result, ann = self.run, self.run.consensus, self.run.consensus.annotations
+        weights = self.item_inputs.weights(index)
+        start, end = ann.indptr[run.rows[index]], ann.indptr[run.rows[index] + 1]
         labels = []
-        start, end = run.annotations.indptr[index : index + 2]
-        pairs = zip(run.annotations.annotator[start:end], run.annotations.label[start:end], strict=True)
-        for place, (annotator, label) in enumerate(pairs):
-            name = str(run.annotations.annotators[annotator])
-            row = run.annotators.get(name, {})
-            mean_weight = _number(row.get("mean_weight", ""))
+        for place in range(start, end):
+            annotator = ann.annotator[place]
+            low, high = result.annotator_accuracy_interval[annotator]
             labels.append(
                 {
-                    "annotator": name,
-                    "label": run.classes[label],
-                    "weight": mean_weight if weights is None else round(weights[place], 4),
-                    "agreement": _number(row.get("agreement_with_predicted", "")),
+                    "annotator": str(ann.annotators[annotator]),
+                    "label": run.classes[ann.label[place]],
+                    "accuracy": _rounded(result.annotator_accuracy[annotator]),
+                    "accuracy_low": _rounded(low),
+                    "accuracy_high": _rounded(high),
+                    "weight": None if weights is None else _rounded(weights[place - start]),
+                    "suspicion": _rounded(1 - result.label_confidence[place]),
                 }
             )
-        labels.sort(key=lambda line: -(line["weight"] or 0))
+        labels.sort(key=lambda line: (-(line["weight"] or 0), -(line["accuracy"] or 0)))
         return labels
-
-    def _fused(self, item: str, column: str) -> str:
-        """Return a value of the item in `fused.csv`, empty if it has no row there."""
-        return self.run.fused.get(item, {}).get(column, "")
 
 
 def hash_facts(facts: dict[str, Any]) -> str:
@@ -468,6 +479,6 @@ def assign_keys(classes: Sequence[str]) -> Sequence[str | None]:
     return [name if name in own else next(free) for name in names]
 
 
-def _number(text: str) -> float | None:
-    """Return the number in a cell of a table, None if the cell is empty."""
-    return float(text) if text else None
+def _rounded(value: float | None) -> float | None:
+    """Return a number with six decimals, as in the CSV files of a run; None if it is unknown."""
+    return None if value is None or math.isnan(value) else round(float(value), 6)
