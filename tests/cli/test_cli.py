@@ -88,7 +88,7 @@ class Crowd:
 
     def fit(self, *more: Any, labels: Any = None, inputs: Any = None) -> list[Any]:
         files = [labels or self.labels, "--inputs", inputs or self.inputs, "--out", self.out]
-        return ["fit", *files, "--epochs", 2, "--quiet", *more]
+        return ["fit", *files, "--epochs", 2, "--folds", 0, "--quiet", *more]
 
 
 @pytest.fixture
@@ -146,7 +146,13 @@ def test_fit_reads_an_export_and_its_ground_truth_as_test_gold(crowd: Crowd) -> 
     assert f"note: 1 of {len(crowd.triples) + 1} answers could not be used and was left out" in output
     assert "% of 9 items" in output
     from_table = run_ok(*crowd.fit("--test", crowd.gold("gold.csv", slice(9)), "--force"))
-    assert output[output.index("gated: ") :] == from_table[from_table.index("gated: ") :]
+    for start, end in (("data: ", " note: "), ("test accuracy: ", " run folder: ")):
+        assert _between(output, start, end) == _between(from_table, start, end)
+
+
+def _between(text: str, start: str, end: str) -> str:
+    """Return the part of a text from `start` to the next `end`."""
+    return text[text.index(start) :].split(end)[0]
 
 
 def test_unknown_format_and_on_bad_are_refused(crowd: Crowd) -> None:
@@ -158,12 +164,62 @@ def test_unknown_format_and_on_bad_are_refused(crowd: Crowd) -> None:
 # ---- choice of the method --------------------------------------------------------------------------
 
 
-def test_default_method_is_printed_with_its_reason(crowd: Crowd) -> None:
-    output = run_ok(*crowd.fit())
-    assert f"method: {DEFAULT_METHOD} (the default): of " in output
-    assert "best mean rank" in output
+def test_default_method_is_printed(crowd: Crowd) -> None:
+    assert f"method: {DEFAULT_METHOD} (default; see crowdfuse methods)" in run_ok(*crowd.fit())
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
-    assert "(the default)" not in run_ok(*crowd.fit(*FUSION, "--force"))
+    output = run_ok(*crowd.fit(*FUSION, "--force"))
+    assert "method: fusion" in output
+    assert "(default" not in output
+
+
+# ---- cross-fitting ---------------------------------------------------------------------------------
+
+
+def test_folds_and_jobs_reach_the_run(crowd: Crowd) -> None:
+    run_ok(*crowd.fit("--folds", 2, "--method", "majority-vote"))
+    assert json.loads((crowd.out / "settings.json").read_text())["job"]["folds"] == 2
+    assert json.loads((crowd.out / "summary.json").read_text())["n_folds"] == 2
+    one_process = (crowd.out / "consensus.csv").read_bytes()
+    run_ok(*crowd.fit("--folds", 2, "--method", "majority-vote", "--jobs", 2, "--force"))
+    assert (crowd.out / "consensus.csv").read_bytes() == one_process
+    assert "already finished" in run_ok("fit", "--resume", crowd.out, "--jobs", 2)
+
+
+def test_cross_fitting_is_the_default(crowd: Crowd) -> None:
+    shown = run_ok("fit", "--help")
+    assert "--folds" in shown
+    assert "default: 5" in shown
+
+
+def test_jobs_are_refused_in_launched_processes(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crowdfuse.cli.fit.launched_processes", lambda: (2, 1))
+    assert_refused(crowd, crowd.fit("--jobs", 2), "--jobs 2", "torchrun", "leave out --jobs")
+    assert_refused(crowd, ["fit", "--resume", crowd.out, "--jobs", 2], "--jobs 2", "torchrun")
+
+
+# ---- what fit prints -------------------------------------------------------------------------------
+
+
+def test_fit_prints_data_network_and_results_in_few_lines(crowd: Crowd) -> None:
+    lines = run(*crowd.fit("--method", "majority-vote", "--set", "hidden=[16,8]")).stdout.splitlines()
+    assert lines[:2] == ["method: majority-vote", "network: mlp (16, 8)"]
+    n_labels = len(crowd.triples)
+    assert lines[2] == f"data: {N} items, 3 annotators, {n_labels} labels, classes \"Zoë's dog\", 'cat'"
+    assert all(line.startswith(("note: ", "warning: ", "run folder: ", "next: ")) for line in lines[3:])
+    assert "run folder: " + str(crowd.out) in lines
+
+
+def test_fit_prints_each_warning_of_the_summary(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crowdfuse import runs
+
+    def start(*arguments: Any, **options: Any) -> dict[str, Any]:
+        return original(*arguments, **options) | {"notes": ["a remark"], "warnings": ["class 'b' is never predicted"]}
+
+    original = runs.start
+    monkeypatch.setattr(runs, "start", start)
+    lines = run(*crowd.fit()).output.splitlines()
+    assert "note: a remark" in lines
+    assert "warning: class 'b' is never predicted" in lines
 
 
 # ---- fit and predict -------------------------------------------------------------------------------
@@ -178,16 +234,15 @@ def test_fit_in_a_new_process_writes_the_whole_run_folder(crowd: Crowd) -> None:
     assert done.stderr.splitlines()[-1] == f"next: crowdfuse report {crowd.out}"
     assert "epoch 2/2" in done.stderr
     assert "Warning" not in done.stderr
-    reviews = ["review_items.csv", "review_labels.csv"]
-    names = ["annotators.csv", "fused.csv", "log.jsonl", "model", *reviews, "settings.json", "summary.json"]
-    assert sorted(path.name for path in crowd.out.iterdir()) == names
+    tables = ["annotators.csv", "consensus.csv", "suspicious_labels.csv"]
+    names = [*tables, "log.jsonl", "model", "posterior.safetensors", "settings.json", "summary.json"]
+    assert sorted(path.name for path in crowd.out.iterdir()) == sorted(names)
 
-    fused = read_rows(crowd.out / "fused.csv")
-    assert list(fused[0]) == ["item", "fused", "fused_confidence", "n_labels", "predicted", "predicted_confidence"]
-    assert [row["item"] for row in fused] == crowd.items
-    assert {row["fused"] for row in fused} <= {"cat", "Zoë's dog"}
-    assert all(0.5 <= float(row["fused_confidence"]) <= 1 for row in fused)
-    assert sum(int(row["n_labels"]) for row in fused) == len(crowd.triples)
+    consensus = read_rows(crowd.out / "consensus.csv")
+    assert sorted(row["item"] for row in consensus) == sorted(crowd.items)
+    assert {row["label"] for row in consensus} <= {"cat", "Zoë's dog"}
+    assert all(0.5 <= float(row["confidence"]) <= 1 for row in consensus)
+    assert sum(int(row["n_labels"]) for row in consensus) == len(crowd.triples)
     assert {row["annotator"] for row in read_rows(crowd.out / "annotators.csv")} == {"ada", "bob", "007"}
     settings = json.loads((crowd.out / "settings.json").read_text())
     assert settings["job"]["settings"] == {"epochs": 2, "random_state": 0}
@@ -257,7 +312,7 @@ def test_column_names_and_classes_can_be_given(crowd: Crowd) -> None:
     names = ["--item", "photo", "--annotator", "by", "--label", "tag", "--classes", "cat, Zoë's dog,bird"]
     run_ok(*crowd.fit(*names, "--test", crowd.gold("t.csv", slice(0, 5)), labels=labels))
     assert load(crowd.out / "model").classes_.tolist() == ["cat", "Zoë's dog", "bird"]
-    assert len(read_rows(crowd.out / "fused.csv")) == N
+    assert len(read_rows(crowd.out / "consensus.csv")) == N
 
 
 def test_integer_classes_stay_integers(crowd: Crowd) -> None:
@@ -272,8 +327,10 @@ def test_on_conflict_decides_contradictory_labels(crowd: Crowd, choice: str, lab
     labels = write_rows(crowd.folder / "twice.csv", "item,annotator,label", rows)
     text = run_ok(*crowd.fit("--on-conflict", choice, "--method", "majority-vote", labels=labels))
     assert "contradicted" in text
-    fused = {row["item"]: row["fused"] for row in read_rows(crowd.out / "fused.csv")}
-    assert fused.get("i0") == label
+    rows_of_run = {row["item"]: row for row in read_rows(crowd.out / "consensus.csv")}
+    assert rows_of_run["i0"]["n_labels"] == str(int(label is not None))
+    labels_of_run = read_rows(crowd.out / "suspicious_labels.csv")
+    assert [row["label"] for row in labels_of_run if row["item"] == "i0"] == ([] if label is None else [label])
 
 
 def test_on_missing_drop_leaves_out_items_without_inputs_or_labels(crowd: Crowd) -> None:
@@ -282,7 +339,9 @@ def test_on_missing_drop_leaves_out_items_without_inputs_or_labels(crowd: Crowd)
     text = run_ok(*crowd.fit("--on-missing", "drop", labels=labels))
     assert "1 labelled items have no inputs and were left out" in text
     assert "1 items have inputs but no labels: not trained on" in text
-    assert {row["item"] for row in read_rows(crowd.out / "fused.csv")} == {*crowd.items} - {"i2"}
+    n_labels = {row["item"]: int(row["n_labels"]) for row in read_rows(crowd.out / "consensus.csv")}
+    assert set(n_labels) == {*crowd.items}
+    assert [item for item, count in n_labels.items() if count == 0] == ["i2"]
 
 
 def test_empty_and_repeated_labels_are_counted(crowd: Crowd) -> None:
@@ -330,13 +389,31 @@ def test_predict_converts_images_to_the_size_and_channels_of_training(crowd: Cro
     assert load(crowd.out / "model").input_shape_ == (1, 24, 18)
     for other in (folder("same", (24, 18)), folder("large", (200, 120), "RGB")):
         run_ok("predict", crowd.out, other, "--out", crowd.folder / f"{other.name}.csv")
-        assert [row["item"] for row in read_rows(crowd.folder / f"{other.name}.csv")] == [
-            f"sub/{n}.png" for n in range(6)
-        ]
+        assert len(read_rows(crowd.folder / f"{other.name}.csv")) == 6
     crowd.out = crowd.folder / "second"
     run_ok(*crowd.fit("--image-size", 20, labels=labels, inputs=crowd.folder / "large"))
     assert load(crowd.out / "model").input_shape_ == (3, 20, 20)
     run_ok("predict", crowd.out, crowd.folder / "train", "--out", crowd.folder / "3.csv")
+
+
+@pytest.mark.parametrize("ending", ["", ".png"])
+def test_an_image_has_the_same_id_in_all_files(crowd: Crowd, ending: str) -> None:
+    images = crowd.folder / "images"
+    (images / "sub").mkdir(parents=True)
+    for n in range(8):
+        Image.new("L", (20, 20), color=20 * n).save(images / "sub" / f"{n}.png")
+    rows = [(f"sub/{n}{ending}", "ada", n % 2) for n in range(6)]  # two images have no labels
+    labels = write_rows(crowd.folder / "images.csv", "item,annotator,label", rows)
+    run_ok(*crowd.fit("--on-missing", "drop", labels=labels, inputs=images))
+    consensus = {row["item"]: row for row in read_rows(crowd.out / "consensus.csv")}
+    Image.new("L", (20, 20)).save(images / "new.png")
+    for model in (crowd.out, crowd.out / "model"):
+        run_ok("predict", model, images, "--out", crowd.folder / "predictions.csv", "--force")
+        predictions = {row["item"]: row for row in read_rows(crowd.folder / "predictions.csv")}
+        assert set(predictions) == {"new.png", *(f"sub/{n}{ending if n < 6 else '.png'}" for n in range(8))}
+        joined = [(consensus[item], predictions[item]) for item in consensus.keys() & predictions.keys()]
+        assert len(joined) == len(consensus) >= 6
+        assert all(one["predicted"] == other["label"] for one, other in joined)
 
 
 # ---- bad input: one message, exit code 2, and nothing written --------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
@@ -104,21 +105,107 @@ def test_evaluation_items_are_not_trained_on(crowd: Path) -> None:
 def test_without_gold_the_limits_of_the_comparison_are_stated(crowd: Path) -> None:
     result = compare("--methods", "fusion,majority-vote", "--seeds", "0,1")
     assert result.exit_code == 0, result.output
-    assert "likelihood of held-out labels" in result.output
+    assert "held-out likelihood (%)" in result.output
+    assert "held-out agreement (%)" in result.output
+    assert "majority vote of the labels" not in result.output  # the vote would be scored by the same labels
     assert "mistakes that all annotators make together cannot be detected" in result.output
-    assert "How often two methods predict the same" in result.output
     assert numbers()["metric"] == "held_out_likelihood"
 
 
 def test_the_best_method_is_shown_with_its_uncertainty(crowd: Path) -> None:
     alone = compare("--methods", "majority-vote", "--seeds", "0", "--out", "alone").output
-    assert "Only majority-vote was compared, so there is no choice." in " ".join(alone.split())
-    assert "choose **" not in alone
+    assert "Only majority-vote was compared, so there is no choice." in alone
     one_seed = compare("--methods", "trace-reg,majority-vote", "--seeds", "0", "--out", "two").output  # no interval
     assert re.search(
-        r"choose \*\*\S+\*\*, which is not significantly better than (trace-reg|majority-vote)\.",
-        " ".join(one_seed.split()),
+        r"The best method is \S+; over seeds, it is not significantly better than (trace-reg|majority-vote)\.",
+        one_seed,
     )
+
+
+def table_lines(output: str) -> list[str]:
+    """Return the lines of the printed table, without header and rule."""
+    lines = output.splitlines()
+    return lines[2 : lines.index("")]
+
+
+def test_the_table_fits_a_screen_and_has_the_baselines(crowd: Path) -> None:
+    output = compare("--gold", "labelled.csv", "--methods", "majority-vote,fusion,true-label", "--seeds", "0,1").output
+    assert all(len(line) <= 100 for line in output.splitlines()[: len(table_lines(output)) + 2])
+    assert re.split(r" {2,}", output.splitlines()[0]) == [
+        "method",
+        "accuracy (%)",
+        "balanced accuracy (%)",
+        "macro F1 (%)",
+        "log loss",
+    ]
+    rows = {line[:36].split("  ")[0].strip(): re.split(r" {2,}", line)[1:] for line in table_lines(output)}
+    assert set(rows) == {
+        "fusion",
+        "majority-vote",
+        "true-label (trained on gold)",
+        "always the most frequent class",
+        "majority vote of the labels",
+    }
+    means = [float(line[0].split(" ")[0]) for line in rows.values()]
+    assert means == sorted(means, reverse=True)
+    assert rows["majority vote of the labels"][-1] == "—"  # no log loss
+    assert " ± " in rows["fusion"][0]
+    assert "minus" not in output
+    assert "No method" not in output
+
+
+def test_figures_of_methods_and_baselines_are_correct(crowd: Path) -> None:
+    from crowdfuse.runs import Job
+    from crowdfuse.runs.comparison import make_comparison
+
+    compare("--gold", "labelled.csv", "--methods", "majority-vote", "--seeds", "0")
+    comparison = make_comparison(
+        Job(labels="labels.csv", inputs="features.npy", gold="labelled.csv", on_missing="drop"), 0.3
+    )
+    split = comparison.split(0)
+    gold = np.array([int(line.split(",")[1]) for line in Path("labelled.csv").read_text().splitlines()[1:]])
+    stored = json.loads(Path("comparison/runs.jsonl").read_text())["result"]
+    predicted = np.array(stored["predicted"])
+    assert stored["test_accuracy"] == accuracy_score(gold[split.test], predicted)
+    assert stored["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(gold[split.test], predicted))
+    assert stored["macro_f1"] == pytest.approx(f1_score(gold[split.test], predicted, average="macro"))
+    assert 0 < stored["log_loss"] < np.log(3)
+
+    ann = comparison.data.train_annotations
+    labels = np.bincount(ann[split.train].label, minlength=3)
+    frequent, vote = (one["scores"] for one in numbers()["baselines"])
+    assert frequent["test_accuracy"] == (gold[split.test] == labels.argmax()).mean()
+    assert frequent["balanced_accuracy"] == pytest.approx(1 / 3)
+    shares = (labels + 1) / (labels + 1).sum()
+    assert frequent["log_loss"] == pytest.approx(-np.log(shares[gold[split.test]]).mean())
+    assert vote["test_accuracy"] == 1  # two of the three annotators are always right
+
+
+def test_the_vote_has_no_figures_if_the_test_items_have_no_labels(crowd: Path) -> None:
+    output = compare("--gold", "others.csv", "--methods", "majority-vote", "--seeds", "0").output
+    assert re.split(r" {2,}", table_lines(output)[-1]) == ["majority vote of the labels", "—", "—", "—", "—"]
+
+
+@pytest.mark.parametrize("gold", [(), ("--gold", "others.csv")])
+def test_it_is_said_when_no_method_beats_the_most_frequent_class(crowd: Path, gold: tuple[str, ...]) -> None:
+    np.save("features.npy", np.random.default_rng(5).normal(size=(N_ITEMS, 4)))  # not related to the classes
+    lines = Path("labels.csv").read_text().splitlines()
+    random = np.random.default_rng(1).choice(3, len(lines), p=[0.8, 0.1, 0.1])
+    rows = [line[:-1] + str(label) for line, label in zip(lines[1:], random, strict=False)]
+    Path("labels.csv").write_text("\n".join([lines[0], *rows]) + "\n")
+    Path("others.csv").write_text("item,label\n" + "".join(f"{i},{int(i % 5 == 0)}\n" for i in range(150, 200)))
+    output = compare(*gold, "--methods", "majority-vote", "--seeds", "0,1").output
+    assert re.search(r"No method (beats|is clearly better than) the trivial baseline", output), output
+
+
+def test_differences_of_all_pairs_are_shown_on_request(crowd: Path) -> None:
+    asked = ("--gold", "others.csv", "--methods", "majority-vote,fusion,trace-reg", "--seeds", "0,1")
+    assert "| minus |" not in compare(*asked).output
+    shown = compare(*asked, "--show", "--pairs").output
+    assert "| method | minus | difference (95 % interval) | same prediction (%) |" in shown
+    for one, other in (("majority-vote", "fusion"), ("majority-vote", "trace-reg"), ("fusion", "trace-reg")):
+        assert re.search(rf"\| ({one} \| {other}|{other} \| {one}) \| [+-]", shown)
+    assert "| minus |" in Path("comparison/table.md").read_text()
 
 
 def test_changed_labels_make_new_runs(crowd: Path) -> None:

@@ -77,12 +77,15 @@ def compare(
     ),
     plan: Plan = False,
     show: Show = False,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Also show the differences between all pairs of methods.")
+    ] = False,
     json_file: Json = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Compare methods on your labels and inputs. Gold labels only score the methods and train true-label."""
-    from crowdfuse.experiments.comparison_tables import render_markdown, write_comparison
+    from crowdfuse.experiments.comparison_tables import conclusions, render_pairs, render_text, write_comparison
     from crowdfuse.experiments.result_table import make_table
     from crowdfuse.io.files import write_json
     from crowdfuse.runs import Job
@@ -110,7 +113,8 @@ def compare(
     fitting, remarks = applicable_methods(comparison)
     if methods:
         fitting, remarks = parse_names(methods, "--methods"), []
-    cells = comparison.cells(fitting, parse_integers(seeds, "--seeds"))
+    seed_numbers = parse_integers(seeds, "--seeds")
+    cells = comparison.cells(fitting, seed_numbers)
     if plan:
         print_plan("comparison", store, cells)
         return
@@ -123,8 +127,15 @@ def compare(
     table = make_table(cells, finished.records, comparison.metric, {})
     notes = [*comparison.notes(), *remarks]
     if table.entries:
-        figures = write_comparison(table, comparison.metric, notes, folder)
-        typer.echo(render_markdown(table, comparison.metric, notes))
+        baselines = comparison.baselines(seed_numbers)
+        figures = write_comparison(table, comparison.metric, notes, baselines, folder)
+        typer.echo(render_text(table, comparison.metric, baselines) + "\n")
+        for sentence in conclusions(table, comparison.metric, baselines):
+            typer.echo(sentence)
+        for note in notes:
+            typer.echo(f"note: {note}")
+        if pairs:
+            typer.echo("\n" + render_pairs(table) + "\n")
         if json_file is not None:
             write_json(json_file, figures)
         typer.echo(f"table: {folder / 'table.md'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +28,10 @@ from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS
 from crowdfuse.labels.ids import format_names
 from crowdfuse.labels.reading import Reading
-from crowdfuse.training.distributed import is_rank_zero, raise_in_all_processes
+from crowdfuse.training.distributed import is_rank_zero, launched_processes, raise_in_all_processes
+
+if TYPE_CHECKING:
+    from crowdfuse.estimators.base import CrowdClassifier
 
 
 @print_errors
@@ -46,8 +49,7 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"Method, one of: {', '.join(ESTIMATORS)}. "
-            f"Default: {DEFAULT_METHOD}, which has the best overall rank (see crowdfuse methods)."
+            help=f"Method, one of: {', '.join(ESTIMATORS)}. Default: {DEFAULT_METHOD} (see crowdfuse methods)."
         ),
     ] = None,
     validation: Annotated[Path | None, typer.Option(help="Gold labels (item, label) for choosing the epoch.")] = None,
@@ -60,6 +62,14 @@ def fit(
     backbone: Annotated[
         str | None, typer.Option(help="Network that computes features: auto, mlp, lenet, resnet18 or identity.")
     ] = None,
+    folds: Annotated[
+        int,
+        typer.Option(
+            help="Number of folds of the cross-fitting behind the consensus; 0: none, the confidence is then too high.",
+            min=0,
+        ),
+    ] = 5,
+    jobs: Annotated[int, typer.Option(help="Number of processes that train folds at the same time.", min=1)] = 1,
     seed: Seed = 0,
     device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda or mps.")] = None,
     settings: Annotated[
@@ -74,18 +84,19 @@ def fit(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a classifier on labels and inputs; writes model, fused labels and annotator table to a run folder."""
+    """Train a classifier on labels and inputs; writes model, consensus and annotator table to a run folder."""
     from crowdfuse import runs
 
     verbose = 0 if quiet or not is_rank_zero() else 1
     if resume is not None:
         with raise_in_all_processes():
             _refuse_beside_resume(context)
+            _refuse_jobs(jobs)
             refuse_json(json_file, force)
             finished = runs.is_finished(resume)
         if finished and is_rank_zero():
             typer.echo(f"{resume} is already finished; nothing to resume")
-        _print_summary(runs.resume(resume, verbose=verbose), resume, json_file)
+        _print_summary(runs.resume(resume, verbose=verbose, jobs=jobs), resume, json_file)
         return
     with raise_in_all_processes():
         absent = [
@@ -93,6 +104,9 @@ def fit(
         ]
         if labels is None or inputs is None or folder is None:
             raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
+        _refuse_jobs(jobs)
+        if folds == 1:
+            raise ValueError("--folds must be 0 or at least 2, got 1; with one fold nothing is left to train on")
         refuse_json(json_file, force)
         for given in (labels, inputs, validation, test, gold):
             refuse_same(json_file, given)
@@ -116,35 +130,32 @@ def fit(
             reading=reading,
             on_missing=check_choice("--on-missing", on_missing, ("error", "drop")),
             image_size=image_size,
+            folds=folds,
             threads=threads,
         )
-    if method is None and is_rank_zero():
-        _print_default_method()
-    _print_summary(runs.start(job, folder, force=force, verbose=verbose), folder, json_file)
-
-
-def _print_default_method() -> None:
-    """Print which method is used by default, and why."""
-    from crowdfuse.experiments.comparison_results import describe_rank, load_comparison_results
-
-    reason = describe_rank(load_comparison_results(), DEFAULT_METHOD)
-    typer.echo(f"method: {DEFAULT_METHOD} (the default): {reason}; see crowdfuse methods", err=True)
+    if is_rank_zero():
+        default = " (default; see crowdfuse methods)" if method is None else ""
+        typer.echo(f"method: {job.method}{default}")
+    _print_summary(runs.start(job, folder, force=force, verbose=verbose, jobs=jobs), folder, json_file)
 
 
 def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
     """Print the summary of a run, in the process of rank 0 only; exit with code 130 if Ctrl-C ended the run."""
+    from crowdfuse.estimators.persistence import load
     from crowdfuse.io.files import write_json
 
     if not is_rank_zero():
         return
-    for note in summary["notes"]:
-        typer.echo(f"note: {note}")
-    gold_use = summary["gold_used_for"]
+    typer.echo(f"network: {_describe_network(load(run / 'model'))}")
     typer.echo(
-        f"{summary['method']}: {summary['n_labelled_items']:,} items, {summary['n_annotators']:,} annotators, "
-        f"{summary['n_labels']:,} labels, classes {format_names(summary['classes'])}; "
-        + ("no gold labels were used" if gold_use == "nothing" else f"gold labels were used for {gold_use}")
+        f"data: {summary['n_labelled_items']:,} items, {summary['n_annotators']:,} annotators, "
+        f"{summary['n_labels']:,} labels, classes {format_names(summary['classes'])}"
     )
+    if summary["gold_used_for"] != "nothing":
+        typer.echo(f"gold labels were used for {summary['gold_used_for']}")
+    for kind in ("note", "warning"):
+        for message in summary[f"{kind}s"]:
+            typer.echo(f"{kind}: {message}")
     if "test_accuracy" in summary:
         typer.echo(f"test accuracy: {100 * summary['test_accuracy']:.2f} % of {summary['n_test_items']:,} items")
     if json_file is not None:
@@ -157,10 +168,31 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -
     typer.echo(f"next: crowdfuse report {shlex.quote(str(run))}", err=True)
 
 
+def _describe_network(classifier: CrowdClassifier) -> str:
+    """Return the name of the network, with the widths of its hidden layers: 'mlp (128)'."""
+    name = classifier.backbone
+    if not isinstance(name, str):
+        return "custom"
+    if name == "auto":
+        name = "mlp" if len(classifier.input_shape_) == 1 else "lenet"
+    if name not in ("mlp", "identity") or not classifier.hidden:
+        return name
+    return f"{name} ({', '.join(map(str, classifier.hidden))})"
+
+
+def _refuse_jobs(jobs: int) -> None:
+    """Raise an error if --jobs is given to one of several launched processes, which already share the machine."""
+    if jobs > 1 and launched_processes() not in (None, (1, 1)):
+        raise ValueError(
+            f"--jobs {jobs} cannot be combined with several launched processes (torchrun): each of them would start "
+            "more; leave out --jobs"
+        )
+
+
 def _refuse_beside_resume(context: typer.Context) -> None:
     """Raise an error if other options are given with --resume: a resumed run keeps its stored options."""
     options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-    allowed = ("resume", "json_file", "force", "quiet")
+    allowed = ("resume", "jobs", "json_file", "force", "quiet")
     given = [
         options[name]
         for name in context.params

@@ -1,7 +1,9 @@
-"""Tables of a comparison on a user's own data: the best method, differences with intervals, and costs."""
+"""Tables of a comparison on a user's own data: the best method first, baselines between them, and differences."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,20 +15,47 @@ from crowdfuse.io.files import write_json, write_text
 from crowdfuse.labels.ids import format_count
 from crowdfuse.report.markdown import escape_cell, markdown_table
 
-EXTRA_METRICS = ("fused_label_accuracy", "train_accuracy", "held_out_agreement")
-METRIC_TITLES = {
-    "test_accuracy": "test accuracy",
-    "held_out_likelihood": "likelihood of held-out labels",
-    "fused_label_accuracy": "fused labels right",
-    "train_accuracy": "accuracy on training items",
-    "held_out_agreement": "agreement with held-out labels",
+GOLD_METRIC, HELD_OUT_METRIC = "test_accuracy", "held_out_likelihood"
+BALANCED_ACCURACY, MACRO_F1, LOG_LOSS, AGREEMENT = "balanced_accuracy", "macro_f1", "log_loss", "held_out_agreement"
+COLUMNS = {
+    GOLD_METRIC: {
+        GOLD_METRIC: "accuracy (%)",
+        BALANCED_ACCURACY: "balanced accuracy (%)",
+        MACRO_F1: "macro F1 (%)",
+        LOG_LOSS: "log loss",
+    },
+    HELD_OUT_METRIC: {HELD_OUT_METRIC: "held-out likelihood (%)", AGREEMENT: "held-out agreement (%)"},
 }
+"""Keys and titles of the columns, by the metric that ranks the methods."""
+MOST_FREQUENT, LABEL_VOTE = "always the most frequent class", "majority vote of the labels"
+EXTRA_METRICS = ("fused_label_accuracy", "train_accuracy", "seconds_per_epoch")  # only in table.json
+MAX_NAME_LENGTH = 34  # longer names of methods are cut on the screen, so that the table fits 100 columns
+UNKNOWN = "—"
+CLEAR_STANDARD_ERRORS = 2  # a difference of fewer standard errors may be chance
 
 
-def write_comparison(table: Table, metric: str, notes: list[str], folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Baseline:
+    """A row of the table that needs no training.
+
+    Parameters
+    ----------
+    name : str
+        What it does.
+    scores : dict of str to float
+        Its figures, by the key of the column; a column that is absent is unknown.
+    """
+
+    name: str
+    scores: dict[str, float]
+
+
+def write_comparison(
+    table: Table, metric: str, notes: list[str], baselines: Sequence[Baseline], folder: Path
+) -> dict[str, Any]:
     """Write `table.md` and `table.json`, and return the numbers."""
-    numbers = collect_numbers(table, metric, notes)
-    write_text(folder / "table.md", render_markdown(table, metric, notes))
+    numbers = collect_numbers(table, metric, notes, baselines)
+    write_text(folder / "table.md", render_markdown(table, metric, notes, baselines))
     write_json(folder / "table.json", numbers)
     return numbers
 
@@ -47,14 +76,16 @@ def failed_checks(table: Table) -> dict[str, str]:
     return found
 
 
-def collect_numbers(table: Table, metric: str, notes: list[str]) -> dict[str, Any]:
+def collect_numbers(table: Table, metric: str, notes: list[str], baselines: Sequence[Baseline]) -> dict[str, Any]:
     """Return all numbers, for JSON."""
+    names = [*list(COLUMNS[metric])[1:], *EXTRA_METRICS]
     return {
         "metric": metric,
         "methods": [
-            entry.to_dict() | {name: _mean(table, entry.row, name) for name in (*EXTRA_METRICS, "seconds_per_epoch")}
+            entry.to_dict() | {name: _mean(table, entry.row, name) for name in names}
             for entry in table.entries.values()
         ],
+        "baselines": [asdict(baseline) for baseline in baselines],
         "best_method": best_method(table),
         "failed_checks": failed_checks(table),
         "paired_differences": [one.to_dict() for one in table.paired_differences(best_method(table))],
@@ -63,74 +94,151 @@ def collect_numbers(table: Table, metric: str, notes: list[str]) -> dict[str, An
     }
 
 
-def render_markdown(table: Table, metric: str, notes: list[str]) -> str:
-    """Return the comparison as Markdown."""
-    top = best_method(table)
-    refused = [f"{row} failed a sanity check: {why}" for row, why in failed_checks(table).items()]
-    differences = {one.baseline: one for one in table.paired_differences(top)}
-    seeds = len(table.seeds)
-    n_items = next(iter(table.records.values())).result["n_evaluated"]
-    rows = []
-    for row in sorted(table.rows, key=lambda row: -table.entries[row, ""].mean):
-        entry, paired = table.entries[row, ""], differences.get(row)
-        spread = "" if entry.std is None else f" ± {entry.std:.2f}"
-        behind = "" if paired is None else format_difference(paired.reversed())
-        extras = [_mean(table, row, name) for name in EXTRA_METRICS]
-        cost = _mean(table, row, "seconds_per_epoch")
-        rows.append(
-            [
-                row,
-                len(entry.by_seed),
-                f"{entry.mean:.2f}{spread}",
-                behind,
-                *("-" if extra is None else f"{100 * extra:.2f}" for extra in extras),
-                f"{cost:.2f}",
-            ]
+def render_text(table: Table, metric: str, baselines: Sequence[Baseline]) -> str:
+    """Return the table as aligned text of at most 100 columns, the best method first."""
+    header, rows = _table_cells(table, metric, baselines)
+    rows = [[_shorten(row[0]), *row[1:]] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
-    header = ["method", "seeds", f"{METRIC_TITLES[metric]} (%)", f"against {top}"]
-    header += [*(f"{METRIC_TITLES[name]} (%)" for name in EXTRA_METRICS), "seconds per epoch"]
-    shown = [
-        0,
-        1,
-        2,
-        3,
-        *(4 + i for i, _ in enumerate(EXTRA_METRICS) if any(row[4 + i] != "-" for row in rows)),
-        len(header) - 1,
+        for row in (header, ["-" * width for width in widths], *rows)
     ]
-    remark = f". {_recommend(top, {row: one for row, one in differences.items() if row not in failed_checks(table)})}"
-    if "accuracy" in metric:
-        error = standard_error(table.entries[top, ""].mean, n_items)
-        remark = f", which alone gives an accuracy a standard error of {error:.1f} points."
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def render_markdown(table: Table, metric: str, notes: list[str], baselines: Sequence[Baseline]) -> str:
+    """Return the comparison as Markdown, with the differences between all pairs of methods."""
     sections = [
         "# Comparison",
-        f"Every method is evaluated on {format_count(n_items, 'item')}, over {format_count(seeds, 'seed')}. The last "
-        "epoch is used unless a method chooses by held-out labels. ± is the standard deviation over seeds; in brackets "
-        "is the 95 % interval of the paired difference over seeds. It does not cover the choice of the items for "
-        "evaluation" + remark,
-        markdown_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows]),
-        "\n".join(f"- {escape_cell(note)}" for note in [*notes, *refused]),
+        markdown_table(*_table_cells(table, metric, baselines)),
+        " ".join(map(escape_cell, conclusions(table, metric, baselines))),
+        "\n".join(f"- {escape_cell(note)}" for note in notes),
     ]
-    same = _prediction_agreement(table)
-    if same:
-        pairs = [[one, other, f"{100 * share:.1f}"] for (one, other, share) in same]
-        sections += [
-            "## How often two methods predict the same class (%)",
-            markdown_table(["method", "and", "same"], pairs),
-        ]
+    pairs = pair_rows(table)
+    if pairs:
+        sections += ["## Differences between pairs of methods", markdown_table(*pairs_table(pairs))]
     return "\n\n".join(sections) + "\n"
 
 
-def _recommend(top: str, differences: dict[str, PairedDifference]) -> str:
-    """Return which method to choose, and which others are not significantly worse."""
-    if not differences:
-        return f"Only {escape_cell(top)} was compared, so there is no choice."
-    close = [row for row, one in differences.items() if one.low is None or one.low <= 0]
-    choice = f"By these numbers, choose **{escape_cell(top)}**"
-    return (
-        f"{choice}, which is not significantly better than {', '.join(map(escape_cell, close))}."
-        if close
-        else f"{choice}."
+def render_pairs(table: Table) -> str:
+    """Return the differences between all pairs of methods as a Markdown table; empty for a single method."""
+    pairs = pair_rows(table)
+    return markdown_table(*pairs_table(pairs)) if pairs else ""
+
+
+def conclusions(table: Table, metric: str, baselines: Sequence[Baseline]) -> list[str]:
+    """Return sentences for the reader: what was measured, which method is best, and whether it beats the baseline."""
+    n_items = next(iter(table.records.values())).result["n_evaluated"]
+    error = (
+        "the standard error of an accuracy on that many items"
+        if metric == GOLD_METRIC
+        else "the standard error of the mean over seeds"
     )
+    found = [
+        f"Means over {format_count(len(table.seeds), 'seed')}, on {format_count(n_items, 'test item')}; ± is {error}.",
+        _recommend(table),
+        *_judge_baseline(table, metric, baselines, n_items),
+    ]
+    found += [f"{row} failed a sanity check, ranked last: {why}." for row, why in failed_checks(table).items()]
+    counts = {row: len(table.entries[row, ""].by_seed) for row in table.rows}
+    fewer = [f"{row} ({n})" for row, n in counts.items() if n < len(table.seeds)]
+    if fewer:
+        found.append(f"Not all of the {len(table.seeds)} seeds are finished: {', '.join(fewer)}.")
+    return found
+
+
+def _recommend(table: Table) -> str:
+    """Return which method is best, and which others are not significantly worse."""
+    top, refused = best_method(table), failed_checks(table)
+    differences = [one for one in table.paired_differences(top) if one.baseline not in refused]
+    if not differences:
+        return f"Only {top} was compared, so there is no choice."
+    close = [one.baseline for one in differences if one.low is None or one.low <= 0]
+    if not close:
+        return f"The best method is {top}: over seeds, it is significantly better than each of the others."
+    if len(close) == len(differences) and len(close) > 1:
+        return f"The best method is {top}; over seeds, it is not significantly better than any other (see --pairs)."
+    return f"The best method is {top}; over seeds, it is not significantly better than {', '.join(close)}."
+
+
+def _judge_baseline(table: Table, metric: str, baselines: Sequence[Baseline], n_items: int) -> list[str]:
+    """Return a sentence if no method beats the most frequent class, or none does clearly; nothing otherwise."""
+    floor = next((one.scores.get(metric) for one in baselines if one.name == MOST_FREQUENT), None)
+    if floor is None:
+        return []
+    best = table.entries[best_method(table), ""]
+    if best.mean <= 100 * floor:
+        return [f"No method beats the trivial baseline '{MOST_FREQUENT}' ({100 * floor:.2f} %)."]
+    error = _standard_error(table, best.row, metric, n_items)
+    if error is not None and best.mean - 100 * floor < CLEAR_STANDARD_ERRORS * error:
+        return [f"No method is clearly better than the trivial baseline '{MOST_FREQUENT}' ({100 * floor:.2f} %)."]
+    return []
+
+
+def _table_cells(table: Table, metric: str, baselines: Sequence[Baseline]) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table, best first; unknown figures and failed methods are last."""
+    columns = COLUMNS[metric]
+    n_items = next(iter(table.records.values())).result["n_evaluated"]
+    refused = failed_checks(table)
+    scored: list[tuple[tuple[bool, float], list[str]]] = []
+    for row in table.rows:
+        mean = table.entries[row, ""].mean
+        error = _standard_error(table, row, metric, n_items)
+        first = f"{mean:.2f}" + ("" if error is None else f" ± {error:.2f}")
+        rest = [_format_score(name, _mean(table, row, name)) for name in list(columns)[1:]]
+        title = f"{row} (trained on gold)" if row == UPPER_BOUND else row
+        scored.append(((row not in refused, mean), [title, first, *rest]))
+    for baseline in baselines:
+        score = baseline.scores.get(metric)
+        cells = [_format_score(name, baseline.scores.get(name)) for name in columns]
+        scored.append(((score is not None, 100 * (score or 0.0)), [baseline.name, *cells]))
+    rows = [cells for _, cells in sorted(scored, key=lambda one: one[0], reverse=True)]
+    return ["method", *columns.values()], rows
+
+
+def _standard_error(table: Table, row: str, metric: str, n_items: int) -> float | None:
+    """Return the standard error of the mean of a row in points, over items with gold and over seeds without."""
+    entry = table.entries[row, ""]
+    if metric == GOLD_METRIC:
+        return standard_error(entry.mean, n_items)
+    return None if entry.std is None else float(entry.std / np.sqrt(len(entry.by_seed)))
+
+
+def _format_score(name: str, score: float | None) -> str:
+    """Return a figure for a cell: a log loss with three digits, everything else in percent."""
+    if score is None:
+        return UNKNOWN
+    return f"{score:.3f}" if name == LOG_LOSS else f"{100 * score:.2f}"
+
+
+def _shorten(name: str) -> str:
+    """Return the name of a method, cut to the width of its column."""
+    return name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…"
+
+
+def pair_rows(table: Table) -> list[tuple[PairedDifference, float | None]]:
+    """Return the difference of every pair of methods, and how often both predict the same class (0 to 1)."""
+    same = {(one, other): share for one, other, share in _prediction_agreement(table)}
+    order = {row: at for at, row in enumerate(table.rows)}
+    found = []
+    for one in table.rows:
+        for paired in table.paired_differences(one):
+            if order[paired.baseline] > order[one]:
+                found.append((paired, same.get((one, paired.baseline))))
+    return found
+
+
+def pairs_table(pairs: Sequence[tuple[PairedDifference, float | None]]) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table of pairs."""
+    header = ["method", "minus", "difference (95 % interval)", "same prediction (%)"]
+    rows = [
+        [one.method, one.baseline, format_difference(one), UNKNOWN if share is None else f"{100 * share:.1f}"]
+        for one, share in pairs
+    ]
+    return header, rows
 
 
 def format_difference(paired: PairedDifference) -> str:

@@ -14,19 +14,26 @@ from numpy.typing import NDArray
 
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
+from crowdfuse.experiments.comparison_tables import (
+    AGREEMENT,
+    GOLD_METRIC,
+    HELD_OUT_METRIC,
+    LABEL_VOTE,
+    MOST_FREQUENT,
+    Baseline,
+)
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import RunSpec
 from crowdfuse.io.files import sha256
 from crowdfuse.labels.ids import format_count, positions_of
 from crowdfuse.quality.model_selection import label_likelihood
+from crowdfuse.runs.comparison_baselines import score_most_frequent_class, score_predictions, score_vote
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data
 from crowdfuse.training.loop import UnfitDataError
 
 MAX_SINGLE_ANNOTATORS = 5  # with more annotators, single-annotator is left out by default
 MIN_TEST_ITEMS = 100  # with fewer gold items without annotator labels, the test set also gets labelled items
-GOLD_METRIC, HELD_OUT_METRIC = "test_accuracy", "held_out_likelihood"
-AGREEMENT = "held_out_agreement"
 ADVICE_FOR_SETTING = {
     "random_state": "use --seeds",
     "annotator": "the method single-annotator is trained once per annotator",
@@ -164,6 +171,8 @@ class Comparison:
         if n_drawn:
             parts.append(f"{n_drawn:,} of the gold items with labels, drawn by each seed and kept out of training")
         notes = [f"tested on {' and '.join(parts)}; gold labels are not used to choose epochs or settings"]
+        if n_unlabelled and n_drawn:
+            notes.append(f"'{LABEL_VOTE}' is scored on the {format_count(n_drawn, 'test item')} with labels")
         n_train = len(np.setdiff1d(self.data.gold[0], self.split(0).test)) if self.data.gold else 0
         if n_train:
             notes.append(
@@ -171,6 +180,31 @@ class Comparison:
                 "on the annotators' labels"
             )
         return notes
+
+    def baselines(self, seeds: Sequence[int]) -> list[Baseline]:
+        """Return the figures of predictions without training on the test items, means over seeds.
+
+        Parameters
+        ----------
+        seeds : sequence of int
+            Seeds of the splits.
+
+        Returns
+        -------
+        baselines : list of Baseline
+            Always the most frequent class of the training labels, and with gold the majority vote on the labels of the
+            test items; the vote has no figures if the test items have no labels.
+        """
+        ann = self.data.train_annotations
+        frequent, votes = [], []
+        for seed in seeds:
+            split = self.split(seed)
+            gold = positions_of(self._gold()[split.test], ann.classes) if self.has_gold else None
+            frequent.append(score_most_frequent_class(ann[split.train], ann[split.test], gold))
+            if gold is not None:
+                votes.append(score_vote(ann[split.test], gold, seed))
+        found = [Baseline(MOST_FREQUENT, _mean_scores(frequent))]
+        return [*found, Baseline(LABEL_VOTE, _mean_scores(votes))] if self.has_gold else found
 
     def cells(self, methods: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
         """Return one run per method and seed. A run records all settings of its classifier, including defaults.
@@ -278,13 +312,16 @@ class Comparison:
         split = self.split(run["seed"])
         X = self.data.loaded.inputs.values
         seconds = [epoch["seconds"] for epoch in classifier.history_]
+        probabilities = classifier.predict_proba(X[split.test])
+        predicted = probabilities.argmax(1)
         result: dict[str, Any] = {
             "n_evaluated": len(split.test),
-            "predicted": positions_of(classifier.predict(X[split.test]), classifier.classes_).tolist(),
+            "predicted": predicted.tolist(),
             "seconds_per_epoch": round(float(np.median(seconds)), 4),
         }
         if self.has_gold:
-            result[GOLD_METRIC] = classifier.score(X[split.test], self._gold()[split.test])
+            gold = positions_of(self._gold()[split.test], classifier.classes_)
+            result |= score_predictions(predicted, gold, probabilities)
             result |= self._training_accuracies(classifier, split)
         else:
             score = label_likelihood(classifier, X[split.test], self.data.train_annotations[split.test])
@@ -336,6 +373,11 @@ class Comparison:
                 "from --methods, or add gold labels of items that annotators have labelled"
             )
         return {"X": X[rows], "y": ann[rows], "gold": gold[rows]}
+
+
+def _mean_scores(scores: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each figure over seeds."""
+    return {name: float(np.mean([one[name] for one in scores])) for name in scores[0]}
 
 
 def make_comparison(job: Job, test_share: float) -> Comparison:

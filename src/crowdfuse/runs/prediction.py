@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from crowdfuse.estimators.persistence import load
-from crowdfuse.io.features import read_features
+from crowdfuse.io.features import LoadedInputs, read_features
 from crowdfuse.io.files import refuse_existing, write_csv
-from crowdfuse.runs.folder import RUN_SETTINGS_FILE
+from crowdfuse.labels.ids import ids_to_strings
+from crowdfuse.quality.consensus_file import load_consensus
+from crowdfuse.runs.folder import POSTERIOR_FILE, RUN_SETTINGS_FILE
 
 
 def predict_file(
     run: Path, inputs: Path, out: Path, *, proba: bool, item: str | None, image_size: int | None, force: bool
 ) -> int:
     """Predict the class of every item in a file or folder of inputs, and write the predictions to a CSV file.
+
+    An item that the run knows has the same id as in the tables of the run, so that they can be joined: the id as it is
+    written in the labels. Any other image has its path relative to the folder as id.
 
     Parameters
     ----------
@@ -74,7 +83,20 @@ def predict_file(
         header,
         (
             (name, classifier.classes_[k], f"{row[k]:.6f}", *(f"{p:.6f}" for p in (row if proba else ())))
-            for name, k, row in zip(loaded.items, best, probabilities, strict=True)
+            for name, k, row in zip(_item_ids(loaded, model.parent), best, probabilities, strict=True)
         ),
     )
     return len(best)
+
+
+def _item_ids(loaded: LoadedInputs, run: Path) -> NDArray[Any]:
+    """Return the id of each row as in the tables of the run, which may write the id of an image without its ending."""
+    if loaded.short_names is None or not (run / POSTERIOR_FILE).exists():
+        return loaded.items
+    known = set(ids_to_strings(load_consensus(run / POSTERIOR_FILE).items).tolist())
+    count = Counter(loaded.short_names.tolist())
+    ids = loaded.items.copy()
+    for row, (name, short) in enumerate(zip(loaded.items, loaded.short_names, strict=True)):
+        if name not in known and short in known and count[short] == 1:
+            ids[row] = short
+    return ids
