@@ -90,10 +90,13 @@ def test_the_facts_are_those_of_the_tables_to_the_digit(session: ReviewSession, 
                 assert f"{line[name]:.6f}" == annotators[line["annotator"]][name]
             assert f"{line['suspicion']:.6f}" == suspicion[item, line["annotator"]]
             assert line["suspicion"] == pytest.approx(1 - probability[line["label"]], abs=2e-6)
-    assert session.annotator_names == list(annotators)  # the most accurate first
-    assert [f"{entry['accuracy']:.6f}" for entry in session.about()["annotators"]] == [
-        row["accuracy"] for row in annotators.values()
-    ]
+    shown = session.about()["annotators"]
+    assert [entry["name"] for entry in shown] == session.annotator_names
+    assert {entry["name"]: f"{entry['accuracy']:.6f}" for entry in shown} == {
+        name: row["accuracy"] for name, row in annotators.items()
+    }
+    accuracies = [entry["accuracy"] for entry in shown]
+    assert accuracies == sorted(accuracies, reverse=True)
 
 
 def test_the_explanation_of_the_consensus_is_shown(session: ReviewSession) -> None:

@@ -27,7 +27,7 @@ function createElement(tag, options = {}, ...children) {
 }
 const isolateText = (text, tag = "bdi", options = {}) =>
   createElement(tag, { text, dir: "auto", ...(String(text).length > 40 ? { title: text } : {}), ...options }); // long names are cut off, so the title has them in full
-const formatPercent = (share) => (share === null || share === undefined ? "unknown" : share > 0.9995 && share < 1 ? "> 99.9 %" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
+const formatPercent = (share) => (share === null || share === undefined ? "unknown" : share > 0 && share < 0.005 ? "< 0.5 %" : share > 0.9995 && share < 1 ? "> 99.9 %" : `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`);
 const formatNumber = (value) => value.toLocaleString("en-US");
 const formatCount = (value, noun) => `${formatNumber(value)} ${noun}${value === 1 ? "" : "s"}`;
 
@@ -283,7 +283,7 @@ function showEstimates(facts) {
 
 function showLabels(facts) {
   byId("counts").replaceChildren(createElement("span", { class: "clamp" }, ...facts.label_counts.flatMap((entry, place) =>
-    [`${place ? ", " : ""}${formatNumber(entry.n_labels)} × `, isolateText(entry.label), ` (${place ? "" : "probability "}${formatPercent(entry.probability)})`])));
+    [`${place ? ", " : ""}${formatNumber(entry.n_labels)} × `, isolateText(entry.label), ` (${place ? "" : "probability "}${formatPercent(entry.probability).replaceAll(" ", "\u00a0")})`])));
   byId("labels").replaceChildren(...facts.labels.map((line) => {
     const differs = line.label !== facts.consensus;
     const chip = createElement("span", { class: differs ? "chip differs" : "chip" }, isolateText(line.label, "span", { class: "clamp" }));
@@ -299,7 +299,8 @@ function labelledShareBar(title, share, text, kind) {
 }
 function formatAccuracy(line) {
   if (line.accuracy === null) return "unknown";
-  return `${formatPercent(line.accuracy)} (${(100 * line.accuracy_low).toFixed(0)} to ${(100 * line.accuracy_high).toFixed(0)})`;
+  const [accuracy, low, high] = [line.accuracy, line.accuracy_low, line.accuracy_high].map((share) => (100 * share).toFixed(0));
+  return `${accuracy} % (${low} to ${high})`;
 }
 
 // ---- classes: one key per class, or a search box if there are too many -------------------------

@@ -77,7 +77,8 @@ class ReviewSession:
     def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:
         self.run, self.item_inputs, self.reviewer = run, item_inputs, reviewer
         self.ledger = Ledger(run.path / DECISIONS_FILE)
-        self._annotators = run.consensus.annotator_table().to_pylist()
+        rows = run.consensus.annotator_table().to_pylist()
+        self._annotators = sorted(rows, key=lambda row: -math.inf if row["accuracy"] is None else row["accuracy"])[::-1]
         self.annotator_names = [str(row["annotator"]) for row in self._annotators]
         self._codes = positions_of(
             np.array(self.annotator_names, dtype=object), ids_to_strings(run.consensus.annotators)
