@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from crowdfuse.quality.consensus import Consensus
 from crowdfuse.runs import Job, start
 
 HOSTILE = (
@@ -74,3 +75,31 @@ class Crowd:
         job = Job(str(self.labels), str(inputs), settings=settings, on_missing="drop", **more)
         start(job, self.folder / name, force=False, verbose=0)
         return self.folder / name
+
+
+def assert_equals_consensus(facts: Any, consensus: Consensus) -> None:
+    """Check that all figures of a report, read from its JSON, are those of a consensus, to the digit."""
+    row_of = {str(item): row for row, item in enumerate(consensus.items)}
+    items = [item for name in ("disputed", "ambiguous", "mislabelled") for item in facts[name]["items"]]
+    assert items
+    for item in items:
+        row = row_of[item["item"]]
+        confidence = float(consensus.confidence[row])
+        assert item["consensus"] == {"class": str(consensus.consensus[row]), "confidence": confidence}
+        if consensus.predicted_probabilities is None:
+            assert item["predicted"] is None
+        else:
+            p = consensus.predicted_probabilities[row]
+            assert item["predicted"] == {"class": str(consensus.classes[p.argmax()]), "confidence": float(p.max())}
+    position = {str(name): r for r, name in enumerate(consensus.annotators)}
+    for annotator in facts["annotators"]["rows"]:
+        r = position[annotator["annotator"]]
+        low, high = consensus.annotator_accuracy_interval[r].tolist()
+        assert annotator["accuracy"] == {"value": float(consensus.annotator_accuracy[r]), "low": low, "high": high}
+    if consensus.confusion_matrices is not None:
+        for detail in facts["annotator_details"]:
+            assert detail["confusion"]["matrix"] == consensus.confusion_matrices[position[detail["annotator"]]].tolist()
+    labels = consensus.suspicious_labels().slice(0, len(facts["suspicious"]["rows"])).to_pylist()
+    assert [label["suspicion"] for label in facts["suspicious"]["rows"]] == [label["suspicion"] for label in labels]
+    assert facts["warnings"] == [finding.message for finding in consensus.findings]
+    assert facts["limitations"][: len(consensus.limitations)] == list(consensus.limitations)

@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier, TraceRegClassifier, WDNClassifier
+from crowdfuse import (
+    Annotations,
+    FusionClassifier,
+    MajorityVoteClassifier,
+    TraceRegClassifier,
+    WDNClassifier,
+    consensus,
+)
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.intervals import wilson_interval
 from crowdfuse.report.annotator_details import detail_facts, method_confusion, sample_labels
-from crowdfuse.report.annotator_facts import annotator_facts, recall_counts
+from crowdfuse.report.annotator_facts import annotator_facts, expected_items_per_class
 from crowdfuse.report.gold_facts import GoldSet, abstention_facts, accuracy_facts, evaluation_rows, operating_point
 from crowdfuse.report.item_facts import (
     ambiguous_rows,
@@ -23,7 +30,7 @@ from crowdfuse.report.item_facts import (
     suspicious_facts,
 )
 from crowdfuse.report.item_map import MAP_COLUMNS, map_facts, map_items
-from crowdfuse.report.report_data import ReportData, compute_report_data, report_data_from_labels
+from crowdfuse.report.report_data import Answers, ReportData, add_model, mean_relative_weights, report_data_of
 
 N, K = 240, 3
 
@@ -50,12 +57,16 @@ def fitted(request: pytest.FixtureRequest) -> tuple[CrowdClassifier, Any, Any]:
 
 @pytest.fixture(scope="module")
 def data(fitted: tuple[CrowdClassifier, Any, Any]) -> ReportData:
-    return compute_report_data(*fitted)
+    return data_of(*fitted)
+
+
+def data_of(classifier: CrowdClassifier, X: Any, Y: Any) -> ReportData:
+    return add_model(report_data_of(classifier.consensus(X, Y, folds=0)), classifier, classifier._inputs(X))
 
 
 @pytest.fixture(scope="module")
 def of_labels() -> ReportData:
-    return report_data_from_labels(Annotations.from_matrix(crowd()[2]))
+    return report_data_of(consensus(Annotations.from_matrix(crowd()[2])))
 
 
 # ---- shares ------------------------------------------------------------------------------------
@@ -73,12 +84,13 @@ def test_report_data_equal_the_results_of_the_classifier(
 ) -> None:
     classifier, X, Y = fitted
     probabilities, fused = classifier.predict_proba(X), classifier.fused_labels(X, Y)
-    np.testing.assert_array_equal(data.predicted, probabilities.argmax(1))
-    np.testing.assert_allclose(data.predicted_confidence, probabilities.max(1), rtol=1e-6)
+    np.testing.assert_array_equal(data.predictions.codes, probabilities.argmax(1))
+    np.testing.assert_allclose(data.predictions.confidence, probabilities.max(1), rtol=1e-6)
     known = ~np.isnan(fused).any(1)
-    np.testing.assert_array_equal(data.fused[known], fused[known].argmax(1))
-    np.testing.assert_allclose(data.fused_confidence[known], fused[known].max(1), rtol=1e-6)
-    assert (data.fused[~known] == -1).all()
+    assert data.fused is not None
+    np.testing.assert_array_equal(data.fused.codes[known], fused[known].argmax(1))
+    np.testing.assert_allclose(data.fused.confidence[known], fused[known].max(1), rtol=1e-6)
+    assert (data.fused.codes[~known] == -1).all()
     assert data.weights is not None
     np.testing.assert_allclose(data.weights, classifier.annotator_weights(X, Y, sparse=True).data, rtol=1e-6)
 
@@ -98,21 +110,43 @@ def test_annotator_table_equals_plain_counts(data: ReportData) -> None:
         said = Y[:, row["position"]]
         there = said >= 0
         assert row["n_labels"] == there.sum()
-        assert row["agreement_with_fused"] == pytest.approx((said == data.fused)[there].mean())
         assert row["accuracy_on_gold"]["value"] == pytest.approx((said == truth)[:100][there[:100]].mean())
-        mine = [label for label, r in enumerate(data.ann.annotator) if r == row["position"]]
-        assert row["accuracy"]["value"] == pytest.approx(data.quality.label_confidence[mine].mean(), rel=1e-5)
+        assert row["accuracy"]["value"] == data.consensus.annotator_accuracy[row["position"]]
+        interval = data.consensus.annotator_accuracy_interval[row["position"]]
+        assert [row["accuracy"]["low"], row["accuracy"]["high"]] == interval.tolist()
+        assert data.weights is not None
+        mean_weight = mean_relative_weights(data.weights, data.ann)
+        assert row["mean_weight"] == (None if mean_weight is None else mean_weight[row["position"]])
 
 
-def test_recall_counts_equal_a_loop(of_labels: ReportData) -> None:
-    ann, soft = of_labels.ann, of_labels.quality.class_probabilities
-    seen, said = np.zeros((4, K)), np.zeros((4, K))
-    for n, r, y in zip(ann.item, ann.annotator, ann.label, strict=True):
-        seen[r] += soft[n]
-        said[r, y] += soft[n, y]
-    for expected, found in zip((seen, said), recall_counts(of_labels, np.arange(4)), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-    np.testing.assert_allclose(recall_counts(of_labels, np.array([2]))[1], said[2:3], rtol=1e-5)
+def test_expected_items_per_class_equal_a_loop(of_labels: ReportData) -> None:
+    ann, soft = of_labels.ann, of_labels.consensus.class_probabilities
+    expected = np.zeros((4, K))
+    for n, r in zip(ann.item, ann.annotator, strict=True):
+        expected[r] += soft[n]
+    np.testing.assert_allclose(expected_items_per_class(of_labels, np.arange(4)), expected, rtol=1e-5)
+    np.testing.assert_allclose(expected_items_per_class(of_labels, np.array([2])), expected[2:3], rtol=1e-5)
+
+
+def test_shares_of_classes_are_the_diagonal_of_the_confusion_matrix(data: ReportData) -> None:
+    matrices = data.consensus.confusion_matrices
+    assert matrices is not None
+    rows = annotator_facts(data, np.full(N, -1))["rows"]
+    assert any(row["weakest"] for row in rows)
+    for row in rows:
+        for recall in filter(None, (row["strongest"], row["weakest"])):
+            k = int(recall["class"])
+            assert recall["share"] == matrices[row["position"], k, k]
+
+
+def test_shares_of_classes_without_confusion_matrices_are_counted(of_labels: ReportData) -> None:
+    data = replace(of_labels, consensus=replace(of_labels.consensus, confusion_matrices=None))
+    ann, soft = data.ann, data.consensus.class_probabilities
+    (weakest,) = (row["weakest"] for row in annotator_facts(data, np.full(N, -1))["rows"] if row["position"] == 2)
+    mine = ann.annotator == 2
+    right = soft[ann.item[mine & (ann.label == 2)], 2].sum()
+    assert weakest["class"] == "2"
+    assert weakest["share"] == pytest.approx(right / soft[ann.item[mine], 2].sum(), rel=1e-5)
 
 
 def test_weakest_class_is_found(data: ReportData) -> None:
@@ -147,7 +181,7 @@ def test_map_shows_where_an_annotator_is_weak(measure: str) -> None:
     """Annotator 1 fails where the first feature, which is the map's main direction, is high."""
     X, _, Y = crowd()
     clf = MajorityVoteClassifier(backbone="identity", standardize=False, epochs=30, batch_size=32).fit(X, Y)
-    data = compute_report_data(clf, X, Y)
+    data = data_of(clf, X, Y)
     if measure == "weight":
         trusted = np.where((data.ann.annotator == 1) & (X[data.ann.item, 0] > 0), 0.1, 0.9)
         total = np.bincount(data.ann.item, trusted)[data.ann.item]
@@ -179,7 +213,7 @@ def test_annotator_who_is_always_right_has_no_weakest_class() -> None:
     generator = np.random.default_rng(0)
     truth = generator.integers(0, K, N)
     Y = np.stack([truth, truth, truth, np.where(truth == 1, 0, truth)], 1)
-    rows = annotator_facts(report_data_from_labels(Annotations.from_matrix(Y)), np.full(N, -1))["rows"]
+    rows = annotator_facts(report_data_of(consensus(Annotations.from_matrix(Y))), np.full(N, -1))["rows"]
     found = {row["annotator"]: (row["strongest"], row["weakest"]) for row in rows}
     assert found["0"] == (None, None)
     assert found["3"][1]["class"] == "1"
@@ -196,33 +230,34 @@ def test_ambiguous_and_mislabelled_items_are_told_apart() -> None:
     Y = np.where(right, truth[:, None], 1 - truth[:, None])
     Y[0] = [0, 0, 1, 1, -1, -1]
     Y[1] = [1, 1, -1, -1, 0, 0]
-    data = report_data_from_labels(Annotations.from_matrix(Y))
+    data = report_data_of(consensus(Annotations.from_matrix(Y)))
     assert 0 in ambiguous_rows(data)
     assert 1 in mislabelled_rows(data)
     assert not set(ambiguous_rows(data)) & set(mislabelled_rows(data))
     split = [n for n in range(400) if len(set(Y[n][Y[n] >= 0])) > 1]
     assert sorted(disputed_rows(data)) == split
-    sure = data.quality.confidence[disputed_rows(data)]
+    sure = data.consensus.confidence[disputed_rows(data)]
     assert (np.diff(sure) >= 0).all()
 
 
-def test_suspicious_labels_equal_the_review_list(data: ReportData) -> None:
-    expected = data.quality.review_labels().slice(0, 10).to_pylist()
+def test_suspicious_labels_equal_those_of_the_consensus(data: ReportData) -> None:
+    expected = data.consensus.suspicious_labels().slice(0, 10).to_pylist()
     facts = suspicious_facts(data, 10)
     assert [(row["row"], row["annotator"]) for row in facts["rows"]] == [
         (row["item"], str(row["annotator"])) for row in expected if row["suspicion"] >= 0.5
     ]
-    assert facts["total"] == (data.quality.suspicion > 0.5).sum()
+    assert facts["total"] == (data.consensus.suspicion > 0.5).sum()
 
 
 def test_class_confusion_equals_a_loop(of_labels: ReportData) -> None:
-    ann, soft = of_labels.ann, of_labels.quality.class_probabilities
+    ann, soft = of_labels.ann, of_labels.consensus.class_probabilities
     counts = np.zeros((K, K))
     for n, y in zip(ann.item, ann.label, strict=True):
         counts[:, y] += soft[n]
     facts = class_confusion_facts(of_labels)
     np.testing.assert_allclose(facts["matrix"], counts / counts.sum(1, keepdims=True), atol=1e-4)
-    assert facts["expected_wrong_labels"] == pytest.approx(counts.sum() - np.trace(counts), rel=1e-5)
+    wrong = (1 - of_labels.consensus.annotator_accuracy) * of_labels.consensus.labels_per_annotator
+    assert facts["expected_wrong_labels"] == pytest.approx(wrong.sum())
     assert (facts["pairs"][0]["true"], facts["pairs"][0]["said"]) == ("2", "0")
 
 
@@ -230,12 +265,10 @@ def test_class_confusion_equals_a_loop(of_labels: ReportData) -> None:
 
 
 def data_with(predicted: Any, sure: Any) -> ReportData:
-    said = np.array(predicted)
-    data = report_data_from_labels(
-        Annotations.from_matrix(said[:, None]), predicted=said, predicted_confidence=np.array(sure, float)
-    )
-    assert data.ann.n_classes == 2
-    return data
+    """Return data with these predictions of two classes; each item has the prediction as its only label."""
+    said, sure = np.array(predicted), np.array(sure, float)
+    probabilities = np.where(said[:, None] == np.arange(2), sure[:, None], 1 - sure[:, None])
+    return report_data_of(consensus(Annotations.from_matrix(said[:, None]), probabilities))
 
 
 def test_accuracy_is_separate_for_gold_used_in_training() -> None:
@@ -244,10 +277,10 @@ def test_accuracy_is_separate_for_gold_used_in_training() -> None:
     fresh = GoldSet("test", np.array([2, 3, 4]), np.array([1, 1, 1]), "kept out", is_unbiased=True)
     facts = accuracy_facts(data, [seen, fresh])
     assert [known["predicted"]["value"] for known in facts] == [1.0, pytest.approx(2 / 3)]
-    rows, codes, on = evaluation_rows(data, [seen, fresh])
+    rows, codes, on = evaluation_rows(data.predictions, [seen, fresh])
     assert (rows.tolist(), codes.tolist(), on) == ([2, 3, 4], [1, 1, 1], "test: kept out")
-    assert evaluation_rows(data, [seen])[0].tolist() == [0, 1]
-    assert evaluation_rows(data, [])[2] == ""
+    assert evaluation_rows(data.predictions, [seen])[0].tolist() == [0, 1]
+    assert evaluation_rows(data.predictions, [])[2] == ""
 
 
 def test_operating_point_is_the_highest_threshold_with_enough_sensitivity() -> None:
@@ -256,25 +289,26 @@ def test_operating_point_is_the_highest_threshold_with_enough_sensitivity() -> N
     score = np.clip(0.5 + 0.2 * (2 * truth - 1) + generator.normal(0, 0.25, 200), 0.01, 0.99)
     data = data_with((score > 0.5).astype(int), np.where(score > 0.5, score, 1 - score))
     for wanted in (0.8, 0.95, 1.0):
-        point = operating_point(data, np.arange(200), truth, "all", positive=1, sensitivity=wanted)
+        point = operating_point(data, data.predictions, np.arange(200), truth, "all", positive=1, sensitivity=wanted)
         assert point is not None
         good = [t for t in score if (score[truth == 1] >= t - 1e-12).mean() >= wanted - 1e-12]
         assert point["threshold"] == pytest.approx(max(good))
         assert point["sensitivity"]["value"] == pytest.approx((score[truth == 1] >= max(good) - 1e-12).mean())
         assert point["specificity"]["value"] == pytest.approx((score[truth == 0] < max(good) - 1e-12).mean())
         assert point["sensitivity"]["low"] < point["sensitivity"]["value"]
-    assert operating_point(data, np.flatnonzero(truth), truth[truth == 1], "", positive=1, sensitivity=0.9) is None
+    only = (np.flatnonzero(truth), truth[truth == 1])
+    assert operating_point(data, data.predictions, *only, "", positive=1, sensitivity=0.9) is None
 
 
 def test_abstention_keeps_the_most_confident_items() -> None:
     generator = np.random.default_rng(5)
     truth, sure = generator.integers(0, 2, 100), generator.uniform(0.5, 1, 100)
     predicted = np.where(generator.random(100) < sure, truth, 1 - truth)
-    facts = abstention_facts(data_with(predicted, sure), np.arange(100), truth, "all")
+    facts = abstention_facts(Answers(predicted, sure), np.arange(100), truth, "all")
     assert facts is not None
     for point in facts["points"]:
         kept = np.argsort(-sure)[: round(100 * (1 - point["abstained"]))]
         assert point["value"] == pytest.approx((predicted == truth)[kept].mean())
         assert point["n"] == len(kept)
     assert facts["points"][0]["abstained"] == 0
-    assert abstention_facts(data_with(predicted, sure), np.arange(10), truth[:10], "few") is None
+    assert abstention_facts(Answers(predicted, sure), np.arange(10), truth[:10], "few") is None

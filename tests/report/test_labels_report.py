@@ -15,6 +15,7 @@ from playwright.sync_api import Browser
 import crowdfuse
 from crowdfuse import Annotations
 from crowdfuse.aggregation import AGGREGATORS, dawid_skene
+from crowdfuse.labels.intervals import wilson_interval
 from tests.browser import opened, scrolls_sideways, serious_problems
 from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
 from tests.report.test_run_report import command, said
@@ -48,7 +49,7 @@ def test_report_equals_the_result_of_the_aggregation(crowd: Crowd, method: str) 
     assert facts["disputed"]["total"] == sum(len(given) > 1 for given in answers.values()) > 3
     for item in facts["disputed"]["items"]:
         label, sure = fused[item["item"]]
-        assert item["fused"] == {"class": label, "confidence": pytest.approx(sure)}
+        assert item["consensus"] == {"class": label, "confidence": float(sure)}
         assert item["predicted"] is None  # there is no model to predict
     by_item = dict(zip(found.items, found.class_probabilities, strict=True))
     for wrong in facts["suspicious"]["rows"]:
@@ -58,7 +59,8 @@ def test_report_equals_the_result_of_the_aggregation(crowd: Crowd, method: str) 
     for row in facts["annotators"]["rows"]:
         own = [fused[item][0] == label for item, who, label in crowd.triples if who == row["annotator"]]
         assert row["n_labels"] == len(own)
-        assert row["agreement_with_fused"] == pytest.approx(np.mean(own))
+        low, high = wilson_interval(row["accuracy"]["value"] * len(own), len(own))
+        assert (row["accuracy"]["low"], row["accuracy"]["high"]) == (float(low), float(high))
 
 
 def test_confusion_matrices_equal_those_of_the_aggregation(crowd: Crowd) -> None:
@@ -110,14 +112,14 @@ def test_gold_measures_accuracy_and_changes_nothing_else(crowd: Crowd) -> None:
     fused = dawid_skene(Annotations.read(crowd.labels).align(np.array(crowd.names, object))).consensus
     truth = np.array(crowd.classes)[crowd.truth]
     (known,) = facts["accuracy"]
-    assert (known["n_items"], known["fused"]["n"], known["predicted"]["n"]) == (40, 40, 0)
-    assert known["fused"]["value"] == pytest.approx(np.mean((fused == truth)[:40]))
-    assert facts["calibration"]["accuracy"] == known["fused"]["value"]
+    assert (known["n_items"], known["consensus"]["n"], known["predicted"]["n"]) == (40, 40, 0)
+    assert known["consensus"]["value"] == pytest.approx(np.mean((fused == truth)[:40]))
+    assert facts["calibration"]["accuracy"] == known["consensus"]["value"]
     assert f"1 item of {gold} left out: no labels." in facts["notes"]
     for part in ("data", "class_confusion", "suspicious"):
         assert facts[part] == before[part]
     text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
-    assert f"is right on {100 * known['fused']['value']:.1f} % of 40 items with gold" in text
+    assert f"is right on {100 * known['consensus']['value']:.1f} % of 40 items with gold" in text
 
 
 def test_two_classes_have_an_operating_point(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 import os
@@ -15,15 +16,16 @@ from PIL import Image
 from scipy import sparse
 from typer.testing import CliRunner
 
-from crowdfuse import Annotations, FusionClassifier, GatedClassifier, MajorityVoteClassifier
+from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier
 from crowdfuse.cli import app
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
+from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.report import Report
 from crowdfuse.report.item_previews import image_file_of
 from crowdfuse.runs.reporting import report_run
 from tests.estimators.estimator_list import ALL
-from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd
+from tests.report.crowd import HOSTILE, HOSTILE_CLASSES, Crowd, assert_equals_consensus
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,9 @@ def hostile() -> Report:
         }
     )
     items = np.array([f"<svg onload=alert({n})>" for n in range(40)])
-    return MajorityVoteClassifier(epochs=1).fit(X, ann, items=items).report(X, ann, items=items, title=HOSTILE[0])
+    return (
+        MajorityVoteClassifier(epochs=1).fit(X, ann, items=items).report(X, ann, folds=0, items=items, title=HOSTILE[0])
+    )
 
 
 def command(*arguments: Any) -> Any:
@@ -87,7 +91,7 @@ def test_sentences_in_markdown_keep_their_spaces() -> None:
     ann = Annotations.from_matrix(
         np.stack([truth, truth, truth, generator.integers(0, 2, 200)], 1), annotators=["ada", "bob", "cy", "<dan>"]
     )
-    text = MajorityVoteClassifier(epochs=5).fit(X, ann).report(X, ann).to_markdown()
+    text = MajorityVoteClassifier(epochs=5).fit(X, ann).report(X, ann, folds=0).to_markdown()
     assert re.search(r"^- The most accurate annotator is \w+ \(estimated accuracy [\d.]+ %\)", text, re.MULTILINE)
     assert re.search(r"the least accurate &lt;dan&gt; \([\d.]+ %\)\.$", text, re.MULTILINE)
 
@@ -120,7 +124,7 @@ def test_save_replaces_only_earlier_reports(hostile: Report, tmp_path: Path) -> 
 def test_unprintable_characters_in_names_are_replaced(tmp_path: Path) -> None:
     ann = Annotations.from_matrix([[0, 1], [1, 1], [0, 0]] * 5, annotators=["a\x9bb", "a\x00b"])
     X = np.arange(15.0)[:, None]
-    report = MajorityVoteClassifier(epochs=1).fit(X, ann).report(X, ann)
+    report = MajorityVoteClassifier(epochs=1).fit(X, ann).report(X, ann, folds=0)
     report.save(tmp_path / "report.html")
     assert {row["annotator"] for row in report.facts["annotators"]["rows"]} == {"a\ufffdb"}
 
@@ -130,7 +134,7 @@ def test_ten_thousand_images_fit_in_two_megabytes() -> None:
     X = generator.integers(0, 256, (10_000, 3, 12, 12), dtype=np.uint8)
     said = generator.integers(0, 10, (10_000, 3))
     clf = MajorityVoteClassifier(epochs=1, backbone="mlp", hidden=(4,), batch_size=1_000).fit(X, said)
-    report = clf.report(X, said, gold=said[:, 0], n_items=200)
+    report = clf.report(X, said, folds=0, gold=said[:, 0], n_items=200)
     page = report.to_html()
     assert len(page.encode()) < 2_000_000
     assert page.count("data:image/jpeg") > 200
@@ -144,9 +148,10 @@ def test_bad_settings_are_refused(hostile: Report) -> None:
         ({"sensitivity": 0}, "above 0 and at most 1"),
         ({"positive": "x"}, "'x' is not one of the classes"),
         ({"gold": [0, 1, 7, 1]}, "gold holds 7"),
+        ({"folds": 1}, "folds must be"),
     ):
         with pytest.raises(ValueError, match=complaint):
-            clf.report(X, y, **settings)
+            clf.report(X, y, **({"folds": 0} | settings))
 
 
 def test_markdown_has_what_the_page_has(run: Path) -> None:
@@ -167,24 +172,16 @@ def test_markdown_has_what_the_page_has(run: Path) -> None:
     assert f"| {item['predicted']['class']} ({100 * item['predicted']['confidence']:.0f} %) |" in line
 
 
-def test_diagnostics_of_the_method_become_notes() -> None:
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    y = (X[:, 0] > 0).astype(int)
-    clf = GatedClassifier(epochs=6, batch_size=16).fit(X, np.stack([y, y, 1 - y], 1))
-    notes = clf.report(X, np.stack([y, y, 1 - y], 1)).facts["notes"]
-    assert any(note.startswith("With two classes,") and note.endswith("pass some gold labels.") for note in notes)
-
-
 def test_gold_is_separate_for_items_with_and_without_labels() -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     truth = (X[:, 0] > 0).astype(int)
     Y = np.where(np.arange(60)[:, None] < 40, truth[:, None], -1).repeat(2, 1)
-    report = MajorityVoteClassifier(epochs=30).fit(X, Y).report(X, Y, gold=truth)
+    report = MajorityVoteClassifier(epochs=30).fit(X, Y).report(X, Y, folds=0, gold=truth)
     assert [(known["gold"], known["n_items"]) for known in report.facts["accuracy"]] == [
         ("gold, items with labels", 40),
         ("gold, items without labels", 20),
     ]
-    assert report.facts["accuracy"][1]["fused"]["value"] is None
+    assert report.facts["accuracy"][1]["consensus"]["value"] is None
     assert report.facts["operating_point"]["target_sensitivity"] == 0.95
 
 
@@ -196,7 +193,7 @@ def test_every_method_has_a_report(kind: type[CrowdClassifier]) -> None:
     Y = np.array([np.where(generator.random(50) < 0.8, truth, "no") for _ in range(3)]).T
     needed = next(iter(kind.variants([0, 1, 2]).values()))  # which annotator, where one must be chosen
     clf = kind(epochs=2, batch_size=16, **needed).fit(X, Annotations.from_matrix(Y), gold=truth)
-    report = clf.report(X, Y, gold=truth)
+    report = clf.report(X, Y, folds=0, gold=truth)
     assert report.facts["training"]["method"] == kind.method_name
     assert len(report.facts["annotator_details"]) == 3
     assert report.facts["map"]["n_items"] == 50
@@ -211,7 +208,7 @@ def test_map_shows_agreement_if_weights_do_not_depend_on_the_item(method: str, m
     X = generator.normal(size=(120, 2))
     Y = np.array([np.where(generator.random(120) < right, X[:, 0] > 0, X[:, 1] > 0) for right in (0.9, 0.7, 0.5)]).T
     Y = np.where(generator.random(Y.shape) < 0.3, -1, Y)  # so that weights beside the others' differ from item to item
-    report = estimator_class(method)(epochs=10, batch_size=16).fit(X, Y).report(X, Y)
+    report = estimator_class(method)(epochs=10, batch_size=16).fit(X, Y).report(X, Y, folds=0)
     assert {detail["map"]["measure"] for detail in report.facts["annotator_details"]} == {measure}
 
 
@@ -222,7 +219,7 @@ def test_previews_of_inputs_of_every_shape(shape: Any) -> None:
     X: Any = generator.random((30, 40) if shape == "sparse" else (30, *shape))
     if shape == "sparse":
         X = sparse.random_array((30, 40), density=0.2, rng=generator, format="csr")
-    report = MajorityVoteClassifier(epochs=1, backbone="mlp").fit(X, said).report(X, said)
+    report = MajorityVoteClassifier(epochs=1, backbone="mlp").fit(X, said).report(X, said, folds=0)
     kinds = {kind for preview in report.previews.values() for kind in preview}
     assert kinds == {(1,): {"features"}, (2, 6, 6): set(), "sparse": {"features"}}.get(shape, {"image"})
     assert report.facts["map"]["n_items"] == 30
@@ -232,7 +229,7 @@ def test_previews_of_inputs_of_every_shape(shape: Any) -> None:
 def test_one_label_per_item_is_enough() -> None:
     X = np.random.default_rng(0).normal(size=(30, 2))
     y = (X[:, 0] > 0).astype(int)
-    report = MajorityVoteClassifier(epochs=2).fit(X, y).report(X, y)
+    report = MajorityVoteClassifier(epochs=2).fit(X, y).report(X, y, folds=0)
     assert report.facts["disputed"]["total"] == 0
     assert "no item has two labels" in report.to_html()
 
@@ -241,7 +238,7 @@ def test_annotators_not_seen_in_training_are_noted_and_shown(recwarn: pytest.War
     X = np.random.default_rng(0).normal(size=(40, 2))
     y = (X[:, 0] > 0).astype(int)
     clf = FusionClassifier(epochs=2).fit(X, Annotations.from_matrix(np.stack([y, y], 1), annotators=["ada", "bob"]))
-    report = clf.report(X, Annotations.from_matrix(np.stack([y, 1 - y], 1), annotators=["ada", "new"]))
+    report = clf.report(X, Annotations.from_matrix(np.stack([y, 1 - y], 1), annotators=["ada", "new"]), folds=0)
     assert report.facts["notes"] == ["1 annotator not seen in training, treated as the average annotator."]
     of_method = {detail["annotator"]: detail["method_confusion"] for detail in report.facts["annotator_details"]}
     assert of_method["ada"] is not None
@@ -258,7 +255,7 @@ def test_accuracy_on_gold_used_in_training_is_marked_as_biased(tmp_path: Path) -
     assert "biased upwards" in page
 
 
-@pytest.mark.parametrize("gone", [(), ("labels.csv",), ("features.csv",)])
+@pytest.mark.parametrize("gone", [(), ("labels.csv", "features.csv")])
 def test_items_with_training_gold_are_not_disputed(tmp_path: Path, gone: tuple[str, ...]) -> None:
     crowd = Crowd(tmp_path)
     features = crowd.features()
@@ -277,8 +274,7 @@ def test_items_with_training_gold_are_not_disputed(tmp_path: Path, gone: tuple[s
     assert not settled.keys() & {label["item"] for label in facts["suspicious"]["rows"]}
     (known,) = facts["accuracy"]
     assert (known["n_items"], known["predicted"]["n"]) == (10, 10)
-    assert known["fused"]["value"] is None  # gold is right by definition
-    assert known["consensus"]["value"] is None
+    assert known["consensus"]["value"] is None  # gold is right by definition
     assert any(note.startswith("Training used the gold labels of 10 items") for note in facts["notes"])
 
 
@@ -328,7 +324,7 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
     assert given[2]["gold"] == "all.csv, items with labels"
     test.unlink()
     facts = report_run(run).facts
-    assert "test.csv (test) does not exist any more" in facts["limitations"][0]
+    assert "test.csv (test) does not exist any more" in facts["limitations"][-1]
     assert [known["gold"] for known in facts["accuracy"]] == ["gold"]
 
 
@@ -344,19 +340,16 @@ def test_relative_paths_are_found_from_another_folder(tmp_path: Path, monkeypatc
     assert facts["accuracy"][0]["n_items"] == 20
 
 
-def test_labels_come_from_the_run_if_their_file_changed(run: Path) -> None:
+def test_labels_come_from_the_run(run: Path) -> None:
     before = report_run(run).facts
     labels = run.parent / "labels.csv"
     labels.write_text("item,annotator,label\n")
-    facts = report_run(run).facts
-    assert "labels.csv (labels) has changed since the fit" in facts["limitations"][0]
-    for part in ("annotators", "disputed", "suspicious", "class_confusion"):
-        assert facts[part] == before[part]
+    assert report_run(run).facts == before
     labels.unlink()
-    assert "does not exist any more" in report_run(run).facts["limitations"][0]
+    assert report_run(run).facts == before
 
 
-def test_report_without_inputs_uses_recorded_results(run: Path) -> None:
+def test_report_without_inputs_uses_the_stored_consensus(run: Path) -> None:
     before = report_run(run)
     inputs = run.parent / "features.csv"
     other = Crowd(run.parent)
@@ -364,19 +357,45 @@ def test_report_without_inputs_uses_recorded_results(run: Path) -> None:
     other.features()
     gold = other.gold("gold.csv", slice(30))
     report = report_run(run)
-    assert "features.csv, have changed since the fit" in report.facts["limitations"][0]
+    assert "features.csv, have changed since the fit" in report.facts["limitations"][-1]
     assert report.facts["map"] is None
-    assert report.facts["data"] == before.facts["data"]  # fused labels are on record
     assert not any(report.previews.values())
     inputs.unlink()
     (run.parent / "labels.csv").unlink()
     report = report_run(run, gold=gold)
-    assert len(report.facts["limitations"]) == 2
-    assert report.facts["data"] == before.facts["data"]
-    assert report.facts["accuracy"][0]["predicted"]["n"] == 30
+    assert "do not exist any more" in report.facts["limitations"][-1]
+    for part in ("data", "class_confusion", "suspicious"):
+        assert report.facts[part] == before.facts[part]
+    for name in ("disputed", "ambiguous", "mislabelled"):
+        for item, expected in zip(report.facts[name]["items"], before.facts[name]["items"], strict=True):
+            assert item["fused"] is None
+            for key in ("item", "consensus", "predicted", "explanation"):
+                assert item[key] == expected[key]
+    assert [row["accuracy"] for row in report.facts["annotators"]["rows"]] == [
+        row["accuracy"] for row in before.facts["annotators"]["rows"]
+    ]
+    (known,) = report.facts["accuracy"]
+    assert (known["predicted"]["n"], known["consensus"]["n"]) == (30, 30)
     page = report.to_html()
     assert "What this report cannot show" in page
     assert "There is no map" in page
+    assert "own fused label:" not in page
+
+
+def test_figures_of_a_run_equal_its_stored_consensus(run: Path) -> None:
+    stored = load_consensus(run / "posterior.safetensors")
+    facts = json.loads(report_run(run, n_items=60).to_json())
+    assert_equals_consensus(facts, stored)
+    with (run / "annotators.csv").open(newline="", encoding="utf-8") as file:
+        table = {row["annotator"]: row for row in csv.DictReader(file)}
+    for row in facts["annotators"]["rows"]:
+        assert float(table[row["annotator"]]["accuracy"]) == pytest.approx(row["accuracy"]["value"], abs=1e-6)
+        assert float(table[row["annotator"]]["mean_weight"]) == pytest.approx(row["mean_weight"], abs=1e-5)
+
+
+def test_damaged_or_missing_consensus_is_refused(run: Path) -> None:
+    (run / "posterior.safetensors").unlink()
+    assert "posterior.safetensors does not exist" in said(command("report", run))
 
 
 def test_missing_image_is_named(tmp_path: Path) -> None:
@@ -389,7 +408,7 @@ def test_missing_image_is_named(tmp_path: Path) -> None:
     name = report.facts["disputed"]["items"][0]["item"]
     (folder / f"{name}.png").unlink()
     report = report_run(run)
-    assert "have changed since the fit" in report.facts["limitations"][0]
+    assert "have changed since the fit" in report.facts["limitations"][-1]
     shown = {item["item"]: report.previews[item["row"]] for item in report.facts["disputed"]["items"]}
     assert shown.pop(name) == {"missing": str(folder / name)}, row
     assert all("image" in preview for preview in shown.values())
@@ -405,8 +424,7 @@ def test_remaining_images_keep_weights_and_map(tmp_path: Path) -> None:
     Image.fromarray(255 - np.asarray(Image.open(folder / f"{changed}.png"))).save(folder / f"{changed}.png")
     report = report_run(run, n_items=40)
     facts = report.facts
-    assert len(facts["limitations"]) == 1
-    assert "the map and the weights cover 38 of the 40 items" in facts["limitations"][0]
+    assert "the map, the weights and the fused labels cover 38 of the 40 items" in facts["limitations"][-1]
     assert facts["map"]["n_items"] == 38
     weights = {item["item"]: {label["annotator"]: label["weight"] for label in item["listed_labels"]}
                for item in before["disputed"]["items"]}  # fmt: skip
@@ -414,6 +432,7 @@ def test_remaining_images_keep_weights_and_map(tmp_path: Path) -> None:
         for label in item["listed_labels"]:
             expected = None if item["item"] in (gone, changed) else weights[item["item"]][label["annotator"]]
             assert label["weight"] == (None if expected is None else pytest.approx(expected, abs=1e-5))
+        assert (item["fused"] is None) == (item["item"] in (gone, changed))
     assert {item["item"] for item in facts["disputed"]["items"]} == set(weights)
     for name in ("n_labels", "position", "annotator"):
         assert {row[name] for row in facts["annotators"]["rows"]} == {row[name] for row in before["annotators"]["rows"]}
@@ -426,7 +445,7 @@ def test_remaining_images_keep_weights_and_map(tmp_path: Path) -> None:
         path.unlink()
     facts = report_run(run).facts
     assert facts["map"] is None
-    assert "there is no map of the items" in facts["limitations"][0]
+    assert "there is no map of the items" in facts["limitations"][-1]
 
 
 def test_annotator_without_remaining_images_has_no_weight(tmp_path: Path) -> None:

@@ -483,6 +483,8 @@ class Inspection(FittedNetwork):
         *,
         items: ArrayLike | None = None,
         gold: ArrayLike | None = None,
+        consensus: Consensus | None = None,
+        folds: int = 5,
         n_items: int = 30,
         sensitivity: float = 0.95,
         positive: Any = None,
@@ -491,8 +493,9 @@ class Inspection(FittedNetwork):
         """Make a report on this model and these labels: an HTML page, which notebooks display.
 
         The report describes the annotators and where they fail, which classes are confused, which items are disputed
-        and which labels are likely wrong. With gold it also evaluates the model. `report.save("report.html")` writes a
-        page that needs no network access, and the same content as Markdown and JSON.
+        and which labels are likely wrong. Its figures are those of `consensus`. With gold it also evaluates the model
+        and the consensus. `report.save("report.html")` writes a page that needs no network access, and the same content
+        as Markdown and JSON.
 
         Parameters
         ----------
@@ -503,7 +506,12 @@ class Inspection(FittedNetwork):
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
-            True class of each item, by name; None or NaN where unknown. Used to evaluate the model, never to train it.
+            True class of each item, by name; None or NaN where unknown. Used only to evaluate model and consensus.
+        consensus : Consensus, default=None
+            Result of `consensus(X, annotations, items=items)`, if you have it already. If None, it is computed.
+        folds : int, default=5
+            Number of folds of the consensus, which is the number of trainings; see `consensus`. Not used if
+            `consensus` is given.
         n_items : int, default=30
             Number of disputed items to show, at most 200.
         sensitivity : float, default=0.95
@@ -519,11 +527,20 @@ class Inspection(FittedNetwork):
         report : Report
             Object with `save`, `to_html`, `to_markdown` and `to_json`.
 
+        Raises
+        ------
+        ValueError
+            If `consensus` has other items, classes or labels than `annotations`, or a setting is out of range.
+
+        See Also
+        --------
+        consensus : The figures of the report.
+
         Examples
         --------
         >>> import numpy as np, crowdfuse
         >>> X, Y = np.eye(4).repeat(5, 0), np.arange(4).repeat(5)[:, None].repeat(2, 1)
-        >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).report(X, Y)
+        >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y).report(X, Y, folds=2)
         Report(20 items, 2 annotators, 40 labels; .save('report.html') writes it)
         """
         from crowdfuse.report import report_classifier
@@ -534,6 +551,8 @@ class Inspection(FittedNetwork):
             annotations,
             items=items,
             gold=gold,
+            consensus=consensus,
+            folds=folds,
             n_items=n_items,
             sensitivity=sensitivity,
             positive=positive,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.labels.ids import IntArray
+from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.report.item_map import MAP_COLUMNS, ItemMap
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FloatArray, ReportData
@@ -21,7 +21,7 @@ AGREEMENT_PRIOR_ITEMS = 3  # pseudo-count of items with the annotator's overall 
 
 def most_active_annotators(data: ReportData) -> IntArray:
     """Return the positions of the annotators with the most labels, at most 24, the most active first."""
-    counts = np.bincount(data.ann.annotator, minlength=data.ann.n_annotators)
+    counts = data.consensus.labels_per_annotator
     order = np.argsort(-counts, kind="stable")[:MAX_DETAILED_ANNOTATORS]
     return order[counts[order] > 0]
 
@@ -30,7 +30,7 @@ def sample_labels(data: ReportData, annotators: IntArray) -> dict[int, IntArray]
     """Return, for each given annotator, at most 400 of their labels at random, as positions among all labels."""
     generator = np.random.default_rng(1)
     by_annotator = np.argsort(data.ann.annotator, kind="stable")
-    counts = np.bincount(data.ann.annotator, minlength=data.ann.n_annotators)
+    counts = data.consensus.labels_per_annotator
     ends = np.cumsum(counts)
     sample = {}
     for r in annotators:
@@ -103,7 +103,9 @@ def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatA
     """
     K = data.ann.n_classes
     given = None if data.model is None else data.model.classifier.confusion_given_
-    if data.model is None or given is None or r >= len(data.model.classifier.annotators_):
+    if data.model is None or given is None:
+        return None
+    if (positions_of(data.ann.annotators[[r]], data.model.classifier.annotators_) < 0).any():
         return None
     labels = labels[data.model.input_rows[data.ann.item[labels]] >= 0][: max(1, MAX_CONFUSION_VALUES // K**2)]
     if not len(labels):
@@ -119,17 +121,16 @@ def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatA
 
 
 def estimated_confusion(data: ReportData, r: int) -> FloatArray:
-    """Estimate P(said | true) of one annotator, shape (n_classes, n_classes), taking the consensus as the truth.
+    """Return P(said | true) of one annotator, shape (n_classes, n_classes): the matrix of the consensus if it has one.
 
-    The true class is uncertain. Each label is therefore counted in the row of every class, weighted by the consensus
-    probability of the class.
+    Otherwise each label is counted in the row of every class, weighted by the probability of the class.
     """
-    if data.quality.confusion_matrices is not None:
-        matrix: FloatArray = data.quality.confusion_matrices[r]
+    if data.consensus.confusion_matrices is not None:
+        matrix: FloatArray = data.consensus.confusion_matrices[r]
         return matrix
     is_own = data.ann.annotator == r
     joint = np.zeros((data.ann.n_classes, data.ann.n_classes))
-    np.add.at(joint.T, data.ann.label[is_own], data.quality.class_probabilities[data.ann.item[is_own]])
+    np.add.at(joint.T, data.ann.label[is_own], data.consensus.class_probabilities[data.ann.item[is_own]])
     normalized: FloatArray = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
     return normalized
 
@@ -151,7 +152,7 @@ def _confusion_facts(data: ReportData, matrix: FloatArray) -> dict[str, Any]:
     return {
         "classes": [printable(name) for name in data.ann.classes[shown]],
         "n_classes": K,
-        "matrix": matrix[np.ix_(shown, shown)].round(4).tolist(),
+        "matrix": matrix[np.ix_(shown, shown)].tolist(),
     }
 
 
@@ -171,7 +172,8 @@ def _annotator_map_facts(
     if keep.sum() < MIN_ITEMS:
         return None
     labels, rows, cell = labels[keep], rows[keep], cell[keep]
-    agrees = (data.ann.label[labels] == data.predicted[rows]).astype(np.float64)
+    predicted = data.predictions.codes[rows]
+    agrees = (data.ann.label[labels] == predicted).astype(np.float64)
     measured = agrees if relative is None else relative[labels]
     cells, position, count = np.unique(cell, return_inverse=True, return_counts=True)
     overall = measured.mean()
@@ -188,12 +190,12 @@ def _annotator_map_facts(
                 "x": int(c % MAP_COLUMNS),
                 "y": int(c // MAP_COLUMNS),
                 "n_items": int(n),
-                "mean": round(float(m), 4),
-                "value": round(float(v), 3),
+                "mean": float(m),
+                "value": float(v),
             }
             for c, n, m, v in zip(cells, count, mean, value, strict=True)
         ],
-        "weakest_class": _weakest_class(data, data.predicted[rows], measured),
+        "weakest_class": _weakest_class(data, predicted, measured),
     }
 
 

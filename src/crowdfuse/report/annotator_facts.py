@@ -9,9 +9,8 @@ from scipy import sparse
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import proportion_with_interval, wilson_interval
-from crowdfuse.report.contradictions import find_contradictions
 from crowdfuse.report.printable import printable
-from crowdfuse.report.report_data import FloatArray, ReportData
+from crowdfuse.report.report_data import FloatArray, ReportData, mean_relative_weights
 
 MAX_ANNOTATOR_ROWS = 1_000  # rows that the page can hold and sort without delay
 MIN_ITEMS_PER_CLASS = 3.0  # expected items of a class needed to judge an annotator on it
@@ -27,37 +26,36 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
     Parameters
     ----------
     data : ReportData
-        Labels, fused labels and consensus.
+        Labels, consensus and weights.
     gold : ndarray of shape (n_items,)
         True class of each item, as a position in `classes`; -1 where unknown.
 
     Returns
     -------
     dict
-        `n_annotators` (annotators who gave labels), `n_without_labels` (annotators who gave none), `contradictions`,
-        and `rows`. With more than 1,000 annotators, `rows` holds only the 1,000 with the most labels.
+        `n_annotators` (annotators who gave labels), `n_without_labels` (annotators who gave none), and `rows`. With
+        more than 1,000 annotators, `rows` holds only the 1,000 with the most labels. The figures of `accuracy` in a row
+        are None if they cannot be estimated.
     """
-    ann, quality = data.ann, data.quality
-    counts = np.bincount(ann.annotator, minlength=ann.n_annotators)
+    ann, consensus = data.ann, data.consensus
+    counts = consensus.labels_per_annotator
     with_labels = np.flatnonzero(counts)
     shown = with_labels[np.argsort(-counts[with_labels], kind="stable")][:MAX_ANNOTATOR_ROWS]
-    accuracy = quality.annotator_accuracy[shown]
-    low, high = wilson_interval(accuracy * counts[shown], counts[shown])
-    n_agreeing, n_fused = _count_matches(data, data.fused)
     n_right, n_gold = _count_matches(data, gold)
-    mean_weight = _mean_relative_weights(data)
-    strongest, weakest = _strongest_and_weakest(*recall_counts(data, shown))
+    mean_weight = None if data.weights is None else mean_relative_weights(data.weights, ann)
+    n_items = expected_items_per_class(data, shown)
+    strongest, weakest = _strongest_and_weakest(n_items, _recalls(data, shown, n_items))
     rows = []
-    for position in np.argsort(-accuracy, kind="stable"):
+    for position in np.argsort(-consensus.annotator_accuracy[shown], kind="stable"):
         r = shown[position]
-        interval = {"low": float(low[position]), "high": float(high[position])}
+        low, high = consensus.annotator_accuracy_interval[r]
+        accuracy = {"value": consensus.annotator_accuracy[r], "low": low, "high": high}
         rows.append(
             {
                 "annotator": printable(ann.annotators[r]),
                 "position": int(r),
                 "n_labels": int(counts[r]),
-                "accuracy": {"value": float(accuracy[position]), **interval},
-                "agreement_with_fused": proportion_with_interval(float(n_agreeing[r]), float(n_fused[r]))["value"],
+                "accuracy": {name: None if np.isnan(value) else float(value) for name, value in accuracy.items()},
                 "accuracy_on_gold": proportion_with_interval(float(n_right[r]), float(n_gold[r]))
                 if n_gold[r]
                 else None,
@@ -69,13 +67,12 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
     return {
         "n_annotators": len(with_labels),
         "n_without_labels": int(len(counts) - len(with_labels)),
-        "contradictions": find_contradictions(data, mean_weight, quality.annotator_accuracy),
         "rows": rows,
     }
 
 
-def recall_counts(data: ReportData, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
-    """For each annotator and class, count the items of the class that they labelled, and how many they got right.
+def expected_items_per_class(data: ReportData, annotators: IntArray) -> FloatArray:
+    """For each annotator and class, return the expected number of items of the class that they labelled.
 
     The true class is uncertain, so each item adds its consensus probability to the count of every class.
 
@@ -88,48 +85,44 @@ def recall_counts(data: ReportData, annotators: IntArray) -> tuple[FloatArray, F
 
     Returns
     -------
-    n_items, n_recalled : ndarray of shape (n_selected, n_classes)
-        Expected counts.
+    ndarray of shape (n_selected, n_classes)
     """
-    ann, K = data.ann, data.ann.n_classes
+    ann = data.ann
     position = np.full(ann.n_annotators, -1)
     position[annotators] = np.arange(len(annotators))
     keep = position[ann.annotator] >= 0
-    annotator, item = position[ann.annotator[keep]], ann.item[keep]
-    shape = (len(annotators), ann.n_items)
-    has_labelled = sparse.csr_array((np.ones(len(annotator), np.float32), (annotator, item)), shape=shape)
-    n_items = has_labelled @ data.quality.class_probabilities
-    cells = annotator * K + ann.label[keep]
-    n_recalled = np.bincount(cells, data.quality.label_confidence[keep], len(annotators) * K)
-    return n_items.astype(np.float64), n_recalled.reshape(-1, K).astype(np.float64)
+    pairs = (position[ann.annotator[keep]], ann.item[keep])
+    has_labelled = sparse.csr_array((np.ones(len(pairs[0]), np.float32), pairs), shape=(len(annotators), ann.n_items))
+    labelled = np.flatnonzero(data.labels_per_item)  # an item without labels may have no probabilities
+    n_items: FloatArray = (has_labelled[:, labelled] @ data.consensus.class_probabilities[labelled]).astype(np.float64)
+    return n_items
 
 
-def _mean_relative_weights(data: ReportData) -> FloatArray | None:
-    """Return the mean weight of each annotator relative to an even share, NaN where unknown; None if all are even."""
-    relative = data.relative_weights()
-    if relative is None:
-        return None
-    known = ~np.isnan(relative)
-    annotator, n_annotators = data.ann.annotator[known], data.ann.n_annotators
-    n_weighted = np.bincount(annotator, minlength=n_annotators)
-    with np.errstate(invalid="ignore"):
-        mean: FloatArray = np.bincount(annotator, relative[known], minlength=n_annotators) / n_weighted
-    return mean
+def _recalls(data: ReportData, annotators: IntArray, n_items: FloatArray) -> FloatArray:
+    """Return the diagonal of each annotator's confusion matrix, shape (n_selected, n_classes).
+
+    If the consensus has no confusion matrices: the expected share of the `n_items` of each class labelled correctly.
+    """
+    consensus, ann = data.consensus, data.ann
+    if consensus.confusion_matrices is not None:
+        return np.diagonal(consensus.confusion_matrices[annotators], axis1=1, axis2=2)
+    cells = ann.annotator * ann.n_classes + ann.label
+    n_recalled = np.bincount(cells, consensus.label_confidence, ann.n_annotators * ann.n_classes)
+    recalls: FloatArray = n_recalled.reshape(-1, ann.n_classes)[annotators] / np.maximum(n_items, 1e-12)
+    return np.clip(recalls, 0, 1)
 
 
 def _strongest_and_weakest(
-    n_items: FloatArray, n_recalled: FloatArray
+    n_items: FloatArray, recall: FloatArray
 ) -> tuple[list[ClassRecall | None], list[ClassRecall | None]]:
     """Return the strongest and the weakest class of each annotator; None if their recalls hardly differ.
 
     The strongest class has the highest lower bound of the recall's confidence interval. The weakest class has the
     lowest upper bound.
     """
-    low, high = wilson_interval(n_recalled, n_items)
+    low, high = wilson_interval(recall * n_items, n_items)
     has_enough = n_items >= MIN_ITEMS_PER_CLASS
     best, worst = np.where(has_enough, low, -1).argmax(1), np.where(has_enough, high, 2).argmin(1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        recall = np.clip(n_recalled / n_items, 0, 1)
     rows = np.arange(len(recall))
     differs = (has_enough.sum(1) > 1) & (recall[rows, best] - recall[rows, worst] > MIN_RECALL_GAP)
 

@@ -8,14 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.labels.alignment import gold_codes
-from crowdfuse.labels.ids import IntArray, format_count
+from crowdfuse.labels.alignment import align, gold_codes
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import IntArray, format_count, format_names, positions_of
+from crowdfuse.quality.consensus import Consensus
 from crowdfuse.report.gold_facts import GoldSet
 from crowdfuse.report.item_previews import previews_of_inputs
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report import Report
-from crowdfuse.report.report_data import ReportData, compute_report_data
-from crowdfuse.report.report_facts import make_report
+from crowdfuse.report.report_data import ReportData, add_model, report_data_of
+from crowdfuse.report.report_facts import check_settings, make_report
 
 
 def report_classifier(
@@ -25,6 +27,8 @@ def report_classifier(
     *,
     items: ArrayLike | None = None,
     gold: ArrayLike | None = None,
+    consensus: Consensus | None = None,
+    folds: int = 5,
     n_items: int = 30,
     sensitivity: float = 0.95,
     positive: Any = None,
@@ -44,6 +48,10 @@ def report_classifier(
         Item id of each row of `X`, as in `fit`.
     gold : array-like of shape (n_items,), default=None
         True class of each row, None where unknown. Gold is used only to measure accuracy.
+    consensus : Consensus, default=None
+        Result of `classifier.consensus` on these items and labels. None computes it.
+    folds : int, default=5
+        Number of folds of the consensus. Not used if `consensus` is given.
     n_items : int, default=30
         Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a
         third as long.
@@ -63,8 +71,8 @@ def report_classifier(
     Raises
     ------
     ValueError
-        If `n_items` or `sensitivity` is out of range, `positive` is not one of two classes, or `gold` has an unknown
-        class.
+        If `n_items` or `sensitivity` is out of range, `positive` is not one of two classes, `gold` has an unknown
+        class, or `consensus` does not belong to these items and labels.
 
     See Also
     --------
@@ -74,22 +82,28 @@ def report_classifier(
     --------
     >>> import crowdfuse
     >>> X, Y = np.eye(4).repeat(5, 0), np.arange(4).repeat(5)[:, None].repeat(2, 1)
-    >>> report_classifier(crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y), X, Y)
+    >>> report_classifier(crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, Y), X, Y, folds=2)
     Report(20 items, 2 annotators, 40 labels; .save('report.html') writes it)
     """
-    data = compute_report_data(classifier, X, annotations, items)
+    check_settings(n_items, sensitivity)
+    inputs = classifier._inputs(X)
+    if consensus is None:
+        consensus = classifier.consensus(inputs, annotations, items=items, folds=folds)
+    else:
+        _check_consensus(consensus, classifier, align(annotations, len(inputs), items))
+    data = add_model(report_data_of(consensus), classifier, inputs)
     gold_sets = [] if gold is None else _split_by_labels(data, gold_codes(gold, data.ann.classes, data.ann.n_items))
     feature_names = getattr(classifier, "feature_names_in_", None)
-    n_new = data.ann.n_annotators - len(classifier.annotators_)
+    active = data.ann.annotators[consensus.labels_per_annotator > 0]
+    n_new = int((positions_of(active, classifier.annotators_) < 0).sum())
     notes = []
     if n_new:
         notes.append(f"{format_count(n_new, 'annotator')} not seen in training, treated as the average annotator.")
-    inputs = classifier._inputs(X)
     return make_report(
         data,
         training=training_facts(classifier),
         gold_sets=gold_sets,
-        notes=[*notes, *diagnostic_notes(classifier)],
+        notes=notes,
         make_previews=lambda rows, side: previews_of_inputs(inputs, rows, side, feature_names),
         n_items=n_items,
         sensitivity=sensitivity,
@@ -110,9 +124,27 @@ def training_facts(classifier: CrowdClassifier) -> dict[str, Any]:
     }
 
 
-def diagnostic_notes(classifier: CrowdClassifier) -> list[str]:
-    """Return one sentence per finding of the method's diagnostics: what it could not learn from the labels."""
-    return [f"{message[:1].upper()}{message[1:]}." for message in classifier.diagnostic_messages_]
+def _check_consensus(consensus: Consensus, classifier: CrowdClassifier, ann: Annotations) -> None:
+    """Raise a ValueError unless the consensus is one of this classifier's classes and of these labels."""
+    if consensus.predicted_probabilities is None:
+        raise ValueError("consensus= has no predictions of a classifier; make it with clf.consensus(X, annotations)")
+    own = consensus.annotations
+    if not np.array_equal(consensus.classes, classifier.classes_):
+        differs = f"the classes {format_names(consensus.classes)} instead of {format_names(classifier.classes_)}"
+    elif len(own) != len(ann) or not np.array_equal(own.items, ann.items):
+        differs = f"the items {format_names(own.items, 3)} instead of {format_names(ann.items, 3)}"
+    elif _label_triples(own) != _label_triples(ann):
+        differs = "other labels"
+    else:
+        return
+    raise ValueError(
+        f"consensus= does not belong to these annotations: it has {differs}; make it with clf.consensus(X, annotations)"
+    )
+
+
+def _label_triples(ann: Annotations) -> set[tuple[int, Any, Any]]:
+    """Return the labels as (row, annotator, class), which do not depend on the order of annotators and classes."""
+    return set(zip(ann.item.tolist(), ann.annotators[ann.annotator], ann.classes[ann.label], strict=True))
 
 
 def _split_by_labels(data: ReportData, codes: IntArray) -> list[GoldSet]:

@@ -1,4 +1,4 @@
-"""How good the model is on items with a known true class: accuracy, abstention, calibration, decision threshold."""
+"""Accuracy of consensus and predictions on gold: also with abstention, calibration, and a decision threshold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import proportion_with_interval, wilson_interval
 from crowdfuse.report.printable import printable
-from crowdfuse.report.report_data import ReportData
+from crowdfuse.report.report_data import Answers, ReportData
 
 ABSTENTION_SHARES = np.arange(0, 0.91, 0.05)
 MIN_ITEMS_PER_BIN = 5  # items that a bin of the calibration curve must hold to be shown
@@ -46,15 +46,17 @@ class GoldSet:
 
 
 def accuracy_facts(data: ReportData, gold_sets: Sequence[GoldSet]) -> list[dict[str, Any]]:
-    """Return the accuracy of predictions, fused labels and consensus on each gold set."""
+    """Return the accuracy of predictions and consensus on each gold set."""
     facts = []
     for gold in gold_sets:
-        answers = {"predicted": data.predicted, "fused": data.fused, "consensus": data.quality.consensus_codes}
         accuracies = {}
-        for name, codes in answers.items():
+        for name, codes in (
+            ("predicted", data.predictions.codes),
+            ("consensus", data.consensus.consensus_codes),
+        ):
             known = codes[gold.rows] >= 0
-            if name != "predicted":
-                # no labels, no fused label; if gold was used in training, the fused label is right by definition
+            if name == "consensus":
+                # without labels it is the prediction; if gold was used in training, it is right by definition
                 known &= (data.labels_per_item[gold.rows] > 0) & ~data.has_training_gold[gold.rows]
             accuracies[name] = proportion_with_interval(
                 int((codes[gold.rows] == gold.codes)[known].sum()), int(known.sum())
@@ -71,13 +73,13 @@ def accuracy_facts(data: ReportData, gold_sets: Sequence[GoldSet]) -> list[dict[
     return facts
 
 
-def evaluation_rows(data: ReportData, gold_sets: Sequence[GoldSet]) -> tuple[IntArray, IntArray, str]:
-    """Choose the items for evaluating predictions: the unbiased gold sets if there are any, otherwise all gold sets.
+def evaluation_rows(answers: Answers, gold_sets: Sequence[GoldSet]) -> tuple[IntArray, IntArray, str]:
+    """Choose the items for evaluating answers: the unbiased gold sets if there are any, otherwise all gold sets.
 
     Returns
     -------
     rows : ndarray of shape (n_rows,)
-        Rows with a prediction and a known true class.
+        Rows with an answer and a known true class.
     codes : ndarray of shape (n_rows,)
         Their true classes.
     evaluated_on : str
@@ -89,33 +91,40 @@ def evaluation_rows(data: ReportData, gold_sets: Sequence[GoldSet]) -> tuple[Int
         return np.zeros(0, np.int64), np.zeros(0, np.int64), ""
     rows, first = np.unique(np.concatenate([gold.rows for gold in chosen]), return_index=True)
     codes = np.concatenate([gold.codes for gold in chosen])[first]
-    known = data.predicted[rows] >= 0
+    known = answers.codes[rows] >= 0
     names = dict.fromkeys(f"{gold.name}: {gold.training_use}" for gold in chosen)
     return rows[known], codes[known], "; ".join(names)
 
 
-def abstention_facts(data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
-    """Return the accuracy of the model if it abstains on the items about which it is least confident.
+def abstention_facts(answers: Answers, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
+    """Return the accuracy of the answers if the least confident ones are left out.
 
     The result has the accuracy on the remaining items, for several shares of abstention. None if there are fewer than
     `MIN_GOLD_ITEMS` items.
     """
     if len(rows) < MIN_GOLD_ITEMS:
         return None
-    order = np.argsort(-data.predicted_confidence[rows], kind="stable")
-    n_right = np.cumsum((data.predicted[rows] == codes)[order])
+    order = np.argsort(-answers.confidence[rows], kind="stable")
+    n_right = np.cumsum((answers.codes[rows] == codes)[order])
     points = []
     for abstained in ABSTENTION_SHARES:
         n_kept = len(rows) - round(abstained * len(rows))
         if n_kept >= MIN_GOLD_ITEMS:
-            min_confidence = float(data.predicted_confidence[rows[order[n_kept - 1]]])
+            min_confidence = float(answers.confidence[rows[order[n_kept - 1]]])
             accuracy = proportion_with_interval(int(n_right[n_kept - 1]), n_kept)
             points.append({"abstained": 1 - n_kept / len(rows), "min_confidence": min_confidence, **accuracy})
     return {"evaluated_on": evaluated_on, "points": points}
 
 
 def operating_point(
-    data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str, *, positive: int, sensitivity: float
+    data: ReportData,
+    answers: Answers,
+    rows: IntArray,
+    codes: IntArray,
+    evaluated_on: str,
+    *,
+    positive: int,
+    sensitivity: float,
 ) -> dict[str, Any] | None:
     """Return the highest decision threshold that reaches the target sensitivity, with its specificity and precision.
 
@@ -124,7 +133,9 @@ def operating_point(
     Parameters
     ----------
     data : ReportData
-        Predictions with two classes.
+        Data with two classes.
+    answers : Answers
+        Predictions, or consensus, to evaluate.
     rows, codes : ndarray of shape (n_rows,)
         Rows to evaluate on, and their true classes.
     evaluated_on : str
@@ -139,8 +150,8 @@ def operating_point(
     dict or None
         None if one of the two classes has no gold items.
     """
-    confidence = data.predicted_confidence[rows]
-    score = np.where(data.predicted[rows] == positive, confidence, 1 - confidence)
+    confidence = answers.confidence[rows]
+    score = np.where(answers.codes[rows] == positive, confidence, 1 - confidence)
     is_positive = codes == positive
     n_positive, n_negative = int(is_positive.sum()), int((~is_positive).sum())
     if not n_positive or not n_negative:
@@ -165,14 +176,14 @@ def operating_point(
     }
 
 
-def calibration_facts(data: ReportData, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
+def calibration_facts(answers: Answers, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
     """Return mean confidence and accuracy in ten bins of confidence, and the expected calibration error.
 
     Return None if there are fewer than `MIN_GOLD_ITEMS` items.
     """
     if len(rows) < MIN_GOLD_ITEMS:
         return None
-    confidence, is_right = data.predicted_confidence[rows], data.predicted[rows] == codes
+    confidence, is_right = answers.confidence[rows], answers.codes[rows] == codes
     bin_of = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
     count = np.bincount(bin_of, minlength=N_BINS)
     n_right = np.bincount(bin_of, is_right, minlength=N_BINS)

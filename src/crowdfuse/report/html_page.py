@@ -15,12 +15,7 @@ from crowdfuse.report.item_map_chart import item_map_chart
 from crowdfuse.report.item_previews import ItemPreview
 from crowdfuse.report.line_chart import line_chart
 from crowdfuse.report.number_format import format_number, format_percent
-from crowdfuse.report.summary_sentences import (
-    contradiction_sentences,
-    evaluated_thing,
-    gold_use_sentence,
-    summary_sentences,
-)
+from crowdfuse.report.summary_sentences import evaluated_thing, gold_use_sentence, summary_sentences
 
 EMPTY_PREVIEW: ItemPreview = {"image": None, "missing": None, "features": None}
 MAX_NAME_CHARACTERS, MAX_TOOLTIP_CHARACTERS = 90, 300
@@ -52,13 +47,11 @@ def render_html(facts: dict[str, Any], previews: dict[int, ItemPreview]) -> str:
             facts=facts,
             previews={row: EMPTY_PREVIEW | preview for row, preview in previews.items()},
             summary=summary_sentences(facts),
-            contradictions=contradiction_sentences(facts),
             style=Markup(_read_template("report.css")),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             detailed={detail["position"] for detail in facts["annotator_details"]},
             evaluated=evaluated_thing(facts),
-            fused_name="consensus" if training is None else "fused label",
             gold_use="" if training is None else gold_use_sentence(training),
             training_charts=[] if training is None else training_charts(training["history"]),
             abstention_curve=_line_with_band(facts["abstention"], "points", "abstained", "value"),

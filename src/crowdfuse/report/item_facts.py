@@ -9,8 +9,9 @@ from scipy import sparse
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.annotator_details import MAX_MATRIX_CLASSES
+from crowdfuse.report.item_explanation import explain_item
 from crowdfuse.report.printable import printable
-from crowdfuse.report.report_data import ReportData
+from crowdfuse.report.report_data import Answers, ReportData
 
 CONFIDENT_THRESHOLD = 0.8  # a consensus with at least this confidence counts as sure
 MAX_LISTED_LABELS = 8  # labels of one item that are listed one by one
@@ -23,7 +24,7 @@ def disputed_rows(data: ReportData) -> IntArray:
     Items whose gold label was used in training are left out, because their class is known.
     """
     rows = np.flatnonzero((_n_different_labels(data) > 1) & ~data.has_training_gold)
-    return rows[np.argsort(data.quality.confidence[rows], kind="stable")]
+    return rows[np.argsort(data.consensus.confidence[rows], kind="stable")]
 
 
 def ambiguous_rows(data: ReportData) -> IntArray:
@@ -33,12 +34,12 @@ def ambiguous_rows(data: ReportData) -> IntArray:
     is at least the mean accuracy over all labels.
     """
     n_labels = data.labels_per_item
-    accuracy = data.quality.annotator_accuracy[data.ann.annotator]
+    accuracy = data.consensus.annotator_accuracy[data.ann.annotator]
     with np.errstate(invalid="ignore"):
         mean = np.bincount(data.ann.item, accuracy, minlength=data.ann.n_items) / n_labels
-    is_unsure = (n_labels > 1) & (data.quality.confidence < CONFIDENT_THRESHOLD) & (mean >= accuracy.mean())
+    is_unsure = (n_labels > 1) & (data.consensus.confidence < CONFIDENT_THRESHOLD) & (mean >= accuracy.mean())
     rows = np.flatnonzero(is_unsure)
-    return rows[np.argsort(data.quality.confidence[rows], kind="stable")]
+    return rows[np.argsort(data.consensus.confidence[rows], kind="stable")]
 
 
 def mislabelled_rows(data: ReportData) -> IntArray:
@@ -47,21 +48,21 @@ def mislabelled_rows(data: ReportData) -> IntArray:
     The items with the largest share of contradicting labels come first.
     """
     n_labels = data.labels_per_item
-    contradicts = data.ann.label != data.quality.consensus_codes[data.ann.item]
+    contradicts = data.ann.label != data.consensus.consensus_codes[data.ann.item]
     n_contradicting = np.bincount(data.ann.item, contradicts, minlength=data.ann.n_items)
-    is_confident = (data.quality.confidence >= CONFIDENT_THRESHOLD) & ~data.has_training_gold
+    is_confident = (data.consensus.confidence >= CONFIDENT_THRESHOLD) & ~data.has_training_gold
     rows = np.flatnonzero((n_labels > 0) & is_confident & (2 * n_contradicting >= n_labels))
     share = n_contradicting[rows] / n_labels[rows]
-    return rows[np.lexsort((-data.quality.confidence[rows], -share))]
+    return rows[np.lexsort((-data.consensus.confidence[rows], -share))]
 
 
 def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
-    """Return one item: its labels with their weights, fused label, consensus, prediction and gold.
+    """Return one item: its labels, consensus, prediction, gold, why they differ, and the method's own fused label.
 
     Parameters
     ----------
     data : ReportData
-        Labels, predictions, fused labels and consensus.
+        Labels and consensus; fused labels and weights if there is a model.
     row : int
         Row of the item.
     gold : ndarray of shape (n_items,)
@@ -74,14 +75,13 @@ def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
     ann = data.ann
     labels = np.arange(ann.indptr[row], ann.indptr[row + 1])
     weight = None if data.weights is None or np.isnan(data.weights[labels]).any() else data.weights[labels]
-    importance = data.quality.label_confidence[labels] if weight is None else weight
-    order = np.argsort(-importance, kind="stable")[:MAX_LISTED_LABELS]
+    order = np.argsort(-data.consensus.label_confidence[labels], kind="stable")[:MAX_LISTED_LABELS]
     listed_labels = [
         {
             "annotator": printable(ann.annotators[ann.annotator[label]]),
             "label": printable(ann.classes[ann.label[label]]),
+            "confidence": float(data.consensus.label_confidence[label]),
             "weight": None if weight is None else float(weight[position]),
-            "confidence": float(data.quality.label_confidence[label]),
         }
         for position, label in zip(order, labels[order], strict=True)
     ]
@@ -94,10 +94,11 @@ def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
         "label_counts": [
             [printable(ann.classes[k]), int(count[k])] for k in np.argsort(-count, kind="stable") if count[k]
         ],
-        "fused": _class_with_confidence(data, data.fused[row], data.fused_confidence[row]),
-        "consensus": _class_with_confidence(data, data.quality.consensus_codes[row], data.quality.confidence[row]),
-        "predicted": _class_with_confidence(data, data.predicted[row], data.predicted_confidence[row]),
+        "consensus": _class_with_confidence(data, data.consensus_answers, row),
+        "predicted": _class_with_confidence(data, data.predictions, row),
+        "fused": None if data.fused is None else _class_with_confidence(data, data.fused, row),
         "gold": printable(ann.classes[gold[row]]) if gold[row] >= 0 else None,
+        "explanation": explain_item(data.consensus, row),
     }
 
 
@@ -114,10 +115,9 @@ def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
     Returns
     -------
     dict
-        `total` is the number of labels that are more probably wrong than right, `expected_wrong_labels` the expected
-        number of wrong labels, and `rows` the listed labels.
+        `total` is the number of labels that are more probably wrong than right, and `rows` the listed labels.
     """
-    ann, suspicion = data.ann, data.quality.suspicion
+    ann, suspicion = data.ann, data.consensus.suspicion
     item = ann.item
     candidates = np.flatnonzero(~data.has_training_gold[item])
     order = candidates[np.argsort(-suspicion[candidates], kind="stable")[:max_labels]]
@@ -127,13 +127,13 @@ def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
             "row": int(item[label]),
             "annotator": printable(ann.annotators[ann.annotator[label]]),
             "label": printable(ann.classes[ann.label[label]]),
-            "consensus": printable(ann.classes[data.quality.consensus_codes[item[label]]]),
+            "consensus": printable(ann.classes[data.consensus.consensus_codes[item[label]]]),
             "suspicion": float(suspicion[label]),
         }
         for label in order
         if suspicion[label] >= 0.5
     ]
-    return {"total": int((suspicion > 0.5).sum()), "expected_wrong_labels": float(suspicion.sum()), "rows": rows}
+    return {"total": int((suspicion > 0.5).sum()), "rows": rows}
 
 
 def class_confusion_facts(data: ReportData) -> dict[str, Any]:
@@ -142,14 +142,15 @@ def class_confusion_facts(data: ReportData) -> dict[str, Any]:
     Returns
     -------
     dict
-        `expected_wrong_labels` is the expected number of wrong labels among `n_labels`. `pairs` are the most frequent
+        `expected_wrong_labels` is the expected number of wrong labels among `n_labels` according to the accuracies of
+        the annotators; None if they cannot be estimated. `pairs` are the most frequent
         pairs of true class and wrong label. `matrix` is the confusion matrix P(said | true); with more than 12 classes,
         it holds the 12 most confused ones.
     """
     ann, K = data.ann, data.ann.n_classes
     one_hot = sparse.csr_array((np.ones(ann.n_labels), ann.label, ann.indptr), shape=(ann.n_items, K))
     labelled = data.labels_per_item > 0
-    probabilities = data.quality.class_probabilities[labelled].astype(np.float64)
+    probabilities = data.consensus.class_probabilities[labelled].astype(np.float64)
     counts = (one_hot[labelled].T @ probabilities).T  # axes (true, said)
     total = np.maximum(counts.sum(1), 1e-12)
     wrong = counts * (1 - np.eye(K))
@@ -163,13 +164,20 @@ def class_confusion_facts(data: ReportData) -> dict[str, Any]:
     if K > MAX_MATRIX_CLASSES:
         shown = np.sort(np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:MAX_MATRIX_CLASSES])
     return {
-        "expected_wrong_labels": float(wrong.sum()),
+        "expected_wrong_labels": _expected_wrong_labels(data),
         "n_labels": ann.n_labels,
         "pairs": pairs,
         "classes": [printable(name) for name in ann.classes[shown]],
         "n_classes": K,
-        "matrix": (counts / total[:, None])[np.ix_(shown, shown)].round(4).tolist(),
+        "matrix": (counts / total[:, None])[np.ix_(shown, shown)].tolist(),
     }
+
+
+def _expected_wrong_labels(data: ReportData) -> float | None:
+    """Return how many labels are wrong according to the accuracies of the annotators; None if they are unknown."""
+    counts = data.consensus.labels_per_annotator
+    expected = float(((1 - data.consensus.annotator_accuracy) * counts)[counts > 0].sum())
+    return None if np.isnan(expected) else expected
 
 
 def _n_different_labels(data: ReportData) -> IntArray:
@@ -179,6 +187,7 @@ def _n_different_labels(data: ReportData) -> IntArray:
     return np.bincount(item, minlength=data.ann.n_items)
 
 
-def _class_with_confidence(data: ReportData, k: int, confidence: float) -> dict[str, Any] | None:
-    """Return a class by name with its confidence; None if the class is unknown."""
-    return None if k < 0 else {"class": printable(data.ann.classes[k]), "confidence": float(confidence)}
+def _class_with_confidence(data: ReportData, answers: Answers, row: int) -> dict[str, Any] | None:
+    """Return the answer for one item by name, with its confidence; None if it is unknown."""
+    k = answers.codes[row]
+    return None if k < 0 else {"class": printable(data.ann.classes[k]), "confidence": float(answers.confidence[row])}

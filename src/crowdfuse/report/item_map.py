@@ -88,7 +88,7 @@ def map_facts(data: ReportData, item_map: ItemMap | None) -> dict[str, Any] | No
     if item_map is None:
         return None
     cell = item_map.cells(item_map.rows)
-    predicted = data.predicted[item_map.rows]
+    predicted = data.predictions.codes[item_map.rows]
     classes = []
     counts = np.bincount(predicted, minlength=data.ann.n_classes)
     for k in np.argsort(-counts, kind="stable")[:MAX_NAMED_CLASSES]:

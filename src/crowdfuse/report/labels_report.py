@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 from crowdfuse.aggregation import AGGREGATORS
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.labels.alignment import as_annotations, gold_codes
-from crowdfuse.labels.ids import format_count
 from crowdfuse.report.gold_facts import GoldSet
 from crowdfuse.report.report import Report
-from crowdfuse.report.report_data import report_data_from_aggregate
+from crowdfuse.report.report_data import consensus_of_aggregate, report_data_of
 from crowdfuse.report.report_facts import check_settings, make_report
 
 LIMITATIONS = (
@@ -97,11 +96,9 @@ def report_labels(
         f"The consensus is computed by {method}. Estimated accuracies, confused classes and labels that are probably "
         "wrong are measured against it."
     ]
-    if not aggregate.converged:
-        method_notes.append(f"{method} stopped after {format_count(aggregate.n_iter, 'iteration')} without converging.")
     gold_set = GoldSet("gold", rows, codes[rows], "used only to measure accuracy", is_unbiased=True)
     return make_report(
-        report_data_from_aggregate(ann, aggregate),
+        report_data_of(consensus_of_aggregate(ann, aggregate)),
         training=None,
         aggregation={"method": method, "iterations": aggregate.n_iter, "converged": aggregate.converged},
         gold_sets=[gold_set] if len(rows) else [],

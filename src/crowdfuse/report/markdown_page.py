@@ -9,7 +9,6 @@ from crowdfuse.report.markdown import escape_cell
 from crowdfuse.report.number_format import format_number, format_percent
 from crowdfuse.report.summary_sentences import (
     Sentence,
-    contradiction_sentences,
     evaluated_thing,
     gold_use_sentence,
     summary_sentences,
@@ -30,21 +29,20 @@ def render_markdown(facts: dict[str, Any]) -> str:
         The Markdown text.
     """
     labels_only = facts["training"] is None
-    fused_name = "consensus" if labels_only else "fused label"
     parts = [
         "<!-- crowdfuse report -->",
         f"# {escape_markdown(facts['title'])}",
         _sentence_list(summary_sentences(facts)),
+        *_titled_list("Warnings", facts["warnings"]),
         *_titled_list("What this report cannot show", facts["limitations"]),
         *_titled_list("Notes", facts["notes"]),
         "## Data",
-        *_data_tables(facts["data"], fused_name),
+        *_data_tables(facts["data"]),
         *([] if labels_only else ["## Training", _training_paragraph(facts["training"])]),
         "## Accuracy on gold labels",
         *_accuracy_section(facts),
         "## Annotators",
-        _sentence_list(contradiction_sentences(facts)),
-        *_annotator_table(facts["annotators"], fused_name),
+        *_annotator_table(facts["annotators"]),
         *_annotator_details(facts["annotator_details"]),
         "## Confused classes",
         _table(
@@ -118,7 +116,7 @@ def _titled_list(title: str, lines: Sequence[str]) -> list[str]:
     return [f"**{title}**", "\n".join(f"- {escape_markdown(line)}" for line in lines)] if lines else []
 
 
-def _data_tables(data: dict[str, Any], fused_name: str) -> list[str]:
+def _data_tables(data: dict[str, Any]) -> list[str]:
     """Return the tables of counts and of class frequencies."""
     counts = [
         f"{data['n_items']:,}",
@@ -131,8 +129,8 @@ def _data_tables(data: dict[str, Any], fused_name: str) -> list[str]:
     return [
         _table(["items", "annotators", "labels", "labels per item", "agreement", "Krippendorff's alpha"], [counts]),
         _table(
-            ["class", "labels", f"items with this {fused_name}"],
-            [[x["class"], x["n_labels"], x["n_fused_items"]] for x in data["by_class"]],
+            ["class", "labels", "items with this consensus"],
+            [[x["class"], x["n_labels"], x["n_items"]] for x in data["by_class"]],
         ),
     ]
 
@@ -157,21 +155,14 @@ def _accuracy_section(facts: dict[str, Any]) -> list[str]:
     """Return accuracy, operating point, calibration and abstention."""
     if not facts["accuracy"]:
         return ["There are no gold labels."]
-    header = ["gold", "items", "prediction", "fused label", "consensus", "use in training"]
+    header = ["gold", "items", "consensus", "prediction", "use in training"]
     rows = [
-        [
-            x["gold"],
-            f"{x['n_items']:,}",
-            _share(x["predicted"]),
-            _share(x["fused"]),
-            _share(x["consensus"]),
-            x["training_use"],
-        ]
+        [x["gold"], f"{x['n_items']:,}", _share(x["consensus"]), _share(x["predicted"]), x["training_use"]]
         for x in facts["accuracy"]
     ]
     if facts["training"] is None:
         header = ["gold", "items", "consensus"]
-        rows = [[x["gold"], f"{x['n_items']:,}", _share(x["fused"])] for x in facts["accuracy"]]
+        rows = [[x["gold"], f"{x['n_items']:,}", _share(x["consensus"])] for x in facts["accuracy"]]
     parts = [_table(header, rows), "In brackets: Wilson's 95 % interval."]
     point = facts["operating_point"]
     if point:
@@ -193,7 +184,7 @@ def _accuracy_section(facts: dict[str, Any]) -> list[str]:
     return parts
 
 
-def _annotator_table(annotators: dict[str, Any], fused_name: str) -> list[str]:
+def _annotator_table(annotators: dict[str, Any]) -> list[str]:
     """Return the table of annotators, and how many are shown if not all."""
 
     def class_with_share(recall: dict[str, Any] | None) -> str:
@@ -202,7 +193,7 @@ def _annotator_table(annotators: dict[str, Any], fused_name: str) -> list[str]:
     def accuracy_on_gold(share: dict[str, Any] | None) -> str:
         return "—" if share is None else f"{format_percent(share['value'])} of {share['n']:,}"
 
-    columns = ["annotator", "labels", "estimated accuracy", "accuracy on gold", f"agreement with {fused_name}"]
+    columns = ["annotator", "labels", "estimated accuracy", "accuracy on gold"]
     header = [*columns, "mean weight", "strongest class", "weakest class"]
     rows = [
         [
@@ -210,7 +201,6 @@ def _annotator_table(annotators: dict[str, Any], fused_name: str) -> list[str]:
             f"{x['n_labels']:,}",
             _share(x["accuracy"]),
             accuracy_on_gold(x["accuracy_on_gold"]),
-            format_percent(x["agreement_with_fused"]),
             format_number(x["mean_weight"]),
             class_with_share(x["strongest"]),
             class_with_share(x["weakest"]),
@@ -247,10 +237,11 @@ def _annotator_details(details: Sequence[dict[str, Any]]) -> list[str]:
 
 def _item_table(items: Sequence[dict[str, Any]], labels_only: bool) -> str:
     """Return the table of items with their labels."""
-    if labels_only:
-        answers = {"fused": "consensus"}
-    else:
-        answers = {"fused": "fused label", "consensus": "consensus", "predicted": "prediction"}
+    answers = {"consensus": "consensus"}
+    if not labels_only:
+        answers |= {"predicted": "prediction", "fused": "method's own fused label"}
+    if not any(x["fused"] for x in items):
+        answers.pop("fused", None)
 
     def class_with_confidence(answer: dict[str, Any] | None) -> str:
         return "—" if answer is None else f"{answer['class']} ({format_percent(answer['confidence'], 0)})"
@@ -259,13 +250,16 @@ def _item_table(items: Sequence[dict[str, Any]], labels_only: bool) -> str:
         weight = "" if label["weight"] is None else f" (weight {format_number(label['weight'])})"
         return f"{label['annotator']}: {label['label']}{weight}"
 
+    has_explanations = any(x["explanation"] for x in items)
+
     rows = [
         [
             x["item"],
             *(class_with_confidence(x[name]) for name in answers),
             "; ".join(map(label_with_weight, x["listed_labels"])),
             x["gold"] or "—",
+            *([x["explanation"] or "—"] if has_explanations else []),
         ]
         for x in items
     ]
-    return _table(["item", *answers.values(), "labels", "gold"], rows)
+    return _table(["item", *answers.values(), "labels", "gold", *(["explanation"] if has_explanations else [])], rows)

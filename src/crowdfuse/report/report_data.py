@@ -1,4 +1,4 @@
-"""The data of a report, computed in one pass over the inputs, without any array of n_items x n_annotators numbers."""
+"""The data of a report: the consensus, and what the method itself computes (fused labels, weights)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crowdfuse.aggregation import Aggregate
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray
+from crowdfuse.labels.ids import IntArray, format_count
+from crowdfuse.labels.intervals import wilson_interval
+from crowdfuse.quality.consensus import Consensus
 
 FloatArray = NDArray[np.float64]
 
@@ -43,50 +45,74 @@ class FittedModel(NamedTuple):
         return self.inputs.take(self.input_rows[rows])
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportData:
-    """Everything a report needs to know about each item and label; -1 and NaN stand for unknown.
+class Answers(NamedTuple):
+    """One class per item; -1 and NaN stand for unknown.
 
     Attributes
     ----------
-    ann : Annotations
-        The labels of each item, with the classes and annotators of the model.
-    predicted : ndarray of shape (n_items,)
-        Class predicted from the input alone, as its position in `ann.classes`.
-    predicted_confidence : ndarray of shape (n_items,)
-        Probability of the predicted class.
-    fused : ndarray of shape (n_items,)
-        Most probable class of the fused label.
-    fused_confidence : ndarray of shape (n_items,)
-        Probability of that class.
-    quality : Consensus
-        Consensus, confidence, suspicion of each label, and accuracy of each annotator.
-    has_training_gold : ndarray of shape (n_items,)
-        Whether a gold label of the item was used in training. If so, the gold label replaces the fused label and the
-        consensus.
-    weights : ndarray of shape (n_labels,) or None
-        Weight of each label in the fused label of its item, NaN if the item has no input. None if there is no model.
-    weights_vary : bool, default=False
-        Whether the weight of an annotator depends on the item.
-    model : FittedModel or None
-        The classifier with its inputs; None for labels alone.
+    codes : ndarray of shape (n_items,)
+        The class, as its position in the classes.
+    confidence : ndarray of shape (n_items,)
+        Its probability.
     """
 
-    ann: Annotations
-    predicted: IntArray
-    predicted_confidence: FloatArray
-    fused: IntArray
-    fused_confidence: FloatArray
-    quality: Consensus
+    codes: IntArray
+    confidence: NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportData:
+    """Everything a report needs to know about each item and label.
+
+    Answers, confidences, accuracies and confusion matrices come from `consensus`. The fused labels and weights are
+    ingredients of the method, which need the model and the inputs.
+
+    Attributes
+    ----------
+    consensus : Consensus
+        The consensus with its labels, one row per item.
+    has_training_gold : ndarray of shape (n_items,)
+        Whether a gold label of the item was used in training. If so, the gold label is the consensus.
+    fused : Answers or None, default=None
+        Most probable class of the method's own fused label. None without a model.
+    weights : ndarray of shape (n_labels,) or None, default=None
+        Weight of each label in the fused label of its item, NaN if the item has no input. None without a model.
+    weights_vary : bool, default=False
+        Whether the weight of an annotator depends on the item.
+    model : FittedModel or None, default=None
+        The classifier with its inputs; None if one of them is missing.
+    """
+
+    consensus: Consensus
     has_training_gold: NDArray[np.bool_]
-    weights: NDArray[np.float32] | None
+    fused: Answers | None = None
+    weights: NDArray[np.float32] | None = None
     weights_vary: bool = False
-    model: FittedModel | None
+    model: FittedModel | None = None
+
+    @property
+    def ann(self) -> Annotations:
+        """The labels of each item."""
+        return self.consensus.annotations
+
+    @property
+    def consensus_answers(self) -> Answers:
+        """Consensus and confidence of each item."""
+        return Answers(self.consensus.consensus_codes, self.consensus.confidence)
+
+    @property
+    def predictions(self) -> Answers:
+        """Class that the classifier predicts from the input alone, with its probability; unknown without one."""
+        probabilities = self.consensus.predicted_probabilities
+        if probabilities is None:
+            n_items = len(self.consensus.items)
+            return Answers(np.full(n_items, -1, np.int64), np.full(n_items, np.nan))
+        return Answers(probabilities.argmax(1), probabilities.max(1))
 
     @property
     def labels_per_item(self) -> IntArray:
         """Number of labels of each item, shape (n_items,)."""
-        return np.diff(self.ann.indptr)
+        return self.consensus.labels_per_item
 
     def relative_weights(self) -> FloatArray | None:
         """Return the weight of each label relative to equal weighting, or None if all weights are equal.
@@ -131,114 +157,78 @@ def mean_relative_weights(weights: NDArray[np.float32], ann: Annotations) -> Flo
     return mean
 
 
-def compute_report_data(
-    classifier: CrowdClassifier,
-    X: Any,
-    annotations: Any,
-    items: ArrayLike | None = None,
-    *,
-    training_gold: IntArray | None = None,
-) -> ReportData:
-    """Compute predictions, fused labels, weights and consensus with a fitted classifier.
+def report_data_of(consensus: Consensus, training_gold: IntArray | None = None) -> ReportData:
+    """Return the data of a report without a model.
 
     Parameters
     ----------
-    classifier : CrowdClassifier
-        A fitted classifier.
-    X : array-like, sparse matrix or Inputs of N rows
-        Inputs of the items.
-    annotations : Annotations or array-like of shape (n_items, n_annotators)
-        Labels of the items.
-    items : array-like of shape (n_items,), default=None
-        Item id of each row of `X`, as in `fit`.
+    consensus : Consensus
+        The consensus.
     training_gold : ndarray of shape (n_items,), default=None
-        True classes that the classifier was trained on, as positions in `classes_`; -1 for items without.
+        True classes that were used in training, as positions in `consensus.classes`; -1 for items without.
 
     Returns
     -------
     ReportData
     """
-    inputs = classifier._inputs(X)
-    ann, probabilities, soft, weights = classifier.predict_with_labels(inputs, annotations, items=items, warn=False)
-    predicted = probabilities.argmax(1)
-    soft = np.nan_to_num(soft)
-    if training_gold is not None:
-        soft[training_gold >= 0] = np.eye(soft.shape[1])[training_gold[training_gold >= 0]]
-    known = soft.any(1)
-    return ReportData(
-        ann=ann,
-        predicted=predicted,
-        predicted_confidence=probabilities[np.arange(len(predicted)), predicted],
-        fused=np.where(known, soft.argmax(1), -1),
-        fused_confidence=np.where(known, soft.max(1), np.nan).astype(np.float64),
-        quality=consensus(
-            ann, probabilities, classes=classifier.classes_, gold=_class_names(training_gold, ann.classes), n_folds=0
-        ),
-        has_training_gold=_is_known(training_gold, ann),
-        weights=weights,
-        weights_vary=_differ_between_items(
-            classifier.annotator_weights(inputs.take(np.arange(min(N_WEIGHT_CHECK_ITEMS, len(inputs)))))
-        ),
-        model=FittedModel(classifier, inputs, np.arange(len(inputs))),
-    )
+    known = np.zeros(len(consensus.items), bool) if training_gold is None else training_gold >= 0
+    return ReportData(consensus=consensus, has_training_gold=known)
 
 
-def report_data_from_labels(
-    ann: Annotations,
-    *,
-    training_gold: IntArray | None = None,
-    predicted: IntArray | None = None,
-    predicted_confidence: FloatArray | None = None,
-    fused: IntArray | None = None,
-    fused_confidence: FloatArray | None = None,
+def add_model(
+    data: ReportData, classifier: CrowdClassifier, inputs: Inputs, input_rows: IntArray | None = None
 ) -> ReportData:
-    """Compute the data of a report without inputs, from labels and from stored predictions and fused labels.
-
-    Parameters
-    ----------
-    ann : Annotations
-        The labels.
-    training_gold : ndarray of shape (n_items,), default=None
-        True classes that the model was trained on, as positions in `ann.classes`; -1 for items without.
-    predicted, fused : ndarray of shape (n_items,), default=None
-        Stored classes, as positions in `ann.classes`; -1 where unknown. None uses the consensus of the labels.
-    predicted_confidence, fused_confidence : ndarray of shape (n_items,), default=None
-        Stored confidences. None uses the confidence of the consensus.
-
-    Returns
-    -------
-    ReportData
-    """
-    K = ann.n_classes
-    uniform = np.full((ann.n_items, K), 1 / K)
-    quality = consensus(ann, uniform, items=ann.items, gold=_class_names(training_gold, ann.classes))
-    known = np.diff(ann.indptr) > 0
-    consensus = np.where(known, quality.consensus_codes, -1)
-    confidence = np.where(known, quality.confidence, np.nan).astype(np.float64)
-    return ReportData(
-        ann=quality.annotations,
-        predicted=consensus if predicted is None else predicted,
-        predicted_confidence=confidence if predicted_confidence is None else predicted_confidence,
-        fused=consensus if fused is None else fused,
-        fused_confidence=confidence if fused_confidence is None else fused_confidence,
-        quality=quality,
-        has_training_gold=_is_known(training_gold, ann),
-        weights=None,
-        model=None,
-    )
-
-
-def add_available_inputs(
-    data: ReportData, classifier: CrowdClassifier, inputs: Inputs, input_rows: IntArray
-) -> ReportData:
-    """Add weights and the model for the items whose inputs still exist and are unchanged.
-
-    An input counts as changed if the model's prediction for it differs from the stored prediction.
+    """Add a fitted classifier, with its fused labels and weights on the items that have inputs.
 
     Parameters
     ----------
     data : ReportData
-        Recorded predictions and fused labels.
+        Data with the consensus.
+    classifier : CrowdClassifier
+        The fitted classifier.
+    inputs : Inputs
+        The inputs.
+    input_rows : ndarray of shape (n_items,), default=None
+        For each item, its row in `inputs`; -1 if its input is missing. None: row i of `inputs` is item i.
+
+    Returns
+    -------
+    ReportData
+        The extended data; `data` itself if no item has an input.
+    """
+    consensus, ann = data.consensus, data.ann
+    input_rows = np.arange(len(consensus.items)) if input_rows is None else input_rows
+    rows = np.flatnonzero(input_rows >= 0)
+    if not len(rows):
+        return data
+    model = FittedModel(classifier, inputs, input_rows)
+    found = classifier.predict_with_labels(model.take(rows), ann[rows], warn=False)
+    probabilities = np.zeros((ann.n_items, ann.n_classes), np.float32)
+    probabilities[rows] = np.nan_to_num(found.fused_labels)
+    is_gold = data.has_training_gold & (input_rows >= 0)
+    probabilities[is_gold] = consensus.class_probabilities[is_gold]  # the method trains on gold instead
+    known = probabilities.any(1)
+    weights = np.full(ann.n_labels, np.nan, np.float32)
+    weights[input_rows[ann.item] >= 0] = found.annotator_weights
+    weights_of_few = classifier.annotator_weights(model.take(rows[:N_WEIGHT_CHECK_ITEMS]))
+    return replace(
+        data,
+        fused=Answers(np.where(known, probabilities.argmax(1), -1), np.where(known, probabilities.max(1), np.nan)),
+        weights=weights,
+        weights_vary=bool(np.ptp(weights_of_few, axis=0).max() > PROBABILITY_TOLERANCE),
+        model=model,
+    )
+
+
+def rows_with_unchanged_inputs(
+    data: ReportData, classifier: CrowdClassifier, inputs: Inputs, input_rows: IntArray
+) -> IntArray:
+    """Return `input_rows` with -1 for items whose prediction is not the recorded one, because their input has changed.
+
+    Parameters
+    ----------
+    data : ReportData
+        Data with the recorded predictions.
     classifier : CrowdClassifier
         The fitted classifier.
     inputs : Inputs
@@ -248,29 +238,19 @@ def add_available_inputs(
 
     Returns
     -------
-    ReportData
-        The extended data; `data` itself if no unchanged input exists.
+    ndarray of shape (n_items,)
     """
-    rows = np.flatnonzero(input_rows >= 0)
-    if not len(rows):
-        return data
-    part = compute_report_data(classifier, inputs.take(input_rows[rows]), data.ann[rows])
-    is_same = (part.predicted == data.predicted[rows]) & (
-        np.abs(part.predicted_confidence - data.predicted_confidence[rows]) < PROBABILITY_TOLERANCE
-    )
-    input_rows = input_rows.copy()
-    input_rows[rows[~is_same]] = -1
-    if not is_same.any() or part.weights is None:
-        return data
-    weights = np.full(data.ann.n_labels, np.nan, np.float32)
-    weights[np.isin(data.ann.item, rows)] = part.weights
-    weights[input_rows[data.ann.item] < 0] = np.nan
-    model = FittedModel(classifier, inputs, input_rows)
-    return replace(data, weights=weights, weights_vary=part.weights_vary, model=model)
+    recorded, rows = data.consensus.predicted_probabilities, np.flatnonzero(input_rows >= 0)
+    unchanged = np.full(len(input_rows), -1, np.int64)
+    if recorded is not None and len(rows):
+        difference = np.abs(classifier.predict_proba(inputs.take(input_rows[rows])) - recorded[rows]).max(1)
+        same = rows[difference < PROBABILITY_TOLERANCE]
+        unchanged[same] = input_rows[same]
+    return unchanged
 
 
-def report_data_from_aggregate(ann: Annotations, aggregate: Aggregate) -> ReportData:
-    """Return the data of a report on labels alone, with the aggregate as both fused label and consensus.
+def consensus_of_aggregate(ann: Annotations, aggregate: Aggregate) -> Consensus:
+    """Return the result of an aggregation method as a Consensus, with Wilson's interval of each accuracy.
 
     Parameters
     ----------
@@ -281,33 +261,20 @@ def report_data_from_aggregate(ann: Annotations, aggregate: Aggregate) -> Report
 
     Returns
     -------
-    ReportData
+    Consensus
     """
-    label_confidence = aggregate.class_probabilities.ravel()[ann.item * ann.n_classes + ann.label].astype(np.float64)
+    counts = aggregate.labels_per_annotator
+    low, high = wilson_interval(aggregate.annotator_accuracy * counts, counts)
+    interval = np.where(counts[:, None] > 0, np.stack([low, high], 1), np.nan)
+    limitations: tuple[str, ...] = ()
+    if not aggregate.converged:
+        stopped = f"{aggregate.method} stopped after {format_count(aggregate.n_iter, 'iteration')} without converging"
+        limitations = (f"{stopped}; treat the confidences with care.",)
     aggregate_fields: dict[str, Any] = {field.name: getattr(aggregate, field.name) for field in fields(Aggregate)}
-    return ReportData(
-        ann=ann,
-        predicted=np.full(ann.n_items, -1, np.int64),
-        predicted_confidence=np.full(ann.n_items, np.nan),
-        fused=aggregate.consensus_codes,
-        fused_confidence=aggregate.confidence.astype(np.float64),
-        quality=Consensus(**aggregate_fields, annotations=ann, label_confidence=label_confidence),
-        has_training_gold=np.zeros(ann.n_items, bool),
-        weights=None,
-        model=None,
+    return Consensus(
+        **aggregate_fields,
+        annotations=ann,
+        label_confidence=aggregate.class_probabilities[ann.item, ann.label].astype(np.float64),
+        annotator_accuracy_interval=interval,
+        limitations=limitations,
     )
-
-
-def _differ_between_items(weights: NDArray[np.float32]) -> bool:
-    """Return whether the weights of an annotator, a column of (n_items, n_annotators), differ between items."""
-    return bool(np.ptp(weights, axis=0).max() > PROBABILITY_TOLERANCE)
-
-
-def _class_names(codes: IntArray | None, classes: NDArray[Any]) -> list[Any] | None:
-    """Return the class of each code, None for -1."""
-    return None if codes is None else [classes[k] if k >= 0 else None for k in codes]
-
-
-def _is_known(codes: IntArray | None, ann: Annotations) -> NDArray[np.bool_]:
-    """Return which items have a code, shape (n_items,)."""
-    return np.zeros(ann.n_items, bool) if codes is None else codes >= 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,12 +55,12 @@ def make_report(
     """Compute all figures of a report.
 
     Exactly one of `training` and `aggregation` is given. With `training`, the predictions of the model are evaluated on
-    gold labels. With `aggregation`, the fused labels are.
+    gold labels. With `aggregation`, the consensus is.
 
     Parameters
     ----------
     data : ReportData
-        Labels, predictions, fused labels and consensus.
+        The consensus with its labels; fused labels and weights if there is a model.
     training : dict or None
         The model and its training, from `training_facts`; None for a report on labels alone.
     gold_sets : sequence of GoldSet
@@ -71,7 +70,7 @@ def make_report(
     notes : sequence of str, default=()
         Sentences to show at the top of the report.
     limitations : sequence of str, default=()
-        Sentences that say what the report cannot show, and why.
+        Sentences that say what the report cannot show, and why; those of the consensus come before them.
     aggregation : dict, default=None
         For a report on labels alone: the aggregation method, its iterations, and whether it converged.
     n_items : int, default=30
@@ -99,9 +98,7 @@ def make_report(
     gold = np.full(data.ann.n_items, -1, np.int64)
     for gold_set in gold_sets:
         gold[gold_set.rows] = gold_set.codes
-    evaluated = data
-    if aggregation is not None:
-        evaluated = replace(data, predicted=data.fused, predicted_confidence=data.fused_confidence)
+    evaluated = data.predictions if aggregation is None else data.consensus_answers
     rows, codes, evaluated_on = evaluation_rows(evaluated, gold_sets)
     labels = sample_labels(data, most_active_annotators(data))
     item_map = map_items(data, np.unique(data.ann.item[np.concatenate([*labels.values(), np.zeros(0, np.int64)])]))
@@ -116,7 +113,8 @@ def make_report(
         "generator": REPORT_MARKER,
         "crowdfuse": __version__,
         "title": printable(title),
-        "limitations": [printable(line) for line in limitations],
+        "warnings": [printable(finding.message) for finding in data.consensus.findings],
+        "limitations": [printable(line) for line in (*data.consensus.limitations, *limitations)],
         "notes": [printable(line) for line in notes],
         "data": data_facts(data),
         "training": training,
@@ -126,7 +124,9 @@ def make_report(
         "calibration": calibration_facts(evaluated, rows, codes, evaluated_on),
         "operating_point": None
         if positive_code is None or not len(rows)
-        else operating_point(evaluated, rows, codes, evaluated_on, positive=positive_code, sensitivity=sensitivity),
+        else operating_point(
+            data, evaluated, rows, codes, evaluated_on, positive=positive_code, sensitivity=sensitivity
+        ),
         "annotators": annotator_facts(data, gold),
         "map": map_facts(data, item_map),
         "annotator_details": detail_facts(data, labels, item_map),
@@ -168,12 +168,13 @@ def data_facts(data: ReportData) -> dict[str, Any]:
     """Return the `data` entry of a report: counts, agreement, and how often each class was used."""
     summary = data.ann.summary()
     n_labels = np.bincount(data.ann.label, minlength=data.ann.n_classes)
-    n_fused = np.bincount(data.fused[data.fused >= 0], minlength=data.ann.n_classes)
+    codes = data.consensus.consensus_codes
+    n_items = np.bincount(codes[codes >= 0], minlength=data.ann.n_classes)
     order = np.argsort(-n_labels, kind="stable")[:MAX_CLASS_ROWS]
     return {
         "n_items": summary.n_items,
         "n_items_without_labels": summary.items_without_labels,
-        "n_annotators": int((np.bincount(data.ann.annotator, minlength=1) > 0).sum()),
+        "n_annotators": int((data.consensus.labels_per_annotator > 0).sum()),
         "n_labels": summary.n_labels,
         "n_classes": summary.n_classes,
         "labels_per_item": summary.labels_per_item,
@@ -181,7 +182,7 @@ def data_facts(data: ReportData) -> dict[str, Any]:
         "agreement": summary.agreement,
         "krippendorff_alpha": summary.krippendorff_alpha,
         "by_class": [
-            {"class": printable(data.ann.classes[k]), "n_labels": int(n_labels[k]), "n_fused_items": int(n_fused[k])}
+            {"class": printable(data.ann.classes[k]), "n_labels": int(n_labels[k]), "n_items": int(n_items[k])}
             for k in order
         ],
     }

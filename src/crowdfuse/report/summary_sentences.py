@@ -1,4 +1,4 @@
-"""The sentences at the top of a report, and sentences on annotators whose weight contradicts their agreement."""
+"""The sentences at the top of a report."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ Sentence = tuple[str, ...]
 
 def summary_sentences(facts: dict[str, Any]) -> list[Sentence]:
     """Return the summary of a report: accuracy, best and worst annotator, wrong labels, confused classes."""
-    accuracy = _model_accuracy(facts) if facts["aggregation"] is None else _consensus_accuracy(facts)
-    return [accuracy, *_annotator_extremes(facts), *_label_errors(facts)]
-
-
-def contradiction_sentences(facts: dict[str, Any]) -> list[Sentence]:
-    """Return one sentence per annotator whose weight or accuracy contradicts their agreement with other annotators."""
-    return [_contradiction(entry, evaluated_thing(facts)) for entry in facts["annotators"]["contradictions"]]
+    has_model = facts["aggregation"] is None
+    accuracy = _consensus_and_model_accuracy(facts) if has_model else [_aggregation_accuracy(facts)]
+    return [*accuracy, *_annotator_extremes(facts), *_label_errors(facts)]
 
 
 def evaluated_thing(facts: dict[str, Any]) -> str:
@@ -36,23 +32,30 @@ def gold_use_sentence(training: dict[str, Any]) -> str:
     return "No gold labels were used." if use == "nothing" else f"Gold labels were used for {use}."
 
 
-def _model_accuracy(facts: dict[str, Any]) -> Sentence:
-    """Return the accuracy of the model on the largest unbiased gold set, or that it is unknown."""
-    gold_sets = [gold for gold in facts["accuracy"] if gold["is_unbiased"] and gold["predicted"]["n"]]
-    if not gold_sets:
-        why = "All gold labels were used in training" if facts["accuracy"] else "There are no gold labels"
-        return (
-            f"{why}, so the accuracy of the model is unknown. Gold labels of 100 items that were not used in training "
-            "would measure it to within 10 percentage points (--gold).",
+def _consensus_and_model_accuracy(facts: dict[str, Any]) -> list[Sentence]:
+    """Return the accuracy of the consensus and of the model, each on its largest unbiased gold set, or why not."""
+    sentences: list[Sentence] = []
+    for name, subject in (("consensus", "The consensus"), ("predicted", "The model")):
+        gold_sets = [gold for gold in facts["accuracy"] if gold["is_unbiased"] and gold[name]["n"]]
+        if gold_sets:
+            largest = max(gold_sets, key=lambda gold: gold[name]["n"])
+            accuracy = _accuracy_with_interval(largest[name])
+            sentences.append((f"{subject} is right on {accuracy}: {largest['training_use']}.",))
+    if sentences:
+        return sentences
+    why = "All gold labels were used in training" if facts["accuracy"] else "There are no gold labels"
+    return [
+        (
+            f"{why}, so the accuracy of consensus and model is unknown. Gold labels of 100 items that were not used in "
+            "training would measure it to within 10 percentage points (--gold).",
         )
-    largest = max(gold_sets, key=lambda gold: gold["predicted"]["n"])
-    return (f"The model is right on {_accuracy_with_interval(largest['predicted'])}: {largest['training_use']}.",)
+    ]
 
 
-def _consensus_accuracy(facts: dict[str, Any]) -> Sentence:
+def _aggregation_accuracy(facts: dict[str, Any]) -> Sentence:
     """Return the accuracy of the consensus of labels alone, or that it is unknown."""
     method = facts["aggregation"]["method"]
-    accuracies = [gold["fused"] for gold in facts["accuracy"] if gold["fused"]["n"]]
+    accuracies = [gold["consensus"] for gold in facts["accuracy"] if gold["consensus"]["n"]]
     if not accuracies:
         return (
             f"There are no gold labels, so the accuracy of the consensus by {method} is unknown. Gold labels of 100 "
@@ -69,7 +72,7 @@ def _accuracy_with_interval(accuracy: dict[str, Any]) -> str:
 
 def _annotator_extremes(facts: dict[str, Any]) -> list[Sentence]:
     """Return who is most and least accurate, if their intervals do not overlap."""
-    rows = facts["annotators"]["rows"]
+    rows = [row for row in facts["annotators"]["rows"] if row["accuracy"]["value"] is not None]
     if len(rows) < 2:
         return []
     best = max(rows, key=lambda row: row["accuracy"]["low"])
@@ -85,26 +88,6 @@ def _annotator_extremes(facts: dict[str, Any]) -> list[Sentence]:
             f" ({format_percent(worst['accuracy']['value'])}).",
         )
     ]
-
-
-def _contradiction(entry: dict[str, Any], evaluated: str) -> Sentence:
-    """Return the sentence about one annotator."""
-    is_highest = entry["is_highest"]
-    rank = "highest" if is_highest else "lowest"
-    figures = []
-    if entry["mean_weight"] is not None:
-        figures.append(f"the {rank} mean weight ({entry['mean_weight']:.2f})")
-    if entry["accuracy"] is not None:
-        figures.append(f"the {rank} estimated accuracy ({format_percent(entry['accuracy'])})")
-    cause = "be right where the others are wrong" if is_highest else "share a mistake with the others"
-    return (
-        "",
-        entry["annotator"],
-        f" has {' and '.join(figures)}, but agrees with the other annotators {'less' if is_highest else 'more'} than "
-        f"most: {format_percent(entry['agreement'])} of the time, where the median is "
-        f"{format_percent(entry['median_agreement'])}. They may {cause}, or the {evaluated} may "
-        f"{'overrate' if is_highest else 'underrate'} them. Check some of their items.",
-    )
 
 
 def _label_errors(facts: dict[str, Any]) -> list[Sentence]:

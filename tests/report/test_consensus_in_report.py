@@ -1,0 +1,234 @@
+"""The report of a classifier shows the figures of one consensus, and explains where vote or prediction differ."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crowdfuse
+from crowdfuse import Annotations, Consensus, FusionClassifier, MajorityVoteClassifier
+from crowdfuse.quality.diagnostics import Finding
+from crowdfuse.report.item_explanation import explain_item, share_right
+from tests.report.crowd import HOSTILE_CLASSES, assert_equals_consensus
+
+
+def crowd(n: int = 120) -> tuple[Any, Annotations]:
+    """Return inputs and labels of three annotators: two of them say dog for half of the cats."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(n, 2))
+    truth = (X[:, 0] > 0).astype(int)
+    biased = np.where((truth == 0) & (X[:, 1] > 0), 1, truth)
+    Y = np.stack([np.where(generator.random(n) < 0.95, y, 1 - y) for y in (truth, biased, biased)], 1)
+    return X, Annotations.from_matrix(np.array(["cat", "dog"])[Y], annotators=["ada", "bob", "cy"])
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[FusionClassifier, Any, Annotations, Consensus]:
+    X, ann = crowd()
+    clf = FusionClassifier(epochs=10, batch_size=32).fit(X, ann)
+    return clf, X, ann, clf.consensus(X, ann, folds=2)
+
+
+def made(labels: list[list[str | None]], consensus: list[str], predicted: list[str] | None = None) -> Consensus:
+    """Return a consensus of these labels with 90 % for the given classes, and 80 % for the given predictions."""
+    ann = Annotations.from_matrix(np.array(labels, object), classes=["cat", "dog", "owl"])
+    codes = np.array([ann.classes.tolist().index(name) for name in consensus])
+    soft = np.where(np.arange(3) == codes[:, None], 0.9, 0.05).astype(np.float32)
+    shown = None
+    if predicted is not None:
+        shown = np.where(np.array(["cat", "dog", "owl"]) == np.array(predicted)[:, None], 0.8, 0.1).astype(np.float32)
+    return Consensus(
+        method="consensus",
+        items=ann.items,
+        classes=ann.classes,
+        annotators=ann.annotators,
+        class_probabilities=soft,
+        consensus_codes=codes,
+        annotator_accuracy=np.full(ann.n_annotators, 0.5),
+        annotator_accuracy_interval=np.tile([0.4, 0.6], (ann.n_annotators, 1)),
+        labels_per_item=np.diff(ann.indptr),
+        labels_per_annotator=np.bincount(ann.annotator, minlength=ann.n_annotators),
+        parameters={"sharpness": np.array(1.0)},
+        annotations=ann,
+        label_confidence=soft[ann.item, ann.label].astype(np.float64),
+        predicted_probabilities=shown,
+    )
+
+
+# ---- one consensus -----------------------------------------------------------------------------
+
+
+def test_json_equals_the_consensus_to_the_digit(fitted: Any) -> None:
+    clf, X, ann, consensus = fitted
+    facts = json.loads(clf.report(X, ann, consensus=consensus, n_items=120).to_json())
+    assert_equals_consensus(facts, consensus)
+    assert json.loads(clf.report(X, ann, folds=2, n_items=120).to_json()) == facts
+
+
+def test_order_of_annotators_may_differ_from_that_of_the_model(fitted: Any) -> None:
+    clf, X, ann, _ = fitted
+    other = Annotations.from_matrix(ann.to_matrix()[:, ::-1], annotators=["cy", "bob", "ada"])
+    facts, expected = (clf.report(X, labels, folds=0).facts for labels in (other, ann))
+    for name in ("mean_weight", "n_labels"):
+        assert {row["annotator"]: row[name] for row in facts["annotators"]["rows"]} == {
+            row["annotator"]: pytest.approx(row[name], rel=1e-5) for row in expected["annotators"]["rows"]
+        }
+    assert {x["annotator"]: x["method_confusion"] for x in facts["annotator_details"]} == {
+        x["annotator"]: x["method_confusion"] for x in expected["annotator_details"]
+    }
+
+
+def test_consensus_of_other_items_labels_or_classes_is_refused(fitted: Any) -> None:
+    clf, X, ann, consensus = fitted
+    changed = ann.to_matrix()
+    changed[0, 0] = "cat" if changed[0, 0] == "dog" else "dog"
+    probabilities = clf.predict_proba(X)
+    for other, complaint in (
+        (crowdfuse.consensus(ann), "no predictions of a classifier"),
+        (clf.consensus(X[:100], ann[:100], folds=0), "the items"),
+        (clf.consensus(X, Annotations.from_matrix(changed, annotators=ann.annotators), folds=0), "other labels"),
+        (crowdfuse.consensus(ann, probabilities[:, ::-1], classes=["dog", "cat"]), "the classes 'dog', 'cat'"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            clf.report(X, ann, consensus=other)
+    clf.report(X, ann, consensus=consensus)
+
+
+def test_findings_and_limitations_are_shown(fitted: Any) -> None:
+    clf, X, ann, consensus = fitted
+    finding = Finding("shared_mistakes", "bob and cy <share> mistakes.", 0.001, 120)
+    report = clf.report(X, ann, consensus=replace(consensus, findings=(finding,), limitations=("Too few <labels>.",)))
+    assert report.facts["warnings"] == [finding.message]
+    assert report.facts["limitations"] == ["Too few <labels>."]
+    for text in (report.to_html(), report.to_markdown()):
+        for title, line in (("Warnings", finding.message), ("What this report cannot show", "Too few <labels>.")):
+            after = text.partition(title)[2]
+            assert html.escape(line) in after[:300]
+    assert "Warnings" not in clf.report(X, ann, consensus=replace(consensus, findings=())).to_markdown()
+
+
+def test_unknown_accuracy_is_a_dash_with_its_reason() -> None:
+    """One label per item that the inputs do not explain: nothing shows how accurate the annotators are."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(60, 2))
+    Y = np.full((60, 2), -1)
+    Y[np.arange(60), generator.integers(0, 2, 60)] = generator.integers(0, 2, 60)
+    clf = MajorityVoteClassifier(epochs=1).fit(X, Y)
+    consensus = crowdfuse.consensus(Annotations.from_matrix(Y), np.full((60, 2), 0.5))
+    assert np.isnan(consensus.annotator_accuracy).all()
+    report = clf.report(X, Y, consensus=consensus)
+    for row in report.facts["annotators"]["rows"]:
+        assert row["accuracy"] == {"value": None, "low": None, "high": None}
+    assert report.facts["class_confusion"]["expected_wrong_labels"] is None
+    page, text = report.to_html(), report.to_markdown()
+    assert '<td class="r" data-v="">—</td>' in page
+    for rendered in (page, text):
+        assert "nothing shows how accurate the annotators are" in rendered
+        assert "nan" not in rendered
+
+
+# ---- explanations ------------------------------------------------------------------------------
+
+
+def test_share_right_is_the_mean_of_the_posterior_over_labels_of_a_class(fitted: Any) -> None:
+    *_, consensus = fitted
+    ann = consensus.annotations
+    for annotators in ([0], [1, 2]):
+        for k in (0, 1):
+            values = [
+                consensus.class_probabilities[n, k]
+                for n, r, y in zip(ann.item, ann.annotator, ann.label, strict=True)
+                if r in annotators and y == k
+            ]
+            assert share_right(consensus, np.array(annotators), k) == pytest.approx(np.mean(values), rel=1e-6)
+    assert np.isnan(share_right(consensus, np.zeros(0, int), 0))
+
+
+def test_no_explanation_if_vote_prediction_and_consensus_agree() -> None:
+    labels: list[list[str | None]] = [["cat", "cat", "dog"], ["dog", "owl", None], [None, None, None]]
+    assert [explain_item(made(labels, ["cat", "owl", "cat"]), row) for row in range(3)] == [None] * 3
+    agreeing = made(labels, ["cat", "owl", "cat"], ["cat", "owl", "cat"])
+    assert [explain_item(agreeing, row) for row in range(3)] == [None] * 3
+    ann = agreeing.annotations
+    without_consensus = replace(agreeing, consensus_codes=np.full(ann.n_items, -1))
+    assert explain_item(without_consensus, 0) is None
+
+
+def test_explanation_of_a_consensus_against_the_vote() -> None:
+    """The 'dog' labels of the first two annotators are right once in four times: (0.9 + 3 * 0.05) / 4 is 26 %."""
+    labels: list[list[str | None]] = [["dog", "dog", "cat"]] * 3 + [["dog", "dog", "dog"]]
+    truth = ["cat", "cat", "cat", "dog"]
+    assert explain_item(made(labels, truth, truth), 0) == (
+        "2 of 3 annotators said dog, but their 'dog' labels are right in only 26 % of cases; the model says cat (80 %)"
+        ", and 1 annotator said cat, whose 'cat' labels are right in 90 % of cases."
+    )
+    assert explain_item(made(labels, truth, ["dog"] * 4), 0) == (
+        "2 of 3 annotators said dog like the model (80 %), but their 'dog' labels are right in only 26 % of cases; "
+        "1 annotator said cat, whose 'cat' labels are right in 90 % of cases."
+    )
+    assert explain_item(made([["dog", "dog"]] * 3 + [["dog", "dog"]], truth), 0) == (
+        "Both annotators said dog, but their 'dog' labels are right in only 26 % of cases; in 69 % of cases they "
+        "should be cat."
+    )
+
+
+def test_explanation_if_the_annotators_of_the_vote_are_usually_right() -> None:
+    labels: list[list[str | None]] = [["dog", "dog", None]] * 5
+    consensus = made(labels, ["cat", "dog", "dog", "dog", "dog"], ["cat", "dog", "dog", "dog", "dog"])
+    assert explain_item(consensus, 0) == (
+        "Both annotators said dog, and their 'dog' labels are right in 73 % of cases, but the model says cat (80 %)."
+    )
+    ignored = replace(consensus, parameters={"sharpness": np.array(0.0)})
+    assert "model" not in str(explain_item(ignored, 0))
+
+
+@pytest.mark.parametrize(
+    ("labels", "who"),
+    [
+        (["cat", "cat", "cat"], "all 3 annotators"),
+        (["cat", "cat", "dog"], "2 of 3 annotators"),
+        (["cat", "dog", None], "1 of 2 annotators"),
+        (["cat", None, None], "the only annotator"),
+        (["cat", "cat", None], "both annotators"),
+    ],
+)
+def test_explanation_of_a_consensus_against_the_prediction(labels: list[str | None], who: str) -> None:
+    consensus = made([labels], ["cat"], ["dog"])
+    assert explain_item(consensus, 0) == (
+        f"The model says dog (80 %), but {who} said cat, and such labels of theirs are right in 90 % of cases."
+    )
+    ignored = replace(consensus, parameters={"sharpness": np.array(0.0)})
+    assert "has no say in the consensus" in str(explain_item(ignored, 0))
+
+
+def test_explanation_of_an_item_without_labels() -> None:
+    consensus = made([[None, None], ["cat", "dog"]], ["cat", "cat"], ["owl", "cat"])
+    sentence = str(explain_item(consensus, 0))
+    assert "No annotator labelled this item" in sentence
+    assert "The model says owl (80 %)" in sentence
+
+
+def test_explanations_are_in_every_format_with_names_escaped(fitted: Any) -> None:
+    clf, X, ann, consensus = fitted
+    report = clf.report(X, ann, consensus=consensus, n_items=120)
+    items = report.facts["disputed"]["items"]
+    row_of = {item: row for row, item in enumerate(consensus.items)}
+    assert [x["explanation"] for x in items] == [explain_item(consensus, row_of[int(x["item"])]) for x in items]
+    sentence = next(x["explanation"] for x in items if x["explanation"])
+    assert sentence in report.to_markdown()
+    assert html.escape(sentence).replace("&#x27;", "&#39;").replace(" %", "\u00a0%") in report.to_html()
+    hostile = Annotations.from_matrix(np.array(HOSTILE_CLASSES)[np.array([[1, 1, 0]] * 8 + [[0, 0, 0]] * 8)])
+    clf = MajorityVoteClassifier(epochs=1).fit(np.eye(16), hostile)
+    certain = np.tile([0.999, 0.001], (16, 1))
+    report = clf.report(
+        np.eye(16), hostile, consensus=crowdfuse.consensus(hostile, certain, classes=clf.classes_, n_folds=5)
+    )
+    shown = [x for name in ("disputed", "mislabelled") for x in report.facts[name]["items"] if x["explanation"]]
+    assert shown
+    for text in (report.to_html(), report.to_markdown()):
+        assert "alert(4)</script>" not in text
