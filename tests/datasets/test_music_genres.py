@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,9 +133,9 @@ def test_missing_files_are_named_with_their_publisher(place: Path) -> None:
         load_music_genres()
 
 
-def write_arrays(folder: Path, **changes: object) -> None:
+def write_arrays(folder: Path, **changes: Any) -> None:
     (folder / "music_genre").mkdir(exist_ok=True)
-    arrays = {
+    arrays: dict[str, Any] = {
         "x_train": np.eye(3, 2),
         "y_train": np.array([1, 0, 1], np.uint8),
         "x_test": np.ones((2, 2)),
@@ -167,7 +168,7 @@ def test_arrays_are_read_if_the_archive_of_the_authors_is_missing(place: Path, t
         ({"y_test": np.array([0, 7])}, "y_test has class 7, but class_names has 3 names"),
     ],
 )
-def test_invalid_arrays_are_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+def test_invalid_arrays_are_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     write_arrays(tmp_path, **changes)
     with pytest.raises(ValueError, match=said):
         load_music_genres(tmp_path)

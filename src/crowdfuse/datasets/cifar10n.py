@@ -79,6 +79,6 @@ def _annotations(answers: NDArray[Any], workers: NDArray[Any] | None) -> Annotat
     is_first = np.ones(answers.shape, dtype=bool)
     for column in range(1, answers.shape[1]):
         is_first[:, column] = (workers[:, :column] != workers[:, [column]]).all(1)
-    item, column = np.nonzero(is_first)
-    table = {"item": item, "annotator": workers[item, column], "label": answers[item, column].astype(np.int64)}
+    item = np.nonzero(is_first)[0]
+    table = {"item": item, "annotator": workers[is_first], "label": answers[is_first].astype(np.int64)}
     return Annotations.from_table(table).align(np.arange(len(answers)))
