@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +35,7 @@ def fitted() -> tuple[FusionClassifier, Any, Annotations, Consensus]:
     return clf, X, ann, clf.consensus(X, ann, folds=2)
 
 
-def made(labels: list[list[str | None]], consensus: list[str], predicted: list[str] | None = None) -> Consensus:
+def made(labels: Sequence[Sequence[str | None]], consensus: list[str], predicted: list[str] | None = None) -> Consensus:
     """Return a consensus of these labels with 90 % for the given classes, and 80 % for the given predictions."""
     ann = Annotations.from_matrix(np.array(labels, object), classes=["cat", "dog", "owl"])
     codes = np.array([ann.classes.tolist().index(name) for name in consensus])
@@ -150,7 +151,7 @@ def test_share_right_is_the_mean_of_the_posterior_over_labels_of_a_class(fitted:
 
 
 def test_no_explanation_if_vote_prediction_and_consensus_agree() -> None:
-    labels: list[list[str | None]] = [["cat", "cat", "dog"], ["dog", "owl", None], [None, None, None]]
+    labels = [["cat", "cat", "dog"], ["dog", "owl", None], [None, None, None]]
     assert [explain_item(made(labels, ["cat", "owl", "cat"]), row) for row in range(3)] == [None] * 3
     agreeing = made(labels, ["cat", "owl", "cat"], ["cat", "owl", "cat"])
     assert [explain_item(agreeing, row) for row in range(3)] == [None] * 3
@@ -161,7 +162,7 @@ def test_no_explanation_if_vote_prediction_and_consensus_agree() -> None:
 
 def test_explanation_of_a_consensus_against_the_vote() -> None:
     """The 'dog' labels of the first two annotators are right once in four times: (0.9 + 3 * 0.05) / 4 is 26 %."""
-    labels: list[list[str | None]] = [["dog", "dog", "cat"]] * 3 + [["dog", "dog", "dog"]]
+    labels = [["dog", "dog", "cat"]] * 3 + [["dog", "dog", "dog"]]
     truth = ["cat", "cat", "cat", "dog"]
     assert explain_item(made(labels, truth, truth), 0) == (
         "2 of 3 annotators said dog, but their 'dog' labels are right in only 26 % of cases; the model says cat (80 %)"
@@ -178,7 +179,7 @@ def test_explanation_of_a_consensus_against_the_vote() -> None:
 
 
 def test_explanation_if_the_annotators_of_the_vote_are_usually_right() -> None:
-    labels: list[list[str | None]] = [["dog", "dog", None]] * 5
+    labels = [["dog", "dog", None]] * 5
     consensus = made(labels, ["cat", "dog", "dog", "dog", "dog"], ["cat", "dog", "dog", "dog", "dog"])
     assert explain_item(consensus, 0) == (
         "Both annotators said dog, and their 'dog' labels are right in 73 % of cases, but the model says cat (80 %)."

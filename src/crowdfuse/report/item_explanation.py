@@ -145,7 +145,8 @@ def _annotators_who_said(consensus: Consensus, row: int, label: int) -> IntArray
     """Return the positions of the annotators who gave this label to this item."""
     ann = consensus.annotations
     annotators = ann.annotator[ann.indptr[row] : ann.indptr[row + 1]]
-    return annotators[_labels_of_item(consensus, row) == label].astype(np.int64)
+    chosen: IntArray = annotators[_labels_of_item(consensus, row) == label]
+    return chosen
 
 
 def _count_annotators(consensus: Consensus, row: int, some: IntArray) -> str:
