@@ -151,7 +151,7 @@ def test_share_right_is_the_mean_of_the_posterior_over_labels_of_a_class(fitted:
 
 
 def test_no_explanation_if_vote_prediction_and_consensus_agree() -> None:
-    labels = [["cat", "cat", "dog"], ["dog", "owl", None], [None, None, None]]
+    labels: list[list[str | None]] = [["cat", "cat", "dog"], ["dog", "owl", None], [None, None, None]]
     assert [explain_item(made(labels, ["cat", "owl", "cat"]), row) for row in range(3)] == [None] * 3
     agreeing = made(labels, ["cat", "owl", "cat"], ["cat", "owl", "cat"])
     assert [explain_item(agreeing, row) for row in range(3)] == [None] * 3
