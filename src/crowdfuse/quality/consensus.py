@@ -158,7 +158,9 @@ class Consensus(Aggregate):
         return pa.table(columns)
 
     def annotator_table(self) -> Any:
-        """Return one row per annotator with labels, the most accurate first; in a run folder it is `annotators.csv`.
+        """Return one row per annotator with labels; in a run folder it is `annotators.csv`.
+
+        Those who are surely the least accurate come first: the rows are sorted by the upper end of the interval.
 
         Returns
         -------
@@ -175,7 +177,7 @@ class Consensus(Aggregate):
         import pyarrow as pa
 
         accuracy = self.annotator_accuracy
-        order = np.lexsort((-self.labels_per_annotator, -np.nan_to_num(accuracy, nan=-1)))
+        order = np.lexsort((-self.labels_per_annotator, self.annotator_accuracy_interval[:, 1]))
         order = order[self.labels_per_annotator[order] > 0]
         low, high = self.annotator_accuracy_interval[order].T
         return pa.table(
@@ -334,8 +336,8 @@ def _result(
 ) -> Consensus:
     """The fitted model as a `Consensus`; `shown` are the probabilities of the final classifier."""
     votes, ann = fit.votes, fit.votes.annotations
-    dependence = error_dependence(fit)
-    temperature = discount_temperature(dependence)
+    dependence, standard_error = error_dependence(fit)
+    temperature = discount_temperature(dependence, standard_error)
     confusions = fit.annotators().confusions
     probabilities = np.empty((ann.n_items, votes.n_classes), np.float32)
     probabilities[votes.labelled] = temper(fit.soft.astype(np.float64), temperature)

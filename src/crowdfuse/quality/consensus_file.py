@@ -53,7 +53,7 @@ def save_consensus(result: Consensus, path: Path) -> None:
     }
     with atomic_file(path) as temporary:
         save_file(
-            {name: np.ascontiguousarray(value) for name, value in arrays.items()},
+            {name: np.array(value, order="C") for name, value in arrays.items()},
             temporary,
             metadata={"consensus": json.dumps(header)},
         )

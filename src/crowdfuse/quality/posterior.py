@@ -148,6 +148,10 @@ class PosteriorFit:
         self.sharpness, self.bias, self.gate_weight = min(1.0, max_sharpness), np.zeros(K), 0.0
         ends = np.cumsum([len(block.label) for block in votes.blocks])
         self._gates = [None] * len(ends) if gate is None else np.split(gate, ends[:-1])
+        self._voted = np.bincount(votes.annotations.label, minlength=K) * (votes.n_items / votes.n_labels)
+        is_single = np.diff(votes.annotations.indptr) == 1
+        # without a classifier, the only label of an item says nothing about the accuracy of its annotator
+        self._prior_labels = PRIOR_ACCURACY_LABELS + (0 if max_sharpness else int(is_single.sum()))
         self.soft = votes.empty()
         self._reset_counts()
         for block in votes.blocks:  # start: the classifier counts as one more vote
@@ -207,7 +211,7 @@ class PosteriorFit:
     def _accuracy_counts(self) -> tuple[FloatArray, FloatArray]:
         """Counts of right and of wrong labels of each annotator, with those of the prior: a beta distribution."""
         n_right, n_labels = self.right.sum(), self.votes.n_labels
-        overall = (n_right + PRIOR_ACCURACY * PRIOR_ACCURACY_LABELS) / (n_labels + PRIOR_ACCURACY_LABELS)
+        overall = (n_right + PRIOR_ACCURACY * self._prior_labels) / (n_labels + self._prior_labels)
         alpha: FloatArray = self.right + ANNOTATOR_PRIOR_LABELS * overall
         beta: FloatArray = np.maximum(self.n_labels - self.right, 0) + ANNOTATOR_PRIOR_LABELS * (1 - overall)
         return np.maximum(alpha, 1e-6), np.maximum(beta, 1e-6)
@@ -275,7 +279,10 @@ class PosteriorFit:
         # one Newton step and one step of iterative scaling: the calibration converges along with EM
         newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, 2 * self.sharpness + 0.1)
         self.sharpness = float(np.clip(newton, 0, self.max_sharpness))
-        self.bias = self.bias + np.log(self.soft.sum(0, dtype=np.float64) + 1) - np.log(expected + 1)
+        seen = self.soft.sum(0, dtype=np.float64)
+        if not self.max_sharpness:  # without a classifier, labels of rare classes must not all be taken for mistakes
+            seen = (seen + self._voted) / 2
+        self.bias = self.bias + np.log(seen + 1) - np.log(expected + 1)
         return change / self.votes.n_items
 
 

@@ -14,14 +14,14 @@ from scipy.special import softmax
 from crowdfuse.aggregation.votes import Block, FloatArray
 from crowdfuse.quality.posterior import PosteriorFit
 
-DISCOUNT_PER_DEPENDENCE = 30.0  # chosen on real crowds with gold; docs/consensus.md says which
+DISCOUNT_PER_DEPENDENCE = 40.0  # chosen on real crowds with gold; docs/consensus.md says which
 MIN_TEMPERATURE = 0.4  # no stronger discount was needed on any of them
 MAX_NEWTON_STEPS = 30
 DEPENDENCE_PRIOR_PRECISION = 2.0  # precision of the prior of the dependence, which has mean 0
 MIN_PROBABILITY = 1e-3  # smaller probabilities of the classifier count as this
 
 
-def error_dependence(fit: PosteriorFit) -> float:
+def error_dependence(fit: PosteriorFit) -> tuple[float, float]:
     """Return how strongly the labels follow the classifier's doubts, beyond what the true class explains.
 
     For the label y of an annotator r on an item n of class k, and the classifier's calibrated probabilities q, the
@@ -41,12 +41,13 @@ def error_dependence(fit: PosteriorFit) -> float:
     -------
     dependence : float
         0 if the classifier has no say.
+    standard_error : float
     """
     if fit.sharpness == 0:
-        return 0.0
+        return 0.0, 0.0
     model = fit.annotators()
     right = model.right_probability()
-    dependence = 0.0
+    dependence, curve = 0.0, DEPENDENCE_PRIOR_PRECISION
     for _ in range(MAX_NEWTON_STEPS):
         slope, curve = -DEPENDENCE_PRIOR_PRECISION * dependence, DEPENDENCE_PRIOR_PRECISION
         for block in fit.votes.blocks:
@@ -64,7 +65,7 @@ def error_dependence(fit: PosteriorFit) -> float:
         dependence += step
         if abs(step) < 1e-4:
             break
-    return dependence
+    return dependence, float(curve**-0.5)
 
 
 def _mean_over_labels(
@@ -76,25 +77,25 @@ def _mean_over_labels(
     return mean
 
 
-def discount_temperature(dependence: float) -> float:
+def discount_temperature(dependence: float, standard_error: float) -> float:
     """Return the exponent that lowers the confidence of the consensus: 1 leaves it, less lowers it.
 
     Parameters
     ----------
-    dependence : float
-        Return value of `error_dependence`.
+    dependence, standard_error : float
+        Return values of `error_dependence`. Only a dependence above its standard error counts.
 
     Returns
     -------
     temperature : float
-        ``max(0.4, 1 / (1 + 30 * max(0, dependence)))``.
+        ``max(0.4, 1 / (1 + 40 * max(0, dependence - standard_error)))``.
 
     Examples
     --------
-    >>> discount_temperature(-0.01), round(discount_temperature(0.02), 3), discount_temperature(0.1)
+    >>> discount_temperature(0.01, 0.02), discount_temperature(0.02, 0.005), discount_temperature(0.1, 0.01)
     (1.0, 0.625, 0.4)
     """
-    return max(MIN_TEMPERATURE, 1 / (1 + DISCOUNT_PER_DEPENDENCE * max(0.0, dependence)))
+    return max(MIN_TEMPERATURE, 1 / (1 + DISCOUNT_PER_DEPENDENCE * max(0.0, dependence - standard_error)))
 
 
 def temper(probabilities: FloatArray, temperature: float) -> FloatArray:
