@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from crowdfuse.quality.diagnostics import Diagnostics, diagnose
+from crowdfuse.quality.diagnostics import Finding, diagnose
 from crowdfuse.quality.label_quality import LabelQuality, label_quality
 from crowdfuse.quality.model_selection import label_likelihood, label_score
 from crowdfuse.quality.next_labels import next_labels
 
 __all__ = [
-    "Diagnostics",
+    "Finding",
     "LabelQuality",
     "diagnose",
     "label_likelihood",
