@@ -2,19 +2,20 @@
 
     python benchmarks/diagnostics.py --json diagnostics.json
 
-False alarms: 200 crowds of independent annotators with 100 to 5,000 items, 2, 3 or 10 classes, 3 to 50 annotators, 30 to
-100 % of the labels present, accuracies from 0.5 to 0.95 and confusion matrices that depend on the class. Every annotator
-is informative (Cohen's kappa with the truth of at least 0.2; an accuracy of 0.5 with two classes is guessing). Gold is
-known for a fifth of the items.
+False alarms: 200 crowds of independent annotators with 100 to 5,000 items, 2, 3 or 10 classes, 3 to 50 annotators, 30
+to 100 % of the labels present, accuracies from 0.5 to 0.95 and confusion matrices that depend on the class. Every
+annotator is informative (Cohen's kappa with the truth of at least 0.2; an accuracy of 0.5 with two classes is
+guessing). Gold is known for a fifth of the items.
 
-Power: crowds of the same annotators with one planted fault, 300 or 1,000 items, 5 or 10 annotators, 60 or 100 % of the
-labels present. Two annotators share mistakes: where the first is wrong, the second gives the same label in 60 % of the
-cases; or both give the same wrong label to 15 % of the items. A spammer: labels drawn without looking, or always the same label. A copy: 95 % of the labels are those of another
-annotator. A rare class: a tenth of the items, and the classifier never predicts it. Gold: of the known true classes,
-30 % are replaced by another class. Inputs: the predictions do not depend on the truth.
+Power: crowds of the same annotators with one planted fault, 300 or 1,000 items, 5 or 10 annotators, 60 or 100 % of
+the labels present. Two annotators share mistakes: where the first is wrong, the second gives the same label in 60 %
+of the cases; or both give the same wrong label to 15 % of the items. A spammer: labels drawn without looking, or
+always the same label. A copy: 95 % of the labels are those of another annotator. A rare class: a tenth of the items,
+and the classifier never predicts it. Gold: of the known true classes, 30 % are replaced by another class. Inputs: the
+predictions do not depend on the truth.
 
-The consensus comes from the labels and a simulated classifier with an accuracy of 0.75 (a softmax of noise plus signal),
-or from the labels alone ("none": uniform probabilities, and no predictions are passed).
+The consensus comes from the labels and a simulated classifier with an accuracy of 0.75 (a softmax of noise plus
+signal), or from the labels alone ("none": uniform probabilities, and no predictions are passed).
 """
 
 from __future__ import annotations

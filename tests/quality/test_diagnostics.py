@@ -80,9 +80,10 @@ def test_expected_counts_of_a_pair_match_known_confusions() -> None:
     accuracy = np.linspace(0.6, 0.9, R)
     for pair in counts:
         e, f = 1 - accuracy[pair.first], 1 - accuracy[pair.second]
-        assert pair.expected_disagreements / 3_000 == pytest.approx(1 - (1 - e) * (1 - f) - e * f / (K - 1), abs=0.04)
-        assert pair.same_mistakes / 3_000 == pytest.approx(e * f / (K - 1), abs=0.015)
-        assert pair.expected_same_mistakes / 3_000 == pytest.approx(e * f / (K - 1), abs=0.015)
+        disagreement = 1 - (1 - e) * (1 - f) - e * f / (K - 1)
+        assert pair.expected_disagreements / pair.n_common == pytest.approx(disagreement, abs=0.04)
+        assert pair.same_mistakes / pair.n_common == pytest.approx(e * f / (K - 1), abs=0.015)
+        assert pair.expected_same_mistakes / pair.n_common == pytest.approx(e * f / (K - 1), abs=0.015)
 
 
 @pytest.mark.parametrize("constant", [False, True])

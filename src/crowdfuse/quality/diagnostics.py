@@ -107,9 +107,9 @@ def diagnose(
 
     shared_mistakes
         Two annotators make the same mistake at most 1.1 times as often as independent annotators with their confusion
-        matrices, plus 1.5 times. If other pairs exceed this expectation too (for example because some items are hard for everybody),
-        the pair may exceed it as much as they do. Needs 40 common items, and on them two other labels or predictions
-        per item (one is enough if fewer than half of all items are common).
+        matrices, plus 1.5 times. If other pairs exceed this expectation too (for example because some items are hard
+        for everybody), the pair may exceed it as much as they do. Needs 40 common items, and on them two other labels
+        or predictions per item (one is enough if fewer than half of all items are common).
     copied_labels
         Two annotators have at least half of the disagreements of independent annotators.
     uninformative_annotator
