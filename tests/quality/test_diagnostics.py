@@ -28,13 +28,13 @@ def healthy(n: int = N) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     return truth, labels, predicted
 
 
-def annotations(labels: NDArray[Any]) -> Annotations:
+def make_annotations(labels: NDArray[Any]) -> Annotations:
     names = np.array([*CLASSES, None], object)
     return Annotations.from_matrix(names[labels], annotators=NAMES[: labels.shape[1]], classes=CLASSES)
 
 
 def find(labels: NDArray[Any], predicted: NDArray[Any] | None, **options: Any) -> tuple[Finding, ...]:
-    ann = annotations(labels)
+    ann = make_annotations(labels)
     return diagnose(ann, ann.vote_shares(), predicted=predicted, **options)
 
 
@@ -106,7 +106,7 @@ def test_an_annotator_who_swaps_classes_is_informative() -> None:
 
 def test_a_class_that_is_never_predicted_is_named_with_its_count() -> None:
     truth, labels, predicted = healthy()
-    ann = annotations(labels)
+    ann = make_annotations(labels)
     predicted = np.where(predicted == 3, 0, predicted)
     (finding,) = diagnose(ann, np.eye(K)[truth], predicted=predicted, out_of_fold=False)
     assert finding.kind == "class_never_predicted"
@@ -120,7 +120,7 @@ def test_a_class_that_is_never_predicted_is_named_with_its_count() -> None:
 def test_p_value_of_a_class_is_corrected_for_the_number_of_classes() -> None:
     """Three classes with enough items are tested; the test is the Poisson probability of no prediction."""
     truth = np.repeat([0, 1, 2], [200, 200, 30])
-    ann = annotations(np.stack([truth] * 2, 1))
+    ann = make_annotations(np.stack([truth] * 2, 1))
     predicted = np.where(truth == 2, 1, truth)
     (finding,) = diagnose(ann, np.eye(K)[truth], predicted=predicted, out_of_fold=False)
     assert finding.p_value == pytest.approx(3 * np.exp(-0.25 * 30))
@@ -130,7 +130,7 @@ def test_gold_that_contradicts_the_consensus_is_counted() -> None:
     truth, labels, predicted = healthy()
     gold = np.where(np.arange(N) < 100, truth, -1)
     gold[:40] = (gold[:40] + 1) % K
-    ann = annotations(labels)
+    ann = make_annotations(labels)
     (finding,) = diagnose(ann, 0.96 * np.eye(K)[truth] + 0.01, predicted=predicted, gold=gold)
     assert finding.kind == "gold_contradicts_consensus"
     assert "on 40 of 100 items; 3 expected" in finding.message
@@ -157,14 +157,14 @@ def test_little_data_gives_no_finding() -> None:
 def test_unlabelled_items_may_have_no_probabilities() -> None:
     _, labels, predicted = healthy()
     labels[:50] = -1
-    ann = annotations(labels)
+    ann = make_annotations(labels)
     assert np.isnan(ann.vote_shares()[:50]).all()
     assert diagnose(ann, ann.vote_shares(), predicted=predicted) == ()
 
 
 def test_arrays_that_do_not_match_are_refused() -> None:
     _, labels, predicted = healthy(50)
-    ann = annotations(labels)
+    ann = make_annotations(labels)
     with pytest.raises(ValueError, match=r"\(50, 4\)"):
         diagnose(ann, np.zeros((49, K)))
     with pytest.raises(ValueError, match="not finite"):
