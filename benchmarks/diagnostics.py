@@ -78,7 +78,7 @@ def draw_confusion(generator: np.random.Generator, prior: FloatArray) -> FloatAr
 
 def draw_labels(generator: np.random.Generator, truth: IntArray, confusion: FloatArray) -> IntArray:
     below = confusion[truth].cumsum(1) < generator.random((len(truth), 1))
-    return np.minimum(below.sum(1), confusion.shape[1] - 1)
+    return np.asarray(np.minimum(below.sum(1), confusion.shape[1] - 1), np.int64)
 
 
 def draw_probabilities(generator: np.random.Generator, truth: IntArray, K: int, accuracy: float = 0.75) -> FloatArray:
