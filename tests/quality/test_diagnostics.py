@@ -1,4 +1,4 @@
-"""Diagnostics: each violated assumption is reported, and only that one."""
+"""Diagnostics: planted faults are found and named with their counts, healthy and small data give no findings."""
 
 from __future__ import annotations
 
@@ -8,123 +8,168 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from crowdfuse import Annotations, GatedClassifier, load
-from crowdfuse.quality.diagnostics import Diagnostics, diagnose
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.quality.annotator_pairs import count_pairs
+from crowdfuse.quality.diagnostics import Finding, diagnose
+from crowdfuse.quality.independent_crowd import IndependentCrowd
 
-N, K = 3_000, 5
-TRUTH = np.arange(N) % K
-SKILLS = np.array([0.9, 0.7, 0.5])
+K, N, R = 4, 600, 6
+NAMES = ["ada", "bob", "cleo", "dan", "eve", "fay"]
+CLASSES = ["ant", "bee", "cat", "dog"]
 
 
-def crowd(kind: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Labels (N, 3) and the true gates (N, 3)."""
+def healthy(n: int = N) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return truth, labels (n, R) and predictions."""
     generator = np.random.default_rng(0)
-    is_right = generator.random((N, 3)) < SKILLS
-    wrong = (TRUTH[:, None] + generator.integers(1, K, (N, 3))) % K
-    if kind == "shift":
-        wrong = (TRUTH[:, None] + np.array([1, 2, 3])) % K
-    if kind == "copy":
-        wrong = np.repeat(wrong[:, :1], 3, axis=1)
-    if kind == "together":
-        is_right = np.repeat(generator.random((N, 1)) < 0.7, 3, axis=1)
-        return np.where(is_right, TRUTH[:, None], wrong), np.full((N, 3), 0.7)
-    return np.where(is_right, TRUTH[:, None], wrong), np.tile(SKILLS, (N, 1))
+    truth = generator.integers(0, K, n)
+    is_right = generator.random((n, R)) < np.linspace(0.6, 0.9, R)
+    labels = np.where(is_right, truth[:, None], (truth[:, None] + generator.integers(1, K, (n, R))) % K)
+    predicted = np.where(generator.random(n) < 0.75, truth, generator.integers(0, K, n))
+    return truth, labels, predicted
 
 
-def diagnosed(kind: str) -> Diagnostics:
-    said, gates = crowd(kind)
-    return diagnose(np.eye(K)[TRUTH], gates.ravel(), Annotations.from_matrix(said, classes=range(K)))
+def make_annotations(labels: NDArray[Any]) -> Annotations:
+    names = np.array([*CLASSES, None], object)
+    return Annotations.from_matrix(names[labels], annotators=NAMES[: labels.shape[1]], classes=CLASSES)
 
 
-def test_even_independent_mistakes_give_no_message() -> None:
-    found = diagnosed("even")
-    assert found.gates_can_be_trusted
-    assert found.messages == ()
-    assert found.error_concentration == pytest.approx(0, abs=0.05)
-    assert found.shared_error_rate == pytest.approx(1 / (K - 1), abs=0.05)
-    assert found.joint_error_ratio == pytest.approx(1, abs=0.1)
-    assert found.overlap == 1
+def find(labels: NDArray[Any], predicted: NDArray[Any] | None, **options: Any) -> tuple[Finding, ...]:
+    ann = make_annotations(labels)
+    return diagnose(ann, ann.vote_shares(), predicted=predicted, **options)
 
 
-@pytest.mark.parametrize(
-    ("kind", "doubt"),
-    [("shift", "concentrate on some classes"), ("copy", "share mistakes"), ("together", "both wrong")],
-)
-def test_each_violated_assumption_is_reported(kind: str, doubt: str) -> None:
-    found = diagnosed(kind)
-    assert not found.gates_can_be_trusted
-    assert "cannot be trusted" in found.messages[0]
-    assert any(doubt in message for message in found.messages)
+def test_healthy_labels_give_no_finding() -> None:
+    truth, labels, predicted = healthy()
+    assert find(labels, predicted, gold=truth) == ()
+    labels[np.random.default_rng(1).random(labels.shape) < 0.4] = -1
+    assert find(labels, predicted, gold=truth) == ()
+    assert find(labels, None) == ()
 
 
-def test_shared_mistakes_are_counted_over_pairs_of_labels() -> None:
-    """Against a loop over all pairs of labels of an item."""
-    said, gates = crowd("copy")
-    said[np.random.default_rng(1).random(said.shape) < 0.3] = -1
-    ann = Annotations.from_matrix(said, classes=range(K))
-    found = diagnose(np.eye(K)[TRUTH], gates[said >= 0], ann)
-    same = both = 0
-    expected = 0.0
-    for n in range(N):
-        for r in range(3):
-            for s in range(r):
-                if said[n, r] >= 0 and said[n, s] >= 0:
-                    expected += (1 - gates[n, r]) * (1 - gates[n, s])
-                    if said[n, r] != TRUTH[n] and said[n, s] != TRUTH[n]:
-                        both += 1
-                        same += int(said[n, r] == said[n, s])
-    assert found.shared_error_rate == pytest.approx(same / both)
-    assert found.joint_error_ratio == pytest.approx(both / expected)
+def test_shared_mistakes_name_the_pair() -> None:
+    truth, labels, predicted = healthy()
+    shared = np.random.default_rng(1).random(N) < 0.15
+    labels[shared, 0] = labels[shared, 3] = (truth[shared] + 1) % K
+    (finding,) = find(labels, predicted)
+    assert finding.kind == "shared_mistakes"
+    assert "ada" in finding.message
+    assert "dan" in finding.message
+    assert f"{N} common items" in finding.message
+    assert "third person" in finding.message
+    assert finding.n == N
+    assert finding.p_value < 0.01
 
 
-def test_two_classes_ask_for_gold() -> None:
-    truth = np.arange(200) % 2
-    ann = Annotations.from_matrix(np.stack([truth, truth, 1 - truth], 1))
-    gates = np.tile([1.0, 1.0, 0.0], 200)
-    assert any("pass some gold" in message for message in diagnose(np.eye(2)[truth], gates, ann).messages)
-    assert diagnose(np.eye(2)[truth], gates, ann, initial_classes_from="labels and gold").gates_can_be_trusted
+def test_copied_labels_name_the_pair_and_the_disagreements() -> None:
+    _, labels, predicted = healthy()
+    labels[:, 2] = labels[:, 1]
+    labels[:7, 2] = (labels[:7, 1] + 1) % K
+    (finding,) = find(labels, predicted)
+    assert finding.kind == "copied_labels"
+    assert finding.message.startswith("bob and cleo")
+    assert f"disagree on 7 of {N} common items" in finding.message
 
 
-def poor(kind: str, generator: np.random.Generator, truth: NDArray[np.int64]) -> NDArray[np.int64]:
-    if kind == "no overlap":
-        said = np.full((len(truth), 3), -1)
-        said[np.arange(len(truth)), generator.integers(0, 3, len(truth))] = truth
-        return said
-    if kind == "one annotator":
-        return truth[:, None]
-    if kind == "a class without labels":
-        return np.stack([truth % 3] * 3, 1)
-    return generator.integers(0, 4, (len(truth), 3))
+def test_expected_counts_of_a_pair_match_known_confusions() -> None:
+    truth, labels, predicted = healthy(3_000)
+    sources = np.column_stack([labels, predicted])
+    item, source = np.divmod(np.arange(sources.size), R + 1)
+    crowd = IndependentCrowd(item, source, sources.ravel(), R + 1, K, np.eye(K)[truth])
+    n_pairs, counts = count_pairs(crowd, R)
+    assert n_pairs == len(counts) == R * (R - 1) // 2
+    accuracy = np.linspace(0.6, 0.9, R)
+    for pair in counts:
+        e, f = 1 - accuracy[pair.first], 1 - accuracy[pair.second]
+        disagreement = 1 - (1 - e) * (1 - f) - e * f / (K - 1)
+        assert pair.expected_disagreements / pair.n_common == pytest.approx(disagreement, abs=0.04)
+        assert pair.same_mistakes / pair.n_common == pytest.approx(e * f / (K - 1), abs=0.015)
+        assert pair.expected_same_mistakes / pair.n_common == pytest.approx(e * f / (K - 1), abs=0.015)
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("no overlap", "no item has two labels"),
-        ("one annotator", "all labels come from one annotator"),
-        ("a class without labels", "no annotator uses class 3"),
-        ("at random", "hardly depend on the inputs"),
-    ],
-)
-def test_fit_reports_what_the_labels_cannot_show(kind: str, message: str, tmp_path: Any) -> None:
-    generator = np.random.default_rng(0)
-    truth = np.arange(400) % 4
-    X = np.eye(4)[truth] * 3 + generator.normal(size=(400, 4))
-    ann = Annotations.from_matrix(poor(kind, generator, truth), classes=range(4))
-    clf = GatedClassifier(epochs=6, batch_size=64, classes=range(4)).fit(X, ann)
-    assert any(message in one for one in clf.diagnostics_["messages"]), clf.diagnostics_
-    clf.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert isinstance(again, GatedClassifier)
-    assert again.diagnostics_ == clf.diagnostics_
+@pytest.mark.parametrize("constant", [False, True])
+def test_an_annotator_who_guesses_is_named(constant: bool) -> None:
+    _, labels, predicted = healthy()
+    labels[:, 4] = 2 if constant else np.random.default_rng(2).integers(0, K, N)
+    (finding,) = find(labels, predicted)
+    assert finding.kind == "uninformative_annotator"
+    assert finding.message.startswith("eve")
+    assert f"of {N} labels" in finding.message
+    assert ("Every label is cat" in finding.message) is constant
+    assert finding.n == N
 
 
-def test_the_confusion_matrix_shows_an_annotator_who_always_names_the_next_class() -> None:
-    generator = np.random.default_rng(0)
-    truth = np.arange(600) % 4
-    X = np.eye(4)[truth] * 3 + generator.normal(size=(600, 4))
-    good = np.where(generator.random((600, 4)) < 0.9, truth[:, None], generator.integers(0, 4, (600, 4)))
-    said = np.column_stack([good, (truth + 1) % 4])
-    matrix = GatedClassifier(epochs=20, batch_size=64).fit(X, said).confusion_matrices(X).mean(0)[4]
-    assert all(matrix[k, (k + 1) % 4] > 0.8 for k in range(4))
-    assert matrix.diagonal().max() < 0.1
+def test_an_annotator_who_swaps_classes_is_informative() -> None:
+    _, labels, predicted = healthy()
+    labels[:, 4] = np.array([1, 0, 3, 2])[labels[:, 4]]
+    assert find(labels, predicted) == ()
+
+
+def test_a_class_that_is_never_predicted_is_named_with_its_count() -> None:
+    truth, labels, predicted = healthy()
+    ann = make_annotations(labels)
+    predicted = np.where(predicted == 3, 0, predicted)
+    (finding,) = diagnose(ann, np.eye(K)[truth], predicted=predicted, out_of_fold=False)
+    assert finding.kind == "class_never_predicted"
+    assert "never predicts class dog" in finding.message
+    assert f"about {(truth == 3).sum()} of {N}" in finding.message
+    predicted[:3] = 3
+    (finding,) = diagnose(ann, np.eye(K)[truth], predicted=predicted, out_of_fold=False)
+    assert "only 3 times" in finding.message
+
+
+def test_p_value_of_a_class_is_corrected_for_the_number_of_classes() -> None:
+    """Three classes with enough items are tested; the test is the Poisson probability of no prediction."""
+    truth = np.repeat([0, 1, 2], [200, 200, 30])
+    ann = make_annotations(np.stack([truth] * 2, 1))
+    predicted = np.where(truth == 2, 1, truth)
+    (finding,) = diagnose(ann, np.eye(K)[truth], predicted=predicted, out_of_fold=False)
+    assert finding.p_value == pytest.approx(3 * np.exp(-0.25 * 30))
+
+
+def test_gold_that_contradicts_the_consensus_is_counted() -> None:
+    truth, labels, predicted = healthy()
+    gold = np.where(np.arange(N) < 100, truth, -1)
+    gold[:40] = (gold[:40] + 1) % K
+    ann = make_annotations(labels)
+    (finding,) = diagnose(ann, 0.96 * np.eye(K)[truth] + 0.01, predicted=predicted, gold=gold)
+    assert finding.kind == "gold_contradicts_consensus"
+    assert "on 40 of 100 items; 3 expected" in finding.message
+    assert finding.n == 100
+
+
+def test_predictions_no_better_than_chance_are_reported_if_out_of_fold() -> None:
+    _, labels, predicted = healthy()
+    shuffled = np.random.default_rng(3).permutation(predicted)
+    (finding,) = find(labels, shuffled)
+    assert finding.kind == "labels_ignore_inputs"
+    assert f"{N} items" in finding.message
+    assert find(labels, shuffled, out_of_fold=False) == ()
+
+
+def test_little_data_gives_no_finding() -> None:
+    truth, labels, _ = healthy(18)
+    labels[:, 1] = labels[:, 0]
+    labels[:, 2] = 0
+    assert find(labels, np.zeros(18, int), gold=(truth + 1) % K) == ()
+    assert find(np.full((5, R), -1), None) == ()
+
+
+def test_unlabelled_items_may_have_no_probabilities() -> None:
+    _, labels, predicted = healthy()
+    labels[:50] = -1
+    ann = make_annotations(labels)
+    assert np.isnan(ann.vote_shares()[:50]).all()
+    assert diagnose(ann, ann.vote_shares(), predicted=predicted) == ()
+
+
+def test_arrays_that_do_not_match_are_refused() -> None:
+    _, labels, predicted = healthy(50)
+    ann = make_annotations(labels)
+    with pytest.raises(ValueError, match=r"\(50, 4\)"):
+        diagnose(ann, np.zeros((49, K)))
+    with pytest.raises(ValueError, match="not finite"):
+        diagnose(ann, np.full((50, K), np.nan))
+    with pytest.raises(ValueError, match="one integer per item"):
+        diagnose(ann, ann.vote_shares(), predicted=predicted[:9])
+    with pytest.raises(ValueError, match=r"gold\[0\] is 7"):
+        diagnose(ann, ann.vote_shares(), gold=np.full(50, 7))

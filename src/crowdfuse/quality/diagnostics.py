@@ -1,25 +1,62 @@
-"""Findings about labels and classifier, each from a statistical test."""
+"""Statistical tests that find faults in labels: shared mistakes, copies, uninformative annotators, and others.
+
+Each kind of test has a false-alarm rate of at most 1 % for the whole data set: the p-values are corrected by Holm's
+method for the number of annotators, pairs or classes that are tested. Each null hypothesis contains a margin, so that a
+fault must be large enough to matter, not just detectable.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtrc, chdtrc, gammainc, ndtr, pdtr
+
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.ids import format_names
+from crowdfuse.quality.annotator_pairs import PairCounts, count_pairs
+from crowdfuse.quality.independent_crowd import MAX_CELLS, FloatArray, IndependentCrowd, IntArray, normalize_log
+
+FALSE_ALARM_RATE = 0.01  # per kind of test and data set
+SAME_MISTAKES_MARGIN = 1.1  # accepted: up to this many times the same mistakes that independence predicts
+SAME_MISTAKES_ADDED = 1.5  # and this many more, because small expectations are uncertain
+MIN_MISTAKE_SCALE = 0.5  # smallest ratio of variance and mean of the number of same mistakes that is believed
+COPY_MARGIN = 0.5  # accepted as not copied: at least this share of the disagreements that independence predicts
+INFORMATIVE_MARGIN = 0.2  # accepted: this share of the labels given with knowledge of the class, the others guessed
+INPUT_MARGIN = 0.1  # the same for the predictions of the classifier
+RARELY_PREDICTED_SHARE = 0.25  # accepted: predicted for at least this share of the items of the class
+GOLD_RATIO_MARGIN, GOLD_ADDED_MARGIN = 1.5, 0.05  # accepted contradictions: 1.5 x the stated error rate + 5 %
+MIN_LABELS = 30  # of an annotator
+MIN_CLASS_ITEMS = 10
+MIN_GOLD_ITEMS = 20
+MIN_PREDICTED_ITEMS = 50
+MIN_EXPECTED_DISAGREEMENTS = 10
+INDEPENDENCE_LEVEL = 1e-3  # an annotator whose labels depend on the class at this level is not called uninformative
+LABELS_PER_BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding.
+    """A fault that a statistical test found in the labels, as returned by `diagnose`.
 
     Attributes
     ----------
     kind : str
-        What was found.
+        Name of the test: "shared_mistakes", "copied_labels", "uninformative_annotator", "class_never_predicted",
+        "gold_contradicts_consensus" or "labels_ignore_inputs".
     message : str
-        What was found and what to do about it, in words.
+        What was found, in how much data, and what to do about it.
     p_value : float
-        Corrected p-value of the test.
+        Probability of such a finding if there is no fault, corrected for the number of tests of this kind; below 0.01.
     n : int
-        How much data the test rests on.
+        Number of items (for an annotator: labels) that the finding rests on.
+
+    See Also
+    --------
+    diagnose : Runs the tests.
     """
 
     kind: str
@@ -29,7 +66,357 @@ class Finding:
 
 
 def diagnose(
-    ann: Any, class_probabilities: Any, *, predicted: Any = None, out_of_fold: bool = True, gold: Any = None
+    ann: Annotations,
+    class_probabilities: ArrayLike,
+    *,
+    predicted: ArrayLike | None = None,
+    out_of_fold: bool = True,
+    gold: ArrayLike | None = None,
 ) -> tuple[Finding, ...]:
-    """Return the findings."""
-    return ()
+    """Test the labels for faults; each kind of test raises a false alarm in at most 1 % of healthy data sets.
+
+    Parameters
+    ----------
+    ann : Annotations
+        The labels.
+    class_probabilities : array-like of shape (n_items, n_classes)
+        Probabilities of the consensus. Rows of items without labels are not used and may be NaN. If `gold` is given,
+        compute the probabilities without gold; otherwise gold is compared with itself.
+    predicted : array-like of int, shape (n_items,), or None, default=None
+        Class that the classifier predicts for each item, as a position in `ann.classes`; -1 if unknown. Out-of-fold
+        predictions are also used as one more opinion about each item.
+    out_of_fold : bool, default=True
+        Whether the classifier predicted items that it was not trained on. If False, predictions are used only to find
+        classes that are never predicted.
+    gold : array-like of int, shape (n_items,), or None, default=None
+        True class of each item, as a position in `ann.classes`; -1 if unknown.
+
+    Returns
+    -------
+    findings : tuple of Finding
+        Ordered by kind and p-value; empty if no fault was found or there is too little data.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not match the annotations, or class probabilities of labelled items are not finite.
+
+    Notes
+    -----
+    The null hypotheses, each of which is "there is no fault", are:
+
+    shared_mistakes
+        Two annotators make the same mistake at most 1.1 times as often as independent annotators with their confusion
+        matrices, plus 1.5 times. If other pairs exceed this expectation too (for example because some items are hard
+        for everybody), the pair may exceed it as much as they do. Needs 40 common items, and on them two other labels
+        or predictions per item (one is enough if fewer than half of all items are common).
+    copied_labels
+        Two annotators have at least half of the disagreements of independent annotators.
+    uninformative_annotator
+        At least 20 % of the annotator's labels are given with knowledge of the class (beyond right guesses). Needs 30
+        labels. Annotators whose labels depend on the class in another way, such as swapped classes, are not reported.
+    class_never_predicted
+        The classifier predicts the class for at least 25 % as many items as have it according to the consensus.
+    gold_contradicts_consensus
+        Gold contradicts the consensus on at most 1.5 times as many items as the confidence of the consensus predicts,
+        plus 5 %. Needs 20 items.
+    labels_ignore_inputs
+        The predictions agree with the labels better than chance, by at least 10 % of what is possible. Needs 50 items
+        and out-of-fold predictions.
+
+    The first three compare an annotator with a reference that is computed without the labels in question: with
+    confusion matrices of the other annotators and of the classifier, estimated by EM that starts from
+    `class_probabilities`. `benchmarks/diagnostics.py` measures false alarms and power.
+
+    Examples
+    --------
+    The last annotator copies the labels of the one before:
+
+    >>> generator = np.random.default_rng(0)
+    >>> truth = generator.integers(0, 3, 300)
+    >>> labels = np.where(generator.random((300, 6)) < 0.7, truth[:, None], generator.integers(0, 3, (300, 6)))
+    >>> labels[:, 5] = labels[:, 4]
+    >>> ann = Annotations.from_matrix(labels, annotators=["ann", "bob", "cem", "dot", "eve", "fay"])
+    >>> [finding.kind for finding in diagnose(ann, ann.vote_shares())]
+    ['copied_labels']
+    """
+    labelled = np.flatnonzero(np.diff(ann.indptr) > 0)
+    probabilities = _check_probabilities(class_probabilities, ann, labelled)
+    codes = _check_codes(predicted, "predicted", ann)
+    gold_codes = _check_codes(gold, "gold", ann)
+    if not len(labelled) or ann.n_classes < 2:
+        return ()
+    crowd = _fit_crowd(ann, probabilities, codes if out_of_fold else None)
+    findings = [*_test_pairs(crowd, ann), *_test_annotators(crowd, ann)]
+    if codes is not None:
+        findings += _test_predicted_classes(ann, probabilities, codes)
+    if gold_codes is not None:
+        findings += _test_gold(ann, probabilities, gold_codes)
+    if codes is not None and out_of_fold:
+        findings += _test_inputs(ann, probabilities, codes)
+    return tuple(findings)
+
+
+def _check_probabilities(values: ArrayLike, ann: Annotations, labelled: IntArray) -> FloatArray:
+    """Return the class probabilities as an array."""
+    probabilities = np.asarray(values, np.float64)
+    if probabilities.shape != (ann.n_items, ann.n_classes):
+        raise ValueError(
+            f"class_probabilities must have shape {(ann.n_items, ann.n_classes)} (items, classes), got "
+            f"{probabilities.shape}"
+        )
+    finite = np.isfinite(probabilities[labelled]).all(1)
+    if not finite.all():
+        item = ann.items[labelled[np.argmin(finite)]]
+        raise ValueError(f"class_probabilities of item {format_names([item])}, which has labels, are not finite")
+    return probabilities
+
+
+def _check_codes(values: ArrayLike | None, name: str, ann: Annotations) -> IntArray | None:
+    """Return class codes as an array, or None."""
+    if values is None:
+        return None
+    codes = np.asarray(values)
+    if codes.shape != (ann.n_items,) or codes.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name} must hold one integer per item, shape ({ann.n_items},), got {codes.dtype} of shape {codes.shape}"
+        )
+    outside = (codes < -1) | (codes >= ann.n_classes)
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise ValueError(f"{name}[{at}] is {codes[at]}, not a class code from 0 to {ann.n_classes - 1} or -1")
+    return codes
+
+
+def _fit_crowd(ann: Annotations, probabilities: FloatArray, predicted: IntArray | None) -> IndependentCrowd:
+    """Return the model of independent annotators, fitted on all labelled items or a sample of them."""
+    n_labels = np.diff(ann.indptr)
+    used = n_labels > 0
+    if ann.n_labels * ann.n_classes > MAX_CELLS:
+        share = MAX_CELLS / (ann.n_labels * ann.n_classes)
+        used &= np.random.default_rng(0).random(ann.n_items) < share
+    position = np.cumsum(used) - 1
+    keep = np.repeat(used, n_labels)
+    item, source, label = position[ann.item[keep]], ann.annotator[keep], ann.label[keep]
+    n_sources = ann.n_annotators
+    if predicted is not None:
+        known = np.flatnonzero(used & (predicted >= 0))
+        item = np.concatenate([item, position[known]])
+        source = np.concatenate([source, np.full(len(known), n_sources)])
+        label = np.concatenate([label, predicted[known]])
+        order = np.argsort(item, kind="stable")
+        item, source, label = item[order], source[order], label[order]
+        n_sources += 1
+    return IndependentCrowd(item, source, label, n_sources, ann.n_classes, probabilities[used])
+
+
+def _correct(p_values: FloatArray, n_tests: int) -> FloatArray:
+    """Return p-values corrected by Holm's method; tests beyond the given p-values count as p = 1."""
+    order = np.argsort(p_values)
+    factors = n_tests - np.arange(len(p_values))
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1)
+    return corrected
+
+
+def _significant(p_values: FloatArray, n_tests: int) -> list[tuple[int, float]]:
+    """Return the positions and corrected p-values below the false-alarm rate, the smallest first."""
+    corrected = _correct(p_values, n_tests)
+    return [(int(at), float(corrected[at])) for at in np.argsort(p_values) if corrected[at] < FALSE_ALARM_RATE]
+
+
+def _name(name: Any) -> str:
+    """Return an annotator or class as written by the user, without quotation marks unless it has spaces."""
+    text = str(name)
+    return text if text and not any(letter.isspace() for letter in text) else repr(text)
+
+
+def _annotator(name: Any) -> str:
+    """Return the name of an annotator for a message: numbers get the word in front."""
+    return _name(name) if isinstance(name, str) else f"annotator {name}"
+
+
+def _sentence(text: str) -> str:
+    """Return the text with a capital first letter unless it starts with a name."""
+    return f"A{text[1:]}" if text.startswith("annotator ") else text
+
+
+def _test_pairs(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Finding]:
+    """Yield pairs who copy labels, and other pairs who make the same mistakes."""
+    n_pairs, pairs = count_pairs(crowd, ann.n_annotators)
+    if not pairs:
+        return
+    disagreements = np.array([pair.disagreements for pair in pairs])
+    expected = np.array([pair.expected_disagreements for pair in pairs])
+    p_values = np.where(expected < MIN_EXPECTED_DISAGREEMENTS, 1, pdtr(disagreements, COPY_MARGIN * expected))
+    copies = _significant(p_values, n_pairs)
+    mistakes = np.array([pair.same_mistakes for pair in pairs])
+    chance = np.array([pair.expected_same_mistakes * _crowd_ratio(pair, pairs) for pair in pairs])
+    scale = np.array([pair.variance_same_mistakes / max(pair.expected_same_mistakes, 1e-9) for pair in pairs])
+    scale = np.maximum(scale, MIN_MISTAKE_SCALE)
+    accepted = SAME_MISTAKES_MARGIN * chance + SAME_MISTAKES_ADDED
+    p_values = gammainc(np.maximum(mistakes, 1e-9) / scale, accepted / scale)  # upper tail of a scaled Poisson
+    shared = _significant(p_values, n_pairs)
+    for at, p_value in copies:
+        pair = pairs[at]
+        both = _both(pair, ann)
+        message = (
+            f"{both} probably copy from each other or from the same source: they disagree on {pair.disagreements:,} of "
+            f"{pair.n_common:,} common items; {expected[at]:,.0f} expected for independent annotators. Ask how these "
+            "labels were made, or count the two as one annotator."
+        )
+        yield Finding("copied_labels", message, p_value, pair.n_common)
+    for at, p_value in shared:
+        pair = pairs[at]
+        if at in dict(copies):
+            continue
+        message = (
+            f"{_both(pair, ann)} make the same mistakes more often than chance: about "
+            f"{pair.same_mistakes:,.0f} times on {pair.n_common:,} common items; {chance[at]:,.0f} expected. Have a "
+            "third person check some of these items, or count the two as one annotator."
+        )
+        yield Finding("shared_mistakes", message, p_value, pair.n_common)
+
+
+def _both(pair: PairCounts, ann: Annotations) -> str:
+    """Return the names of the annotators of a pair, as the start of a sentence."""
+    first, second = (_annotator(ann.annotators[at]) for at in (pair.first, pair.second))
+    return f"{_sentence(first)} and {second}"
+
+
+def _crowd_ratio(pair: PairCounts, pairs: list[PairCounts]) -> float:
+    """Return how often other pairs make the same mistakes, relative to independence; at least 1."""
+    others = [
+        other for other in pairs if other.is_typical and not {other.first, other.second} & {pair.first, pair.second}
+    ]
+    observed = sum(other.same_mistakes for other in others)
+    expected = sum(other.expected_same_mistakes for other in others)
+    return max(1.0, observed / expected) if expected > 0 else 1.0
+
+
+def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Finding]:
+    """Yield annotators whose labels do not depend on the class."""
+    R, K = ann.n_annotators, ann.n_classes
+    rows = np.flatnonzero(crowd.source < R)
+    annotator, label = crowd.source[rows], crowd.label[rows]
+    label_counts = np.bincount(annotator * np.int64(K) + label, minlength=R * K).reshape(R, K)
+    n_labels = label_counts.sum(1)
+    label_shares = label_counts / np.maximum(n_labels, 1)[:, None]
+    log_joint = crowd.log_joint()
+    excess = np.empty(len(rows))  # of the agreement with the reference over an annotator at the margin
+    reference = np.empty(len(rows), np.int64)
+    by_chance = np.zeros(R)
+    for start in range(0, len(rows), LABELS_PER_BLOCK):
+        part = slice(start, start + LABELS_PER_BLOCK)
+        who, said = annotator[part], label[part]
+        own = crowd.log_confusion[crowd.matrix_of_source[who], said]
+        without_own = normalize_log(log_joint[crowd.item[rows[part]]] - own)
+        guess = (label_shares[who] * without_own).sum(1)
+        gain = without_own[np.arange(len(who)), said] - guess
+        excess[part] = gain - INFORMATIVE_MARGIN * ((without_own**2).sum(1) - guess)
+        reference[part] = without_own.argmax(1)
+        by_chance += np.bincount(who, label_shares[who, reference[part]], R)
+    tested = np.flatnonzero(n_labels >= MIN_LABELS)
+    mean = np.bincount(annotator, excess, R)[tested] / n_labels[tested]
+    spread = np.sqrt(np.maximum(np.bincount(annotator, excess**2, R)[tested] / n_labels[tested] - mean**2, 0))
+    p_values = ndtr(mean * np.sqrt(n_labels[tested]) / np.maximum(spread, 1e-9))
+    order = np.argsort(annotator, kind="stable")
+    ends = n_labels.cumsum()
+    for at, p_value in _significant(p_values, len(tested)):
+        one, n = int(tested[at]), int(n_labels[tested[at]])
+        mine = order[ends[one] - n : ends[one]]
+        if _are_dependent(reference[mine], label[mine], K):
+            continue
+        agreeing = int((reference[mine] == label[mine]).sum())
+        constant = label_counts[one].max() == n
+        always = f" Every label is {_name(ann.classes[label_counts[one].argmax()])}." if constant else ""
+        message = (
+            f"{_sentence(_annotator(ann.annotators[one]))} labels as if without looking at the items: {agreeing:,} of "
+            f"{n:,} labels agree with the other evidence; {by_chance[one]:,.0f} expected from guessing.{always} Look "
+            "at some of these labels, and leave the annotator out if they are guesses."
+        )
+        yield Finding("uninformative_annotator", message, p_value, n)
+
+
+def _are_dependent(first: IntArray, second: IntArray, n_classes: int) -> bool:
+    """Return whether a chi-squared test finds that two lists of classes depend on each other."""
+    table = np.bincount(first * n_classes + second, minlength=n_classes**2).reshape(n_classes, n_classes)
+    table = table[table.sum(1) > 0][:, table.sum(0) > 0]
+    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+    if not freedom:
+        return False
+    expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
+    return bool(chdtrc(freedom, ((table - expected) ** 2 / expected).sum()) < INDEPENDENCE_LEVEL)
+
+
+def _test_predicted_classes(ann: Annotations, probabilities: FloatArray, predicted: IntArray) -> Iterator[Finding]:
+    """Yield classes that annotators use and the classifier never or hardly ever predicts."""
+    rows = np.flatnonzero((np.diff(ann.indptr) > 0) & (predicted >= 0))
+    n_items = probabilities[rows].sum(0)
+    n_predicted = np.bincount(predicted[rows], minlength=ann.n_classes)
+    tested = np.flatnonzero(n_items >= MIN_CLASS_ITEMS)
+    p_values = pdtr(n_predicted[tested], RARELY_PREDICTED_SHARE * n_items[tested])
+    for at, p_value in _significant(p_values, len(tested)):
+        k = tested[at]
+        never = "never predicts" if n_predicted[k] == 0 else f"predicts only {n_predicted[k]:,} times"
+        message = (
+            f"The classifier {never} class {_name(ann.classes[k])}, although about {n_items[k]:,.0f} of {len(rows):,} "
+            "labelled items belong to it by consensus. Collect more items of this class, give it more weight in "
+            "training, or merge it with another class."
+        )
+        yield Finding("class_never_predicted", message, p_value, len(rows))
+
+
+def _test_gold(ann: Annotations, probabilities: FloatArray, gold: IntArray) -> Iterator[Finding]:
+    """Yield a finding if gold contradicts the consensus on many items."""
+    rows = np.flatnonzero((np.diff(ann.indptr) > 0) & (gold >= 0))
+    if len(rows) < MIN_GOLD_ITEMS:
+        return
+    consensus = probabilities[rows].argmax(1)
+    error_rate = float(1 - probabilities[rows].max(1).mean())
+    wrong = consensus != gold[rows]
+    n_wrong = int(wrong.sum())
+    accepted = min(1.0, GOLD_RATIO_MARGIN * error_rate + GOLD_ADDED_MARGIN)
+    p_value = float(bdtrc(n_wrong - 1, len(rows), accepted)) if n_wrong else 1.0
+    if p_value >= FALSE_ALARM_RATE:
+        return
+    cells, counts = np.unique(gold[rows][wrong] * ann.n_classes + consensus[wrong], return_counts=True)
+    most, n_most = divmod(int(cells[counts.argmax()]), ann.n_classes), int(counts.max())
+    message = (
+        f"Gold contradicts the consensus on {n_wrong:,} of {len(rows):,} items; {error_rate * len(rows):,.0f} expected "
+        f"from its confidence. Most often gold is {_name(ann.classes[most[0]])} and the consensus "
+        f"{_name(ann.classes[most[1]])} ({n_most:,} items). Check that gold has the right item ids and class names; if "
+        "it has, use it in training, because the annotators are wrong together."
+    )
+    yield Finding("gold_contradicts_consensus", message, p_value, len(rows))
+
+
+def _test_inputs(ann: Annotations, probabilities: FloatArray, predicted: IntArray) -> Iterator[Finding]:
+    """Yield a finding if predictions agree with labels no better than chance."""
+    n_labels = np.diff(ann.indptr)
+    rows = np.flatnonzero((n_labels > 0) & (predicted >= 0))
+    if len(rows) < MIN_PREDICTED_ITEMS:
+        return
+    keep = predicted[ann.item] >= 0
+    item, label = ann.item[keep], ann.label[keep]
+    predicted_shares = np.bincount(predicted[rows], minlength=ann.n_classes) / len(rows)
+
+    def mean_by_item(values: NDArray[Any]) -> FloatArray:
+        """Return the mean over the labels of each item."""
+        means: FloatArray = np.bincount(item, values, ann.n_items)[rows] / n_labels[rows]
+        return means
+
+    guess = mean_by_item(predicted_shares[label])
+    agreement = mean_by_item(label == predicted[item])
+    possible = mean_by_item(probabilities[item, label]) - guess
+    excess = agreement - guess - INPUT_MARGIN * possible
+    p_value = float(ndtr(excess.mean() * np.sqrt(len(rows)) / max(excess.std(), 1e-9)))
+    if p_value >= FALSE_ALARM_RATE:
+        return
+    message = (
+        f"The labels do not depend on the inputs: on {len(rows):,} items, out-of-fold predictions agree with "
+        f"{100 * agreement.mean():.0f} % of the labels; {100 * guess.mean():.0f} % expected by chance. Check that the "
+        "rows of the inputs belong to the right items, that the inputs show what the labels are about, and that the "
+        "training converged."
+    )
+    yield Finding("labels_ignore_inputs", message, p_value, len(rows))
