@@ -63,7 +63,7 @@ def test_gold_gives_the_accuracy_and_does_not_change_the_consensus(files: Path) 
     assert (files / "with.csv").read_bytes() == (files / "without.csv").read_bytes()
     found = {row["item"]: row["label"] for row in read_rows(files / "with.csv")}
     share = np.mean([found[row["item"]] == row["label"] for row in read_rows(files / "gold.csv")[:20]])
-    assert f"accuracy: {100 * share:.2f} % of 20 items with gold; 1 without labels" in output
+    assert f"accuracy: {100 * share:.2f} % of 20 items with gold; 1 more gold item" in output
     written = json.loads(figures.read_text(encoding="utf-8"))
     assert (written["accuracy"], written["gold_items"], written["method"]) == (share, 20, "dawid-skene")
     assert len(written["log_likelihood"]) == written["iterations"]
@@ -89,7 +89,7 @@ def test_column_names_conflicts_and_classes_can_be_given(files: Path) -> None:
     ("arguments", "message"),
     [
         (["--method", "dawid-skeen"], "did you mean 'dawid-skene'?"),
-        (["--method", "wawa", "--iterations", 3], "--iterations: wawa is not iterative"),
+        (["--method", "wawa", "--iterations", 3], "wawa is not iterative; leave it out"),
         (["--on-conflict", "frist"], "did you mean 'first'?"),
         (["--out", "labels.csv", "--force"], "is an input and would be overwritten"),
         (["--out", "gold.csv"], "exists already"),

@@ -326,7 +326,7 @@ def test_on_conflict_decides_contradictory_labels(crowd: Crowd, choice: str, lab
     rows = [row for row in crowd.triples if row[0] != '"i0"'] + [("i0", "ada", "cat"), ("i0", "ada", "Zoë's dog")]
     labels = write_rows(crowd.folder / "twice.csv", "item,annotator,label", rows)
     text = run_ok(*crowd.fit("--on-conflict", choice, "--method", "majority-vote", labels=labels))
-    assert "contradicted" in text
+    assert "gave the item a different label" in text
     rows_of_run = {row["item"]: row for row in read_rows(crowd.out / "consensus.csv")}
     assert rows_of_run["i0"]["n_labels"] == str(int(label is not None))
     labels_of_run = read_rows(crowd.out / "suspicious_labels.csv")
@@ -509,7 +509,7 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "more items than rows": (
         lambda c: fit_with_inputs(c, X=c.X[:9], items=np.array(c.items)),
-        ("bad.npz: X has 9 rows, but there are 30 items",),
+        ("bad.npz: X has 9 rows, but items has 30 ids",),
     ),
     "one-dimensional inputs": (lambda c: fit_with_inputs(c, X=c.X[:, 0]), ("bad.npz", "shape (30,)")),
     "no X": (lambda c: fit_with_inputs(c, features=c.X), ("bad.npz", "no array 'X', only 'features'", "np.savez")),

@@ -186,7 +186,7 @@ def test_labels_of_items_without_a_row_are_refused(crowd: Any) -> None:
         quick(FusionClassifier).fit(X[:100], ann, items=np.arange(100))
     with pytest.raises(ValueError, match="X has 100 rows, but y has 150"):
         quick(FusionClassifier).fit(X[:100], ann)
-    with pytest.raises(ValueError, match="items= must name each of the 150 rows"):
+    with pytest.raises(ValueError, match="items= must have one id for each of the 150 rows"):
         quick(FusionClassifier).fit(X, ann, items=["a", "b", "c"])
 
 
@@ -210,9 +210,9 @@ def test_arrays_are_matched_row_by_row_whatever_the_ids(shuffled: Any) -> None:
     assert gold.score(X, truth) == 1
     chosen = quick(FusionClassifier, learning_rate=0.05).fit(X, Y, validation=(X, Y, ids))
     assert max(record["validation_accuracy"] for record in chosen.history_) == 1
-    with pytest.raises(ValueError, match="items= goes with Annotations"):
+    with pytest.raises(ValueError, match="items= is used only with Annotations"):
         clf.score(X, truth, items=ids)
-    with pytest.raises(ValueError, match="items= goes with Annotations"):
+    with pytest.raises(ValueError, match="items= is used only with Annotations"):
         quick(FusionClassifier).fit(X, Y, validation=(X, truth, ids))
 
 
@@ -237,7 +237,7 @@ def test_a_table_as_y_is_refused_and_names_from_table(crowd: Any) -> None:
     X, truth, ann = crowd
     wide = pd.DataFrame(ann.to_matrix(), index=[f"i{n}" for n in range(150)], columns=ann.annotators)
     for table in (wide, wide.reset_index().melt("index")):
-        with pytest.raises(ValueError, match=r"make Annotations of it first, with Annotations\.from_table"):
+        with pytest.raises(ValueError, match=r"convert it with Annotations\.from_table"):
             quick(FusionClassifier).fit(X, table)
     made = Annotations.from_matrix(wide.sample(frac=1, random_state=0))
     assert made.annotators.tolist() == ["good", "fair", "poor"]
@@ -446,7 +446,9 @@ def test_a_dense_result_that_is_too_large_is_refused(crowd: Any, monkeypatch: py
         clf.confusion_matrices(X)
 
 
-@pytest.mark.parametrize(("start", "message"), [(0.3, "no more than chance with 3 classes"), (1.0, "a probability")])
+@pytest.mark.parametrize(
+    ("start", "message"), [(0.3, "above chance, which is 0.333 with 3 classes"), (1.0, "a probability")]
+)
 def test_trace_reg_cannot_start_at_chance_nor_certain(crowd: Any, start: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fitted(TraceRegClassifier, crowd, start=start)
@@ -489,7 +491,7 @@ def test_bad_input_is_refused_before_any_work(X: Any, y: Any, said: str) -> None
         ({"n_bases": 0}, "n_bases must be a whole number of at least 1"),
         ({"n_bases": 2.5}, "n_bases must be a whole number"),
         ({"penalty": "1"}, "penalty must be a number"),
-        ({"hidden": 64}, "hidden must be a tuple of widths"),
+        ({"hidden": 64}, "hidden must list the width of each hidden layer"),
         ({"annotator_hidden": (8, 0)}, "annotator_hidden: widths"),
     ],
 )

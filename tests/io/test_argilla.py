@@ -69,7 +69,7 @@ def test_several_questions(tmp_path: Path) -> None:
     assert "has answers to several questions: 'animal', 'rating'. Choose one with question=" in complaint(path)
     assert labels_by_item(Annotations.read(path, question="animal")) == {"a": {"u1": "cat"}}
     assert labels_by_item(Annotations.read(path, question="rating")) == {"a": {"u1": 4, "u2": 5}}
-    assert "has no question 'colour'; its questions are 'animal', 'rating'" in complaint(path, question="colour")
+    assert "has no question 'colour'; choose one of 'animal', 'rating'" in complaint(path, question="colour")
 
 
 def test_the_lists_of_hugging_face(tmp_path: Path) -> None:

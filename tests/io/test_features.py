@@ -84,9 +84,12 @@ def test_text_id_equals_integer_id_only_if_it_round_trips(
     ("arrays", "words"),
     [
         ({"features": np.eye(2)}, r"no array 'X', only 'features'; write it with np.savez"),
-        ({"X": np.eye(2), "items": np.arange(3)}, "X has 2 rows, but there are 3 items"),
-        ({"X": np.eye(2), "items": np.array(["a", "a"])}, "items must be distinct; .*more than once: 'a'"),
-        ({"X": np.eye(2), "items": np.arange(2), "short_names": np.arange(3)}, "2 items, but 3 short_names"),
+        ({"X": np.eye(2), "items": np.arange(3)}, "X has 2 rows, but items has 3 ids"),
+        ({"X": np.eye(2), "items": np.array(["a", "a"])}, "items must be distinct, .*more than once: 'a'"),
+        (
+            {"X": np.eye(2), "items": np.arange(2), "short_names": np.arange(3)},
+            "items has 2 ids, but short_names has 3",
+        ),
         ({"X": np.eye(2), "items": np.array([0.5, 1])}, r"items\[0\].*0.5"),
         ({"X": np.eye(2), "items": np.array(["a", None])}, r"np.array\(ids, dtype=str\)"),
         ({"X": np.array([[1.0, np.nan]])}, "X contains NaN at row 0, column 1"),

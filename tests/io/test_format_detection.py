@@ -181,12 +181,12 @@ def test_missing_and_binary_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("labels.csv", {"format": "prodigy"}, "format='prodigy' is read from .json, .jsonl or .parquet files"),
-        ("export.json", {"format": "wide"}, "format='wide' is read from .csv, .tsv or .parquet files"),
+        ("labels.csv", {"format": "prodigy"}, "format='prodigy' needs a .json, .jsonl or .parquet file"),
+        ("export.json", {"format": "wide"}, "format='wide' needs a .csv, .tsv or .parquet file"),
         ("export.json", {"format": "csv"}, "format must be one of auto, table, wide, label-studio, argilla, prodigy"),
         ("export.json", {"on_bad": "ignore"}, "on_bad must be one of error, drop, got 'ignore'"),
         ("export.json", {"label": "animal"}, "for an export use item= and question="),
-        ("labels.csv", {"question": "animal"}, "question='animal' is for exports"),
+        ("labels.csv", {"question": "animal"}, "question='animal' applies only to exports"),
     ],
 )
 def test_incompatible_options_are_refused(tmp_path: Path, name: str, options: Any, message: str) -> None:
@@ -235,7 +235,7 @@ def test_one_answer_that_cannot_be_used(tmp_path: Path) -> None:
 def test_dropping_everything_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "export.json", [spoil("label studio", number) for number in range(2)])
     assert "2 of 2 answers cannot be used" in complaint(path, on_bad="drop")
-    assert complaint(path, on_bad="drop").endswith("No row would be left")
+    assert complaint(path, on_bad="drop").endswith("would leave no answers; correct the file")
 
 
 def test_lines_that_are_not_json_and_other_records(tmp_path: Path) -> None:

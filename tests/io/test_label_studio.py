@@ -97,21 +97,24 @@ def test_several_questions(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="left out: annotations without an answer"):
         assert labels_by_item(Annotations.read(path, question="animal")) == {1: {10: "cat"}}
     assert labels_by_item(Annotations.read(path, question="sharp")) == {1: {10: "yes", 11: "no"}}
-    assert f"{path} has no question 'colour'; its questions are 'animal', 'sharp'" in complaint(path, question="colour")
+    assert f"{path} has no question 'colour'; choose one of 'animal', 'sharp'" in complaint(path, question="colour")
 
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (annotation(10, RECTANGLE), "the result is 'rectanglelabels'; expected 'choices'"),
-        (annotation(10, RECTANGLE, COMMENT), "the result is 'rectanglelabels', 'textarea'; expected 'choices'"),
+        (annotation(10, RECTANGLE), "the result has the type 'rectanglelabels'; expected 'choices'"),
+        (
+            annotation(10, RECTANGLE, COMMENT),
+            "the result has the type 'rectanglelabels', 'textarea'; expected 'choices'",
+        ),
         (annotation(10, choice(["cat", "dog"])), "expected one choice, got 2 ('cat', 'dog')"),
         (annotation(10, choice("cat"), choice("dog")), "expected one answer to 'animal' per annotation, got 2"),
         (annotation(10, choice("")), "the label is empty"),
         (annotation(10, choice("cat") | {"value": {"choices": [True]}}), "the label is True; expected a string"),
         (annotation(10, choice("cat") | {"value": None}), "the label is empty"),
-        (annotation(10, choice("cat"), result="cat"), "an annotation has no list 'result', only the keys 'id'"),
-        (1001, "an annotation has no list 'result', only 1001"),
+        (annotation(10, choice("cat"), result="cat"), "expected an annotation with a list 'result', got the keys 'id'"),
+        (1001, "expected an annotation with a list 'result', got 1001"),
     ],
 )
 def test_annotations_that_cannot_be_used(tmp_path: Path, bad: Any, reason: str) -> None:
@@ -190,7 +193,7 @@ def test_ground_truth_is_gold(tmp_path: Path) -> None:
 
 def test_missing_and_contradictory_ground_truth_is_refused(tmp_path: Path) -> None:
     path = export(tmp_path, task(1, "a.jpg", annotation(10, choice("cat"))))
-    with pytest.raises(TableError, match="has no ground-truth annotations; mark them with the star"):
+    with pytest.raises(TableError, match="has no ground-truth annotations; mark some with the star"):
         label_studio_gold(path)
     two = [annotation(10, choice(name), ground_truth=True) for name in ("cat", "dog")]
     with pytest.raises(TableError, match="record 1: item '1' has two different ground-truth labels, 'cat' and 'dog'"):
@@ -200,7 +203,7 @@ def test_missing_and_contradictory_ground_truth_is_refused(tmp_path: Path) -> No
 def test_gold_from_exports_without_ground_truth_is_refused(tmp_path: Path) -> None:
     """JSON_MIN does not tell ground truth from answers: taking all of it for gold would be wrong."""
     path = write(tmp_path / "min.json", label_studio_min(CROWD))
-    with pytest.raises(TableError, match="ground truth can only be read from Label Studio's JSON export"):
+    with pytest.raises(TableError, match="JSON_MIN does not mark ground truth; export the project as JSON"):
         label_studio_gold(path)
 
 

@@ -221,7 +221,7 @@ def complaint(path: Path, **options: Any) -> str:
 
 def test_empty_tables(tmp_path: Path) -> None:
     path = write(tmp_path, "item,annotator,label\n")
-    assert complaint(path) == f"{path} has a header but no rows"
+    assert complaint(path) == f"{path} has a header but no rows; expected one row per label"
     with pytest.raises(TableError, match="the table has a header but no rows"):
         Annotations.from_table({"item": [], "annotator": [], "label": []})
     assert "is empty" in complaint(write(tmp_path, "", "empty.csv"))
@@ -249,7 +249,7 @@ def test_a_label_outside_the_classes(tmp_path: Path) -> None:
     )
     with pytest.raises(TableError, match=r"^the table, row 1: label 3 is not one of the 2 classes \(1, 2\)"):
         Annotations.from_table({"item": [1, 2], "annotator": [1, 1], "label": [1, 3]}, classes=[1, 2])
-    with pytest.raises(ValueError, match="classes must be distinct; these occur more than once: 'cat'"):
+    with pytest.raises(ValueError, match="classes must be distinct, but these occur more than once: 'cat'"):
         Annotations.read(path, classes=["cat", "cat"])
 
 
@@ -272,7 +272,7 @@ def test_rows_without_anything_are_missing_labels(tmp_path: Path) -> None:
 def test_repeats_are_dropped_and_counted(tmp_path: Path) -> None:
     ann = Annotations.read(write(tmp_path, "item,annotator,label\na,x,cat\na,y,cat\na,x,cat\na,x,cat\n"))
     assert (ann.n_labels, ann.dropped_duplicates, ann.dropped_conflicts) == (2, 2, 0)
-    assert "2 rows repeated others and were dropped" in str(ann.summary())
+    assert "2 repeated labels were dropped" in str(ann.summary())
 
 
 CONFLICT = 'item,annotator,label\n7,x,cat\n\n8,x,\n"7",x,dog\n8,x,dog\n7,x,cat\n8,"x",cat\n9,x,cat\n'
@@ -284,7 +284,8 @@ def test_conflicts_are_listed_with_their_lines(tmp_path: Path) -> None:
         f"{path}: 2 (item, annotator) pairs have two different labels, such as\n"
         f"  item 7, annotator 'x': 'cat' ({path}, line 2) and 'dog' ({path}, line 5)\n"
         f"  item 8, annotator 'x': 'dog' ({path}, line 6) and 'cat' ({path}, line 8)\n"
-        "Choose with on_conflict='first', 'last' or 'drop' (--on-conflict on the command line)"
+        "Choose what to keep with on_conflict= (--on-conflict on the command line): 'first' or 'last' keeps that "
+        "label, 'drop' keeps none of them"
     )
 
 
@@ -310,7 +311,7 @@ def test_conflicts_follow_on_conflict(tmp_path: Path, on_conflict: Any, kept: An
     ann = Annotations.read(write(tmp_path, CONFLICT), on_conflict=on_conflict)
     assert labels_by_item(ann) == kept
     assert (ann.dropped_missing, ann.dropped_duplicates, ann.dropped_conflicts) == dropped
-    assert f"{dropped[2]} labels contradicted another of the same annotator" in str(ann.summary())
+    assert f"{dropped[2]} labels were dropped because their annotator" in str(ann.summary())
 
 
 def test_unknown_on_conflict_is_refused() -> None:
@@ -319,7 +320,9 @@ def test_unknown_on_conflict_is_refused() -> None:
 
 
 def test_fractions_are_refused_as_labels() -> None:
-    with pytest.raises(TableError, match=r"^the table, row 1: label 0\.5 is not among the strings or whole numbers"):
+    with pytest.raises(
+        TableError, match=r"^the table, row 1: label 0\.5 cannot be an id or a class name; use only strings"
+    ):
         Annotations.from_table({"item": [1, 2], "annotator": [1, 2], "label": [1.0, 0.5]})
 
 
@@ -338,7 +341,7 @@ def test_gold(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("item,label\n", "{path} has a header but no rows"),
+        ("item,label\n", "{path} has a header but no rows; expected one row per item"),
         ("item,label\na,1\n\nb,\n", "{path}, line 4: the label is empty; fill it in or remove the row"),
         ("item,label\na,1\n,1\n", "{path}, line 3: the item is empty; fill it in or remove the row"),
         (

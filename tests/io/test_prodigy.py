@@ -66,7 +66,7 @@ def test_several_labels_are_several_questions(tmp_path: Path) -> None:
         "a": {"ada": "not RUDE"},
         "b": {"ada": "RUDE"},
     }
-    assert "has no question 'LONG'; its questions are 'SPAM', 'RUDE'" in complaint(path, question="LONG")
+    assert "has no question 'LONG'; choose one of 'SPAM', 'RUDE'" in complaint(path, question="LONG")
 
 
 def test_tasks_without_a_label_are_accepted_or_rejected(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_parquet(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("labels.csv", b"", "labels.csv is empty; expected a header and at least one row"),
-        ("labels.csv", b"\n\r\n", "labels.csv has no header line"),
+        ("labels.csv", b"\n\r\n", "labels.csv has no header; expected column names"),
         ("labels.xlsx", b"PK", "unknown file type '.xlsx'; expected a .csv, .tsv or .parquet file"),
         ("labels.parquet", b"item,label\na,b\n", "labels.parquet: not a readable Parquet file"),
         ("labels.csv", "item,größe\n".encode("latin-1"), "labels.csv, line 1: not UTF-8 text; save it as UTF-8"),
@@ -234,7 +234,11 @@ def test_given_names_take_precedence() -> None:
             {**ROLES, "label": "lable"},
             "labels.csv has no column 'lable'; its columns are 'item', 'rater', 'label'",
         ),
-        (["item", "rater", "label"], {**ROLES, "label": "item"}, "labels.csv: one column cannot have two roles"),
+        (
+            ["item", "rater", "label"],
+            {**ROLES, "label": "item"},
+            "labels.csv: the same column is named twice (item='item'",
+        ),
         (["item", "rater", "x", "x"], {**ROLES, "label": "x"}, "labels.csv has two columns called 'x'; rename one"),
     ],
 )
@@ -271,7 +275,7 @@ def test_tables_in_memory(table: Any) -> None:
 @pytest.mark.parametrize(
     ("table", "error", "message"),
     [
-        ({"item": ["a"], "n": [1, 2]}, TableError, "the columns differ in length: {'item': 1, 'n': 2}"),
+        ({"item": ["a"], "n": [1, 2]}, TableError, "the columns must have the same length, got {'item': 1, 'n': 2}"),
         ({"item": ["a", 1]}, TableError, "column 'item' must be an array of strings or of integers"),
         ({"item": 5}, TableError, "column 'item' must be an array"),
         ({"item": np.zeros((2, 2))}, TableError, "column 'item' must be an array"),
@@ -373,12 +377,15 @@ def test_text_means_integers_if_all_round_trip(values: list[str], names: list[An
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (column([1.0, 0.5]), "labels.parquet, row 1: score 0.5 is not among the strings or whole numbers"),
-        (column([1.0, None, float("inf")]), "labels.parquet, row 2: score inf is not"),
-        (column([2.0**60]), "labels.parquet, row 0: score 1.152921504606847e+18 is not"),
-        (column([1, 2**63], pa.uint64()), "labels.parquet, row 1: score 9223372036854775808 is not"),
-        (column([[1], [2]]), "labels.parquet: column 'score' holds list<item: int64>; strings or integers"),
-        (column([b"a"]), "labels.parquet: column 'score' holds binary; strings or integers were expected"),
+        (column([1.0, 0.5]), "labels.parquet, row 1: score 0.5 cannot be an id or a class name; use only strings"),
+        (column([1.0, None, float("inf")]), "labels.parquet, row 2: score inf cannot be"),
+        (column([2.0**60]), "labels.parquet, row 0: score 1.152921504606847e+18 cannot be"),
+        (column([1, 2**63], pa.uint64()), "labels.parquet, row 1: score 9223372036854775808 cannot be"),
+        (
+            column([[1], [2]]),
+            "labels.parquet: column 'score' holds list<item: int64> values; expected strings or integers",
+        ),
+        (column([b"a"]), "labels.parquet: column 'score' holds binary values; expected strings or integers"),
     ],
 )
 def test_columns_that_cannot_be_names_are_refused(values: pa.ChunkedArray, message: str) -> None:

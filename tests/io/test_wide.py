@@ -54,7 +54,7 @@ def test_ambiguous_tables_are_wide_only_on_request(tmp_path: Path, text: str) ->
 
 def test_error_suggests_the_wide_format(tmp_path: Path) -> None:
     path = write(tmp_path, "item,ada,bob\n1,cat,dog\n")
-    assert "if every other column is an annotator, use format='wide' (--format wide)" in complaint(path)
+    assert "if there is one column per annotator, use format='wide' (--format wide)" in complaint(path)
     assert labels_by_item(Annotations.read(path, format="wide")) == {1: {"ada": "cat", "bob": "dog"}}
     assert "has no column for the annotator" in complaint(write(tmp_path, "item,ada,bob\n1,x,x\n"), format="table")
 
@@ -79,8 +79,8 @@ def test_wide_parquet_and_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("item\n1\n", "has only the column 'item'; in a wide table every other column is an annotator"),
-        ("item,,ada\n1,a,a\n", "a column has no name, and in a wide table the name is the annotator"),
+        ("item\n1\n", "has only the column 'item'; add one column per annotator"),
+        ("item,,ada\n1,a,a\n", "a column has no name; name it after its annotator"),
         ("item,ada,ada\n1,a,a\n", "has two columns called 'ada'; rename one"),
         ("item,ada\n", "has a header but no rows"),
         ("page,ada\n1,a\n", "has no column for the item"),
@@ -176,5 +176,5 @@ class DatasetDict(dict[str, Dataset]):
 def test_datasets_of_hugging_face() -> None:
     for way_in in (Annotations.from_table, Annotations.read):
         assert labels_by_item(way_in(Dataset([2, 1]))) == {"b": {}, "a": {"y": "neg"}}
-    with pytest.raises(TableError, match=r"the splits 'train', 'test'; pass one, such as data\['train'\]"):
+    with pytest.raises(TableError, match=r"the splits 'train', 'test'; pass one split, such as data\['train'\]"):
         Annotations.from_table(DatasetDict(train=Dataset([0]), test=Dataset([1])))

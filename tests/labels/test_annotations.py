@@ -128,19 +128,22 @@ def test_missing_is_none_if_minus_one_is_a_class() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"matrix": [0, 1]}, r"labels must be an \(items, annotators\) array, got shape \(2,\); from_vector\(\)"),
-        ({"matrix": [["a", "b"], ["a"]]}, r"labels must be an \(items, annotators\) array|inhomogeneous"),
-        ({"matrix": [[0, 1]], "items": [1, 2]}, r"items= has 2 ids, but the labels have shape \(1, 2\)"),
-        ({"matrix": [[0, 1]], "annotators": ["x"]}, r"annotators= has 1 ids, but the labels have shape \(1, 2\)"),
-        ({"matrix": [[0], [1]], "items": ["a", "a"]}, "items must be distinct; these occur more than once: 'a'"),
-        ({"matrix": [[0], [1]], "items": ["a", None]}, r"items\[1\]: items must be all strings .* got None"),
+        ({"matrix": [0, 1]}, r"one column per annotator, got shape \(2,\); use from_vector\(\)"),
+        ({"matrix": [["a", "b"], ["a"]]}, r"one column per annotator|inhomogeneous"),
+        ({"matrix": [[0, 1]], "items": [1, 2]}, r"items= must have one id per row of the labels \(1\), got 2 ids"),
+        (
+            {"matrix": [[0, 1]], "annotators": ["x"]},
+            r"annotators= must have one id per column of the labels \(2\), got 1",
+        ),
+        ({"matrix": [[0], [1]], "items": ["a", "a"]}, "items must be distinct, but these occur more than once: 'a'"),
+        ({"matrix": [[0], [1]], "items": ["a", None]}, r"items\[1\]: items must be only strings, .* got None"),
         (
             {"matrix": [[0, -1], [NAN, 7]], "classes": [0, 1]},
             r"^row 1, column 1: label 7 is not one of the 2 classes \(0, 1\); correct it, or add it to classes=",
         ),
-        ({"matrix": [["a", None], [None, 1]]}, r"^row 1, column 1: labels must be all strings or whole .*got 1"),
+        ({"matrix": [["a", None], [None, 1]]}, r"^row 1, column 1: labels must be only strings, or only whole .*got 1"),
         ({"matrix": [[0, -1], [0.5, 1]]}, r"^row 1, column 0: .*got 0\.5.*Unknown label type"),
-        ({"matrix": [[0, 1]], "classes": [0, 1, 1]}, "classes must be distinct; these occur more than once: 1"),
+        ({"matrix": [[0, 1]], "classes": [0, 1, 1]}, "classes must be distinct, but these occur more than once: 1"),
     ],
 )
 def test_bad_matrices_are_refused_with_their_place(arguments: dict[str, Any], message: str) -> None:
@@ -149,7 +152,7 @@ def test_bad_matrices_are_refused_with_their_place(arguments: dict[str, Any], me
 
 
 def test_bad_vectors_are_refused_with_their_place() -> None:
-    with pytest.raises(ValueError, match=r"y must have one label per item, got shape \(1, 2\); from_matrix\(\)"):
+    with pytest.raises(ValueError, match=r"one label per item, got shape \(1, 2\); use from_matrix\(\)"):
         Annotations.from_vector([[0, 1]])
     with pytest.raises(ValueError, match=r"^row 1, column 0: label 'x' is not one of the 1 classes"):
         Annotations.from_vector(["a", "x"], classes=["a"])
@@ -212,11 +215,11 @@ def test_dense_results_over_2_gb_are_refused() -> None:
         classes=np.arange(n),
         by_row=True,
     )
-    with pytest.raises(ValueError, match=r"30,000 items x 30,000 annotators takes over 2 GB; use to_table\(\)"):
+    with pytest.raises(ValueError, match=r"30,000 items x 30,000 annotators would take over 2 GB; use to_table\(\)"):
         ann.to_matrix()
     with pytest.raises(ValueError, match=r"30,000 items x 30,000 annotators .*KFold"):
         np.asarray(ann)
-    with pytest.raises(ValueError, match=r"30,000 items x 30,000 classes takes over 2 GB"):
+    with pytest.raises(ValueError, match=r"30,000 items x 30,000 classes would take over 2 GB"):
         ann.vote_shares()
 
 
@@ -283,7 +286,7 @@ def test_summary_as_text() -> None:
         "4 items, 2 annotators, 2 classes, 5 labels",
         "labels per item       1.25 (from 0 to 2)",
         "labels per annotator  2.50 (from 2 to 3)",
-        "agreement             0.500 of the pairs of labels on one item",
+        "agreement             0.500 of the pairs of labels on the same item",
         "Krippendorff's alpha  0.000",
         "note: 1 item has no label",
     ]
@@ -303,7 +306,7 @@ def test_select_by_id(by_id: Annotations) -> None:
     assert chosen.classes is by_id.classes
     with pytest.raises(KeyError, match="2 items are not in these annotations: 'd', 'e'"):
         by_id.select(["a", "d", "e"])
-    with pytest.raises(ValueError, match="items must be distinct; these occur more than once: 'a'"):
+    with pytest.raises(ValueError, match="items must be distinct, but these occur more than once: 'a'"):
         by_id.select(["a", "b", "a"])
 
 
@@ -327,12 +330,14 @@ def test_align_puts_labels_in_the_order_of_the_rows(by_id: Annotations) -> None:
 
 
 def test_align_drops_labels_only_on_request(by_id: Annotations) -> None:
-    with pytest.raises(ValueError, match=r"1 labelled item is not among the 2 rows of X: 'a'\. Pass the rows' ids"):
+    with pytest.raises(
+        ValueError, match=r"1 labelled item is not among the 2 rows of X: 'a'\. Check that items= holds"
+    ):
         by_id.align(["b", "z"])
     assert by_item(by_id.align(["b", "z"], on_missing="drop")) == {"b": {"x": "cat"}, "z": {}}
     with pytest.raises(ValueError, match="on_missing must be 'error' or 'drop', got 'ignore'"):
         by_id.align(["b"], on_missing="ignore")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="items must be distinct; these occur more than once: 'b'"):
+    with pytest.raises(ValueError, match="items must be distinct, but these occur more than once: 'b'"):
         by_id.align(["a", "b", "b"])
 
 
@@ -404,7 +409,7 @@ def test_invalid_rows_are_refused(key: Any, error: type[Exception]) -> None:
 
 
 def test_selecting_a_row_twice_suggests_sample_weight() -> None:
-    with pytest.raises(ValueError, match=r"a row was selected twice.* use sample_weight"):
+    with pytest.raises(ValueError, match=r"was selected more than once.* use sample_weight"):
         from_cells([[0], [1]])[[1, 1]]
 
 
@@ -543,7 +548,9 @@ def test_classes_that_differ_only_by_case_or_spaces_cause_a_warning() -> None:
     said = [["cat", "Cat"], ["dog", None]]
     with pytest.warns(UserWarning, match="classes that differ only by case or spaces: 'Cat', 'cat'"):
         ann = Annotations.from_matrix(said)
-    assert ann.notes == ("classes that differ only by case or spaces: 'Cat', 'cat'",)
+    assert ann.notes == (
+        "classes that differ only by case or spaces: 'Cat', 'cat'; rename them if they are the same class",
+    )
     with pytest.warns(UserWarning, match="'dog', 'dog '"):
         Annotations.from_vector(["dog", "dog "])
     assert Annotations.from_matrix(said, classes=["cat", "Cat", "dog"]).notes == ()  # given explicitly
@@ -551,5 +558,5 @@ def test_classes_that_differ_only_by_case_or_spaces_cause_a_warning() -> None:
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_an_empty_annotator_id_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"annotators\[1\] is empty; fill it in"):
+    with pytest.raises(ValueError, match=r"annotators\[1\] is empty; give this annotator an id"):
         Annotations.from_matrix([[0, 1]], annotators=["ada", name])

@@ -144,7 +144,7 @@ def test_integers_sort_as_numbers_and_strings_alphabetically() -> None:
 def test_refuse_repeats_lists_the_repeated_ids() -> None:
     ids.refuse_repeats(np.array(["a", "b"], object), "items")
     ids.refuse_repeats(np.array([], object), "items")
-    with pytest.raises(ValueError, match=r"classes must be distinct; these occur more than once: 3, 7$"):
+    with pytest.raises(ValueError, match=r"classes must be distinct, but these occur more than once: 3, 7;"):
         ids.refuse_repeats(np.array([7, 3, 7, 1, 3]), "classes")
 
 

@@ -305,7 +305,7 @@ def test_gold_is_certain_and_shows_which_annotators_are_right() -> None:
     np.testing.assert_array_equal(found.suspicion[of_gold], (ann.label != gold[ann.item])[of_gold])
     nothing = consensus(ann, unsure, gold=[None] * 300)
     np.testing.assert_array_equal(nothing.suspicion, misled.suspicion)
-    with pytest.raises(ValueError, match="gold holds 7"):
+    with pytest.raises(ValueError, match="gold contains 7"):
         consensus(ann, unsure, gold=[7] * 300)
 
 

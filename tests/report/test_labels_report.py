@@ -115,7 +115,7 @@ def test_gold_measures_accuracy_and_changes_nothing_else(crowd: Crowd) -> None:
     assert (known["n_items"], known["consensus"]["n"], known["predicted"]["n"]) == (40, 40, 0)
     assert known["consensus"]["value"] == pytest.approx(np.mean((fused == truth)[:40]))
     assert facts["calibration"]["accuracy"] == known["consensus"]["value"]
-    assert f"1 item of {gold} left out: no labels." in facts["notes"]
+    assert f"1 item of {gold} left out because of missing labels." in facts["notes"]
     for part in ("data", "class_confusion", "suspicious"):
         assert facts[part] == before[part]
     text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
@@ -143,7 +143,7 @@ def test_reading_options_are_used(tmp_path: Path) -> None:
     facts = json.loads((tmp_path / "own.json").read_text(encoding="utf-8"))
     assert (facts["data"]["n_items"], facts["data"]["n_labels"], facts["data"]["n_classes"]) == (3, 3, 3)
     assert "1 item has no label." in facts["notes"]
-    assert "1 label contradicted another of the same annotator and was dropped." in facts["notes"]
+    assert "1 label was dropped because its annotator gave the item a different label." in facts["notes"]
 
 
 def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Pat
         ((labels, "--positive", "cat"), "needs exactly two classes"),
         ((labels, "--out", tmp_path / "page.pdf"), "must end in .html"),
         ((labels, "--json", labels, "--force"), "is an input and would be overwritten"),
-        ((tmp_path / "run", "--method", "mace"), "--method applies to a file of labels"),
-        ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict applies to a file of labels"),
+        ((tmp_path / "run", "--method", "mace"), "--method applies only to a file of labels"),
+        ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict applies only to a file of labels"),
         ((tmp_path / "run",), "it is not a run folder"),
     ):
         result = command("report", *arguments)
@@ -192,7 +192,7 @@ def test_empty_or_single_class_labels_are_refused(crowd: Crowd) -> None:
     assert result.exit_code == 2
     assert "no label" in said(result)
     crowd.write("labels.csv", ("item", "annotator", "label"), [("a", "ada", "cat")])
-    assert "with one class there is nothing to decide" in said(command("report", crowd.labels))
+    assert "so there is nothing to decide" in said(command("report", crowd.labels))
     result = command("report", crowd.labels, "--classes", "cat,dog")  # one label is enough
     assert result.exit_code == 0, result.output
 
@@ -211,7 +211,7 @@ def test_python_function_gives_the_same_report(crowd: Crowd) -> None:
     assert report._repr_html_().startswith("<iframe")
     with pytest.raises(ValueError, match="method must be one of majority-vote"):
         crowdfuse.report_labels(ann, method="vote")
-    with pytest.raises(ValueError, match="gold holds 'horse'"):
+    with pytest.raises(ValueError, match="gold contains 'horse'"):
         crowdfuse.report_labels(ann, gold=["horse"] * len(ann))
 
 

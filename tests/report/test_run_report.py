@@ -147,7 +147,7 @@ def test_bad_settings_are_refused(hostile: Report) -> None:
         ({"n_items": 0}, "from 1 to 200, got 0"),
         ({"sensitivity": 0}, "above 0 and at most 1"),
         ({"positive": "x"}, "'x' is not one of the classes"),
-        ({"gold": [0, 1, 7, 1]}, "gold holds 7"),
+        ({"gold": [0, 1, 7, 1]}, "gold contains 7"),
         ({"folds": 1}, "folds must be"),
     ):
         with pytest.raises(ValueError, match=complaint):

@@ -313,7 +313,7 @@ def test_unreadable_images_are_named_before_the_work_or_left_out(images: Path, o
 
 def test_a_folder_where_nothing_can_be_read_is_refused(tmp_path: Path, out: Path) -> None:
     (tmp_path / "images").mkdir()
-    with pytest.raises(ValueError, match=r"images has no images \(\.bmp"):
+    with pytest.raises(ValueError, match=r"images has no images; expected files that end in \.bmp"):
         embed(tmp_path / "images", out, nn.Identity())
     (tmp_path / "images" / "a.png").write_text("no image")
     with pytest.raises(ValueError, match="1 image is not readable") as refusal:

@@ -113,7 +113,7 @@ def test_the_command_takes_habits(tmp_path: Path) -> None:
         (["--wrong", "shfit"], "did you mean 'shift'?"),
         (["--rule", "habits"], "did you mean 'habit'?"),
         (["--rule", "habit", "--habits", "5-6"], "--habits must be pairs of classes such as 5:6"),
-        (["--rule", "habit", "--habits", "5:6:7"], "annotators separated by commas, got '5:6:7'"),
+        (["--rule", "habit", "--habits", "5:6:7"], "commas between annotators, got '5:6:7'"),
         (["--rule", "habit", "--share", "half"], "--share must be numbers"),
         (["--rule", "habit", "--habits", "5:6", "--n-habits", "2"], "leave out n_annotators and n_habits"),
     ],

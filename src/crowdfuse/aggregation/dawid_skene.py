@@ -1,4 +1,4 @@
-"""Dawid and Skene (1979): one confusion matrix per annotator, estimated by EM."""
+"""The model of Dawid and Skene (1979): one confusion matrix per annotator, estimated by EM."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def dawid_skene(
 ) -> Aggregate:
     """Estimate class probabilities, the class prior and one confusion matrix per annotator, by EM.
 
-    EM starts from the vote shares and repeats these updates, for item n, annotator r, true class k and label y (~ means
-    proportional to)::
+    EM (expectation-maximization) starts from the fraction of each item's labels that went to each class. It then
+    repeats the updates below, for item n, annotator r, true class k and label y; ~ means proportional to::
 
         P(true = k | labels of n)  ~  prior[k] * product over the labels (r, y) of n of  confusion[r, k, y]
         confusion[r, k, y]         ~  smoothing + sum over r's labels y of P(true = k | labels of the item)
@@ -37,28 +37,28 @@ def dawid_skene(
     Parameters
     ----------
     ann : Annotations
-        The labels; at least one label and two classes.
+        The labels. There must be at least one label and two classes.
     gold : sequence of length n_items, default=None
-        True classes by name, None where unknown. Items with a known class keep it with probability 1, and so help to
-        estimate the confusion matrices of the annotators who labelled them.
+        True classes by name, None where unknown. A known class has probability 1 throughout. It therefore also helps to
+        estimate the confusion matrices of the annotators who labelled the item.
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
-        Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
+        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
+        `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Added to every count of the confusion matrices. With 0, the textbook version, a single label can rule out a true
-        class permanently, and rows of a confusion matrix without labels are uniform. With a value above 0, the
-        log-likelihood includes the log prior `smoothing * sum(log(confusion))`, which dominates if there are very few
-        labels.
+        Added to every count of the confusion matrices. The textbook version has 0: there, a single label can rule out a
+        true class for good, and a row of a confusion matrix without labels is uniform. A value above 0 acts as a prior:
+        `smoothing * sum(log(confusion))` is part of the log-likelihood, and dominates it if there are very few labels.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
-        Called after every iteration with the iteration number, from 1, and the log-likelihood.
+        Called after every iteration as `on_iteration(number, log_likelihood)`; the first number is 1.
 
     Returns
     -------
     Aggregate
-        `confusion_matrices` is set, and `parameters["class_prior"]` has shape (n_classes,).
+        With `confusion_matrices`, and with the class prior, of shape (n_classes,), in `parameters["class_prior"]`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The EM loop, and checks of its settings."""
+"""The loop of EM (expectation-maximization), and checks of its settings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 
 OnIteration = Callable[[int, float], None]
-"""Called after every iteration with the iteration number, from 1, and the log-likelihood."""
+"""Called after every iteration as `on_iteration(number, log_likelihood)`; the first number is 1."""
 
 
 def run_em(
     step: Callable[[], float], *, n_labels: int, max_iter: int, tol: float, on_iteration: OnIteration | None
 ) -> tuple[tuple[float, ...], bool]:
-    """Run steps until the log-likelihood rises by less than `tol` per label.
+    """Repeat EM steps until one raises the log-likelihood by less than `tol` per label.
 
     Parameters
     ----------
@@ -23,16 +23,16 @@ def run_em(
     max_iter : int
         Maximum number of iterations.
     tol : float
-        Tolerance per label; 0 runs all iterations.
+        Tolerance per label. With 0, all `max_iter` iterations are run.
     on_iteration : callable or None
-        Called after every iteration with the iteration number, from 1, and the log-likelihood.
+        Called after every iteration as `on_iteration(number, log_likelihood)`; the first number is 1.
 
     Returns
     -------
     log_likelihoods : tuple of float
         One per iteration.
     converged : bool
-        Whether the loop stopped because of `tol`; false if it only stopped because of `max_iter`.
+        True if the loop stopped because of `tol`, false if it stopped because of `max_iter`.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def run_em(
 
 
 def check_settings(*, max_iter: int, tol: float, smoothing: float = 0.0) -> None:
-    """Check the settings of EM before any work.
+    """Check the settings of EM, before any work is done.
 
     Parameters
     ----------

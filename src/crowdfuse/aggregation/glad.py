@@ -27,22 +27,24 @@ def glad(
         P(label y | true k)  =  s if y = k, else (1 - s) / (K - 1)
         s                    =  1 / (1 + exp(-ability[r] / difficulty[n]))
 
-    An annotator with an ability below 0 is mostly wrong. All classes are equally likely a priori. As in the paper,
-    ability and log(1 / difficulty) have normal priors with mean 1 and variance 1. EM starts at the prior means, and the
-    log-likelihood includes the log priors. Each M-step runs a few iterations of L-BFGS.
+    Here s is the probability that the label is right. An annotator with an ability below 0 is wrong more often than
+    right. All classes are equally likely a priori. As in the paper, ability and log(1 / difficulty) have normal priors
+    with mean 1 and variance 1. EM (expectation-maximization) starts at the prior means, and the log-likelihood includes
+    the log priors. Each M-step runs a few iterations of the optimizer L-BFGS.
 
     Parameters
     ----------
     ann : Annotations
-        The labels; at least one label and two classes.
+        The labels. There must be at least one label and two classes.
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
-        Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
+        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
+        `max_iter` iterations are run.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
-        Called after every iteration with the iteration number, from 1, and the log-likelihood.
+        Called after every iteration as `on_iteration(number, log_likelihood)`; the first number is 1.
 
     Returns
     -------
@@ -121,7 +123,8 @@ def _improve(votes: Votes, right: list[FloatArray], start: FloatArray) -> FloatA
 def expected_loss(votes: Votes, right: list[FloatArray], point: FloatArray) -> tuple[float, FloatArray]:
     """Return the loss that the M-step minimizes, and its gradient.
 
-    The loss is `-sum(p log s + (1 - p) log(1 - s))`, with s as in `glad`, minus the log priors.
+    The loss is `-sum(p log s + (1 - p) log(1 - s))` over all labels, minus the log priors. Here p is the probability
+    that the label is right as given in `right`, and s is the same probability according to the model (see `glad`).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""MACE (Hovy et al., 2013): an annotator either knows the true class or spams."""
+"""MACE (Hovy et al., 2013): an annotator either gives the true class, or spams: labels without looking at the item."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ def mace(
     seed: int = 0,
     on_iteration: OnIteration | None = None,
 ) -> Aggregate:
-    """Estimate class probabilities, and the competence and spamming distribution of each annotator, by EM.
+    """Estimate class probabilities, and how often and with which labels each annotator spams, by EM.
 
-    With probability `competence[r]`, annotator r gives the true class k. Otherwise the label y is drawn from the
-    distribution `spam[r]`. With (y = k) equal to 1 for a right label and 0 for a wrong one, the model is::
+    With probability `competence[r]`, annotator r gives the true class k. Otherwise the annotator spams: the label y is
+    drawn from the distribution `spam[r]`, whatever the item is. With (y = k) equal to 1 for a right label and 0 for a
+    wrong one, the model is::
 
         P(label y | true k)  =  competence[r] * (y = k) + (1 - competence[r]) * spam[r, y]
 
@@ -47,21 +48,22 @@ def mace(
     Parameters
     ----------
     ann : Annotations
-        The labels; at least one label and two classes.
+        The labels. There must be at least one label and two classes.
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
-        Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
+        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
+        `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Added to the counts from which competence and spam are estimated. If above 0, the log-likelihood includes the
-        corresponding log prior.
+        Added to the counts from which competence and spam are estimated. A value above 0 acts as a prior on them, whose
+        logarithm is part of the log-likelihood.
     n_restarts : int, default=10
-        Number of EM runs; the run with the highest log-likelihood is used. The first run starts from a competence of
-        1/2 and uniform spam, the others from random values.
+        Number of runs of EM (expectation-maximization). The run with the highest log-likelihood is used. The first run
+        starts from a competence of 1/2 and uniform spam, the others from random values.
     seed : int, default=0
         Seed for the random starts, and for breaking ties between equally likely classes.
     on_iteration : callable, default=None
-        Called after every iteration with the iteration number, which begins at 1 in every run, and the log-likelihood.
+        Called after every iteration as `on_iteration(number, log_likelihood)`. In each run, the first number is 1.
 
     Returns
     -------

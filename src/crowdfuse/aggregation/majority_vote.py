@@ -15,7 +15,7 @@ def majority_vote(ann: Annotations, *, seed: int = 0) -> Aggregate:
     Parameters
     ----------
     ann : Annotations
-        The labels; at least one label and two classes.
+        The labels. There must be at least one label and two classes.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
 

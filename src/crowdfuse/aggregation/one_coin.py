@@ -1,4 +1,4 @@
-"""One coin: one accuracy per annotator; all wrong classes are equally likely."""
+"""The one-coin model: one accuracy per annotator, and all wrong classes are equally likely."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ def one_coin(
 ) -> Aggregate:
     """Estimate class probabilities, the class prior and one accuracy per annotator, by EM.
 
-    This is Dawid and Skene's model with one parameter per annotator, which suits many classes or few labels. EM starts
-    from the vote shares. For a label y by annotator r on an item with true class k, and K classes in all, the model and
-    the update of the accuracy are::
+    This is the model of `dawid_skene` with one parameter per annotator instead of a matrix, which suits many classes or
+    few labels. EM (expectation-maximization) starts from the fraction of each item's labels that went to each class.
+    For a label y by annotator r on an item with true class k, and K classes in all, the model and the update of the
+    accuracy are::
 
         P(label y | true k)  =  accuracy[r] if y = k, else (1 - accuracy[r]) / (K - 1)
-        accuracy[r]          =  (smoothing + sum over r's labels y of P(true = y)) / (2 * smoothing + labels of r)
+        accuracy[r]          =  (smoothing + sum over r's labels y of P(true = y)) / (2 * smoothing + r's label count)
 
     Parameters
     ----------
     ann : Annotations
-        The labels; at least one label and two classes.
+        The labels. There must be at least one label and two classes.
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
-        Stop when the log-likelihood rises by less than this per label; 0 runs all `max_iter` iterations.
+        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
+        `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Added to the number of right labels and to the number of wrong labels of every annotator. If above 0, the
-        log-likelihood includes the corresponding log prior.
+        Added to the number of right labels and to the number of wrong labels of every annotator. A value above 0 acts
+        as a prior on the accuracies, whose logarithm is part of the log-likelihood.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
-        Called after every iteration with the iteration number, from 1, and the log-likelihood.
+        Called after every iteration as `on_iteration(number, log_likelihood)`; the first number is 1.
 
     Returns
     -------

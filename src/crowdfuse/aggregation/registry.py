@@ -1,4 +1,4 @@
-"""The aggregation methods by the names that the command line uses."""
+"""The aggregation methods, by the names that are used on the command line."""
 
 from __future__ import annotations
 

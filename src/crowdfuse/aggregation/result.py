@@ -32,11 +32,11 @@ class Aggregate:
     class_probabilities : ndarray of float32, shape (n_items, n_classes)
         Probability of each class; NaN for items without labels.
     consensus_codes : ndarray of int64, shape (n_items,)
-        Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken by the seed.
+        Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken at random.
     annotator_accuracy : ndarray of float64, shape (n_annotators,)
-        Expected fraction of the annotator's labels that are right: the mean, over these labels, of the probability in
-        `class_probabilities` of the class that the annotator chose. All methods compute it in this way. NaN for
-        annotators without labels.
+        Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. A label counts
+        with the probability of its class in `class_probabilities`, and the accuracy is the mean over the annotator's
+        labels. All methods compute it in this way.
     labels_per_item : ndarray of int, shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of int, shape (n_annotators,)
@@ -46,13 +46,14 @@ class Aggregate:
     parameters : mapping of str to ndarray
         Further estimates by name; the method's docstring lists them.
     log_likelihood : tuple of float
-        log P(labels) after each iteration, plus the log prior if the method has one. It never decreases.
+        log P(labels) at each iteration, plus the log prior if the method has one. It never decreases. Empty if the
+        method is not iterative.
     converged : bool, default=True
-        Whether the iterations stopped because of `tol`; false if they only stopped because of `max_iter`.
+        True if the iterations stopped because of `tol`, false if they stopped because of `max_iter`.
 
     See Also
     --------
-    crowdfuse.aggregation.dawid_skene : One of the methods that return it.
+    crowdfuse.aggregation.dawid_skene : One of the methods that return an `Aggregate`.
 
     Examples
     --------
@@ -92,9 +93,9 @@ class Aggregate:
 
     @property
     def consensus(self) -> NDArray[Any]:
-        """Most probable class by name: ndarray of shape (n_items,).
+        """Name of the most probable class: ndarray of shape (n_items,).
 
-        Items without labels get -1, or None if the classes are strings or include -1.
+        For items without labels it is -1, or None if the classes are strings or include -1.
         """
         names: NDArray[Any] = names_with_missing(self.classes)[self.consensus_codes]
         return names
@@ -105,7 +106,7 @@ class Aggregate:
         Parameters
         ----------
         proba : bool, default=False
-            Whether to add one column `p_<class>` per class with its probability.
+            Whether to add the probability of each class, in one column `p_<class>` per class.
 
         Returns
         -------
@@ -215,7 +216,7 @@ def _with_unlabelled(soft: NDArray[np.float32], votes: Votes) -> NDArray[np.floa
 
 
 def most_likely(soft: NDArray[np.float32], seed: int) -> IntArray:
-    """Return the most probable class of each row, with ties broken by the seed.
+    """Return the most probable class of each row, with ties broken at random.
 
     Parameters
     ----------

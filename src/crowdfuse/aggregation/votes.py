@@ -85,7 +85,7 @@ class Block:
 
 
 class Votes:
-    """All labels in blocks, without the items that have no labels; results hold NaN for those.
+    """All labels, in blocks of items. Items without labels are left out, and results hold NaN for them.
 
     Parameters
     ----------
@@ -122,16 +122,15 @@ class Votes:
     def __init__(self, ann: Annotations) -> None:
         if not isinstance(ann, Annotations):
             raise TypeError(
-                f"labels must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() and "
-                "from_table() create them"
+                f"labels must be Annotations, got {type(ann).__name__}; create them with Annotations.from_matrix() or "
+                "Annotations.from_table()"
             )
         if not ann.n_labels:
-            raise ValueError(f"{ann!r}: there is no label to aggregate")
+            raise ValueError(f"there is no label to aggregate in {ann!r}; pass at least one")
         if ann.n_classes < 2:
             raise ValueError(
-                f"all labels say {format_names(ann.classes)}: with one class there is nothing to decide; name all "
-                "classes "
-                "with classes= (--classes on the command line)"
+                f"all labels say {format_names(ann.classes)}, so there is nothing to decide; if there are other "
+                "classes, list all of them with classes= (--classes on the command line)"
             )
         self.annotations = ann
         self.n_annotators, self.n_classes, self.n_labels = ann.n_annotators, ann.n_classes, ann.n_labels
@@ -216,5 +215,5 @@ def refuse_dense(size: int, what: str, n_classes: int) -> None:
     if size > MAX_DENSE_BYTES:
         raise ValueError(
             f"{what} with {n_classes:,} classes take {size / 2**30:.1f} GB, more than the allowed 2 GB; "
-            "aggregate a part of the items at a time, or use a method with fewer parameters, such as one-coin"
+            "aggregate some of the items at a time, or use a method with fewer parameters, such as one-coin"
         )

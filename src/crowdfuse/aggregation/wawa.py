@@ -10,7 +10,7 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
-    """Take a majority vote, then a second vote that is weighted by agreement with the first.
+    """Take a majority vote, then a second vote in which annotators who agree with the majority weigh more.
 
     The weight of an annotator is the share of their labels that agree with the majority. If m classes tie for the
     majority, a label for one of them counts as an agreement of 1/m.
@@ -18,14 +18,15 @@ def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
     Parameters
     ----------
     ann : Annotations
-        The labels; at least one label and two classes.
+        The labels. There must be at least one label and two classes.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
 
     Returns
     -------
     Aggregate
-        Class probabilities are shares of the weighted vote. `parameters["weight"]` has shape (n_annotators,).
+        Class probabilities are shares of the weighted vote. `parameters["weight"]` is the weight of each annotator, of
+        shape (n_annotators,).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Checks that a value is one of several names, with a suggestion if it is misspelled."""
+"""Check that a value is one of the allowed names, and suggest the most similar name if it is misspelled."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def check_nonnegative(name: str, value: object) -> None:
     Raises
     ------
     ValueError
-        If the value is not a number, negative, NaN or infinite.
+        If the value is not a number, or if it is negative, NaN or infinite.
 
     Examples
     --------
@@ -103,19 +103,19 @@ def check_above_chance(name: str, value: float, n_classes: int) -> None:
     Raises
     ------
     ValueError
-        If the value is not a probability above 0 and below 1, or not above 1 / n_classes.
+        If the value is not above 1 / n_classes and below 1.
 
     Examples
     --------
     >>> check_above_chance("start", 0.5, 2)
     Traceback (most recent call last):
     ...
-    ValueError: start=0.5 is no more than chance with 2 classes; choose more than 0.5
+    ValueError: start must be above chance, which is 0.5 with 2 classes, got 0.5
     """
     check_probability(name, value)
     if value * n_classes <= 1:
         raise ValueError(
-            f"{name}={value} is no more than chance with {n_classes} classes; choose more than {1 / n_classes:.3g}"
+            f"{name} must be above chance, which is {1 / n_classes:.3g} with {n_classes} classes, got {value}"
         )
 
 
@@ -139,10 +139,10 @@ def check_share_below_one(name: str, value: object) -> None:
     >>> check_share_below_one("dropout", 1.0)
     Traceback (most recent call last):
     ...
-    ValueError: dropout must be a share of at least 0 and below 1, got 1.0
+    ValueError: dropout must be a fraction of at least 0 and below 1, got 1.0
     """
     if not isinstance(value, Real) or not 0 <= float(value) < 1:
-        raise ValueError(f"{name} must be a share of at least 0 and below 1, got {value!r}")
+        raise ValueError(f"{name} must be a fraction of at least 0 and below 1, got {value!r}")
 
 
 def check_layer_widths(name: str, value: Any) -> tuple[int, ...]:
@@ -170,7 +170,7 @@ def check_layer_widths(name: str, value: Any) -> tuple[int, ...]:
     (64, 32)
     """
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
-        raise ValueError(f"{name} must be a tuple of widths such as (64, 32), got {value!r}")
+        raise ValueError(f"{name} must list the width of each hidden layer, such as (64, 32), got {value!r}")
     for width in value:
         if not isinstance(width, Integral) or width < 1:
             raise ValueError(f"{name}: widths of hidden layers must be whole numbers of at least 1, got {width!r}")

@@ -40,9 +40,11 @@ def aggregate(
         typer.Option(help="Also write the annotators to this CSV file: annotator, labels, accuracy (estimated)."),
     ] = None,
     gold: Annotated[
-        Path | None, typer.Option(help="Gold labels (item, label) for scoring the result; not used otherwise.")
+        Path | None, typer.Option(help="File of gold (trusted) labels: item, label. Used only for scoring the result.")
     ] = None,
-    iterations: Annotated[int | None, typer.Option(help="Maximum number of iterations. Default: 100.", min=1)] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Maximum number of iterations of an iterative method. Default: 100.", min=1)
+    ] = None,
     seed: Seed = 0,
     reading: Reading = DEFAULT_READING,
     json_file: Json = None,
@@ -55,7 +57,7 @@ def aggregate(
 
     check_choice("--method", method, AGGREGATORS)
     if iterations is not None and method not in ITERATIVE:
-        raise ValueError(f"--iterations: {method} is not iterative; leave the option out")
+        raise ValueError(f"--iterations cannot be used, because {method} is not iterative; leave it out")
     _refuse_outputs([out, annotators, json_file], [labels, gold], force)
     refuse_json(json_file, force)
     ann = read_labels(labels, reading)  # without the warnings of Annotations.read: notes are printed below
@@ -94,7 +96,8 @@ def aggregate(
             "accuracy": float(right.mean()) if len(judged) else None,
         }
         share = f"{100 * right.mean():.2f} %" if len(judged) else "unknown"
-        more = f"; {len(truth) - len(judged):,} without labels" if len(judged) < len(truth) else ""
+        n_unlabelled = len(truth) - len(judged)
+        more = f"; {format_count(n_unlabelled, 'more gold item')} without labels" if n_unlabelled else ""
         typer.echo(f"accuracy: {share} of {format_count(len(judged), 'item')} with gold{more}")
     write_csv(out, _header(result, proba), _rows(result, proba))
     if annotators is not None:
@@ -131,8 +134,8 @@ def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"no item of {path} has labels: its items are {format_names(ids, 3)}, those of the labels "
-            f"{format_names(ann.items, 3)}"
+            f"no item of {path} has labels: its items are {format_names(ids, 3)}, those of the labels are "
+            f"{format_names(ann.items, 3)}; use the same item ids in both files"
         )
     outside = known & (codes < 0)
     if outside.any():

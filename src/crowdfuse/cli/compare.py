@@ -44,27 +44,38 @@ from crowdfuse.labels.reading import Reading
 def compare(
     labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
     inputs: Annotated[Path, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet), or a folder of images.")],
-    gold: Annotated[Path | None, typer.Option(help="Gold labels (item, label) for scoring the methods.")] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="File of gold (trusted) labels for scoring the methods: item, label.")
+    ] = None,
     methods: Methods = None,
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
     test_share: Annotated[
         float,
         typer.Option(
-            help="Share of the labelled items (with --gold: of those with gold) kept for testing. Used only if fewer "
-            "than 100 gold items have no annotator labels.",
+            help="Share of the labelled items to keep out of training for testing; with --gold, share of the labelled "
+            "items that have gold. Not used if at least 100 items have gold but no annotator labels: these are then "
+            "the test items.",
             min=0.01,
             max=0.99,
         ),
     ] = 0.3,
     epochs: Annotated[int | None, typer.Option(help="Number of passes over the data. Default: 40.", min=1)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Number of items per step. Default: 64.", min=1)] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Number of items per training step. Default: 64.", min=1)
+    ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="Network that computes features: auto, mlp, lenet or identity.")
+        str | None,
+        typer.Option(
+            help="Network that turns inputs into features: auto (mlp for tables, lenet for images), mlp, "
+            "lenet, or identity (use the inputs as they are)."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="A classifier parameter, as name=value. All compared methods must have it. May be repeated."
+            "--set",
+            help="Set a parameter of the classifiers, as name=value. All compared methods must have it. "
+            "May be repeated.",
         ),
     ] = None,
     reading: Reading = DEFAULT_READING,
@@ -84,7 +95,7 @@ def compare(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods on your labels and inputs. Gold labels only score the methods and train true-label."""
+    """Compare methods on your labels and inputs. Gold labels are used only to score methods and to train true-label."""
     from crowdfuse.experiments.comparison_tables import conclusions, render_pairs, render_text, write_comparison
     from crowdfuse.experiments.result_table import make_table
     from crowdfuse.io.files import write_json
@@ -140,5 +151,5 @@ def compare(
             write_json(json_file, figures)
         typer.echo(f"table: {folder / 'table.md'}")
     elif show:
-        typer.echo(f"{folder} contains no finished run of this comparison")
+        typer.echo(f"{folder} contains no finished run of this comparison; leave out --show to start it")
     exit_with_status(finished)

@@ -38,8 +38,9 @@ def crowds(
     tune: Annotated[
         int | None,
         typer.Option(
-            help="Tune each method: try this many settings, defaults first, and choose once by crowd labels "
-            "and once by gold. Uses the three data sets with inputs, seeds 0 to 4, and the rules of mnist-kinds.",
+            help="Tune each method: try this many settings, the default first. The best is chosen once by the labels "
+            "of the crowd and once by gold labels. Uses the three data sets with inputs, seeds 0 to 4, and the rules "
+            "of mnist-kinds.",
             min=1,
         ),
     ] = None,
@@ -70,7 +71,9 @@ def crowds(
     folder = given_folder or Path("crowds" if tune is None else "crowds-tuned")
     if tune is not None:
         if epochs is not None:
-            raise ValueError("--epochs cannot be used with --tune: all methods have the same budget there")
+            raise ValueError(
+                "--epochs cannot be used with --tune, which gives all methods the same number of epochs; leave it out"
+            )
         run_method_comparison(
             "crowds", tune, values, methods, seeds or SEEDS, jobs, cluster, data, folder, plan, show, json_file, force,
             quiet,

@@ -23,7 +23,9 @@ def embed(
             "features (no classification head). Feature maps are averaged over height and width."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help=".npz file to write, for fit --inputs.")] = Path("features.npz"),
+    out: Annotated[Path, typer.Option("--out", help=".npz file to write. Pass it to fit as --inputs.")] = Path(
+        "features.npz"
+    ),
     arguments: Annotated[
         list[str] | None,
         typer.Option("--with", help="Keyword argument of the callable, as name=value. May be repeated."),
@@ -43,11 +45,12 @@ def embed(
     std: Annotated[
         str,
         typer.Option(
-            help="The values are divided by this after subtracting the mean. --mean 0 --std 1 keeps the range 0 to 1."
+            help="After --mean is subtracted, the values are divided by this. Default: ImageNet's standard deviation. "
+            "--mean 0 --std 1 keeps the range 0 to 1."
         ),
     ] = "0.229,0.224,0.225",
     batch_size: Annotated[int, typer.Option(help="Number of images per batch.", min=1)] = 64,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device to run the network on: auto, cpu, cuda or mps.")] = "auto",
     workers: Annotated[
         int, typer.Option(help="Number of processes that decode images; 0 decodes in the main process.", min=0)
     ] = 0,
@@ -58,7 +61,7 @@ def embed(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compute features of images with a frozen network, so that fit is fast; writes an .npz file."""
+    """Compute features of images with a frozen network and write them to an .npz file, on which fit is fast."""
     given = parse_pairs(arguments or [], "--with")
     settings = {"mean": parse_numbers(mean, "--mean"), "std": parse_numbers(std, "--std")}
 

@@ -44,7 +44,7 @@ def fit(
     ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder to create.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Continue the stopped run in this folder, with its stored options.")
+        Path | None, typer.Option(help="Continue the interrupted run in this folder, with its stored options.")
     ] = None,
     method: Annotated[
         str | None,
@@ -52,15 +52,26 @@ def fit(
             help=f"Method, one of: {', '.join(ESTIMATORS)}. Default: {DEFAULT_METHOD} (see crowdfuse methods)."
         ),
     ] = None,
-    validation: Annotated[Path | None, typer.Option(help="Gold labels (item, label) for choosing the epoch.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Gold labels (item, label) for scoring the trained model.")] = None,
+    validation: Annotated[
+        Path | None, typer.Option(help="File of gold (trusted) labels for choosing the best epoch: item, label.")
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="File of gold labels for scoring the trained model: item, label.")
+    ] = None,
     gold: Annotated[
-        Path | None, typer.Option(help="Gold labels (item, label) to train on; required by true-label.")
+        Path | None,
+        typer.Option(help="File of gold labels to train on: item, label. Required by the method true-label."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Number of passes over the data. Default: 40.", min=1)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Number of items per step. Default: 64.", min=1)] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Number of items per training step. Default: 64.", min=1)
+    ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="Network that computes features: auto, mlp, lenet, resnet18 or identity.")
+        str | None,
+        typer.Option(
+            help="Network that turns inputs into features: auto (mlp for tables, lenet for images), mlp, "
+            "lenet, resnet18, or identity (use the inputs as they are)."
+        ),
     ] = None,
     folds: Annotated[
         int,
@@ -71,10 +82,12 @@ def fit(
     ] = 5,
     jobs: Annotated[int, typer.Option(help="Number of processes that train folds at the same time.", min=1)] = 1,
     seed: Seed = 0,
-    device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda or mps.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device to train on: auto, cpu, cuda or mps. Default: auto.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other parameter of the classifier, as name=value. May be repeated."),
+        typer.Option("--set", help="Set any other parameter of the classifier, as name=value. May be repeated."),
     ] = None,
     reading: Reading = DEFAULT_READING,
     on_missing: OnMissing = "error",
@@ -84,7 +97,11 @@ def fit(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a classifier on labels and inputs; writes model, consensus and annotator table to a run folder."""
+    """Train a classifier on labels and inputs, and write everything to a run folder.
+
+    The folder contains the model, the consensus of each item with its confidence, the accuracy of each annotator, and
+    the labels that are most likely wrong.
+    """
     from crowdfuse import runs
 
     verbose = 0 if quiet or not is_rank_zero() else 1
@@ -205,10 +222,15 @@ def _refuse_beside_resume(context: typer.Context) -> None:
 @print_errors
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit, or the model folder inside it.")],
-    inputs: Annotated[Path, typer.Argument(help="Features, or a folder of images, as for fit.")],
+    inputs: Annotated[
+        Path, typer.Argument(help="Features or a folder of images, in the format that was used for fit.")
+    ],
     file: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
     proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
-    item: Annotated[str | None, typer.Option(help="Name of the item column.")] = None,
+    item: Annotated[
+        str | None,
+        typer.Option(help="Name of the item column. Default: a column with a usual name, such as item or task."),
+    ] = None,
     image_size: Annotated[
         int | None,
         typer.Option(help="Resize images to this many pixels per side. Default: the size used in training.", min=16),
@@ -216,7 +238,7 @@ def predict(
     threads: Threads = 1,
     force: Force = False,
 ) -> None:
-    """Predict the class of new items; writes a CSV file with item, label, confidence."""
+    """Predict the class of new items, and write a CSV file: item, label, confidence."""
     from crowdfuse.runs import predict_file
 
     use_threads(threads)

@@ -1,4 +1,7 @@
-"""Options and steps shared by the commands that run a grid: storage, plan, running, results, exit status."""
+"""Options and steps shared by the commands that run a grid: storage, plan, running, results, exit status.
+
+A grid is a table of experiments. Each of its cells is one training run, for example of one method with one seed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def _cluster(address: str | None) -> str | None:
     if address is None:
         return None
     if address not in ("local", "auto") and not re.fullmatch(r"ray://[^/\s]+:\d+", address):
-        raise typer.BadParameter(f"{address!r} is not ray://host:port, local or auto")
+        raise typer.BadParameter(f"must be ray://host:port, local or auto, got {address!r}")
     needed = ("ray",) if address in ("local", "auto") else ("ray", "grpc")
     if any(find_spec(name) is None for name in needed):
         raise typer.BadParameter(f"{address} needs Ray: pip install 'crowdfuse[cluster]'")
@@ -37,7 +40,7 @@ def _cluster(address: str | None) -> str | None:
 Methods = Annotated[
     str | None,
     typer.Option(
-        help="Methods, separated by commas. Default: those suited to the data or experiment. "
+        help="Methods to run, separated by commas. Default: those suited to the data or experiment. "
         f"All: {', '.join(ESTIMATORS)}."
     ),
 ]
@@ -57,8 +60,8 @@ Cluster = Annotated[
         callback=_cluster,
     ),
 ]
-Plan = Annotated[bool, typer.Option("--plan", help="List the missing runs and exit.")]
-Show = Annotated[bool, typer.Option("--show", help="Show the table of the finished runs and exit.")]
+Plan = Annotated[bool, typer.Option("--plan", help="List the runs that are still missing, and exit.")]
+Show = Annotated[bool, typer.Option("--show", help="Show the table of the finished runs, and exit.")]
 MAX_LISTED_RUNS = 100
 
 
@@ -205,5 +208,5 @@ def run_grid_command(
             write_json(json_file, numbers)
         typer.echo(f"tables and figures: {folder}")
     elif show:
-        typer.echo(f"{folder} contains no finished run of this grid")
+        typer.echo(f"{folder} contains no finished run of this grid; leave out --show to start it")
     exit_with_status(finished)

@@ -21,9 +21,7 @@ SEEDS = "0,1,2,3,4"
 def mnist_kinds(
     tune: Annotated[
         int,
-        typer.Option(
-            help="Number of settings to try per method, starting with the defaults. 1 means no tuning.", min=1
-        ),
+        typer.Option(help="Number of settings to try per method; the first is the default. 1 means no tuning.", min=1),
     ] = 1,
     values: Annotated[
         str | None,
@@ -34,7 +32,7 @@ def mnist_kinds(
     ] = None,
     methods: Annotated[str | None, typer.Option(help="Methods, separated by commas. Default: all.")] = None,
     seeds: Annotated[
-        str, typer.Option(help="Seeds of annotators, split, settings and training, separated by commas.")
+        str, typer.Option(help="Random seeds of annotators, data split, settings and training, separated by commas.")
     ] = SEEDS,
     jobs: Jobs = None,
     cluster: Cluster = None,
@@ -50,8 +48,9 @@ def mnist_kinds(
 ) -> None:
     """Beyond the paper: compare all methods on several kinds of wrong labels, under equal rules.
 
-    Uses 10,000 MNIST images, a small network and five seeds. A second set of results chooses the epoch by held-out
-    labels. With --tune, settings are chosen once by crowd labels and once by gold. Finished runs are kept and not
+    All methods train the same small network on 10,000 MNIST images, with five seeds. There are two sets of results:
+    with the default epoch of each method, and with the epoch chosen by held-out labels. With --tune, settings are
+    chosen twice: once by the labels of the annotators, and once by gold labels. Finished runs are kept and not
     repeated.
     """
     run_method_comparison(

@@ -28,13 +28,20 @@ Download = Annotated[bool, typer.Option("--download", help="Download the data se
 Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
 
 LABELS_HELP = (
-    "CSV, TSV or Parquet with columns item, annotator, label; or an export of Label Studio, Argilla or Prodigy "
-    "(JSON, JSONL)."
+    "File of labels: CSV, TSV or Parquet with columns item, annotator, label; or an export of Label Studio, Argilla or "
+    "Prodigy (JSON, JSONL)."
 )
 OnMissing = Annotated[
     str, typer.Option(help="What to do with items that lack labels or inputs: error (stop) or drop (leave them out).")
 ]
-ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels per side.", min=16)]
+ImageSize = Annotated[
+    int | None,
+    typer.Option(
+        help="Resize images to this many pixels per side. Default: images larger than 96 pixels, or of several "
+        "sizes, become 64 x 64.",
+        min=16,
+    ),
+]
 
 
 def print_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -94,7 +101,7 @@ def parse_integers(text: str, name: str) -> list[int]:
     if any(not 0 <= value < 2**31 for value in values):
         raise ValueError(f"{name} must be from 0 to {2**31 - 1:,}, got {text!r}")
     if len(set(values)) < len(values):
-        raise ValueError(f"{name} contains a number twice: {text!r}")
+        raise ValueError(f"{name} contains a number twice: {text!r}; give each number once")
     return values
 
 
@@ -120,7 +127,7 @@ def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
     twice = [name for name in settings if name in options and not (name == "random_state" and options[name] == 0)]
     if twice:
         option = "--seed" if twice[0] == "random_state" else f"--{twice[0].replace('_', '-')}"
-        raise ValueError(f"{option} and --set {twice[0]} set the same parameter; keep one")
+        raise ValueError(f"{option} and --set {twice[0]} set the same parameter; keep one of them")
     return options | settings
 
 
@@ -133,7 +140,7 @@ def parse_pairs(pairs: list[str], option: str) -> dict[str, Any]:
             raise ValueError(f"{option} takes name=value, got {pair!r}")
         name = name.strip().replace("-", "_")
         if name in settings:
-            raise ValueError(f"{option} {name} is given twice; keep one")
+            raise ValueError(f"{option} {name} is given twice; keep one of them")
         try:
             settings[name] = json.loads(value)
         except ValueError:

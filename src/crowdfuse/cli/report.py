@@ -36,18 +36,25 @@ def report(
         Path | None,
         typer.Option(
             "--out",
-            help=".html file to write, with .md and .json beside it. Default: report.html in the run folder, or "
-            "labels-report.html beside labels.csv.",
+            help="HTML file to write; a Markdown and a JSON file with the same name are written beside it. Default: "
+            "report.html in the run folder; for the file labels.csv, labels-report.html beside it.",
         ),
     ] = None,
-    gold: Annotated[Path | None, typer.Option(help="Gold labels (item, label) used only for scoring.")] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="File of gold (trusted) labels: item, label. Used only for scoring.")
+    ] = None,
     items: Annotated[int, typer.Option(help="Number of disputed items to show, at most 200.", min=1, max=200)] = 30,
     sensitivity: Annotated[
         float,
-        typer.Option(help="Two classes only: target sensitivity (recall of the positive class).", min=0, max=1),
+        typer.Option(
+            help="Two classes with gold labels only: sensitivity (recall of the positive class) to reach. The report "
+            "shows which threshold reaches it, and at what specificity and precision.",
+            min=0,
+            max=1,
+        ),
     ] = 0.95,
     positive: Annotated[
-        str | None, typer.Option(help="Two classes only: the positive class. Default: the second.")
+        str | None, typer.Option(help="Two classes only: name of the positive class. Default: the second class.")
     ] = None,
     method: Annotated[
         str | None,
@@ -62,8 +69,8 @@ def report(
 ) -> None:
     """Write a report: how good the model is, how good each annotator is, and which items to check.
 
-    For a file of labels, the report contains what can be computed without inputs and a model. --method and the options
-    for reading labels apply only to a file of labels, because a run folder stores how its labels were read.
+    For a file of labels, the report contains only what can be computed without inputs and a model. --method and the
+    options for reading labels apply only to a file of labels. A run folder stores how its labels were read.
     """
     from crowdfuse.io.files import write_text
     from crowdfuse.report.report import refuse_overwriting, report_files
@@ -106,9 +113,8 @@ def _refuse_reading(run: Path, options: list[str]) -> None:
     """Raise an error if options for reading labels are given with a run folder, which stores its own."""
     if options:
         raise ValueError(
-            f"{option_name(options[0])} applies to a file of labels, and {run} is a run folder, which "
-            "stores how its labels "
-            "were read; leave the option out"
+            f"{option_name(options[0])} applies only to a file of labels, but {run} is a run folder, which stores how "
+            "its labels were read; leave the option out"
         )
 
 
@@ -129,5 +135,5 @@ def _report_labels(labels: Path, reading: Reading, gold: Path | None, *, method:
         truth = np.full(len(ann), None, object)
         truth[rows[known]] = ann.classes[codes[known]]
         if not known.all():
-            notes.append(f"{format_count(int((~known).sum()), 'item')} of {gold} left out: no labels.")
+            notes.append(f"{format_count(int((~known).sum()), 'item')} of {gold} left out because of missing labels.")
     return report_labels(ann, method=method, gold=truth, notes=notes, title=f"{labels.name}: {method}", **shown)

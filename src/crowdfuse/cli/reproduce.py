@@ -43,18 +43,20 @@ if TYPE_CHECKING:
     from crowdfuse.datasets.two_moons import Split
     from crowdfuse.experiments.grid import Experiment
 
-Seeds = Annotated[str, typer.Option(help="Seeds of annotators and training, separated by commas.")]
+Seeds = Annotated[
+    str, typer.Option(help="Random seeds of the annotators and of training, separated by commas. One run per seed.")
+]
 Epochs = Annotated[int | None, typer.Option(help="Number of passes over the data. Default: as in the paper.", min=1)]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the finished runs, the table and the figures.")]
 Items = Annotated[int | None, typer.Option(help="Train on this many items only. Use it for a short trial.", min=1)]
 Scale = Annotated[
     str | None,
     typer.Option(
-        help="paper: train the paper's networks on images, meant for GPUs. desk: train on frozen features. Default: "
-        "paper with a GPU, desk without. Experiments on MNIST have only one scale."
+        help="paper: train the paper's networks on images, which needs a GPU to be fast. desk: train small networks on "
+        "features from a frozen network. Default: paper with a GPU, desk without. Experiments on MNIST have no --scale."
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Run at the paper's scale without a GPU, however long it takes.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Run at the paper's scale even without a GPU, which takes very long.")]
 Annotator = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,7 +69,7 @@ Bf16 = Annotated[
     bool,
     typer.Option(
         "--bf16",
-        help="Train in mixed bfloat16 precision and channels-last layout: faster on GPUs and new CPUs, other rounding.",
+        help="Train in mixed bfloat16 precision and channels-last layout: faster on GPUs and new CPUs, less precise.",
     ),
 ]
 Values = Annotated[
@@ -78,25 +80,25 @@ Values = Annotated[
 ]
 
 GRIDS = {
-    "table1": "Table 1: MNIST, three annotators with a weakness, several values of epsilon. --methods also accepts "
-    "fusion-shared-heads and mbem-any-epoch.",
+    "table1": "Table 1: MNIST, three annotators who err on images closer than epsilon to their weakness image, for "
+    "several values of epsilon. --methods also accepts fusion-shared-heads and mbem-any-epoch.",
     "supp1": "Supplement A: MNIST, five annotators, each correct on 3 classes and wrong on the others "
     "(hammer-spammer).",
-    "crowd": "Beyond the paper: MNIST at epsilon 30 with one to eight annotators.",
-    "missing": "Beyond the paper: MNIST at epsilon 30 with a share of the labels missing at random.",
+    "crowd": "Beyond the paper: MNIST as in table1, at epsilon 30, with one to eight annotators.",
+    "missing": "Beyond the paper: MNIST as in table1, at epsilon 30, with a share of the labels missing at random.",
     "uniform": "Beyond the paper: Table 1 with gated, the same training recipe for all methods, and no gold "
     "labels for choosing the epoch.",
-    "kinds": "Beyond the paper: six kinds of wrong labels at epsilon 28, 30 and 32. A value is a kind and an epsilon, "
-    "such as 'looks 30'. --methods also accepts 'gated 50 gold' and 'majority-vote 50 gold', with 10, 50 or 200 "
-    "gold labels.",
-    "hammer": "Beyond the paper: hammers and spammers, with the same training recipe for all methods and no gold "
+    "kinds": "Beyond the paper: six kinds of wrong labels on MNIST, at epsilon 28, 30 and 32. --values takes kinds "
+    "with an epsilon, such as 'looks 30'. --methods also accepts 'gated 50 gold' and 'majority-vote 50 gold', which "
+    "train with 50 gold labels; 10 and 200 are also possible.",
+    "hammer": "Beyond the paper: hammer-spammer annotators, the same training recipe for all methods, and no gold "
     "labels for choosing the epoch.",
-    "triples": "Beyond the paper: other triples of weakness images.",
-    "half-missing": "Beyond the paper: half of the labels missing at epsilon 32.",
+    "triples": "Beyond the paper: MNIST as in table1, with other weakness images for the three annotators.",
+    "half-missing": "Beyond the paper: MNIST as in table1, at epsilon 32, with half of the labels missing.",
     "features": "Beyond the paper: table2 on frozen features of CIFAR-100, without gold labels for choosing the epoch.",
-    "odd-even": "Beyond the paper: MNIST with two classes. --methods also accepts 'gated 50 gold' and similar names.",
+    "odd-even": "Beyond the paper: MNIST with two classes. --methods also accepts 'gated 50 gold', as in kinds.",
     "rare": "Beyond the paper: two classes, one with 5 % of the items. --methods also accepts 'gated "
-    "50 gold' and similar names.",
+    "50 gold', as in kinds.",
     "table2": "Table 2: CIFAR-100, three annotators with a weakness, several values of epsilon. --methods also accepts "
     "fusion-latin.",
     "table3": "Table 3: ImageNet-100, three annotators with a weakness, several values of epsilon.",
@@ -143,7 +145,9 @@ def grid_command(name: str) -> Callable[..., None]:
         if annotator:
             experiment = _with_models(experiment, annotator)
         if skip_unreadable and "on_unreadable" not in experiment.scale.data:
-            raise ValueError(f"--skip-unreadable applies to folders of images; {name} does not read any")
+            raise ValueError(
+                f"--skip-unreadable applies only to experiments that read folders of images; leave it out for {name}"
+            )
         changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
         if bf16:
             changes |= {"precision": "bf16-mixed", "channels_last": True}
@@ -180,7 +184,7 @@ def grid_command(name: str) -> Callable[..., None]:
                 write_json(json_file, figures)
             typer.echo(f"table and figures: {folder}")
         elif show:
-            typer.echo(f"{folder} contains no finished run of this grid")
+            typer.echo(f"{folder} contains no finished run of this grid; leave out --show to start it")
         exit_with_status(finished)
 
     command.__doc__ = f"{GRIDS[name]} Finished runs are kept and not repeated."
@@ -192,7 +196,9 @@ def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
     from crowdfuse.experiments.networks import with_models
 
     if experiment.name != "supp3":
-        raise ValueError(f"--annotator applies to supp3 only; the annotators of {experiment.name} are synthetic")
+        raise ValueError(
+            f"--annotator applies to supp3 only; leave it out for {experiment.name}, whose annotators are synthetic"
+        )
     named = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     if len(named) < len(pairs) or not all(name and source for name, source in named.items()):
         raise ValueError(
@@ -239,7 +245,8 @@ def twomoon(
     split: Annotated[
         str,
         typer.Option(
-            help="Training share. text: four fifths, as in the paper's text. code: one fifth, as in the paper's code."
+            help="Share of the points to train on. text: four fifths, as in the paper's text. code: one fifth, as in "
+            "the paper's code."
         ),
     ] = "text",
     epochs: Annotated[int, typer.Option(help="Number of steps of full-batch SGD.", min=1)] = 400,
@@ -248,7 +255,7 @@ def twomoon(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Two moons: train on each annotator alone and on both, and vary the penalty and the basis."""
+    """Two moons: train on each of two annotators alone and on both, with different penalties and bases."""
     from crowdfuse.experiments.two_moons import train_all_variants
     from crowdfuse.experiments.two_moons_tables import render_markdown, write_twomoon_report
     from crowdfuse.io.files import write_json

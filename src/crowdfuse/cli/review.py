@@ -15,16 +15,23 @@ from crowdfuse.cli.options import Force, Threads, print_errors, refuse_same, use
 def review(
     run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit.")],
     export: Annotated[
-        Path | None, typer.Option(help="Write the decisions to this CSV file (item, label) and exit.")
+        Path | None, typer.Option(help="Write the decisions so far to this CSV file (item, label), and exit.")
     ] = None,
     reviewer: Annotated[
         str | None, typer.Option(help="Name stored with each decision. Default: your login name.")
     ] = None,
-    port: Annotated[int, typer.Option(help="First port to try.", min=1024, max=65535)] = 8765,
+    port: Annotated[
+        int,
+        typer.Option(help="Port of the web page. If it is in use, the next free port is taken.", min=1024, max=65535),
+    ] = 8765,
     threads: Threads = 1,
     force: Force = False,
 ) -> None:
-    """Serve a web page for deciding disputed items, the least confident first. Reachable from this machine only."""
+    """Start a web page, for this machine only, on which you decide the class of disputed items.
+
+    An item is disputed if an annotator or the prediction disagrees with the consensus. The items with the lowest
+    confidence come first.
+    """
     if export is not None:
         _export(run, export, force)
         return
@@ -45,7 +52,7 @@ def review(
     typer.echo(f"{run}: {len(folder.items):,} items, {disputed:,} of them disputed, {settled:,} already settled")
     typer.echo(f"decisions are stored in {session.ledger.path} under the name {session.reviewer}")
     if session.ledger.torn_bytes:
-        typer.echo("note: the last line of this file is incomplete; that decision was never confirmed and is ignored")
+        typer.echo("note: the last line of this file is incomplete, so its decision is ignored; decide the item again")
     serve(session, Refit(folder), port, typer.echo)
 
 
@@ -65,9 +72,12 @@ def _export(run: Path, out: Path, force: bool) -> None:
         )
     rows, last = read_gold_rows(run)
     if not rows:
-        raise ValueError(f"{run / DECISIONS_FILE} contains no decision that was not undone: there is nothing to export")
+        raise ValueError(
+            f"all decisions in {run / DECISIONS_FILE} were undone, so there is nothing to export; decide items with "
+            f"crowdfuse review {run}"
+        )
     write_text(out, gold_csv(rows))
-    typer.echo(f"{len(rows):,} decisions: {out} (the last line has the hash {last[:16]})")
+    typer.echo(f"{len(rows):,} decisions: {out} (the last line of {DECISIONS_FILE} has the hash {last[:16]})")
 
 
 def _login() -> str:

@@ -26,11 +26,19 @@ from crowdfuse.cli.options import (
 def synthesize(
     dataset: Annotated[str, typer.Argument(help="mnist, fashion-mnist, or digits (built in).")],
     out: Annotated[Path, typer.Option("--out", help="CSV file to write: item, annotator, label.")],
-    rule: Annotated[str, typer.Option(help="How annotators err: weakness, hammer-spammer, or habit.")] = "weakness",
+    rule: Annotated[
+        str,
+        typer.Option(
+            help="How annotators err. weakness: each errs on the images that are similar to one image, the "
+            "weakness image. hammer-spammer: each is always right (hammer) or unreliable (spammer), per class "
+            "or on all items. habit: each confuses certain classes."
+        ),
+    ] = "weakness",
     epsilon: Annotated[
         str | None,
         typer.Option(
-            help="weakness: annotators err on images closer than this to their weakness image. One number, or one each."
+            help="weakness: annotators err on images whose Euclidean distance to their weakness image is below this "
+            "value. One number, or one per annotator, separated by commas."
         ),
     ] = None,
     weakness: Annotated[
@@ -44,31 +52,37 @@ def synthesize(
         str | None,
         typer.Option(
             help="weakness: which wrong label is given. uniform: a random wrong class, as in the paper. any: a random "
-            "class. looks: the class of the weakness image. shift: the class a fixed number further. neighbour: the "
-            "most similar class. copy: the same wrong class for all annotators."
+            "class. looks: the class of the weakness image. shift: the class whose number is higher by a fixed amount. "
+            "neighbour: the most similar class. copy: the same wrong class for all annotators."
         ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help="hammer-spammer: class (annotators know some classes) or annotator (some annotators know all classes)."
+            help="hammer-spammer: class (each annotator is right on some classes and wrong on the others) or annotator "
+            "(some annotators are always right, the others guess)."
         ),
     ] = None,
     n_correct: Annotated[
         int | None,
-        typer.Option(help="hammer-spammer by class: number of classes on which each annotator is correct.", min=0),
+        typer.Option(help="hammer-spammer by class: number of classes on which each annotator is right.", min=0),
     ] = None,
     n_hammers: Annotated[
-        int | None, typer.Option(help="hammer-spammer by annotator: number of correct annotators.", min=0)
+        int | None,
+        typer.Option(help="hammer-spammer by annotator: number of annotators who are always right (hammers).", min=0),
     ] = None,
     p: Annotated[
         float | None,
-        typer.Option(help="hammer-spammer: probability of being a hammer, instead of --n-correct or --n-hammers."),
+        typer.Option(
+            help="hammer-spammer: probability of always being right (of an annotator, or on a class), instead of "
+            "--n-hammers or --n-correct."
+        ),
     ] = None,
     habits: Annotated[
         str | None,
         typer.Option(
-            help="habit: confused classes. 5:6+3:8,1:2 gives one annotator two habits and another a single habit."
+            help="habit: the classes that each annotator confuses. 5:6+3:8,1:2 means two habits for the first "
+            "annotator (5 with 6, and 3 with 8), and one for the second."
         ),
     ] = None,
     n_habits: Annotated[
@@ -76,13 +90,18 @@ def synthesize(
     ] = None,
     share: Annotated[
         str | None,
-        typer.Option(help="habit: share of the items of a class that are confused. One number, or one per annotator."),
+        typer.Option(
+            help="habit: share of the items of a confused class that get the wrong label. One number, or one per "
+            "annotator."
+        ),
     ] = None,
     n_annotators: Annotated[
         int | None, typer.Option(help="hammer-spammer and habit: number of annotators.", min=1)
     ] = None,
     missing: Annotated[float, typer.Option(help="Share of the labels to remove at random.")] = 0.0,
-    items: Annotated[int | None, typer.Option(help="Number of items to use, from the first on.", min=2)] = None,
+    items: Annotated[
+        int | None, typer.Option(help="Use only this many items, the first ones of the data set. Default: all.", min=2)
+    ] = None,
     gold: Annotated[
         Path | None, typer.Option(help="Also write the true classes to this CSV file: item, label.")
     ] = None,
@@ -92,7 +111,7 @@ def synthesize(
     json_file: Json = None,
     force: Force = False,
 ) -> None:
-    """Simulate annotators of a known data set, by the paper's rules or others, and write their labels."""
+    """Simulate annotators who label a data set with known classes, and write their labels to a CSV file."""
     from crowdfuse.io.files import write_json
     from crowdfuse.synthesis.label_files import write_labels
 
@@ -141,8 +160,8 @@ def _pairs(text: str) -> list[list[tuple[int, int]]]:
         return [[_pair(habit) for habit in one.split("+")] for one in text.split(",")]
     except ValueError as error:
         raise ValueError(
-            f"--habits must be pairs of classes such as 5:6, joined by + for one annotator, with annotators separated "
-            f"by commas, got {text!r}"
+            f"--habits must be pairs of classes such as 5:6, with + between the pairs of one annotator and commas "
+            f"between annotators, got {text!r}"
         ) from error
 
 

@@ -14,8 +14,8 @@ from crowdfuse.io.exports import ExportLabels, ExportRecords, choose_question, d
 from crowdfuse.labels.ids import format_names
 
 EXPECTED = (
-    "Argilla: records with 'responses' or '<question>.responses', with questions of 'user_id' and 'value', "
-    "or with 'annotation' and 'annotation_agent'"
+    "Argilla: records with 'responses' or '<question>.responses', with question fields that hold 'user_id' and "
+    "'value', or with 'annotation' and 'annotation_agent'"
 )
 FINAL_STATUSES = ("submitted", "validated")
 
@@ -83,7 +83,9 @@ def _answers(record: dict[str, Any]) -> Iterator[Answer]:
         for response in responses:
             values = response.get("values") if isinstance(response, dict) else None
             if not isinstance(values, dict):
-                raise ValueError(f"the response {format_names([response])} has no 'values'")
+                raise ValueError(
+                    f"the response {format_names([response])} has no 'values'; expected the answers by question"
+                )
             for question, value in values.items():
                 value = value.get("value") if isinstance(value, dict) else value
                 yield Answer(question, response.get("user_id"), value, response.get("status"))
@@ -114,7 +116,7 @@ def _answers_to(question: str, given: Any) -> Iterator[Answer]:
 
 
 def _columns(record: dict[str, Any]) -> list[str]:
-    """The columns with answers in version 1: objects with user and value, or an object of such lists."""
+    """The columns with answers in version 1: objects with user and value, or one object with lists of them."""
     first = {name: value[0] if isinstance(value, list) and value else value for name, value in record.items()}
     first.pop("responses", None)
     return [name for name, value in first.items() if isinstance(value, dict) and {"user_id", "value"} <= value.keys()]

@@ -1,4 +1,4 @@
-"""Rows that cannot be used: an error that shows three of them, or a note if the user drops them."""
+"""Rows that cannot be used: raise an error that shows three of them, or return a note if they are dropped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DROP_BAD_HINT = "use on_bad='drop' (--on-bad drop on the command line)"
 
 
 def drop_or_raise(name: str, shown: Sequence[str], count: int, total: int, kind: str, on_bad: str) -> str:
-    """Return a note that rows were dropped; raise an error if `on_bad` is 'error' or no row would be left.
+    """Return a note that bad rows were dropped. Raise an error if `on_bad` is 'error', or if all rows are bad.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def drop_or_raise(name: str, shown: Sequence[str], count: int, total: int, kind:
     kind : str
         What the rows are called, such as 'rows' or 'answers'.
     on_bad : {'error', 'drop'}
-        Whether to drop the bad rows.
+        Whether to raise an error or to drop the bad rows.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def drop_or_raise(name: str, shown: Sequence[str], count: int, total: int, kind:
     hint = (
         f"To continue without {'it' if count == 1 else 'them'}, {DROP_BAD_HINT}"
         if on_bad != "drop"
-        else "No row would be left"
+        else f"Dropping them would leave no {kind}; correct the file"
     )
     if count == 1:
         raise TableError(f"{shown[0]}. {hint}")

@@ -117,7 +117,7 @@ def read_json(path: Path) -> ExportRecords:
         lines = _read_lines(path, text)
         if len(lines.records) > 1:
             return lines
-        raise TableError(f"{path}: not JSON ({error})") from error
+        raise TableError(f"{path}: not JSON ({error}); export it again from the labelling tool") from error
     return ExportRecords(str(path), "record", list(enumerate(_records(path, content), start=1)), [])
 
 
@@ -184,9 +184,10 @@ def choose_question(names: Iterable[str], question: str | None, where: str) -> s
     """The given question, which must exist; by default the only question, or None if there are no questions."""
     known = list(dict.fromkeys(names))
     if question is not None and question not in known:
-        raise TableError(
-            f"{where} has no question {question!r}; its questions are {format_names(known, 12) if known else 'none'}"
+        existing = (
+            f"choose one of {format_names(known, 12)}" if known else "it has no questions, so leave question= out"
         )
+        raise TableError(f"{where} has no question {question!r}; {existing}")
     if question is None and len(known) > 1:
         raise TableError(
             f"{where} has answers to several questions: {format_names(known, 12)}. "

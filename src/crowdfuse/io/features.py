@@ -43,7 +43,7 @@ class LoadedInputs:
     items : ndarray of shape (n_items,)
         The id of each row.
     short_names : ndarray of shape (n_items,), default=None
-        A second id for each row; for an image, its path without the ending.
+        A second id for each row. For an image, it is the path without the file ending.
     note : str, default=""
         A remark for the user, such as that images were resized.
     columns : tuple of str, default=None
@@ -73,7 +73,7 @@ class LoadedInputs:
         Returns
         -------
         rows : ndarray of shape (n,)
-            Row numbers, -1 for an id without a row.
+            Row numbers; -1 for an id that is not among the rows.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class LoadedInputs:
         return np.where(rows >= 0, rows, by_short_name)
 
     def fingerprint(self) -> str:
-        """Return a hash of inputs and ids.
+        """Return a hash of the inputs and their ids.
 
         Returns
         -------
@@ -135,9 +135,11 @@ def read_features(
         Height and width of images in pixels. By default, images keep their size if it is the same for all and at most
         96 x 96. Otherwise all are resized to 64 x 64.
     image_shape : tuple of int, default=None
-        Channels, height and width that a trained model expects.
+        Channels, height and width that a trained model expects. Images are converted to this shape, unless `image_size`
+        is given.
     columns : sequence of str, default=None
-        Columns of a table that a trained model expects, in this order.
+        Feature columns of a table that a trained model expects, in this order. By default, all columns except the item
+        column are features.
 
     Returns
     -------
@@ -191,12 +193,12 @@ def _read_numpy(path: Path) -> LoadedInputs:
     name = f"{path}, X" if path.suffix.lower() == ".npz" else str(path)
     inputs = check_inputs(arrays["X"], name)
     if "items" not in arrays:
-        note = f"{path} has no item ids; its row numbers, 0 to {len(inputs) - 1:,}, are used instead"
+        note = f"{path} has no item ids; its row numbers, 0 to {len(inputs) - 1:,}, are used as ids"
         return LoadedInputs(inputs, np.arange(len(inputs)), note=note)
     items = normalize_ids(arrays["items"], f"{path}, items")
     if len(items) != len(inputs):
         raise ValueError(
-            f"{path}: X has {len(inputs):,} rows, but there are {len(items):,} items; expected one per row"
+            f"{path}: X has {len(inputs):,} rows, but items has {len(items):,} ids; expected one id per row"
         )
     refuse_repeats(items, f"{path}, items")
     if "short_names" not in arrays:
@@ -204,7 +206,7 @@ def _read_numpy(path: Path) -> LoadedInputs:
     short_names = ids_to_strings(normalize_ids(arrays["short_names"], f"{path}, short_names"))
     if len(short_names) != len(items):
         raise ValueError(
-            f"{path}: there are {len(items):,} items, but {len(short_names):,} short_names; expected one per item"
+            f"{path}: items has {len(items):,} ids, but short_names has {len(short_names):,}; expected one per item"
         )
     return LoadedInputs(inputs, items, short_names)
 
@@ -215,9 +217,11 @@ def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> 
     id_column = choose_columns(file.columns, {"item": item}, str(path))["item"]
     items, code = encode_column(file.read([id_column], text=True)[id_column], id_column, str(path), text=file.is_text)
     if not len(code):
-        raise TableError(f"{path} has a header but no rows")
+        raise TableError(f"{path} has a header but no rows; expected one row per item")
     if (code < 0).any():
-        raise TableError(f"{file.describe_row(int(np.argmax(code < 0)))}: {id_column} is empty")
+        raise TableError(
+            f"{file.describe_row(int(np.argmax(code < 0)))}: {id_column} is empty; fill it in, or remove the row"
+        )
     refuse_repeats(items[code], f"{path}, {id_column}")
 
     names = [name for name in file.columns if name != id_column] if columns is None else list(columns)
@@ -229,9 +233,9 @@ def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> 
         )
     absent = [name for name in names if name not in file.columns]
     if absent:
-        raise TableError(f"{path} has no column {format_names(absent)}, which the model was trained on")
+        raise TableError(f"{path} has no column {format_names(absent)}, which the model was trained on; add it")
     if not names:
-        raise TableError(f"{path} has only the column {id_column!r}; numeric columns were expected as well")
+        raise TableError(f"{path} has only the column {id_column!r}; add at least one column of numbers")
     table = file.read(names)
     X = np.empty((len(code), len(names)), np.float32)
     for index, name in enumerate(names):
@@ -262,7 +266,7 @@ def _refuse_text(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
                 f"{file.describe_row(row)}: column {name!r} holds {value!r}, which is not a number; "
                 "convert the column to numbers, or remove it"
             ) from error
-    raise TableError(f"{file.path}: column {name!r} holds {column.type}; convert it to numbers, or remove it")
+    raise TableError(f"{file.path}: column {name!r} holds {column.type} values; convert it to numbers, or remove it")
 
 
 def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> LoadedInputs:

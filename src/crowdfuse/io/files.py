@@ -1,4 +1,4 @@
-"""Write files and folders atomically: under a temporary name next to the target, then renamed."""
+"""Write files and folders atomically: write under a temporary name next to the target, then rename."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from typing import Any
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Write a file that appears whole or not at all.
+    """Write a file atomically: other programs never see a partly written file.
 
     Parameters
     ----------
     path : Path
-        The file to write. An existing file is replaced. Missing parent folders are made.
+        The file to write. An existing file is replaced. Missing parent folders are created.
 
     Yields
     ------
     temporary : Path
-        The path to write to. It is renamed to `path` if the block ends without an error, else it is removed.
+        The path to write to. It is renamed to `path` if the ``with`` block ends without an error, else it is removed.
 
     Examples
     --------
@@ -56,19 +56,19 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """Write a folder that appears whole or not at all.
+    """Write a folder atomically: other programs never see a partly written folder.
 
     Parameters
     ----------
     path : Path
-        The folder to write. Missing parent folders are made.
+        The folder to write. Missing parent folders are created.
     force : bool, default=False
         Whether to replace an existing folder.
 
     Yields
     ------
     temporary : Path
-        The folder to fill. It is renamed to `path` if the block ends without an error, else it is removed.
+        The folder to fill. It is renamed to `path` if the ``with`` block ends without an error, else it is removed.
 
     Raises
     ------
@@ -128,17 +128,18 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not empty and not force:
         raise FileExistsError(
-            f"{path} exists already; choose another name, or replace it with --force (overwrite=True)"
+            f"{path} exists already; choose another name, or replace it with overwrite=True (command line: --force)"
         )
 
 
 def refuse_foreign(path: Path, marker: str) -> None:
-    """Raise an error unless a path is an empty folder, or a folder of ours, recognised by the file `marker` in it."""
+    """Raise an error if a path is a file, or a folder with files that crowdfuse did not write (without `marker`)."""
     if path.is_file():
-        raise FileExistsError(f"{path} is a file, but a folder is to be written; choose another name")
+        raise FileExistsError(f"{path} is a file, but the output is a folder; choose another name")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         raise FileExistsError(
-            f"{path} has no {marker}, so crowdfuse did not write it and will not replace it; choose another name"
+            f"{path} has no {marker}, so crowdfuse did not write it and will not replace the folder; choose another "
+            "name"
         )
 
 
@@ -213,7 +214,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def nonfinite_to_none(value: Any) -> Any:
-    """Replace NaN and infinity by None: JSON does not have them, and other readers refuse them.
+    """Replace NaN and infinity by None, because JSON does not allow them.
 
     >>> nonfinite_to_none({"loss": [0.5, float("nan")]})
     {'loss': [0.5, None]}

@@ -22,7 +22,7 @@ READERS: dict[str, Callable[[ExportRecords, str | None, str | None], ExportLabel
 
 
 def detect_record_format(record: Any) -> str | None:
-    """The tool that writes such records; None if it is unknown.
+    """The labelling tool whose exports contain records of this kind; None if it is unknown.
 
     >>> record = {"text": "hi", "label": "GREETING", "answer": "accept", "_input_hash": 7, "_annotator_id": "ada"}
     >>> detect_record_format(record)
@@ -49,9 +49,10 @@ def detect_format(source: ExportRecords) -> str:
 
 
 def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
-    """Whether a table is wide: two or more columns besides the item column, every two of which share a value.
+    """Whether a table has one row per item and one column per annotator.
 
-    Call it only for tables in which no column has a usual name for annotators or labels.
+    This is assumed if there are at least two columns besides the item column, and if any two of these columns have a
+    value in common. Call this function only if no column has a usual name for annotators or labels.
     """
     try:
         id_column = choose_columns(table.column_names, {"item": item}, where)["item"]

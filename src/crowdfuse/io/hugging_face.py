@@ -19,11 +19,11 @@ def is_dataset(table: Any) -> bool:
 
 
 def dataset_table(dataset: Any) -> pa.Table:
-    """The rows of a `datasets.Dataset` in its order; after `select` or `shuffle`, its Arrow table has another order."""
+    """The rows of a `datasets.Dataset`, in the order that `select` or `shuffle` gave them."""
     if isinstance(dataset, Mapping):
         splits = list(dataset)
         raise TableError(
-            f"this is a DatasetDict with the splits {format_names(splits)}; pass one, such as data[{splits[0]!r}]"
+            f"this is a DatasetDict with the splits {format_names(splits)}; pass one split, such as data[{splits[0]!r}]"
         )
     table = dataset.with_format("arrow")[:]
     if not isinstance(table, pa.Table):
@@ -57,7 +57,8 @@ def name_classes(table: pa.Table, names: Mapping[str, list[str]]) -> pa.Table:
         if low is not None and not 0 <= low <= high < len(classes):
             last = len(classes) - 1
             raise TableError(
-                f"column {column!r} has names for the classes 0 to {last}, but its values go from {low} to {high}"
+                f"column {column!r} has names for the classes 0 to {last}, but its values go from {low} to {high}; "
+                "correct the values, or add names to the ClassLabel feature"
             )
         named = pc.take(pa.array([str(name) for name in classes], pa.string()), codes)
         table = table.set_column(table.column_names.index(column), column, named)

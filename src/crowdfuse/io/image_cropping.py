@@ -12,7 +12,7 @@ from crowdfuse.io.images import open_upright
 
 
 def crop_centre_square(path: str | Path, size: int) -> NDArray[np.uint8]:
-    """Return the largest centre square of an image, resized.
+    """Crop an image to the largest square in its centre, and resize the square.
 
     Parameters
     ----------

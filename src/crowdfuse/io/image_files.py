@@ -1,4 +1,4 @@
-"""Images that stay in their files until worker processes decode them, batch by batch and in advance."""
+"""Image files as inputs: worker processes decode each batch shortly before it is needed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ FILES_PER_CHECK_TASK = 64  # files that a worker process checks per task
 
 
 class ImageFiles(Inputs):
-    """Image files as inputs: rows are decoded when needed, as RGB of shape (3, size, size) from 0 to 255.
+    """Image files as inputs: each file is decoded only when its row is needed.
 
-    Each image is rotated as its EXIF data say, cropped to the largest square in its centre, and resized. Grey images
-    become RGB, 16-bit images lose their lower 8 bits, and transparency is dropped.
+    A row is an RGB image of shape (3, size, size) with values from 0 to 255. Each image is rotated as its EXIF data
+    say, cropped to the largest square in its centre, and resized. Grey images become RGB, 16-bit images lose their
+    lower 8 bits, and transparency is dropped.
 
     Parameters
     ----------
@@ -41,9 +42,10 @@ class ImageFiles(Inputs):
     size : int
         Height and width of the rows in pixels.
     workers : int, default=0
-        Number of worker processes that decode batches in advance in `stream`; 0 decodes in the calling process. The
-        pixels do not depend on it. In training on several devices, each training process has this many workers. As
-        always with Python's multiprocessing, a script that uses workers needs ``if __name__ == "__main__":``.
+        Number of worker processes that decode batches in advance in `stream`. With 0, the calling process decodes them.
+        The pixels are the same for any number. In training on several devices, each training process has this many
+        workers. As always with Python's multiprocessing, a script that uses workers needs
+        ``if __name__ == "__main__":``.
 
     Attributes
     ----------
@@ -52,14 +54,14 @@ class ImageFiles(Inputs):
     item_shape : tuple of int
         ``(3, size, size)``.
     is_sparse : bool
-        False.
+        Always false.
     in_memory : bool
-        False: reading a row decodes a file.
+        Always false, because reading a row decodes a file.
 
     Raises
     ------
     ValueError
-        If there are no files, or if `size` or `workers` is not an integer in its range.
+        If there are no files, if `size` is not an integer of at least 1, or if `workers` is not one of at least 0.
     TypeError
         If `paths` is a single path.
 
@@ -92,7 +94,7 @@ class ImageFiles(Inputs):
             )
         self.paths = tuple(os.fspath(path) for path in paths)
         if not self.paths:
-            raise ValueError("ImageFiles: the list of files is empty")
+            raise ValueError("ImageFiles: the list of files is empty; pass at least one file")
         self.size, self.workers = int(size), int(workers)
         self.item_shape = (3, self.size, self.size)
         self.is_sparse = False
@@ -107,7 +109,7 @@ class ImageFiles(Inputs):
         Parameters
         ----------
         index : ndarray of shape (n,)
-            Row numbers, or a mask.
+            Row numbers, or a boolean mask over all rows.
 
         Returns
         -------
@@ -142,7 +144,7 @@ class ImageFiles(Inputs):
         Parameters
         ----------
         rows : ndarray of shape (n,)
-            Row numbers, or a mask.
+            Row numbers, or a boolean mask over all rows.
 
         Returns
         -------
@@ -151,7 +153,7 @@ class ImageFiles(Inputs):
         return self._like(self._paths_of(rows), self.size)
 
     def resized(self, size: int) -> ImageFiles:
-        """Return the same files at another size.
+        """Return the same files, to be decoded at another size.
 
         Parameters
         ----------
@@ -198,15 +200,15 @@ class ImageFiles(Inputs):
 def find_unreadable(paths: Sequence[str | Path], *, workers: int = 0) -> dict[int, str]:
     """Find the files that cannot be decoded.
 
-    Every file is read to its end, because a truncated file still has a valid header. A JPEG is decoded at an eighth of
-    its size, so that decoding adds little to the time for reading.
+    Every file is read to its end, because a truncated file may still have a valid header. JPEG files are decoded at an
+    eighth of their size, which takes little time.
 
     Parameters
     ----------
     paths : sequence of str or Path
         The image files.
     workers : int, default=0
-        Number of worker processes that check files; 0 checks in the calling process.
+        Number of worker processes that check files. With 0, the calling process checks them.
 
     Returns
     -------

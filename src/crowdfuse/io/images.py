@@ -19,7 +19,7 @@ def find_images(folder: Path) -> list[Path]:
     """The images in a folder and its subfolders, recognised by their endings, sorted."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_ENDINGS and p.is_file())
     if not paths:
-        raise ValueError(f"{folder} has no images ({', '.join(sorted(IMAGE_ENDINGS))})")
+        raise ValueError(f"{folder} has no images; expected files that end in {', '.join(sorted(IMAGE_ENDINGS))}")
     return paths
 
 
@@ -35,9 +35,10 @@ def image_names(folder: Path, paths: Sequence[Path]) -> tuple[NDArray[Any], NDAr
 
 
 def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
-    """Open an image: decoded, rotated as its EXIF data say, with 8 bits per channel, ready for `convert`.
+    """Open and decode an image, rotate it as its EXIF data say, and reduce it to 8 bits per channel.
 
-    16-bit greys lose their lower 8 bits. 32-bit pixels are refused, because their range is unknown.
+    16-bit grey values lose their lower 8 bits. Images with 32 bits per channel are refused, because the range of their
+    values is unknown.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
     """
     with Image.open(path) as image:
         if image.mode in ("I", "F"):
-            raise ValueError("it has 32 bits per pixel, whose range is unknown; save it with 8 or 16 bits")
+            raise ValueError("it has 32 bits per channel, a format without a known range; save it with 8 or 16 bits")
         if min_side is not None:
             image.draft(None, (min_side, min_side))
         ready = ImageOps.exif_transpose(image)
@@ -70,5 +71,5 @@ def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
 
 
 def unreadable_message(path: str | Path, error: Exception) -> str:
-    """The first part of a message about an unreadable image; callers add what to do."""
+    """The first part of an error message about an unreadable image; callers add the way out."""
     return f"{path}: not a readable image ({error})"

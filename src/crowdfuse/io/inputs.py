@@ -1,4 +1,4 @@
-"""Inputs: an array or sparse matrix with one row per item, checked once, returned by rows as float32."""
+"""Inputs: an array or sparse matrix with one row per item, whose values are checked once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PositionDescriber = Callable[[tuple[int, ...]], str]
 class Inputs:
     """The rows of X, returned as dense float32 arrays.
 
-    Sparse matrices become dense, and bytes (images) become floats, one batch at a time.
+    X itself keeps its form. Only the requested rows become dense and float32, which saves memory for sparse matrices
+    and for images stored as bytes.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ class Inputs:
         Parameters
         ----------
         index : ndarray of shape (n,)
-            Row numbers, or a mask.
+            Row numbers, or a boolean mask over all rows.
 
         Returns
         -------
@@ -96,12 +97,12 @@ class Inputs:
             yield self.rows(batch)
 
     def take(self, rows: NDArray[Any]) -> Inputs:
-        """Return inputs with some of the rows.
+        """Return the chosen rows as new inputs.
 
         Parameters
         ----------
         rows : ndarray of shape (n,)
-            Row numbers, or a mask.
+            Row numbers, or a boolean mask over all rows.
 
         Returns
         -------
@@ -111,13 +112,13 @@ class Inputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the inputs, computed once."""
+        """A hash of the inputs, as hexadecimal text. It is computed once."""
         digest = hashlib.blake2b(digest_size=16)
         self.hash_into(digest)
         return digest.hexdigest()
 
     def hash_into(self, digest: Any) -> None:
-        """Update a hash with shape, type and content.
+        """Update a hash with the shape, type and content of X.
 
         Parameters
         ----------
@@ -140,9 +141,9 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
     X : array-like or sparse matrix of shape (n_items, ...), or Inputs
         Finite numbers. `Inputs` are returned unchanged.
     name : str, default="X"
-        What error messages call X.
+        Name of X in error messages.
     describe_position : callable, default=None
-        Function that turns an index into words for error messages; by default (1, 2) becomes "row 1, column 2".
+        Function that describes an index for error messages. By default, (1, 2) becomes "row 1, column 2".
 
     Returns
     -------

@@ -45,7 +45,7 @@ def read(source: ExportRecords, item: str | None, question: str | None, *, truth
     """
     if not any(isinstance(record, dict) and _is_task(record) for _, record in source.records):
         if truth:
-            raise TableError(f"{source.name}: ground truth can only be read from Label Studio's JSON export")
+            raise TableError(f"{source.name}: JSON_MIN does not mark ground truth; export the project as JSON instead")
         return _read_flat(source, item, question)
     found = ExportLabels(source)
     asked = choose_question(_questions(source), question, source.name)
@@ -73,10 +73,12 @@ def label_studio_gold(
         if known != classes[code]:
             raise TableError(
                 f"{found.place(number)}: item {items[row]!r} has two different ground-truth labels, {known!r} and "
-                f"{classes[code]!r}; remove one"
+                f"{classes[code]!r}; remove one of them"
             )
     if not gold:
-        raise TableError(f"{path} has no ground-truth annotations; mark them with the star in Label Studio")
+        raise TableError(
+            f"{path} has no ground-truth annotations; mark some with the star in Label Studio, and export again"
+        )
     return gold
 
 
@@ -85,7 +87,7 @@ def _read_annotation(
 ) -> None:
     """Add the choice of one annotation, or count why it has none."""
     if not isinstance(annotation, dict) or not isinstance(annotation.get("result"), list):
-        found.bad.append((number, f"an annotation has no list 'result', only {describe_keys(annotation)}"))
+        found.bad.append((number, f"expected an annotation with a list 'result', got {describe_keys(annotation)}"))
         return
     if annotation.get("was_cancelled") or annotation.get("skipped"):
         found.skipped["cancelled annotations"] += 1
@@ -102,7 +104,7 @@ def _read_annotation(
     elif choices:
         found.add_label(number, item, "truth" if truth else _annotator_name(annotation.get("completed_by")), choices[0])
     elif others and len(others) == len(results):
-        found.bad.append((number, f"the result is {format_names(dict.fromkeys(others))}; expected 'choices'"))
+        found.bad.append((number, f"the result has the type {format_names(dict.fromkeys(others))}; expected 'choices'"))
     else:
         found.skipped["annotations without an answer"] += 1
 

@@ -76,7 +76,7 @@ class Column(NamedTuple):
 
 
 def read_labels(path: Path, reading: Reading) -> Annotations:
-    """Read labels from a file, without warnings.
+    """Read labels from a file. Problems are listed in `notes`, without warnings.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
     Returns
     -------
     annotations : Annotations
-        `notes` lists what was dropped.
+        `notes` lists the rows that were dropped, and classes that differ only by case or spaces.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
 
 
 def labels_from_table(table: Any, reading: Reading) -> Annotations:
-    """Take labels from a table in memory, without warnings.
+    """Create annotations from a table in memory. Problems are listed in `notes`, without warnings.
 
     Parameters
     ----------
@@ -144,14 +144,14 @@ def labels_from_table(table: Any, reading: Reading) -> Annotations:
     Returns
     -------
     annotations : Annotations
-        `notes` lists what was dropped.
+        `notes` lists the rows that were dropped, and classes that differ only by case or spaces.
 
     Raises
     ------
     TableError
         If the labels cannot be read; the message names the row and the value.
     TypeError
-        If this is not a table.
+        If `table` is not a table.
 
     See Also
     --------
@@ -173,10 +173,10 @@ def labels_from_table(table: Any, reading: Reading) -> Annotations:
 
 
 def column_beside(path: Path, name: str | None) -> str | None:
-    """The column name that was given for the labels, if it also applies to the file `path`, else None.
+    """Return a column name that was given for the labels if it also applies to the file `path`, else None.
 
-    It applies to a table that has such a column; other tables must use one of the usual names. It always applies to an
-    export, which has the fields of the same tool.
+    The name applies to a table that has a column of this name. Other tables must use one of the usual names. The name
+    always applies to an export, because all exports of a tool have the same fields.
     """
     if name is None or path.suffix.lower() in JSON_ENDINGS:
         return name
@@ -192,9 +192,9 @@ def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any],
     Parameters
     ----------
     path : Path
-        As for `read_gold`.
+        A table or a Label Studio export, as in `read_gold`.
     reading : Reading
-        The options for the labels; `item`, `label`, `question` and `on_bad` are used.
+        The options for the labels. Only `item`, `label`, `question` and `on_bad` are used.
 
     Returns
     -------
@@ -210,14 +210,14 @@ def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any],
 
     See Also
     --------
-    read_gold : The same, but a column that is named must exist.
+    read_gold : The same, but it raises an error if a named column does not exist.
 
     Examples
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "gold.csv"
     >>> _ = path.write_text("item,label\\n1,cat\\n")
-    >>> read_gold_beside_labels(path, Reading(item="page"))  # the labels call it page, this file item
+    >>> read_gold_beside_labels(path, Reading(item="page"))  # the item column is called page only in the labels
     (array([1]), array(['cat'], dtype=object))
     """
     return read_gold(
@@ -244,11 +244,12 @@ def read_gold(
     path : Path
         A ``.csv``, ``.tsv`` or ``.parquet`` file with an item and a label column, or a Label Studio export (``.json``).
     item : str, default=None
-        Name of the item column; for an export, name of the field that identifies items.
+        Name of the item column; for an export, name of the field that identifies items. By default a column with a
+        usual name, or the tool's own id.
     label : str, default=None
-        Name of the label column of a table. An export has no label column.
+        Name of the label column of a table; by default a column with a usual name. Not used for an export.
     question : str, default=None
-        The question to read from an export.
+        The question whose answers are read from an export. Required if there are several questions.
     on_bad : {'error', 'drop'}, default='error'
         What to do with answers of an export that cannot be used: raise an error or drop them.
 
@@ -279,7 +280,7 @@ def read_gold(
     columns = choose_columns(file.columns, {"item": item, "label": label}, str(path))
     table = with_class_names(file.read(list(columns.values()), text=True))
     if not table.num_rows:
-        raise TableError(f"{path} has a header but no rows")
+        raise TableError(f"{path} has a header but no rows; expected one row per item")
     ids, row = encode_column(table[columns["item"]], columns["item"], str(path), text=file.is_text)
     names, code = encode_column(table[columns["label"]], columns["label"], str(path), text=file.is_text)
     for role, codes in (("item", row), ("label", code)):
@@ -297,7 +298,7 @@ def read_gold(
         ]
         raise TableError(
             f"item {format_names([ids[row[rows[0]]]])} has two different gold labels, "
-            f"{' and '.join(places)}; remove one"
+            f"{' and '.join(places)}; remove one of them"
         )
     return ids, names[code[first]]
 
@@ -315,7 +316,8 @@ def _roles(reading: Reading) -> dict[str, str | None]:
     """The column named for each role; an error if a question is named, which tables do not have."""
     if reading.question is not None:
         raise ValueError(
-            f"question={reading.question!r} is for exports; name the columns of a table with item= and label="
+            f"question={reading.question!r} applies only to exports of labelling tools; to choose columns of a "
+            "table, use item= and label="
         )
     return {"item": reading.item, "annotator": reading.annotator, "label": reading.label}
 
@@ -330,7 +332,7 @@ def _from_other_forms(
 ) -> Annotations | None:
     """The labels of a wide table or of a table of export records; None if the table has one row per label."""
     if source.is_text and reading.format in READERS:
-        raise TableError(f"{source.name}: format={reading.format!r} is read from .json, .jsonl or .parquet files")
+        raise TableError(f"{source.name}: format={reading.format!r} needs a .json, .jsonl or .parquet file")
     roles = [bool(usual_columns(columns, role)) for role in ("annotator", "label")]
     if reading.format == "table" or (reading.format == "auto" and (reading.annotator or reading.label or all(roles))):
         return None
@@ -378,9 +380,9 @@ def _from_wide(
 def _from_records(records: ExportRecords, reading: Reading, classes: NDArray[Any] | None) -> Annotations:
     """Annotations from the records of an export."""
     if reading.format in ("table", "wide"):
-        raise TableError(f"{records.name}: format={reading.format!r} is read from .csv, .tsv or .parquet files")
+        raise TableError(f"{records.name}: format={reading.format!r} needs a .csv, .tsv or .parquet file")
     if reading.annotator or reading.label:
-        raise ValueError("annotator= and label= name columns of a table; for an export use item= and question=")
+        raise ValueError("annotator= and label= apply only to tables; for an export use item= and question=")
     if not records.records and not records.broken:
         raise TableError(f"{records.name} has no records; expected an export of a labelling tool")
     form = detect_format(records) if reading.format == "auto" else reading.format
@@ -442,7 +444,7 @@ def _read_many(file: TableFile, columns: dict[str, str], skipped_bytes: int) -> 
 def _encode(table: pa.Table, columns: dict[str, str], source: Source) -> tuple[Column, Column, Column]:
     """The item, annotator and label columns of a table."""
     if not table.num_rows:
-        raise TableError(f"{source.name} has a header but no rows")
+        raise TableError(f"{source.name} has a header but no rows; expected one row per label")
     table = with_class_names(table)
 
     def column(role: str) -> Column:
@@ -541,5 +543,6 @@ def _conflicts(
     return (
         f"{source.name}: {error.count:,} (item, annotator) pairs have two different labels, such as\n"
         + "\n".join(shown)
-        + "\nChoose with on_conflict='first', 'last' or 'drop' (--on-conflict on the command line)"
+        + "\nChoose what to keep with on_conflict= (--on-conflict on the command line): 'first' or 'last' keeps "
+        "that label, 'drop' keeps none of them"
     )

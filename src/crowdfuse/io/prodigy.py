@@ -23,7 +23,7 @@ def recognises(record: Any) -> bool:
 
 
 def read(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
-    """The answers of annotators. In binary tasks, `question` is the label to accept or reject, if there are several.
+    """The answers of annotators. If binary tasks ask about several labels, `question` names the label to read.
 
     Items are identified by their `_input_hash`, or by the field `item` of the record or of its `meta`.
     """

@@ -58,14 +58,14 @@ class CutInsideQuotes(Exception):  # noqa: N818  # a signal to read the file dif
 
 
 class TableFile:
-    """A CSV, TSV or Parquet file: its column names, its data on request, and its line numbers for messages."""
+    """A CSV, TSV or Parquet file: its column names, its data (read on request), and line numbers for messages."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file")
         if path.is_dir():
-            raise TableError(f"{path} is a folder; a .csv, .tsv or .parquet file was expected")
+            raise TableError(f"{path} is a folder; expected a .csv, .tsv or .parquet file")
         self.size = path.stat().st_size
         if not self.size:
             raise TableError(f"{path} is empty; expected a header and at least one row")
@@ -90,7 +90,7 @@ class TableFile:
                 raise TableError(f"{self.path}: not a readable Parquet file ({error})") from error
         line, header = next(self._records(), (0, []))
         if not header:
-            raise TableError(f"{self.path} has no header line; expected the names of the columns")
+            raise TableError(f"{self.path} has no header; expected column names in the first line")
         if not _is_utf8(header):
             raise TableError(f"{self.path}, line {line}: not UTF-8 text; save it as UTF-8")
         return header
@@ -116,7 +116,7 @@ class TableFile:
             return pyarrow.parquet.read_table(self.path, columns=names)
 
     def read_sound(self, error: BrokenLinesError, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a text file without its broken lines, as strings. `describe_rows` skips these lines from then on."""
+        """Read a text file without its broken lines, as strings. Afterwards, `describe_rows` skips these lines, too."""
         names = self._distinct(columns)
         self._skipped_lines = frozenset(error.broken)
         records = (values for _, values in self._rows(strict=True))
@@ -128,7 +128,7 @@ class TableFile:
         names = list(self.columns if columns is None else columns)
         repeated = sorted({name for name in names if self.columns.count(name) > 1})
         if repeated:
-            raise TableError(f"{self.path} has two columns called {format_names(repeated)}; rename one")
+            raise TableError(f"{self.path} has two columns called {format_names(repeated)}; rename one of them")
         return names
 
     def _parse(self, conversion: pyarrow.csv.ConvertOptions, block: int) -> pa.Table:
@@ -241,7 +241,8 @@ class TableFile:
         if len(values) != len(self.columns):
             return (
                 f"it has {len(values)} values, but the header names "
-                f"{len(self.columns)} columns ({format_names(self.columns, 12)}); fix the line or quote the value"
+                f"{len(self.columns)} columns ({format_names(self.columns, 12)}); correct the line, or quote a value "
+                "that contains the delimiter"
             )
         return "" if _is_utf8(values) else "not UTF-8 text; save it as UTF-8"
 
@@ -252,7 +253,7 @@ class TableFile:
     def _records(self, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """The records of a text file, the header first, each with the number of its first line.
 
-        The records end at a value of over 128 KB, which is acceptable for messages; with `strict` it is an error.
+        A value of over 128 KB ends the reading, which is acceptable for messages. With `strict`, it is an error.
         """
         with self.path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as lines:
             reader = csv.reader(lines, delimiter=self.delimiter)
@@ -282,7 +283,7 @@ def as_table(table: Any) -> pa.Table:
         columns = {str(name): _arrow_array(values, str(name)) for name, values in table.items()}
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise TableError(f"the columns differ in length: {lengths}")
+            raise TableError(f"the columns must have the same length, got {lengths}")
         return pa.table(columns)
     if hasattr(table, "__arrow_c_stream__"):
         try:
@@ -297,14 +298,14 @@ def as_table(table: Any) -> pa.Table:
 
 
 def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where: str) -> dict[str, str]:
-    """The column for each role (item, annotator, label): the given one, or the one with a usual name."""
+    """The column for each role (item, annotator, label): the given one, or a column with a usual name."""
     chosen: dict[str, str] = {}
     for role, name in given.items():
         if name is not None:
             if name not in found:
                 raise TableError(f"{where} has no column {name!r}; its columns are {format_names(found, 12)}")
             if found.count(name) > 1:
-                raise TableError(f"{where} has two columns called {name!r}; rename one")
+                raise TableError(f"{where} has two columns called {name!r}; rename one of them")
             chosen[role] = name
             continue
         usual = [*DEFAULT_COLUMN_NAMES[role], *(IMAGE_NAMES if role == "item" else ())]
@@ -312,7 +313,7 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
         if not matches:
             wide = ""
             if role != "item" and not any(usual_columns(found, name) for name in ("annotator", "label")):
-                wide = "; if every other column is an annotator, use format='wide' (--format wide)"
+                wide = "; if there is one column per annotator, use format='wide' (--format wide)"
             raise TableError(
                 f"{where} has no column for the {role}: expected one of {', '.join(usual)}; its columns are "
                 f"{format_names(found, 12)}. Choose one with {role}= (--{role} on the command line){wide}"
@@ -325,7 +326,8 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
         chosen[role] = matches[0]
     taken = list(chosen.values())
     if len(set(taken)) < len(taken):
-        raise TableError(f"{where}: one column cannot have two roles: {chosen}")
+        named = ", ".join(f"{role}={name!r}" for role, name in chosen.items())
+        raise TableError(f"{where}: the same column is named twice ({named}); choose different columns")
     return chosen
 
 
@@ -344,10 +346,10 @@ def _called(columns: Sequence[str], words: Sequence[str]) -> list[str]:
 def encode_column(
     column: pa.ChunkedArray, name: str, where: str, *, text: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Encode a column as distinct names and one code per row, -1 for null, empty or blank.
+    """Encode a column as distinct names and one code per row; the code is -1 if the value is null, empty or blank.
 
-    Names are in order of appearance; in a categorical column, in the order of its categories. If `text` is true, the
-    strings come from a text file, and "12" is read as the integer 12 if all values of the column are integers.
+    Names are in order of appearance. In a categorical column, they are in the order of its categories. If `text` is
+    true, the strings come from a text file, and "12" is read as the integer 12 if all values are integers.
     """
     if pa.types.is_dictionary(column.type) and not pa.types.is_primitive(column.type.value_type):
         return _encode_dictionary(column, name, where, text=text)
@@ -413,11 +415,11 @@ def _usable(column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
         fits = pc.and_(pc.less(pc.abs(column), float(EXACT_FLOAT_LIMIT)), pc.equal(column, pc.floor(column)))
     else:
-        raise TableError(f"{where}: column {name!r} holds {kind}; strings or integers were expected")
+        raise TableError(f"{where}: column {name!r} holds {kind} values; expected strings or integers")
     row = pc.index(fits, False).as_py()
     if row >= 0:
         raise TableError(
-            f"{where}, row {row}: {name} {column[row].as_py()!r} is not among the {ALLOWED_IDS} that can be names"
+            f"{where}, row {row}: {name} {column[row].as_py()!r} cannot be an id or a class name; use {ALLOWED_IDS}"
         )
     return column.cast(pa.int64())
 

@@ -13,7 +13,7 @@ from crowdfuse.labels.ids import ids_to_strings, parse_integer_ids, positions_of
 
 
 class WideLabels(NamedTuple):
-    """The labels of a wide table, row by row: names, and three codes per label. Item code -1: the row has no item."""
+    """The labels of a wide table, row by row: names, and three codes per label. An item code of -1 means no item id."""
 
     items: NDArray[Any]
     annotators: NDArray[Any]
@@ -29,15 +29,11 @@ def read_wide(table: pa.Table, item: str | None, where: str, *, text: bool) -> W
     id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
     names = [name for name in table.column_names if name != id_column]
     if not names:
-        raise TableError(
-            f"{where} has only the column {id_column!r}; in a wide table every other column is an annotator"
-        )
+        raise TableError(f"{where} has only the column {id_column!r}; add one column per annotator")
     if not all(name.strip() for name in names):
-        raise TableError(
-            f"{where}: a column has no name, and in a wide table the name is the annotator; name or remove it"
-        )
+        raise TableError(f"{where}: a column has no name; name it after its annotator, or remove it")
     if not table.num_rows:
-        raise TableError(f"{where} has a header but no rows")
+        raise TableError(f"{where} has a header but no rows; expected one row per item")
     items, rows = encode_column(table[id_column], id_column, where, text=text)
     columns = [encode_column(table[name], name, where, text=False) for name in names]
     labels = [values for values, _ in columns]

@@ -1,4 +1,4 @@
-"""Alignment of labels and gold with the rows of X. Misalignment is always an error, never silent."""
+"""Match labels and gold labels to the rows of X; raise an error if they cannot be matched."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def labels_as_given(y: Any) -> Annotations | NDArray[Any]:
     """
     if not isinstance(y, Annotations) and hasattr(y, "columns"):
         raise ValueError(
-            "y is a table: make Annotations of it first, with Annotations.from_table(y) if it has one row per label, "
-            "or Annotations.from_matrix(y) if it has one row per item"
+            "y is a table; convert it with Annotations.from_table(y) if it has one row per label, or with "
+            "Annotations.from_matrix(y) if it has one row per item and one column per annotator"
         )
     return y if isinstance(y, Annotations) else np.asarray(y, dtype=object if _contains_none(y) else None)
 
@@ -53,7 +53,7 @@ def as_annotations(y: Any) -> Annotations:
     Raises
     ------
     ValueError
-        If `y` has another number of dimensions.
+        If `y` is an array with neither one nor two dimensions.
     """
     values = labels_as_given(y)
     if isinstance(values, Annotations):
@@ -62,7 +62,9 @@ def as_annotations(y: Any) -> Annotations:
         return Annotations.from_matrix(values)
     if values.ndim == 1:
         return Annotations.from_vector(values)
-    raise ValueError(f"y must be Annotations, an (N, R) array or a 1-D array, got shape {values.shape}")
+    raise ValueError(
+        f"y must be Annotations, a 2-D array with one column per annotator, or a 1-D array, got shape {values.shape}"
+    )
 
 
 def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
@@ -71,9 +73,9 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
     Parameters
     ----------
     y : Annotations or array-like of shape (n_rows, n_annotators) or (n_rows,)
-        Arrays are matched row by row. Annotations are matched by id if `items` is given. Without `items`, Annotations
-        with `by_row` true are matched row by row. Other Annotations can then be matched only if they come from a table
-        with integer ids, which are taken as row numbers.
+        Arrays are matched to X row by row. Annotations are matched by id if `items` is given. Without `items`,
+        Annotations are matched row by row if `by_row` is true. If not, integer ids from a table are taken as row
+        numbers. Other Annotations need `items`.
     n_rows : int
         Number of rows of X.
     items : array-like of shape (n_rows,) or None
@@ -97,38 +99,38 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
     ann = as_annotations(y)
     ids = None if items is None else np.asarray(items)
     if ids is not None and ids.shape != (n_rows,):
-        raise ValueError(f"items= must name each of the {n_rows:,} rows of X, got shape {ids.shape}")
+        raise ValueError(f"items= must have one id for each of the {n_rows:,} rows of X, got shape {ids.shape}")
     if isinstance(y, Annotations) and ids is not None:
         return ann.align(ids)
     if ann.by_row:
         if len(ann) != n_rows:
             raise ValueError(
-                f"X has {n_rows:,} rows, but y has {len(ann):,}. Inconsistent numbers of samples: "
-                "pass Annotations and items=, the ids of X's rows, to match labels to rows by id"
+                f"X has {n_rows:,} rows, but y has {len(ann):,}. Inconsistent numbers of samples: pass one row of y "
+                "per row of X, or match labels to rows by id: pass Annotations and items= (the id of each row of X)"
             )
         return ann
     has_integer_ids = ann.items.dtype.kind == "i" and len(ann.items) > 0
     if ann.ids_may_be_row_numbers and has_integer_ids and ann.items.min() >= 0 and ann.items.max() < n_rows:
         if ann.items.min() == 1:
             warnings.warn(
-                "integer ids are taken as row numbers, and row 0 has no labels: if your ids count from 1, "
-                "pass items=, the ids of X's rows",
+                "item ids are taken as row numbers of X, which count from 0, but no item has the id 0; if your ids "
+                "count from 1, pass items= with the id of each row of X",
                 stacklevel=4,
             )
         return ann.align(np.arange(n_rows))
     raise ValueError(
-        f"the labels use item ids such as {format_names(ann.items, 3)}, not row numbers of X (0 to {n_rows - 1}). "
-        "Pass items=, the ids of X's rows in order, such as fit(X, annotations, items=ids)"
+        f"the labels have item ids such as {format_names(ann.items, 3)}, which are not row numbers of X (0 to "
+        f"{n_rows - 1}). Pass items= with the id of each row of X, in order: fit(X, annotations, items=ids)"
     )
 
 
 def has_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, name: str = "gold") -> NDArray[np.bool_]:
-    """Return for each row whether its true class is known.
+    """Return, for each row, whether its true class is known.
 
     Parameters
     ----------
     gold : ndarray of shape (n_rows,)
-        True classes by name. None and NaN mean unknown; so does -1, unless -1 is one of the classes.
+        True classes by name. None and NaN mean unknown. -1 also means unknown, unless -1 is one of the classes.
     classes : ndarray of shape (n_classes,)
         Class names.
     n_rows : int
@@ -146,7 +148,7 @@ def has_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, name: str =
         If `gold` has another shape.
     """
     if gold.shape != (n_rows,):
-        raise ValueError(f"{name} must have one class per row of X ({n_rows:,}), got shape {gold.shape}")
+        raise ValueError(f"{name} must have one class for each of the {n_rows:,} rows of X, got shape {gold.shape}")
     unknown = () if -1 in classes else (-1,)
     return np.array([not (v is None or v != v or (not isinstance(v, str) and v in unknown)) for v in gold], bool)
 
@@ -157,7 +159,7 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, name: str = "gold"
     Parameters
     ----------
     gold : array-like of shape (n_rows,)
-        True classes by name. None and NaN mean unknown; so does -1, unless -1 is one of the classes.
+        True classes by name. None and NaN mean unknown. -1 also means unknown, unless -1 is one of the classes.
     classes : ndarray of shape (n_classes,)
         Class names.
     n_rows : int
@@ -188,8 +190,8 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, name: str = "gold"
     is_outside = codes[is_known] < 0
     if is_outside.any():
         raise ValueError(
-            f"{name} holds {format_names(np.unique(names[is_outside]))}, not among the classes "
-            f"({format_names(classes)}); name all classes with classes= (--classes on the command line)"
+            f"{name} contains {format_names(np.unique(names[is_outside]))}, not among the classes "
+            f"({format_names(classes)}); correct it, or list all classes with classes= (--classes on the command line)"
         )
     return codes
 
@@ -200,7 +202,7 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray
     Parameters
     ----------
     sample_weight : array-like of shape (n_rows,), float or None
-        Weights of the rows; a number is broadcast, None means 1 for every row.
+        Weight of each row. A single number is used for all rows; None means 1.
     n_rows : int
         Number of rows of X.
 
@@ -226,9 +228,9 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray
     if weight.shape != (n_rows,):
         raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_rows,)}!")
     if not np.isfinite(weight).all() or (weight < 0).any():
-        raise ValueError("sample_weight must be finite and not negative")
+        raise ValueError("sample_weight must be finite numbers of at least 0")
     if not weight.any():
-        raise ValueError("sample_weight is zero for every row: nothing to train on")
+        raise ValueError("sample_weight is zero for every row; at least one row needs a weight above 0")
     return weight
 
 
@@ -247,7 +249,7 @@ def refuse_items(items: ArrayLike | None) -> None:
     """
     if items is not None:
         raise ValueError(
-            "items= goes with Annotations; gold is matched row by row, one class per row of X: leave it out"
+            "items= is used only with Annotations; leave it out, because gold has one class per row of X, in order"
         )
 
 

@@ -1,6 +1,7 @@
-"""`Annotations`: the labels of several annotators, validated once and stored as CSR arrays by item.
+"""`Annotations`: the labels of several annotators, checked once and stored by item.
 
-No other module reads raw labels. An annotator need not label every item.
+The labels are stored like a sparse matrix in compressed sparse row (CSR) form, because most annotators label only some
+of the items. All other modules receive labels as `Annotations`.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ MAX_DENSE_BYTES = 2**31  # larger dense arrays are refused
 class Annotations:
     """The labels of several annotators, stored by item; an annotator need not label every item.
 
-    Create annotations with `read`, `from_table`, `from_matrix` or `from_vector`. Ids of items and annotators and class
-    names may be strings or integers.
+    Create annotations with `read`, `from_table`, `from_matrix` or `from_vector`. Item ids, annotator ids and class
+    names may be strings or integers. Below, X stands for the inputs that are passed to `fit`, with one row per item.
 
     Parameters
     ----------
     indptr : ndarray of int64, shape (n_items + 1,)
-        The labels of item n are at positions `indptr[n]` to `indptr[n + 1]` of `annotator` and `label`.
+        The labels of item n are the slice `indptr[n]:indptr[n + 1]` of `annotator` and of `label`.
     annotator : ndarray of int32, shape (n_labels,)
         Annotator of each label, as a position in `annotators`.
     label : ndarray of int32, shape (n_labels,)
@@ -62,11 +63,11 @@ class Annotations:
         Whether item i belongs to row i of X. True for annotations from a matrix or vector without item ids, and for the
         result of `align` or `ann[rows]`. If false, items are matched to rows by their ids.
     ids_may_be_row_numbers : bool, default=False
-        Whether integer item ids may be taken as row numbers of X when `by_row` is false. True for annotations from
-        tables.
+        Whether `fit` may take integer item ids as row numbers of X, if it is called without `items=`. It has no effect
+        if `by_row` is true. True for annotations from tables.
     dropped : tuple of three ints, default=(0, 0, 0)
-        How many labels were dropped when the labels were read: missing labels, repeated labels, and labels that
-        conflict with another label of the same annotator on the same item.
+        How many labels were dropped while reading: empty labels, repeated labels, and labels that conflict with another
+        label by the same annotator on the same item.
     notes : tuple of str, default=()
         Warnings that were given when the labels were read.
 
@@ -77,11 +78,11 @@ class Annotations:
     dropped_duplicates : int
         Number of repeated labels that were dropped.
     dropped_conflicts : int
-        Number of labels that were dropped because the same annotator gave the item another label.
+        Number of labels that were dropped because the same annotator gave the item a different label.
 
     See Also
     --------
-    crowdfuse.aggregation : Consensus labels from annotations alone.
+    crowdfuse.aggregation : Methods that compute consensus labels from annotations, without inputs.
 
     Examples
     --------
@@ -125,10 +126,18 @@ class Annotations:
     def read(cls, path: str | PathLike[str] | Any, reading: Reading) -> Annotations:
         r"""Read labels from a CSV, TSV or Parquet file, or from an export of Label Studio, Argilla or Prodigy.
 
-        An empty label is a missing label. The format is detected from the contents unless `format` is given. A table is
-        taken as wide if no column has a usual name for annotators or labels, if it has at least two columns besides the
-        item column, and if every two of these columns share at least one value. If rows are dropped, or if classes
-        differ only by case or spaces, a warning is given and added to `notes`.
+        The format is detected from the contents, unless `format` is given. An empty label means that the annotator did
+        not label the item.
+
+        A table with one row per item and one column per annotator is called wide. A table is read as wide if it meets
+        three conditions:
+
+        - No column has a usual name for annotators or labels, such as "annotator" or "label".
+        - There are at least two columns besides the item column.
+        - Any two of these columns have at least one value in common, because annotators choose from the same classes.
+
+        A warning is given if rows that cannot be used are dropped, or if classes differ only by case or spaces. Each
+        warning is also stored in `notes`.
 
         Parameters
         ----------
@@ -167,13 +176,13 @@ class Annotations:
     @classmethod
     @accepts_options_of(Reading)
     def from_table(cls, table: Any, reading: Reading) -> Annotations:
-        """Take labels from a table in memory.
+        """Create annotations from a table in memory.
 
         Parameters
         ----------
         table : table
-            A pandas, polars or pyarrow table (anything with ``__arrow_c_stream__``), a Hugging Face dataset, or a dict
-            of arrays.
+            A pandas, polars or pyarrow table, or any other object with ``__arrow_c_stream__``; a Hugging Face dataset;
+            or a dict of arrays.
         {reading_options}
 
         Returns
@@ -218,8 +227,8 @@ class Annotations:
         Parameters
         ----------
         matrix : array-like or pandas data frame, shape (n_items, n_annotators)
-            Labels by name. -1, NaN, None and the empty string mean missing. For a data frame, the column names are the
-            annotator ids, and the index holds the item ids unless it is 0, 1, 2, ...
+            Class names. -1, NaN, None and the empty string mean that the label is missing. For a data frame, the column
+            names are the annotator ids, and the index holds the item ids. An index of 0, 1, 2, ... is ignored.
         items : array-like of shape (n_items,), default=None
             Item ids. Without ids, row i of the matrix belongs to row i of X. With ids, items are matched to the rows of
             X by id.
@@ -256,8 +265,8 @@ class Annotations:
         values = as_array(matrix)
         if values.ndim != 2:
             raise ValueError(
-                f"labels must be an (items, annotators) array, got shape {values.shape}; "
-                "from_vector() takes one label per item, from_table() one row per label"
+                f"labels must have one row per item and one column per annotator, got shape {values.shape}; "
+                "use from_vector() for one label per item, or from_table() for one row per label"
             )
         is_present = ~is_missing(values, markers=True)
         return cls._from_dense(values, is_present, items, annotators, classes)._with_warnings()
@@ -269,7 +278,7 @@ class Annotations:
         Parameters
         ----------
         y : array-like of shape (n_items,)
-            Labels by name. NaN and None mean missing; -1 is a class.
+            Class names. NaN and None mean that the label is missing; -1 is a class like any other.
         classes : sequence, default=None
             Class names in the order to use; by default the distinct labels, sorted.
 
@@ -291,8 +300,8 @@ class Annotations:
         values = as_array(y)
         if values.ndim != 1:
             raise ValueError(
-                f"y must have one label per item, got shape {values.shape}; "
-                "from_matrix() takes one column per annotator"
+                f"y must be one-dimensional, with one label per item, got shape {values.shape}; "
+                "use from_matrix() for one column per annotator"
             )
         values = values[:, None]
         return cls._from_dense(values, ~is_missing(values, markers=False), None, None, classes)._with_warnings()
@@ -312,11 +321,14 @@ class Annotations:
         column_ids = np.arange(n_annotators) if annotators is None else normalize_ids(annotators, "annotators")
         for name, ids, expected in (("items", row_ids, n_items), ("annotators", column_ids, n_annotators)):
             if len(ids) != expected:
-                raise ValueError(f"{name}= has {len(ids):,} ids, but the labels have shape {values.shape}")
+                axis = "row" if name == "items" else "column"
+                raise ValueError(
+                    f"{name}= must have one id per {axis} of the labels ({expected:,}), got {len(ids):,} ids"
+                )
             refuse_repeats(ids, name)
             empty = [position for position, id_ in enumerate(ids) if isinstance(id_, str) and not id_.strip()]
             if empty:
-                raise ValueError(f"{name}[{empty[0]}] is empty; fill it in, or leave the {name[:-1]} out")
+                raise ValueError(f"{name}[{empty[0]}] is empty; give this {name[:-1]} an id, or leave it out")
         item, annotator = np.nonzero(is_present)
         names, code = encode_classes(
             values[item, annotator], classes, lambda label: f"row {item[label]}, column {annotator[label]}"
@@ -422,7 +434,8 @@ class Annotations:
         if (rows < 0).any():
             unknown = ids[rows < 0]
             raise KeyError(
-                f"{format_count_with_verb(len(unknown), 'item')} not in these annotations: {format_names(unknown)}"
+                f"{format_count_with_verb(len(unknown), 'item')} not in these annotations: {format_names(unknown)}; "
+                "ann.items lists all ids"
             )
         return self._rows(rows, by_row=False)
 
@@ -464,8 +477,8 @@ class Annotations:
         if len(lost) and on_missing == "error":
             raise ValueError(
                 f"{format_count_with_verb(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: "
-                f"{format_names(lost)}. Pass the rows' ids as items=, or choose the labels with select() or "
-                "on_missing='drop'"
+                f"{format_names(lost)}. Check that items= holds the id of each row of X. To leave these items out, use "
+                "ann.align(items, on_missing='drop')"
             )
         return self.take_rows(rows, ids)
 
@@ -496,8 +509,8 @@ class Annotations:
         """
         if not self.by_row:
             raise TypeError(
-                "these annotations identify items by id, so positions do not mean rows of X: "
-                "ann.align(items) puts them in the order of X's rows, ann.select(ids) selects by id"
+                "these annotations identify items by id, so positions are not rows of X; "
+                "use ann.align(items) to put them in the order of X's rows, or ann.select(ids) to select by id"
             )
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # scikit-learn asks for ann[rows, ...]
             key = key[0]
@@ -505,8 +518,10 @@ class Annotations:
         if rows.ndim != 1:
             raise IndexError(f"rows must be selected by a number, a slice, a list or a mask, got shape {rows.shape}")
         if len(np.unique(rows)) < len(rows):
+            repeated = np.flatnonzero(np.bincount(rows) > 1)[0]
             raise ValueError(
-                "a row was selected twice, but an item can occur only once; use sample_weight to repeat items"
+                f"row {repeated} was selected more than once, but an item can occur only once; to count an item "
+                "several times, use sample_weight"
             )
         return self._rows(rows, by_row=True)
 
@@ -582,7 +597,7 @@ class Annotations:
         )
 
     def take_rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
-        """Return the items at the given positions, with new ids, as the rows of X.
+        """Return the items at the given positions, in this order and with new ids.
 
         Parameters
         ----------
@@ -594,7 +609,7 @@ class Annotations:
         Returns
         -------
         Annotations
-            With `by_row` true.
+            With `by_row` true: item i of the result belongs to row i of X.
 
         Examples
         --------
@@ -667,7 +682,7 @@ class Annotations:
     # ---- conversion ------------------------------------------------------------------------
 
     def to_matrix(self) -> NDArray[Any]:
-        """Return the labels by name as a dense matrix.
+        """Return the labels as a dense matrix of class names.
 
         Returns
         -------
@@ -700,15 +715,15 @@ class Annotations:
         """
         if not self.by_row:
             raise TypeError(
-                "these annotations identify items by id, not by row of X: ann.align(items) puts them in the order of "
-                "X's rows; ann.to_matrix() gives them in the order of ann.items"
+                "these annotations identify items by id, not by row of X; use ann.align(items) to put them in the "
+                "order of X's rows, or ann.to_matrix() for the order of ann.items"
             )
         codes = self._codes()
         return codes if dtype is None else codes.astype(dtype)
 
     def _codes(self) -> NDArray[np.int32]:
         """Class codes (N, R), -1 where missing."""
-        _refuse_dense(self.n_items, self.n_annotators, 4, "annotators", ", or a splitter such as cv=KFold(5)")
+        _refuse_dense(self.n_items, self.n_annotators, 4, "annotators", " or, to split items, cv=KFold(5)")
         codes = np.full(self.shape, -1, np.int32)
         codes[self.item, self.annotator] = self.label
         return codes
@@ -719,7 +734,7 @@ class Annotations:
         Returns
         -------
         pyarrow.Table
-            With columns item, annotator and label, by name.
+            With the columns item, annotator and label, which hold ids and class names.
 
         Examples
         --------
@@ -765,11 +780,12 @@ class Annotations:
         return vote_shares(self.item * self.n_classes + self.label, self.n_items, self.n_classes)
 
     def summary(self) -> Summary:
-        """Return counts, agreement and Krippendorff's alpha (nominal).
+        """Return summary statistics: how many labels there are, and how well the annotators agree.
 
         Returns
         -------
         Summary
+            Counts, the fraction of agreeing pairs of labels, and Krippendorff's alpha.
 
         Examples
         --------
@@ -786,5 +802,6 @@ def _refuse_dense(n_items: int, n_columns: int, value_bytes: int, columns: str, 
     """Raise an error if a dense array would take over 2 GB."""
     if n_items * n_columns * value_bytes > MAX_DENSE_BYTES:
         raise ValueError(
-            f"a dense array of {n_items:,} items x {n_columns:,} {columns} takes over 2 GB; use to_table(){alternative}"
+            f"a dense array of {n_items:,} items x {n_columns:,} {columns} would take over 2 GB; "
+            f"use to_table(){alternative}"
         )

@@ -1,4 +1,4 @@
-"""Encoding of labels: which cells are missing, class names to codes, ranges of positions."""
+"""Encode labels: find missing labels, and replace class names by codes (their positions in the list of classes)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, position
 
 
 def concatenate_ranges(starts: IntArray, counts: IntArray) -> IntArray:
-    """Return the positions start, start + 1, ... of several ranges, one range after another.
+    """Return all positions of several ranges, one range after another.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ def encode_classes(
     Parameters
     ----------
     values : ndarray of shape (n_labels,)
-        Labels by name.
+        Class names, one per label.
     classes : sequence or None
-        Class names in the order to use; None for the distinct labels, sorted.
+        Class names in the order to use. With None, the classes are the distinct labels, sorted.
     describe_position : callable, default=None
-        Function that turns a position in `values` into words for an error message, for example "row 3, column 1". By
-        default position 3 becomes "labels[3]".
+        Function that describes a position in `values` for an error message, for example as "row 3, column 1". By
+        default, position 3 becomes "labels[3]".
 
     Returns
     -------
@@ -143,7 +143,7 @@ def _is_null(value: Any) -> bool:
 
 
 def names_with_missing(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the class names followed by the value that means missing, so that code -1 selects it.
+    """Return the class names, with one more value at the end that means missing; code -1 selects this value.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Held-out labels: choose an epoch, a start, a setting or a method without gold labels.
+"""Held-out labels: choose between classifiers without gold labels, for example between epochs, settings or methods.
 
-From some of the items with several labels, one label is kept out of training. A classifier is scored by the
-log-likelihood of these held-out labels, given its class probabilities and a small model of the annotators. Sanity
-checks find classifiers that are clearly wrong although their score is high.
+For some of the items with several labels, one label is kept out of training. A classifier is scored by the
+log-likelihood of these held-out labels. It is computed from the class probabilities of the classifier and from a simple
+model of how annotators err. Sanity checks find classifiers that are clearly wrong although their score is high.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class ValidationScore(NamedTuple):
     def beats(self, other: ValidationScore) -> bool:
         """Return whether to prefer this score to an earlier one.
 
-        A score without failed checks beats one with failed checks. If both or neither have failed checks, the mean
-        log-likelihood of this score must be higher by more than one standard error of the paired differences. Of two
-        nearly equal scores, the earlier one is therefore kept.
+        A score without failed checks beats a score with failed checks. If both or neither have failed checks, this
+        score must have the higher mean log-likelihood, by more than one standard error. The standard error is that of
+        the mean difference per label. Of two nearly equal scores, the earlier one is therefore kept.
 
         Parameters
         ----------
@@ -91,11 +91,11 @@ class HeldOutLabels:
     label : ndarray of int64, shape (n_held_out,)
         Class of each held-out label.
     training_annotations : Annotations
-        The labels of these items that stay in training; the model of the annotators is fitted to them.
+        The labels of these items that stay in training. `score` estimates from them how annotators err.
 
     See Also
     --------
-    hold_out_labels : Creates it.
+    hold_out_labels : Chooses the labels to hold out.
     """
 
     rows: NDArray[np.int64]
@@ -107,11 +107,17 @@ class HeldOutLabels:
     def score(self, logits: NDArray[Any]) -> ValidationScore:
         """Score a classifier by the log-likelihood of the held-out labels.
 
-        Label y of annotator r has the likelihood `sum_k f_k (a_r [y = k] + (1 - a_r) W[k, y])`. Here f_k is the
-        probability of class k for the item, a_r is the accuracy of the annotator, [y = k] is 1 if y equals k and 0
-        otherwise, and W[k, y] is the probability of y among the wrong labels of class k, the same for all annotators. a
-        and W are fitted to the training labels by EM. If a classifier has memorized the training labels, the fitted
-        accuracies are too high, and the held-out labels become less likely.
+        The likelihood of label y by annotator r is `sum_k f_k (a_r [y = k] + (1 - a_r) W[k, y])`, a sum over the true
+        class k:
+
+        - f_k is the classifier's probability of class k for the item;
+        - a_r is the accuracy of annotator r;
+        - [y = k] is 1 if y equals k, and 0 otherwise;
+        - W[k, y] is the probability of label y if the true class is k and the label is wrong. It is the same for all
+          annotators.
+
+        The EM algorithm fits a and W to the training labels of these items. If a classifier has memorized the training
+        labels, the fitted accuracies are too high, and the held-out labels become less likely.
 
         Parameters
         ----------
@@ -139,7 +145,9 @@ class HeldOutLabels:
         return accuracy, wrong
 
     def fingerprint(self) -> dict[str, str]:
-        """Return a hash of the held-out labels; a checkpoint stores it to detect other held-out labels.
+        """Return a hash of the held-out labels.
+
+        A checkpoint stores the hash, to detect whether training is resumed with other held-out labels.
 
         Returns
         -------
@@ -157,11 +165,11 @@ def hold_out_labels(ann: Annotations, usable: NDArray[np.bool_], seed: int) -> t
     Parameters
     ----------
     ann : Annotations
-        All labels, with `by_row` true.
+        All labels. `by_row` must be true: item i belongs to row i of X.
     usable : ndarray of bool, shape (n_items,)
-        Items from which a label may be held out. Items with fewer than two labels keep theirs.
+        Items from which a label may be held out. An item with a single label always keeps it.
     seed : int
-        Decides which labels are held out.
+        Seed of the random choice of labels.
 
     Returns
     -------
@@ -255,14 +263,15 @@ def estimate_annotators(
     Parameters
     ----------
     posterior : ndarray of float64, shape (n_labels, n_classes), or None
-        For each label, the class probabilities of its item. None gives the initial values.
+        For each label, the class probabilities of its item. With None, fixed initial values are returned.
     ann : Annotations
         The labels.
 
     Returns
     -------
     accuracy : ndarray of float64, shape (n_annotators,)
-        Accuracy of each annotator, shrunk towards the mean. Fewer labels mean more shrinkage.
+        Accuracy of each annotator, shrunk towards the mean accuracy of all labels. The fewer labels an annotator gave,
+        the stronger the shrinkage.
     wrong_label_distribution : ndarray of float64, shape (n_classes, n_classes)
         P(label | true class, label is wrong), axes (true, label); the diagonal is 0.
     """

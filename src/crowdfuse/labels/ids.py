@@ -1,6 +1,7 @@
-"""Ids of items and annotators and names of classes: strings or 64-bit integers, and how to match them.
+"""Ids of items and annotators, and names of classes: which values are allowed, and which of them are the same.
 
-The string "12" from a text file and the integer 12 from an array are the same id; "012" is a different one.
+Ids and names are strings or 64-bit integers. The string "12" from a text file and the integer 12 from an array are the
+same id. The string "012" is a different id.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ IntArray = NDArray[np.integer[Any]]
 INTEGER_PATTERN = r"^(0|-?[1-9][0-9]{0,18})$"
 EXACT_FLOAT_LIMIT = 2**53  # from here on, floats cannot tell neighbouring integers apart
 MAX_SHOWN_CHARACTERS = 60  # of one name in a message
-ALLOWED_IDS = f"strings or whole numbers (of 64 bits; as floats below {EXACT_FLOAT_LIMIT:.0e})"
+ALLOWED_IDS = f"only strings, or only whole numbers (64-bit integers, or floats below {EXACT_FLOAT_LIMIT:.0e})"
 
 
 def normalize_ids(
     values: ArrayLike | Sequence[Any], name: str, describe_position: Callable[[int], str] | None = None
 ) -> NDArray[Any]:
-    """Return ids as an int64 array or an object array of strings.
+    """Return integer ids as an int64 array, and string ids as an object array.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ def normalize_ids(
     name : str
         Name of the argument, for error messages.
     describe_position : callable, default=None
-        Function that turns a position into words for an error message; by default "name[position]".
+        Function that describes a position for an error message. By default, position 3 of `items` becomes "items[3]".
 
     Returns
     -------
@@ -44,7 +45,8 @@ def normalize_ids(
     Raises
     ------
     ValueError
-        If the values are not one-dimensional, mix strings and numbers, are missing, or have another type.
+        If the values are not one-dimensional, if they mix strings and numbers, or if a value is missing or of another
+        type.
 
     Examples
     --------
@@ -77,12 +79,12 @@ def normalize_ids(
         where = f"{name}[{at}]" if describe_position is None else describe_position(at)
         # scikit-learn's estimator checks expect the last words for a regression target
         hint = ". Unknown label type" if name == "labels" else ""
-        raise ValueError(f"{where}: {name} must be all {ALLOWED_IDS}, got {format_names([array[at]])}{hint}")
+        raise ValueError(f"{where}: {name} must be {ALLOWED_IDS}, got {format_names([array[at]])}{hint}")
     return array.astype(np.int64)
 
 
 def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
-    """Return `np.asarray(values)`, but keep None and NaN in lists of strings; NumPy would turn them into strings."""
+    """Return `np.asarray(values)`, but as objects if a list holds strings: NumPy would turn NaN into a string."""
     if isinstance(values, (list, tuple)):
         rows = values if any(isinstance(row, (list, tuple)) for row in values) else [values]
         if any(isinstance(cell, str) for row in rows if isinstance(row, (list, tuple)) for cell in row):
@@ -91,7 +93,9 @@ def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
 
 
 def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
-    """Return strings as integers if converting these back gives the same strings, else unchanged.
+    """Convert strings to integers if all of them are plain integers, else return them unchanged.
+
+    A string is a plain integer if the integer, written as text, is the same string: "7" is one, "007" is not.
 
     Parameters
     ----------
@@ -116,7 +120,7 @@ def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def parse_integers(strings: pa.Array) -> NDArray[np.int64] | None:
-    """Return strings (at least one) as integers if converting these back gives the same strings, else None."""
+    """Convert strings to integers if all are plain integers (see `parse_integer_ids`), else return None."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -166,7 +170,7 @@ def ids_to_strings(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def sort_names(names: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-    """Return distinct names sorted (integers as numbers, strings alphabetically), and the new position of each.
+    """Sort distinct names, and return them with the new position of each: integers by value, strings alphabetically.
 
     Examples
     --------
@@ -197,7 +201,7 @@ def unique_sorted(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
 
 
 def refuse_repeats(ids: NDArray[Any], name: str) -> None:
-    """Raise an error that lists the repeated ids, if there are any.
+    """Raise an error if an id occurs more than once; the message lists the repeated ids.
 
     Parameters
     ----------
@@ -216,11 +220,13 @@ def refuse_repeats(ids: NDArray[Any], name: str) -> None:
     if len(ids) and len(pa.array(ids).unique()) < len(ids):
         names, position = unique_sorted(ids)
         repeated = names[np.bincount(position) > 1]
-        raise ValueError(f"{name} must be distinct; these occur more than once: {format_names(repeated)}")
+        raise ValueError(
+            f"{name} must be distinct, but these occur more than once: {format_names(repeated)}; keep each once"
+        )
 
 
 def similar_class_notes(classes: NDArray[Any]) -> list[str]:
-    """Return a note that lists classes that differ only by case or spaces, which is most likely a mistake.
+    """Return a note if class names differ only by case or spaces, which is probably a mistake.
 
     Parameters
     ----------
@@ -235,7 +241,7 @@ def similar_class_notes(classes: NDArray[Any]) -> list[str]:
     Examples
     --------
     >>> similar_class_notes(np.array(["Cat", "cat ", "dog"], object))
-    ["classes that differ only by case or spaces: 'Cat', 'cat '"]
+    ["classes that differ only by case or spaces: 'Cat', 'cat '; rename them if they are the same class"]
     """
     if classes.dtype.kind != "O":
         return []
@@ -243,11 +249,12 @@ def similar_class_notes(classes: NDArray[Any]) -> list[str]:
     for name in classes:
         groups.setdefault("".join(name.split()).casefold(), []).append(name)
     similar = [name for group in groups.values() if len(group) > 1 for name in group]
-    return [f"classes that differ only by case or spaces: {format_names(similar)}"] if similar else []
+    way_out = "rename them if they are the same class"
+    return [f"classes that differ only by case or spaces: {format_names(similar)}; {way_out}"] if similar else []
 
 
 def format_names(names: Iterable[Any], max_names: int = 5) -> str:
-    """Return names for a message, with the total if not all are listed.
+    """Return names as text for a message. If only some are listed, their total number follows.
 
     Parameters
     ----------

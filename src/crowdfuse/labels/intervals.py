@@ -17,20 +17,22 @@ BOOTSTRAP_DRAWS_PER_BLOCK = 200  # bounds the memory: draws x items counts are h
 def wilson_interval(right: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of Wilson's 95 % interval for the proportion `right / total`.
 
-    With p = right / total, n = total and z = 1.96, the ends are
-    (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n).
+    With p = right / total, n = total and z = 1.96, the interval is ``(middle - spread, middle + spread)``, where::
+
+        middle = (p + z^2 / (2 n)) / (1 + z^2 / n)
+        spread = z sqrt(p (1 - p) / n + z^2 / (4 n^2)) / (1 + z^2 / n)
 
     Parameters
     ----------
     right : array-like
-        Number of successes; fractions are allowed.
+        Number of successes; it need not be a whole number.
     total : array-like
         Number of trials; broadcast against `right`.
 
     Returns
     -------
     low, high : ndarray of float64
-        Ends of the interval, of the broadcast shape; 0 and 1 where `total` is 0.
+        Ends of the interval, in the broadcast shape of the two arguments. Where `total` is 0, they are 0 and 1.
 
     References
     ----------
@@ -74,9 +76,10 @@ def proportion_with_interval(right: float, total: float) -> dict[str, Any]:
 
 
 def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
-    """Return half the width of the 95 % t-interval of a mean; the interval is mean -+ half the width.
+    """Return half the width of the 95 % t-interval of a mean.
 
-    Applied to differences of pairs, this is the interval of the paired t-test.
+    The interval goes from the mean minus this number to the mean plus this number. If the values are differences
+    between pairs of measurements, it is the interval of the paired t-test.
 
     Parameters
     ----------
@@ -101,8 +104,8 @@ def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
 def bootstrap_interval(differences: NDArray[np.float64]) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of the mean over both axes, resampling rows and columns.
 
-    Rows (seeds) and columns (items) are both drawn with replacement, 2,000 times, from a fixed seed. Columns are drawn
-    by position. If the seeds have different items, the distribution is still the same.
+    Rows (seeds) and columns (items) are both drawn with replacement, 2,000 times, from a fixed random seed. Columns are
+    drawn by position, so column j may hold different items for different seeds.
 
     Parameters
     ----------

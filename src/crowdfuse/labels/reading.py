@@ -60,26 +60,27 @@ class Reading:
     item: str | None = field(
         default=None,
         metadata={
-            "doc": "Name of the item column; by default a column with a usual name, such as item, task or example. "
-            "If the labels are an export of a labelling tool (see `format`): the field that identifies items, by "
-            "default the tool's own id.",
-            "help": "Name of the item column; in an export, the name of the field that identifies items.",
+            "doc": "Name of the column that identifies items. By default a column with a usual name is used, such as "
+            "item, task or example. For an export of a labelling tool (see `format`), name of the field that "
+            "identifies items; by default the tool's own id.",
+            "help": "Name of the item column; in an export, name of the field that identifies items. Default: a "
+            "column with a usual name, such as item or task; in an export, the tool's own id.",
         },
     )
     annotator: str | None = field(
         default=None,
         metadata={
-            "doc": "Name of the annotator column; by default a column with a usual name, such as annotator, worker "
-            "or rater.",
-            "help": "Name of the annotator column.",
+            "doc": "Name of the annotator column. By default a column with a usual name is used, such as annotator, "
+            "worker or rater.",
+            "help": "Name of the annotator column. Default: a column with a usual name, such as annotator or worker.",
         },
     )
     label: str | None = field(
         default=None,
         metadata={
-            "doc": "Name of the label column; by default a column with a usual name, such as label, answer or "
+            "doc": "Name of the label column. By default a column with a usual name is used, such as label, answer or "
             "response.",
-            "help": "Name of the label column.",
+            "help": "Name of the label column. Default: a column with a usual name, such as label or answer.",
         },
     )
     format: Format = field(
@@ -88,31 +89,33 @@ class Reading:
             "doc": "How labels are laid out. 'table': one row per label. 'wide': one row per item and one column per "
             "annotator. 'label-studio', 'argilla' and 'prodigy': an export of that labelling tool. 'auto': the format "
             "is detected from the contents.",
-            "help": "Format of the labels: auto, table (one row per label), wide (one column per annotator), "
-            "label-studio, argilla or prodigy.",
+            "help": "Format of the labels: table (one row per label), wide (one row per item and one column per "
+            "annotator), label-studio, argilla or prodigy (exports of these tools), or auto (detect it).",
         },
     )
     question: str | None = field(
         default=None,
         metadata={
-            "doc": "The question to read from an export. Required if the export has answers to several questions.",
-            "help": "The question to read if an export has answers to several questions.",
+            "doc": "The question whose answers are read from an export. Required if the export has answers to several "
+            "questions.",
+            "help": "The question whose answers are read, if an export has answers to several questions.",
         },
     )
     classes: Sequence[Any] | None = field(
         default=None,
         metadata={
-            "doc": "All class names, in the order to use; any other label is an error. By default the classes are "
-            "the distinct labels, sorted.",
-            "help": "All classes, separated by commas.",
+            "doc": "All class names, in the order to use. A label that is not listed is an error. By default the "
+            "classes are the distinct labels, sorted.",
+            "help": "All classes, in the order to use, separated by commas. Default: the distinct labels, sorted.",
         },
     )
     on_conflict: OnConflict = field(
         default="error",
         metadata={
-            "doc": "What to do if an annotator gave two different labels to one item: raise an error, keep the first, "
-            "keep the last, or drop all of them.",
-            "help": "What to do with different labels by one annotator on one item: error, first, last or drop.",
+            "doc": "What to do if an annotator gave several different labels to one item. 'error': raise an error. "
+            "'first', 'last': keep only that label. 'drop': drop all labels of this annotator on this item.",
+            "help": "What to do if an annotator gave different labels to one item: error (stop), first or last (keep "
+            "that label), or drop (drop all of them).",
         },
     )
     on_bad: OnBad = field(
@@ -120,7 +123,8 @@ class Reading:
         metadata={
             "doc": "What to do with rows that cannot be used, such as rows without an item: raise an error or drop "
             "them.",
-            "help": "What to do with rows that cannot be used: error, or drop (continue without them).",
+            "help": "What to do with rows that cannot be used, such as rows without an item: error (stop), or drop "
+            "(continue without them).",
         },
     )
 
@@ -131,7 +135,7 @@ class Reading:
                 check_choice(option.name, getattr(self, option.name), choices)
 
     def changed_options(self) -> dict[str, Any]:
-        """The options that differ from their defaults.
+        """Return the options that differ from their defaults.
 
         Returns
         -------
@@ -162,10 +166,10 @@ def accepts_options_of(
 ) -> Callable[[Callable[[Owner, Source, Reading], Result]], Callable[Concatenate[Owner, Source, Options], Result]]:
     """Give a function the options of `Reading` as keyword arguments.
 
-    The function as written takes an owner (the class, for a class method), a source and a `Reading`. The decorated
-    function takes the owner, the source and one keyword argument for each field of `Reading`. Type checkers and
-    `inspect.signature` see these keyword arguments. Their documentation replaces the line ``{reading_options}`` of the
-    docstring.
+    Before decoration, the function takes an owner (the class, for a class method), a source (a file or a table) and a
+    `Reading`. The decorated function takes the owner, the source and one keyword argument for each field of `Reading`.
+    Type checkers and `inspect.signature` see these keyword arguments. Their documentation replaces the line
+    ``{reading_options}`` of the docstring.
     """
 
     def decorate(
@@ -209,7 +213,7 @@ def _numpydoc_entries() -> str:
 
 
 def _type_in_words(hint: Any) -> str:
-    """A type as numpydoc writes it; that None is allowed is seen from the default."""
+    """A type as numpydoc writes it, without None: the documented default shows that None is allowed."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         return f"{{{', '.join(map(repr, parts))}}}"

@@ -18,26 +18,26 @@ class Summary:
     n_items, n_annotators, n_classes, n_labels : int
         Numbers of items, annotators, classes and labels.
     labels_per_item, labels_per_annotator : dict of str to float
-        With keys `min`, `mean` and `max`.
+        Smallest, mean and largest number of labels, with the keys `min`, `mean` and `max`.
     items_without_labels : int
         Number of items without labels.
     agreement : float
-        Among all pairs of labels on the same item, the fraction that agrees; NaN if no item has at least two labels.
+        Fraction of agreeing pairs, among all pairs of labels on the same item. NaN if no item has two or more labels.
     krippendorff_alpha : float
-        Krippendorff's alpha for nominal data: 1 for full agreement, 0 for agreement by chance. NaN if no item has at
-        least two labels, or if the labels of all these items are of a single class.
+        Krippendorff's alpha for classes without an order: 1 means full agreement, 0 means agreement by chance. Only
+        items with two or more labels count. NaN if there are no such items, or if all their labels are the same class.
     dropped_missing : int
-        Number of empty labels that were dropped when the labels were read.
+        Number of empty labels that were dropped while reading.
     dropped_duplicates : int
         Number of repeated labels that were dropped.
     dropped_conflicts : int
-        Number of labels that were dropped because the same annotator gave the item another label.
+        Number of labels that were dropped because the same annotator gave the item a different label.
     notes : tuple of str, default=()
         Warnings that were given when the labels were read.
 
     See Also
     --------
-    Annotations.summary : Creates it.
+    Annotations.summary : Computes the summary.
 
     References
     ----------
@@ -50,7 +50,7 @@ class Summary:
     2 items, 2 annotators, 2 classes, 4 labels
     labels per item       2.00 (from 2 to 2)
     labels per annotator  2.00 (from 2 to 2)
-    agreement             0.500 of the pairs of labels on one item
+    agreement             0.500 of the pairs of labels on the same item
     Krippendorff's alpha  0.000
     """
 
@@ -81,18 +81,18 @@ class Summary:
             f"labels per item       {spread(self.labels_per_item)}",
             f"labels per annotator  {spread(self.labels_per_annotator)}",
             "agreement             "
-            + value_or_reason(self.agreement, " of the pairs of labels on one item", "no item has two labels"),
+            + value_or_reason(self.agreement, " of the pairs of labels on the same item", "no item has two labels"),
             "Krippendorff's alpha  "
-            + value_or_reason(self.krippendorff_alpha, "", "needs items with two labels, and two classes among them"),
+            + value_or_reason(self.krippendorff_alpha, "", "no item has two labels, or all their labels are one class"),
         ]
         notes = [
             (self.items_without_labels, "item has no label", "items have no label"),
             (self.dropped_missing, "label was empty and counts as missing", "labels were empty and count as missing"),
-            (self.dropped_duplicates, "row repeated another and was dropped", "rows repeated others and were dropped"),
+            (self.dropped_duplicates, "repeated label was dropped", "repeated labels were dropped"),
             (
                 self.dropped_conflicts,
-                "label contradicted another of the same annotator and was dropped",
-                "labels contradicted another of the same annotator and were dropped",
+                "label was dropped because its annotator gave the item a different label",
+                "labels were dropped because their annotator gave the item a different label",
             ),
         ]
         lines += [f"note: {count:,} {one if count == 1 else many}" for count, one, many in notes if count]
@@ -116,11 +116,11 @@ def summarize(
     Parameters
     ----------
     indptr, annotator, label : ndarray of int
-        As in `Annotations`.
+        The arrays of the same names in `Annotations`.
     n_annotators, n_classes : int
         Counts, including annotators and classes without labels.
     dropped : tuple of three ints
-        Number of missing, repeated and conflicting labels that were dropped.
+        Number of empty, repeated and conflicting labels that were dropped.
     notes : tuple of str, default=()
         Warnings that were given when the labels were read.
 

@@ -1,4 +1,7 @@
-"""Sorting of triples of codes (item, annotator, label) into CSR arrays by item, without repeats and conflicts."""
+"""Sort labels by item and annotator, drop repeated labels and resolve conflicts.
+
+A label is a triple of codes (item, annotator, class). A code is a position in the list of ids or class names.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ class SortedTriples(NamedTuple):
     Attributes
     ----------
     indptr : ndarray of int64, shape (n_items + 1,)
-        The labels of item n are at positions `indptr[n]` to `indptr[n + 1]`.
+        The labels of item n are the slice `indptr[n]:indptr[n + 1]` of the other two arrays.
     annotator, label : ndarray of int32, shape (n_labels,)
-        Codes of each label.
+        Codes of the annotator and of the class of each label.
     n_duplicates : int
-        Number of repeated triples that were dropped.
+        Number of repeated labels that were dropped.
     n_conflicts : int
-        Number of labels that were dropped because the annotator gave the item another label.
+        Number of labels that were dropped because the annotator gave the item a different label.
     """
 
     indptr: NDArray[np.int64]
@@ -44,7 +47,7 @@ class ConflictError(ValueError):
     count : int
         Number of (item, annotator) pairs with different labels.
     rows : list of tuple of int
-        For up to five such pairs, the row numbers of two labels that differ.
+        For each of up to five of these pairs, the row numbers of two different labels.
     """
 
     def __init__(self, count: int, rows: list[tuple[int, int]]) -> None:
@@ -60,12 +63,12 @@ def sort_triples(
     n_items: int,
     on_conflict: Literal["error", "first", "last", "drop"] = "error",
 ) -> SortedTriples:
-    """Sort triples by item, then annotator; drop repeated triples and resolve conflicts.
+    """Sort labels by item, then by annotator; drop repeated labels and resolve conflicts.
 
     Parameters
     ----------
     item, annotator, label : ndarray of int, shape (n_triples,)
-        Codes, none of them negative.
+        Codes of the item, annotator and class of each label; none is negative.
     n_items : int
         Number of items; items without labels are allowed.
     on_conflict : {"error", "first", "last", "drop"}, default="error"

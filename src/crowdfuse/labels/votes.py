@@ -19,12 +19,12 @@ def vote_counts(
 ) -> NDArray[np.float64]:
     """For each item, return the number of labels that went to each class.
 
-    With `weight`, return their total weight.
+    With `weight`, return the total weight of these labels instead of their number.
 
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        For each label, the flat index `item * n_classes + class`.
+        For each label, its cell in a table of items and classes, as the flat index `item * n_classes + class`.
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None
@@ -49,12 +49,12 @@ def vote_shares(
 ) -> NDArray[np.float64]:
     """For each item, return the fraction of its labels that went to each class.
 
-    With `weight`, return the fraction of the total weight.
+    With `weight`, return the fraction of the item's total weight instead.
 
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        For each label, the flat index `item * n_classes + class`.
+        For each label, its cell in a table of items and classes, as the flat index `item * n_classes + class`.
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None

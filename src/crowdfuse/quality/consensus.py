@@ -340,7 +340,7 @@ def _result(
     temperature = discount_temperature(dependence, standard_error)
     confusions = fit.annotators().confusions
     probabilities = np.empty((ann.n_items, votes.n_classes), np.float32)
-    probabilities[votes.labelled] = temper(fit.soft.astype(np.float64), temperature)
+    probabilities[votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
     if not votes.labelled.all():
         unlabelled = ~votes.labelled
         log_joint = min(fit.sharpness, 1.0) * log_p[unlabelled] + fit.bias

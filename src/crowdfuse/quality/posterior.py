@@ -173,6 +173,16 @@ class PosteriorFit:
         """Return the classifier's calibrated probabilities of a range of labelled items: (n_rows, n_classes)."""
         return normalize_log_joint(self.sharpness * self.log_p[rows] + self.bias)[0]
 
+    def without_gold(self) -> NDArray[np.float32]:
+        """Return class probabilities in which gold is not taken for certain: (n_labelled_items, n_classes)."""
+        if (self.certain < 0).all():
+            return self.soft
+        model, soft = self.annotators(), self.votes.empty()
+        for block, gate in self.blocks():
+            log_prior = np.log(np.maximum(self.prior(block.rows), 1e-300))
+            soft[block.rows] = normalize_log_joint(log_prior + model.log_label_probability(block, gate))[0]
+        return soft
+
     def accuracy(self) -> FloatArray:
         """Return the accuracy of each annotator, (n_annotators,), shrunk towards that of all annotators."""
         alpha, beta = self._accuracy_counts()
