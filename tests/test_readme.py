@@ -45,7 +45,7 @@ def test_the_example_of_an_estimator_runs(crowd_folder: Path) -> None:
     assert (crowd_folder / "model" / "model.json").exists()
 
 
-def test_the_example_of_label_quality_runs(crowd_folder: Path) -> None:
+def test_the_example_of_a_consensus_runs(crowd_folder: Path) -> None:
     example, _ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     setup = (
         "import numpy as np; from crowdfuse import Annotations; ann = Annotations.read('labels.csv'); "
@@ -96,7 +96,7 @@ def test_embed_and_fit_run(crowd_folder: Path, monkeypatch: pytest.MonkeyPatch) 
     for command in commands.groups():
         result = CliRunner().invoke(app, command.split()[1:])
         assert result.exit_code == 0, result.output
-    assert len((crowd_folder / "run" / "fused.csv").read_text().splitlines()) == 41
+    assert len((crowd_folder / "run" / "consensus.csv").read_text().splitlines()) == 41
 
 
 def test_every_linked_file_exists() -> None:
