@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -38,7 +39,11 @@ def crowd_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_example_of_an_estimator_runs(crowd_folder: Path) -> None:
     _, example = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     done = subprocess.run(
-        [sys.executable, "-c", example], cwd=crowd_folder, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1"}
+        [sys.executable, "-c", example],
+        cwd=crowd_folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
     assert "40 items, 3 annotators, 2 classes, 120 labels" in done.stdout
