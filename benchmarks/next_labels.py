@@ -3,9 +3,8 @@
     python benchmarks/next_labels.py --json next_labels.json        # crowds below $CROWDFUSE_DATA
 
 Each replay starts with one random label per item and buys the others in rounds of a tenth of a label per item, among
-the labels that the crowd gave: as `next_labels` proposes, given `quality` of the labels so far, or at random. There is
-no classifier: `quality` gets the same probability for all classes. Both strategies start from the same labels, and
-their consensus comes from the same `quality`. Gold only evaluates.
+the labels that the crowd gave: as `next_labels` proposes, given the `consensus` of the labels so far, or at random.
+There is no classifier. Both strategies start from the same labels, and `consensus` judges both. Gold only evaluates.
 
 "Lead" is the difference in accuracy over the items that have gold, in points, paired by seed, with a 95 % t-interval:
 the mean over the rounds, and at the round where half of the labels for sale are bought. "Saved" is the share
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse import Annotations, LabelQuality, label_quality
+from crowdfuse import Annotations, consensus
 from crowdfuse.io.labels import read_gold
 from crowdfuse.labels.intervals import t_interval_half_width
 from crowdfuse.quality import next_labels
@@ -56,11 +55,6 @@ def select_labels(ann: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
     )
 
 
-def quality_without_classifier(ann: Annotations) -> LabelQuality:
-    """Return the quality of the labels, with the same probability for all classes as the prediction."""
-    return label_quality(ann, np.full((ann.n_items, ann.n_classes), 1 / ann.n_classes))
-
-
 def replay(ann: Annotations, gold: NDArray[np.int64], strategy: str, seed: int) -> list[float]:
     """Return the accuracy in percent at the start and after each round."""
     generator = np.random.default_rng(seed)
@@ -74,7 +68,7 @@ def replay(ann: Annotations, gold: NDArray[np.int64], strategy: str, seed: int) 
     step = max(int(labelled.sum()) // 10, 1)
     curve = []
     while True:
-        found = quality_without_classifier(select_labels(ann, bought))
+        found = consensus(select_labels(ann, bought))
         judged = gold >= 0
         curve.append(100 * float((found.consensus_codes == gold)[judged].mean()))
         for_sale = np.flatnonzero(~bought)

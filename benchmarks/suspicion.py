@@ -1,4 +1,4 @@
-"""Finding wrong labels: average precision of suspicion by `quality`, by fitted models and by cleanlab.
+"""Finding wrong labels: average precision of suspicion by `consensus`, by fitted models and by cleanlab.
 
     python -m venv peers && peers/bin/pip install cleanlab==2.9.0      # optional: the benchmark can do this
     python benchmarks/suspicion.py --cleanlab-python peers/bin/python --json suspicion.json
@@ -7,11 +7,10 @@ Three crowds: LabelMe and Sentiment Polarity below $CROWDFUSE_DATA, and one simu
 annotators, of whom one labels at random, one always gives 3, six confuse two pairs of classes, and the others are right
 with probabilities from 0.45 to 0.95; 30 % of the labels are present. Gold only evaluates.
 
-`quality` and cleanlab (get_label_quality_multiannotator, with and without calibrate_probs, in its own environment) get
-the same out-of-fold probabilities: logistic regression on the majority vote, five folds, drawn by each seed. The
-fitted models, at their defaults, score the labels they were trained on (`label_quality(X, ann)`) and, out of fold,
-labels they were not (`folds=5`); they are trained on the first seed only. Sentences are tf-idf, for the networks 200
-components of it.
+`consensus` and cleanlab (get_label_quality_multiannotator, with and without calibrate_probs, in its own environment)
+get the same out-of-fold probabilities: logistic regression on the majority vote, five folds, drawn by each seed. The
+fitted models, at their defaults, score the labels they were trained on (`folds=0`) and, out of fold, labels they were
+not (`folds=5`); they are trained on the first seed only. Sentences are tf-idf, for the networks 200 components of it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from crowdfuse import Annotations, label_quality
+from crowdfuse import Annotations, consensus
 from crowdfuse.aggregation import majority_vote
 
 CLEANLAB_VERSION = "2.9.0"
@@ -164,8 +163,8 @@ def score_with_fitted_models(crowd: Crowd, seed: int) -> Iterator[tuple[str, flo
     estimators = {"gated": GatedClassifier, "fusion": FusionClassifier, "soft vote": MajorityVoteClassifier}
     for name, estimator in estimators.items():
         fitted = estimator(random_state=seed).fit(crowd.X, crowd.ann)
-        for how, folds in (("in sample", None), ("out of fold", 5)):
-            found = fitted.label_quality(crowd.X, crowd.ann, folds=folds)
+        for how, folds in (("in sample", 0), ("out of fold", 5)):
+            found = fitted.consensus(crowd.X, crowd.ann, folds=folds)
             yield f"{name}, {how}", precision(crowd, found.suspicion)
 
 
@@ -199,7 +198,7 @@ def main() -> None:
         for crowd in crowds:
             probabilities = [out_of_fold_probabilities(crowd, seed) for seed in seeds]
             record_result(
-                crowd, {"quality": [precision(crowd, label_quality(crowd.ann, p).suspicion) for p in probabilities]}
+                crowd, {"consensus": [precision(crowd, consensus(crowd.ann, p).suspicion) for p in probabilities]}
             )
             record_result(crowd, score_with_cleanlab(crowd, probabilities, python))
     if not given.no_fitted:

@@ -66,10 +66,10 @@ def test_learns_and_predicts_class_names(kind: type[CrowdClassifier], crowd: Any
     assert clf.score(X, truth) > 0.7
     np.testing.assert_allclose(clf.predict_proba(X).sum(1), 1)
     assert 0.4 < clf.score(X, ann) < 0.95  # how many of the labels it agrees with
-    reliability = clf.annotator_agreement(X, ann)
-    assert reliability[:2].min() > reliability[2]
+    accuracy = clf.consensus(X, ann, folds=0).annotator_accuracy
+    assert accuracy[:2].min() > accuracy[2]
     if kind is not TwoStageClassifier:  # two labels per item do not tell Dawid-Skene who is best
-        assert reliability[0] > reliability[1]
+        assert accuracy[0] > accuracy[1]
 
 
 @pytest.mark.parametrize("kind", ALL)

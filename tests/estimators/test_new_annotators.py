@@ -62,9 +62,11 @@ def test_an_unknown_annotator_counts_as_the_average_annotator(kind: type[CrowdCl
     assert weights.shape == (300, 4)
     np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
     assert (weights[:, 3] > 0).all()
-    with pytest.warns(UserWarning, match="never seen"):
-        agreement = clf.annotator_agreement(X, annotations_of(with_unknown))
-    assert agreement[3] == pytest.approx((clf.predict(X) == 1).mean())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = clf.consensus(X, annotations_of(with_unknown), folds=0)
+    assert found.annotators.tolist() == NAMES.tolist()
+    assert found.annotator_accuracy[3] == pytest.approx((found.consensus_codes == 1).mean(), abs=0.05)
     assert clf.annotators_.tolist() == ["ann", "bob", "cy"]  # predicting does not change the model
 
 

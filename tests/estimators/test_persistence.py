@@ -250,8 +250,8 @@ def test_damaged_settings_are_named(saved: Path, damage: str) -> None:
 
 def test_a_folder_of_a_newer_version_is_refused_with_a_way_out(saved: Path) -> None:
     path = saved / "model.json"
-    rewrite_with_digest(path, json.loads(path.read_text()) | {"format_version": 3, "crowdfuse_version": "9.1"})
-    with pytest.raises(ModelFormatError, match=r"format 3, written by crowdfuse 9\.1.*reads format 2 only.*again, or"):
+    rewrite_with_digest(path, json.loads(path.read_text()) | {"format_version": 4, "crowdfuse_version": "9.1"})
+    with pytest.raises(ModelFormatError, match=r"format 4, written by crowdfuse 9\.1.*reads format 3 only.*again, or"):
         load(saved)
 
 
@@ -269,7 +269,7 @@ def test_the_keys_on_disk_are_snake_case(saved: Path) -> None:
     content = json.loads((saved / "model.json").read_text(encoding="utf-8"))
     names = [*content, *content["settings"], *(name for record in content["history"] for name in record)]
     assert [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]*", name)] == []
-    assert content["format_version"] == 2
+    assert content["format_version"] == 3
     assert content["gold_used_for"] == "nothing"
 
 

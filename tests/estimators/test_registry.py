@@ -43,8 +43,9 @@ def test_importing_crowdfuse_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_methods_without_diagnostics_have_none() -> None:
-    assert crowdfuse.MajorityVoteClassifier().diagnostics_ is None
-    assert crowdfuse.MajorityVoteClassifier().diagnostic_messages_ == []
-    with pytest.raises(TypeError, match="use GatedClassifier, or annotator_agreement"):
-        crowdfuse.MajorityVoteClassifier().annotator_accuracy([[0.0]])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_methods_without_accuracy_per_item_name_the_alternatives(name: str) -> None:
+    kind = estimator_class(name)
+    if not kind.estimates_item_accuracy:
+        with pytest.raises(TypeError, match=r"use GatedClassifier, or consensus\(X, annotations\)\.annotator_accuracy"):
+            kind().annotator_accuracy_per_item([[0.0]])

@@ -49,7 +49,7 @@ def test_weak_regions_of_annotators_are_found(wrong: Any) -> None:
     centres = np.array([[0.5, 0.5], [-0.5, -0.5], [0.5, -0.5]])
     weak = np.linalg.norm(X[:, None] - centres, axis=2) < 0.6
     clf = GatedClassifier(**FAST, wrong=wrong).fit(X, ask(truth, ~weak, 4))
-    gates = clf.annotator_accuracy(X)
+    gates = clf.annotator_accuracy_per_item(X)
     assert clf.score(X, truth) > 0.98
     for r in range(3):
         assert np.corrcoef(gates[:, r], ~weak[:, r])[0, 1] > 0.85
@@ -70,7 +70,7 @@ def test_classes_that_an_annotator_does_not_know_are_found(n_classes: int, n_kno
     vote = MajorityVoteClassifier(**FAST).fit(data.X, Y)
     assert data.score(vote) < 0.8
     assert data.score(clf) > 0.93
-    gates = np.stack([clf.annotator_accuracy(data.X)[data.truth == k].mean(0) for k in range(n_classes)], 1)
+    gates = np.stack([clf.annotator_accuracy_per_item(data.X)[data.truth == k].mean(0) for k in range(n_classes)], 1)
     assert ((gates > 0.5) == knows).mean() > 0.9
 
 
@@ -85,8 +85,8 @@ def test_a_spammer_and_an_adversary_are_recognized_and_cost_little(wrong: Any) -
     assert without > 0.97
     for clf in fits.values():
         assert data.score(clf) > without - 0.01
-        assert clf.annotator_accuracy(data.X).mean(0).argmin() == 4
-    gates = fits["spammer"].annotator_accuracy(data.X)[:, 4]
+        assert clf.annotator_accuracy_per_item(data.X).mean(0).argmin() == 4
+    gates = fits["spammer"].annotator_accuracy_per_item(data.X)[:, 4]
     assert gates[data.truth == 2].mean() > 0.8  # it is right there, and nowhere else
     assert gates[data.truth != 2].mean() < 0.1
     if wrong == "annotator":
@@ -100,7 +100,7 @@ def test_perfect_annotators_are_as_good_as_gold(n_classes: int) -> None:
     upper = data.score(TrueLabelClassifier(**FAST).fit(data.X, data.truth))
     clf = GatedClassifier(**FAST).fit(data.X, np.column_stack([data.truth] * 3))
     assert data.score(clf) > upper - 0.01
-    assert clf.annotator_accuracy(data.X).mean() > 0.95
+    assert clf.annotator_accuracy_per_item(data.X).mean() > 0.95
 
 
 @pytest.mark.parametrize("right", [(0.9, 0.75, 0.65), (0.7, 0.7, 0.7), (0.9, 0.55, 0.3)])
@@ -110,7 +110,7 @@ def test_two_classes_are_not_worse_than_the_vote(right: Any, seed: int) -> None:
     Y = ask(data.truth, right, 2, seed + 10)
     clf, vote = (kind(**FAST).fit(data.X, Y) for kind in (GatedClassifier, MajorityVoteClassifier))
     assert data.score(clf) > data.score(vote) - 0.01
-    assert clf.annotator_accuracy(data.X).mean(0).argmax() == 0 or right[0] == right[1]
+    assert clf.annotator_accuracy_per_item(data.X).mean(0).argmax() == 0 or right[0] == right[1]
 
 
 @pytest.mark.parametrize("wrong", ["uniform", "annotator"])
@@ -128,4 +128,4 @@ def test_gold_corrects_mistakes_that_all_annotators_share(wrong: Any) -> None:
 def test_random_labels_get_low_gates() -> None:
     data = ring(4, 0.3)
     clf = GatedClassifier(**FAST).fit(data.X, np.random.default_rng(0).integers(0, 4, (2500, 3)))
-    assert clf.annotator_accuracy(data.X).mean() < 0.5
+    assert clf.annotator_accuracy_per_item(data.X).mean() < 0.5

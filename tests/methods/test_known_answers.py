@@ -118,7 +118,7 @@ def test_a_spammer_is_recognized_and_costs_nothing(kind: type[CrowdClassifier], 
     without = kind(**FAST, epochs=10).fit(X, good).score(X_test, truth_test)
     clf = kind(**FAST, epochs=10).fit(X, with_spammer)
     assert clf.score(X_test, truth_test) > without - 0.01
-    assert clf.annotator_agreement(X, with_spammer).argmin() == 3
+    assert clf.consensus(X, with_spammer, folds=0).annotator_accuracy.argmin() == 3
     if isinstance(clf, GlobalConfusionsClassifier):
         assert clf.confusion_matrices_.diagonal(axis1=1, axis2=2).mean(1).argmin() == 3
     else:
@@ -135,4 +135,4 @@ def test_wdn_weights_reflect_the_vote_and_not_accuracy() -> None:
     np.testing.assert_allclose(clf.weights_, part, atol=0.05)
     assert clf.weights_.argmax() == 3
     np.testing.assert_allclose(clf.annotator_weights(X[:2]), np.tile(clf.weights_, (2, 1)), atol=1e-6)
-    assert clf.annotator_agreement(X, Y).argmin() == 3
+    assert clf.consensus(X, Y, folds=0).annotator_accuracy.argmin() == 3

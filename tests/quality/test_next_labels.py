@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from crowdfuse import Annotations, label_quality
+from crowdfuse import Annotations, consensus
 from crowdfuse.aggregation import Aggregate, dawid_skene, majority_vote, one_coin
 from crowdfuse.quality import next_labels
 
@@ -25,7 +25,7 @@ def make(seed: int = 0, N: int = 6, K: int = 3, share: float = 0.5) -> tuple[Ann
     said[generator.random(said.shape) > share] = -1
     said[0] = [0, 0, -1]
     ann = Annotations.from_matrix(said, annotators=NAMES, classes=range(K))
-    return ann, label_quality(ann, generator.dirichlet(np.ones(K), N))
+    return ann, consensus(ann, generator.dirichlet(np.ones(K), N))
 
 
 def information(prior: NDArray[Any], matrices: list[NDArray[Any]]) -> float:
@@ -77,7 +77,7 @@ def test_a_perfect_annotator_gives_one_bit_and_a_random_one_none() -> None:
     ann = Annotations.from_matrix([[-1, -1, -1], [-1, -1, -1], [0, 1, 0]], annotators=NAMES)
     perfect, coin = np.eye(2), np.full((2, 2), 0.5)
     model = replace(
-        label_quality(ann, [[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]),
+        consensus(ann, [[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]),
         class_probabilities=np.array([[0.5, 0.5], [1, 0], [0.5, 0.5]], np.float32),
         confusion_matrices=np.stack([perfect, coin, coin]),
     )
@@ -158,7 +158,7 @@ def test_items_are_matched_by_id() -> None:
     table = {"item": ["b", "a", "a", "c"], "annotator": ["x", "x", "y", "y"], "label": ["no", "yes", "yes", "no"]}
     ann = Annotations.from_table(table)
     probs = {"a": [0.1, 0.9], "b": [0.5, 0.5], "c": [0.9, 0.1]}
-    model = label_quality(ann, [probs[item] for item in "cab"], items=list("cab"))
+    model = consensus(ann, [probs[item] for item in "cab"], items=list("cab"))
     assert next_labels(ann, model, budget=1).select(["item", "annotator"]).to_pylist() == [
         {"item": "b", "annotator": "y"}
     ]
@@ -216,7 +216,7 @@ def test_bad_requests_are_refused(changed: dict[str, Any], message: str) -> None
 
 def test_other_models_are_refused_with_the_way_out() -> None:
     ann, model = make()
-    with pytest.raises(TypeError, match=r"clf.label_quality\(X, ann\)"):
+    with pytest.raises(TypeError, match=r"clf.consensus\(X, ann\)"):
         next_labels(ann, np.full((6, 3), 1 / 3), 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"cost must map each annotator to a price, such as .*, got float"):
         next_labels(ann, model, 1, cost=2.0)  # type: ignore[arg-type]
