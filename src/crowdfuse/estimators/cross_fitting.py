@@ -96,7 +96,11 @@ class OutOfFold(NamedTuple):
 
 def predict_items(classifier: CrowdClassifier, inputs: Inputs, ann: Annotations, n_folds: int) -> OutOfFold:
     """Return what a fitted classifier says about items and about the annotators who labelled them."""
-    right = classifier.annotator_accuracy_per_item(inputs, ann) if classifier.estimates_item_accuracy else None
+    right = None
+    if classifier.estimates_item_accuracy:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*never seen in training")  # the consensus estimates them
+            right = classifier.annotator_accuracy_per_item(inputs, ann)
     return OutOfFold(
         classifier.predict_proba(inputs), None if right is None else np.asarray(right, np.float64), n_folds
     )
@@ -150,9 +154,7 @@ def predict_fold(
     copy.fit_prepared(prepared, title=title)
     if copy.interrupted_:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # annotators who labelled items of this fold only count as average
-        return predict_items(copy, inputs.take(fold), ann[fold], 0)
+    return predict_items(copy, inputs.take(fold), ann[fold], 0)
 
 
 def cross_fit(

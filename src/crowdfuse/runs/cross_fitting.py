@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 import torch
@@ -74,14 +74,23 @@ def _train_in_processes(
     """Train the folds that are not stored yet in separate processes; False if one of them was interrupted."""
     folds = assign_folds(trained_rows(classifier, data.train_annotations, gold), job.folds)
     left = [number for number in range(len(folds)) if not fold_file(out / FOLDS_FOLDER, number).exists()]
-    with ProcessPoolExecutor(min(jobs, len(left)) or 1, multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(_train_fold, out, number): number for number in left}
-        finished = True
-        for future in as_completed(running):
-            finished &= future.result()
-            if classifier.verbose and finished:
-                print(f"fold {running[future] + 1} of {len(folds)} is trained", flush=True)
-    return finished
+    running: dict[Future[bool], int] = {}
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        try:
+            while left or running:
+                # one fold per process: Ctrl-C would not stop folds that wait in the queue of the pool
+                while left and len(running) < jobs:
+                    number = left.pop(0)
+                    running[pool.submit(_train_fold, out, number)] = number
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    number = running.pop(future)
+                    if not future.result():
+                        return False
+                    if classifier.verbose:
+                        print(f"fold {number + 1} of {len(folds)} is trained", flush=True)
+        except KeyboardInterrupt:  # the processes get it too, and store their checkpoints
+            return False
+    return True
 
 
 def _train_fold(out: Path, number: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,12 @@ from crowdfuse.runs.results import write_results
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
 from crowdfuse.training.distributed import AllProcessesError, all_gather, is_rank_zero, raise_in_all_processes
 
+OnReady = Callable[[CrowdClassifier, JobData], None]
 
-def start(job: Job, out: Path, *, force: bool, verbose: int = 1, jobs: int = 1) -> dict[str, Any]:
+
+def start(
+    job: Job, out: Path, *, force: bool, verbose: int = 1, jobs: int = 1, on_ready: OnReady | None = None
+) -> dict[str, Any]:
     r"""Train the classifier of a job, write the results to a new run folder, and return the summary.
 
     In distributed training, the process of rank 0 writes the folder and returns the summary; all others return an empty
@@ -61,6 +66,8 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1, jobs: int = 1) 
         Whether to show progress.
     jobs : int, default=1
         Number of processes that train the folds of the cross-fitting at the same time.
+    on_ready : callable, default=None
+        Called in the process of rank 0 before the training starts, with the prepared classifier and the data.
 
     Returns
     -------
@@ -104,6 +111,8 @@ def start(job: Job, out: Path, *, force: bool, verbose: int = 1, jobs: int = 1) 
         }
         with atomic_folder(out, force=force) as folder:
             write_json(folder / RUN_SETTINGS_FILE, settings)
+    if on_ready is not None and is_rank_zero():
+        on_ready(classifier, data)
     return _train(classifier, prepared, job, data, out, jobs)
 
 
@@ -124,7 +133,7 @@ def _check_and_read(
     return classifier, prepared, data, {**_file_hashes(job), "inputs": data.loaded.fingerprint()}
 
 
-def resume(out: Path, *, verbose: int = 1, jobs: int = 1) -> dict[str, Any]:
+def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | None = None) -> dict[str, Any]:
     """Continue a stopped run with its stored settings and its original files.
 
     The result is bit-identical to that of an uninterrupted run. The number of processes may differ from that of the
@@ -138,6 +147,8 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1) -> dict[str, Any]:
         Whether to show progress.
     jobs : int, default=1
         Number of processes that train the folds of the cross-fitting at the same time.
+    on_ready : callable, default=None
+        Called in the process of rank 0 before the training starts, with the prepared classifier and the data.
 
     Returns
     -------
@@ -164,7 +175,7 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1) -> dict[str, Any]:
         if is_rank_zero():
             remove_leftovers(out)
         if finished:
-            (out / CHECKPOINT_FILE).unlink(missing_ok=True)
+            _remove_checkpoints(out)
             return read_json_object(out / SUMMARY_FILE)
         for path in [*job.files().values(), Path(job.inputs)]:
             if not path.exists():
@@ -177,6 +188,8 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1) -> dict[str, Any]:
         _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
         classifier, data = make_classifier(job, out, verbose), read_job_data(job, loaded)
         prepared = _prepare(classifier, data)
+    if on_ready is not None and is_rank_zero():
+        on_ready(classifier, data)
     return _train(classifier, prepared, job, data, out, jobs)
 
 
@@ -204,9 +217,14 @@ def _train(
         return {}
     summary = write_results(classifier, data, out, predictions)
     if not interrupted:
-        (out / CHECKPOINT_FILE).unlink(missing_ok=True)
-        shutil.rmtree(out / FOLDS_FOLDER, ignore_errors=True)
+        _remove_checkpoints(out)
     return summary
+
+
+def _remove_checkpoints(out: Path) -> None:
+    """Remove what a finished run no longer needs: the checkpoint, and predictions and checkpoints of the folds."""
+    (out / CHECKPOINT_FILE).unlink(missing_ok=True)
+    shutil.rmtree(out / FOLDS_FOLDER, ignore_errors=True)
 
 
 def _file_hashes(job: Job) -> dict[str, str]:
