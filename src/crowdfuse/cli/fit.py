@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from crowdfuse.checks.choices import check_choice
@@ -32,6 +33,7 @@ from crowdfuse.training.distributed import is_rank_zero, launched_processes, rai
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
+    from crowdfuse.runs import JobData
 
 
 @print_errors
@@ -113,7 +115,7 @@ def fit(
             finished = runs.is_finished(resume)
         if finished and is_rank_zero():
             typer.echo(f"{resume} is already finished; nothing to resume")
-        _print_summary(runs.resume(resume, verbose=verbose, jobs=jobs), resume, json_file)
+        _print_summary(runs.resume(resume, verbose=verbose, jobs=jobs, on_ready=_print_start), resume, json_file)
         return
     with raise_in_all_processes():
         absent = [
@@ -150,24 +152,29 @@ def fit(
             folds=folds,
             threads=threads,
         )
-    if is_rank_zero():
-        default = " (default; see crowdfuse methods)" if method is None else ""
-        typer.echo(f"method: {job.method}{default}")
-    _print_summary(runs.start(job, folder, force=force, verbose=verbose, jobs=jobs), folder, json_file)
+    if method is None and is_rank_zero():
+        typer.echo(f"method: {job.method} (default; see crowdfuse methods)")
+    summary = runs.start(job, folder, force=force, verbose=verbose, jobs=jobs, on_ready=_print_start)
+    _print_summary(summary, folder, json_file)
+
+
+def _print_start(classifier: CrowdClassifier, data: JobData) -> None:
+    """Print what was read and what is trained, before the training."""
+    ann = data.train_annotations
+    n_items = int((np.diff(ann.indptr) > 0).sum())
+    typer.echo(
+        f"data: {n_items:,} items, {data.all_annotations.n_annotators:,} annotators, {ann.n_labels:,} labels, classes "
+        f"{format_names(ann.classes)}"
+    )
+    typer.echo(f"training: {classifier.method_name} with network {_describe_network(classifier)}")
 
 
 def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
     """Print the summary of a run, in the process of rank 0 only; exit with code 130 if Ctrl-C ended the run."""
-    from crowdfuse.estimators.persistence import load
     from crowdfuse.io.files import write_json
 
     if not is_rank_zero():
         return
-    typer.echo(f"network: {_describe_network(load(run / 'model'))}")
-    typer.echo(
-        f"data: {summary['n_labelled_items']:,} items, {summary['n_annotators']:,} annotators, "
-        f"{summary['n_labels']:,} labels, classes {format_names(summary['classes'])}"
-    )
     if summary["gold_used_for"] != "nothing":
         typer.echo(f"gold labels were used for {summary['gold_used_for']}")
     for kind in ("note", "warning"):
