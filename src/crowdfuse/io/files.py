@@ -138,8 +138,7 @@ def refuse_foreign(path: Path, marker: str) -> None:
         raise FileExistsError(f"{path} is a file, but the output is a folder; choose another name")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         raise FileExistsError(
-            f"{path} has no {marker}, so crowdfuse did not write it and will not replace the folder; choose another "
-            "name"
+            f"{path} has no {marker}, so crowdfuse did not write it and will not replace it; choose another name"
         )
 
 
