@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Annotations",
-    "CrowdClassifier",
     "Consensus",
+    "CrowdClassifier",
     "Summary",
-    "label_likelihood",
     "consensus",
+    "label_likelihood",
     "label_score",
     "load",
     "next_labels",
@@ -48,4 +48,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})

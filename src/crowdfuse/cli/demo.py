@@ -35,7 +35,7 @@ def demo(
     for method, accuracy in result.accuracy.items():
         table.add_row(method, f"{100 * accuracy:.1f} %")
     console.print(table)
-    table = Table("annotator", "labels", "agreement with predictions", "true accuracy", title="Whom to believe")
+    table = Table("annotator", "labels", "estimated accuracy", "true accuracy", title="Whom to believe")
     for row in result.annotators:
         table.add_row(
             row["annotator"], str(row["n_labels"]), f"{row['estimated_accuracy']:.3f}", f"{row['true_accuracy']:.3f}"
