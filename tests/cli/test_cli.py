@@ -749,7 +749,7 @@ def test_predict_with_an_unfinished_run_suggests_resume(crowd: Crowd) -> None:
 def test_demo_prints_both_tables_and_ends_with_the_report(tmp_path: Path) -> None:
     text = run_ok("demo", "--out", tmp_path / "report", "--epochs", 1, "--quiet", "--json", tmp_path / "d.json")
     assert text.endswith(f"report: {tmp_path / 'report' / 'report.md'}")
-    for word in ("majority vote", "fusion", "true labels", "Ada", "agreement with predictions"):
+    for word in ("majority vote", "fusion", "true labels", "Ada", "estimated accuracy"):
         assert word in text
     assert (tmp_path / "report" / "report.md").exists()
     assert set(json.loads((tmp_path / "d.json").read_text())) >= {"held_out_accuracy", "annotators"}
