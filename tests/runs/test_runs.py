@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,13 @@ import pytest
 import torch
 from PIL import Image
 
-from crowdfuse import load
+from crowdfuse import Annotations, load
+from crowdfuse.estimators import cross_fitting
+from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.labels.reading import Reading
+from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.runs import Job, RunFormatError, fitting, resume, start
+from crowdfuse.runs import cross_fitting as run_cross_fitting
 from crowdfuse.runs.job import make_classifier
 from crowdfuse.runs.job_data import read_job_data
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
@@ -75,7 +80,7 @@ def crowd(tmp_path: Path) -> dict[str, Any]:
 
 def job(crowd: dict[str, Any], **changed: Any) -> Job:
     settings = {"epochs": 2, "batch_size": 16, "random_state": 0}
-    return replace(Job(labels=crowd["labels"], inputs=crowd["inputs"], settings=settings), **changed)
+    return replace(Job(labels=crowd["labels"], inputs=crowd["inputs"], settings=settings, folds=0), **changed)
 
 
 def gold(crowd: dict[str, Any], tmp_path: Path, name: str, items: Any) -> str:
@@ -95,7 +100,7 @@ def test_all_arrays_have_the_same_item_in_each_row(crowd: dict[str, Any], tmp_pa
     assert found == set(crowd["triples"])
 
 
-def test_held_out_items_are_scored_fused_and_never_trained_on(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_held_out_items_are_scored_and_never_trained_on(crowd: dict[str, Any], tmp_path: Path) -> None:
     validation = gold(crowd, tmp_path, "validation.csv", crowd["items"][:5])
     test = gold(crowd, tmp_path, "test.csv", crowd["items"][5:12])
     asked = job(crowd, validation=validation, test=test)
@@ -111,7 +116,7 @@ def test_held_out_items_are_scored_fused_and_never_trained_on(crowd: dict[str, A
     predicted = load(tmp_path / "run" / "model").predict(crowd["X"][5:12])
     truth = [crowd["truth"][item] for item in crowd["items"][5:12]]
     assert summary["test_accuracy"] == np.mean(predicted == truth)
-    assert [row["item"] for row in read_rows(tmp_path / "run" / "fused.csv")] == crowd["items"]
+    assert sorted(row["item"] for row in read_rows(tmp_path / "run" / "consensus.csv")) == crowd["items"]
 
 
 def test_gold_to_train_on_leaves_out_what_is_held_out(crowd: dict[str, Any], tmp_path: Path) -> None:
@@ -201,118 +206,132 @@ def test_settings_are_checked_by_name_and_type() -> None:
 # ---- results ---------------------------------------------------------------------------------------
 
 
-def test_fused_labels_and_annotators_equal_those_of_the_saved_model(crowd: dict[str, Any], tmp_path: Path) -> None:
-    start(job(crowd), tmp_path / "run", force=False, verbose=0)
-    model = load(tmp_path / "run" / "model")
-    material = read_job_data(job(crowd))
-    fused = model.fused_labels(crowd["X"], material.all_annotations)
-    probabilities = model.predict_proba(crowd["X"])
-    counts = np.diff(material.all_annotations.indptr)
+def assert_rows_equal(rows: list[dict[str, str]], table: Any) -> None:
+    """Check that a CSV file has the rows of a table, in the same order and with six digits of each fraction."""
     expected = [
         {
-            "item": item,
-            "fused": model.classes_[fused[n].argmax()],
-            "fused_confidence": f"{fused[n].max():.6f}",
-            "n_labels": str(counts[n]),
-            "predicted": model.classes_[probabilities[n].argmax()],
-            "predicted_confidence": f"{probabilities[n].max():.6f}",
+            name: "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
+            for name, value in row.items()
         }
-        for n, item in enumerate(crowd["items"])
+        for row in table.to_pylist()
     ]
-    assert read_rows(tmp_path / "run" / "fused.csv") == expected
-
-    best = dict(zip(crowd["items"], model.classes_[fused.argmax(1)], strict=True))
-    weights = model.annotator_weights(crowd["X"], material.all_annotations)
-    agreement = dict(zip(NAMES, model.annotator_agreement(crowd["X"], material.all_annotations), strict=True))
-    rows = read_rows(tmp_path / "run" / "annotators.csv")
-    assert [row["annotator"] for row in rows] == sorted(agreement, key=lambda name: -agreement[name])
-    for row in rows:
-        own = [(item, said) for item, name, said in crowd["triples"] if name == row["annotator"]]
-        column = weights[:, NAMES.index(row["annotator"])]
-        assert int(row["n_labels"]) == len(own)
-        assert float(row["agreement_with_predicted"]) == pytest.approx(agreement[row["annotator"]], abs=1e-4)
-        assert float(row["agreement_with_fused"]) == pytest.approx(
-            np.mean([best[item] == said for item, said in own]), abs=1e-4
-        )
-        assert float(row["mean_weight"]) == pytest.approx(column.sum() / len(own), abs=1e-4)
+    assert rows == expected
 
 
-def test_the_mean_weight_is_empty_if_all_annotators_have_equal_weights(crowd: dict[str, Any], tmp_path: Path) -> None:
-    """Otherwise it would be the mean of 1 / (number of labels of the item), which says nothing about annotators."""
-    start(job(crowd, method="crowd-layer", settings={"epochs": 2}), tmp_path / "run", force=False, verbose=0)
-    assert {row["mean_weight"] for row in read_rows(tmp_path / "run" / "annotators.csv")} == {""}
+@pytest.mark.parametrize(("method", "folds"), [("majority-vote", 0), ("majority-vote", 3), ("gated", 3)])
+@pytest.mark.parametrize("with_gold", [False, True])
+def test_all_files_of_a_run_hold_the_consensus_of_python(
+    crowd: dict[str, Any], tmp_path: Path, method: str, folds: int, with_gold: bool
+) -> None:
+    known = crowd["items"][:12] if with_gold else []
+    path = gold(crowd, tmp_path, "gold.csv", known) if with_gold else None
+    asked = job(crowd, method=method, folds=folds, gold=path)
+    run = tmp_path / "run"
+    summary = start(asked, run, force=False, verbose=0)
+    stored = load_consensus(run / "posterior.safetensors")
+
+    truth = [crowd["truth"][item] if item in known else None for item in crowd["items"]] if with_gold else None
+    ann = Annotations.from_table(
+        dict(zip(("item", "annotator", "label"), zip(*crowd["triples"], strict=True), strict=True))
+    )
+    fresh = estimator_class(method)(**asked.settings).fit(crowd["X"], ann, gold=truth, items=crowd["items"])
+    loaded = load(run / "model")
+    for clf in (fresh, loaded):
+        found = clf.consensus(crowd["X"], ann, items=crowd["items"], gold=truth, folds=folds)
+        assert found.items.tolist() == stored.items.tolist() == crowd["items"]
+        assert found.annotators.tolist() == stored.annotators.tolist()
+        assert found.n_folds == stored.n_folds == summary["n_folds"] == folds
+        assert (found.limitations, found.findings) == (stored.limitations, stored.findings)
+        for name in (
+            "class_probabilities",
+            "consensus_codes",
+            "label_confidence",
+            "annotator_accuracy",
+            "annotator_accuracy_interval",
+            "predicted_probabilities",
+        ):
+            np.testing.assert_array_equal(getattr(found, name), getattr(stored, name), err_msg=name)
+
+    assert_rows_equal(read_rows(run / "consensus.csv"), stored.to_table())
+    assert_rows_equal(read_rows(run / "suspicious_labels.csv"), stored.suspicious_labels())
+    annotators = read_rows(run / "annotators.csv")
+    columns = stored.annotator_table().column_names
+    assert_rows_equal([{name: row[name] for name in columns} for row in annotators], stored.annotator_table())
+    assert set(annotators[0]) - set(columns) == ({"mean_weight"} if method == "gated" else set())
 
 
-def test_review_tables_are_sorted_and_hold_every_label_once(crowd: dict[str, Any], tmp_path: Path) -> None:
-    asked = job(crowd, settings={"epochs": 10, "batch_size": 16, "random_state": 0})
-    start(asked, tmp_path / "run", force=False, verbose=0)
-    labels = read_rows(tmp_path / "run" / "review_labels.csv")
+def test_tables_are_sorted_and_hold_every_label_once(crowd: dict[str, Any], tmp_path: Path) -> None:
+    start(job(crowd, folds=2), tmp_path / "run", force=False, verbose=0)
+    labels = read_rows(tmp_path / "run" / "suspicious_labels.csv")
     assert list(labels[0]) == ["item", "annotator", "label", "consensus", "suspicion"]
-    triples = [(row["item"], row["annotator"], row["label"]) for row in labels]
-    assert sorted(triples) == sorted(crowd["triples"])
+    assert sorted((row["item"], row["annotator"], row["label"]) for row in labels) == sorted(crowd["triples"])
     suspicion = [float(row["suspicion"]) for row in labels]
     assert suspicion == sorted(suspicion, reverse=True)
-    found = load(tmp_path / "run" / "model").label_quality(crowd["X"], read_job_data(asked).all_annotations)
-    np.testing.assert_allclose(suspicion, np.sort(found.suspicion)[::-1], atol=1e-6)
 
-    items = read_rows(tmp_path / "run" / "review_items.csv")
-    assert list(items[0]) == ["item", "consensus", "confidence", "n_labels", "labels", "disagreeing"]
+    items = read_rows(tmp_path / "run" / "consensus.csv")
     assert sorted(row["item"] for row in items) == crowd["items"]
     confidence = [float(row["confidence"]) for row in items]
     assert confidence == sorted(confidence)
     for row in items:
-        own = {name: said for item, name, said in crowd["triples"] if item == row["item"]}
-        others = [name for name in NAMES if own.get(name, row["consensus"]) != row["consensus"]]
-        assert row["disagreeing"] == "; ".join(others)
+        own = [label for item, _, label in crowd["triples"] if item == row["item"]]
         assert int(row["n_labels"]) == len(own)
+        assert float(row["share_of_votes"]) == pytest.approx(own.count(row["label"]) / len(own), abs=1e-6)
+
+    annotators = read_rows(tmp_path / "run" / "annotators.csv")
+    assert list(annotators[0]) == [
+        "annotator",
+        "n_labels",
+        "accuracy",
+        "accuracy_low",
+        "accuracy_high",
+        "mean_weight",
+    ]
+    high = [float(row["accuracy_high"]) for row in annotators]
+    assert high == sorted(high)
+    for row in annotators:
+        assert int(row["n_labels"]) == sum(name == row["annotator"] for _, name, _ in crowd["triples"])
+        assert float(row["accuracy_low"]) <= float(row["accuracy"]) <= float(row["accuracy_high"])
 
 
-def test_gold_labels_are_certain_in_the_review_tables(crowd: dict[str, Any], tmp_path: Path) -> None:
-    known = crowd["items"][:20]
-    start(job(crowd, gold=gold(crowd, tmp_path, "gold.csv", known)), tmp_path / "run", force=False, verbose=0)
-    items = {row["item"]: row for row in read_rows(tmp_path / "run" / "review_items.csv")}
-    assert [items[item]["consensus"] for item in known] == [crowd["truth"][item] for item in known]
-    assert {items[item]["confidence"] for item in known} == {"1.000000"}
-    for row in read_rows(tmp_path / "run" / "review_labels.csv"):
-        if row["item"] in known:
-            assert float(row["suspicion"]) == (row["label"] != crowd["truth"][row["item"]])
+def test_the_mean_weight_is_that_of_the_saved_model(crowd: dict[str, Any], tmp_path: Path) -> None:
+    start(job(crowd), tmp_path / "run", force=False, verbose=0)
+    ann = read_job_data(job(crowd)).all_annotations
+    weights = load(tmp_path / "run" / "model").annotator_weights(crowd["X"], ann)
+    for row in read_rows(tmp_path / "run" / "annotators.csv"):
+        column = weights[:, NAMES.index(row["annotator"])]
+        assert float(row["mean_weight"]) == pytest.approx(column.sum() / int(row["n_labels"]), abs=1e-4)
 
 
-def test_fused_labels_follow_gold_that_is_trained_on(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_an_annotator_whose_labels_a_method_ignores_has_mean_weight_0(crowd: dict[str, Any], tmp_path: Path) -> None:
+    settings = {"epochs": 2, "annotator": "bob"}
+    start(job(crowd, method="single-annotator", settings=settings), tmp_path / "run", force=False, verbose=0)
+    rows = {row["annotator"]: float(row["mean_weight"]) for row in read_rows(tmp_path / "run" / "annotators.csv")}
+    assert rows == {"ada": 0, "bob": 1, "cy": 0}
+
+
+def test_gold_that_is_trained_on_is_certain_in_the_tables(crowd: dict[str, Any], tmp_path: Path) -> None:
     other = {"cat": "dog", "dog": "cat"}
     unlabelled = crowd["items"][5]  # gold, and no labels
     triples = [triple for triple in crowd["triples"] if triple[0] != unlabelled]
     write_rows(Path(crowd["labels"]), "item,annotator,label", triples)
     gold_labels = {item: other[crowd["truth"][item]] for item in crowd["items"][:6]}  # the opposite of most labels
     known = write_rows(tmp_path / "gold.csv", "item,label", gold_labels.items())
-    start(job(crowd, gold=known), tmp_path / "run", force=False, verbose=0)
-    rows = {row["item"]: row for row in read_rows(tmp_path / "run" / "fused.csv")}
-    assert {item: (rows[item]["fused"], rows[item]["fused_confidence"]) for item in gold_labels} == {
+    start(job(crowd, gold=known, folds=2), tmp_path / "run", force=False, verbose=0)
+    rows = {row["item"]: row for row in read_rows(tmp_path / "run" / "consensus.csv")}
+    assert {item: (rows[item]["label"], rows[item]["confidence"]) for item in gold_labels} == {
         item: (label, "1.000000") for item, label in gold_labels.items()
     }
-    assert rows[unlabelled]["n_labels"] == "0"
-    model, material = load(tmp_path / "run" / "model"), read_job_data(job(crowd, gold=known))
-    fused = model.fused_labels(crowd["X"], material.all_annotations)
-    for n, item in enumerate(crowd["items"][6:], 6):
-        assert rows[item]["fused"] == model.classes_[fused[n].argmax()]
-    for row in read_rows(tmp_path / "run" / "annotators.csv"):
-        own = [rows[item]["fused"] == label for item, name, label in triples if name == row["annotator"]]
-        assert float(row["agreement_with_fused"]) == pytest.approx(np.mean(own), abs=1e-4)
+    assert (rows[unlabelled]["n_labels"], rows[unlabelled]["share_of_votes"]) == ("0", "")
+    for row in read_rows(tmp_path / "run" / "suspicious_labels.csv"):
+        if row["item"] in gold_labels:
+            assert float(row["suspicion"]) == (row["label"] != gold_labels[row["item"]])
 
 
-def test_agreement_counts_only_items_with_a_fused_label(crowd: dict[str, Any], tmp_path: Path) -> None:
-    """single-annotator has no fused label for items that its annotator did not label."""
-    settings = {"epochs": 2, "annotator": "bob"}
-    start(job(crowd, method="single-annotator", settings=settings), tmp_path / "run", force=False, verbose=0)
-    said = {item: label for item, name, label in crowd["triples"] if name == "bob"}
-    fused = {row["item"]: row["fused"] for row in read_rows(tmp_path / "run" / "fused.csv")}
-    assert fused == said
-    for row in read_rows(tmp_path / "run" / "annotators.csv"):
-        own = [
-            label == said[item] for item, name, label in crowd["triples"] if name == row["annotator"] and item in said
-        ]
-        assert float(row["agreement_with_fused"]) == pytest.approx(np.mean(own), abs=1e-4)
-        assert float(row["mean_weight"]) == (1 if row["annotator"] == "bob" else 0)
+def test_a_run_without_cross_fitting_says_so(crowd: dict[str, Any], tmp_path: Path) -> None:
+    for folds in (0, 2):
+        summary = start(job(crowd, folds=folds), tmp_path / f"run-{folds}", force=False, verbose=0)
+        assert summary["n_folds"] == folds
+        assert any("no cross-fitting" in note for note in summary["notes"]) is (folds == 0)
 
 
 @pytest.mark.parametrize("column", ["item", "image", "file"])
@@ -326,9 +345,9 @@ def test_results_use_the_image_names_of_the_labels(tmp_path: Path, column: str) 
     labels = write_rows(
         tmp_path / "l.csv", f"{column},annotator,label", [(name, "a", n % 2) for n, name in enumerate(names)]
     )
-    asked = Job(labels, str(tmp_path / "images"), "majority-vote", {"epochs": 1})
+    asked = Job(labels, str(tmp_path / "images"), "majority-vote", {"epochs": 1}, folds=0)
     start(asked, tmp_path / "run", force=False, verbose=0)
-    assert [row["item"] for row in read_rows(tmp_path / "run" / "fused.csv")] == names
+    assert sorted(row["item"] for row in read_rows(tmp_path / "run" / "consensus.csv")) == sorted(names)
     assert load(tmp_path / "run" / "model").input_shape_ == (1, 24, 20)
 
 
@@ -348,8 +367,8 @@ def test_two_names_for_one_image_are_refused(crowd: dict[str, Any], tmp_path: Pa
 
 # ---- stopping and resuming -------------------------------------------------------------------------
 
-REVIEWS = ("review_items.csv", "review_labels.csv")
-RESULTS = ("model/weights.safetensors", "fused.csv", "annotators.csv", *REVIEWS)
+TABLES = ("annotators.csv", "consensus.csv", "suspicious_labels.csv")
+RESULTS = ("model/weights.safetensors", "posterior.safetensors", *TABLES)
 
 
 def results(run: Path) -> dict[str, bytes]:
@@ -360,7 +379,7 @@ def files(run: Path) -> list[str]:
     return sorted(path.name for path in run.iterdir())
 
 
-FINISHED = ["annotators.csv", "fused.csv", "log.jsonl", "model", *REVIEWS, "settings.json", "summary.json"]
+FINISHED = sorted([*TABLES, "log.jsonl", "model", "posterior.safetensors", "settings.json", "summary.json"])
 
 
 @pytest.fixture(scope="module")
@@ -368,7 +387,7 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     folder = tmp_path_factory.mktemp("long")
     crowd = make_crowd(folder)
     settings = {"epochs": EPOCHS, "batch_size": 16, "random_state": 3, "dropout": 0.2}
-    return job(crowd, settings=settings, validation=gold(crowd, folder, "validation.csv", crowd["items"][:6]))
+    return job(crowd, settings=settings, validation=gold(crowd, folder, "validation.csv", crowd["items"][:6]), folds=2)
 
 
 @pytest.fixture(scope="module")
@@ -394,6 +413,7 @@ def begin(arguments: list[str], pause: str) -> subprocess.Popen[str]:
 
 def arguments(asked: Job, out: Path) -> list[str]:
     given = [asked.labels, "--inputs", asked.inputs, "--out", str(out), "--validation", str(asked.validation)]
+    given += ["--folds", str(asked.folds)]
     return given + [part for name, value in asked.settings.items() for part in ("--set", f"{name}={value}")]
 
 
@@ -454,7 +474,7 @@ def test_ctrl_c_leaves_a_working_model_and_a_run_that_can_be_resumed(
     assert model.interrupted_
     assert set(model.predict(np.load(long_job.inputs)["X"])) <= {"cat", "dog"}
     assert json.loads((run / "interrupted.json").read_text())["interrupted"] is True
-    assert len(read_rows(run / "fused.csv")) == N
+    assert len(read_rows(run / "consensus.csv")) == N
     resume(run, verbose=0)
     assert results(run) == expected
     assert files(run) == FINISHED
@@ -493,12 +513,14 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "moment", ["fused.csv", "annotators.csv", "review_labels.csv", "log.jsonl", "model", "summary.json", "unlink"]
+    "moment",
+    ["posterior.safetensors", *TABLES, "log.jsonl", "model", "summary.json", "unlink"],
 )
 def test_a_run_killed_while_it_writes_its_results_ends_the_same(
     crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    start(job(crowd), tmp_path / "whole", force=False, verbose=0)
+    asked = job(crowd, folds=2)
+    start(asked, tmp_path / "whole", force=False, verbose=0)
     run = tmp_path / "run"
     rename, unlink = os.replace, Path.unlink
 
@@ -517,12 +539,123 @@ def test_a_run_killed_while_it_writes_its_results_ends_the_same(
         patch.setattr(Path, "rename", stop_before)
         patch.setattr(Path, "unlink", stop_before_unlink)
         with pytest.raises(Killed):
-            start(job(crowd), run, force=False, verbose=0)
+            start(asked, run, force=False, verbose=0)
     (run / ".model.0123abcd.tmp").mkdir()  # leftovers of kill -9
-    (run / ".fused.csv.0123abcd.tmp").write_text("half")
+    (run / ".consensus.csv.0123abcd.tmp").write_text("half")
     resume(run, verbose=0)
     assert results(run) == results(tmp_path / "whole")
     assert files(run) == FINISHED
+
+
+# ---- cross-fitting -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["majority-vote", "gated"])
+def folds_job(crowd: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest) -> Job:
+    """Return a job with gold, validation and four folds."""
+    files = {
+        "gold": gold(crowd, tmp_path, "gold.csv", crowd["items"][5:12]),
+        "validation": gold(crowd, tmp_path, "validation.csv", crowd["items"][:5]),
+    }
+    return job(crowd, method=request.param, folds=4, **files)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Killed])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_finished_folds_are_not_trained_again(
+    folds_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], jobs: int
+) -> None:
+    start(folds_job, tmp_path / "whole", force=False, verbose=0)
+    run, trained = tmp_path / "run", list[str]()
+    predict_fold = cross_fitting.predict_fold
+
+    def stop_at_fold_3(*given: Any, title: str, **named: Any) -> Any:
+        if title.endswith("fold 3 of 4"):
+            raise error
+        trained.append(title)
+        return predict_fold(*given, title=title, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cross_fitting, "predict_fold", stop_at_fold_3)
+        with pytest.raises(error):
+            start(folds_job, run, force=False, verbose=0)
+    assert [title.split(", ")[1] for title in trained] == ["fold 1 of 4", "fold 2 of 4"]
+    assert not (run / "summary.json").exists()
+    stored = {path.name: path.stat().st_mtime_ns for path in (run / "folds").glob("*.npz")}
+    assert sorted(stored) == ["fold-1.npz", "fold-2.npz"]
+
+    def check_then_remove(out: Path) -> None:
+        kept = {path.name: path.stat().st_mtime_ns for path in (out / "folds").glob("*.npz")}
+        assert len(kept) == 4
+        assert kept | stored == kept
+        remove_checkpoints(out)
+
+    remove_checkpoints = fitting._remove_checkpoints
+    monkeypatch.setattr(fitting, "_remove_checkpoints", check_then_remove)
+    resume(run, verbose=0, jobs=jobs)
+    assert results(run) == results(tmp_path / "whole")
+    assert files(run) == FINISHED
+
+
+@pytest.mark.parametrize("n_steps", [2, 5])
+def test_ctrl_c_within_a_fold_can_be_resumed(
+    crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_steps: int
+) -> None:
+    asked = job(crowd, method="majority-vote", folds=3)
+    start(asked, tmp_path / "whole", force=False, verbose=0)
+    zero_grad, predict_fold, steps_left = torch.optim.Optimizer.zero_grad, cross_fitting.predict_fold, -1
+
+    def begin_fold(*given: Any, title: str, **named: Any) -> Any:
+        nonlocal steps_left
+        steps_left = n_steps if title.endswith("fold 2 of 3") else -1
+        return predict_fold(*given, title=title, **named)
+
+    def interrupt(self: Any, *given: Any, **named: Any) -> None:
+        nonlocal steps_left
+        steps_left -= 1
+        if steps_left == 0:
+            raise KeyboardInterrupt
+        zero_grad(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cross_fitting, "predict_fold", begin_fold)
+        patch.setattr(torch.optim.Optimizer, "zero_grad", interrupt)
+        summary = start(asked, tmp_path / "run", force=False, verbose=0)
+    assert steps_left == 0
+    assert summary["interrupted"]
+    assert summary["n_folds"] == 0  # the consensus of an interrupted run is that of the model alone
+    resume(tmp_path / "run", verbose=0)
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+    assert files(tmp_path / "run") == FINISHED
+
+
+def test_the_number_of_processes_does_not_change_the_results(folds_job: Job, tmp_path: Path) -> None:
+    asked = replace(folds_job, folds=3)
+    for jobs in (1, 2):
+        start(asked, tmp_path / f"jobs-{jobs}", force=False, verbose=0, jobs=jobs)
+        assert files(tmp_path / f"jobs-{jobs}") == FINISHED
+    assert results(tmp_path / "jobs-1") == results(tmp_path / "jobs-2")
+
+
+def test_an_interrupted_fold_starts_no_further_ones(
+    crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+
+    def interrupted_fold(out: Path, number: int) -> bool:
+        begun.append(number)
+        return False
+
+    monkeypatch.setattr(run_cross_fitting, "_train_fold", interrupted_fold)
+    monkeypatch.setattr(run_cross_fitting, "ProcessPoolExecutor", lambda n, context: ThreadPoolExecutor(n))
+    asked = job(crowd, method="majority-vote", folds=6)
+    assert start(asked, tmp_path / "run", force=False, verbose=0, jobs=2)["interrupted"]
+    assert sorted(begun) == [0, 1]
+    monkeypatch.undo()
+    assert resume(tmp_path / "run", verbose=0)["n_folds"] == 6
+
+
+# ---- files that changed or are damaged ---------------------------------------------------------------
 
 
 @pytest.fixture
@@ -598,8 +731,8 @@ def test_a_changed_setting_is_refused(stopped: Path) -> None:
         "{",
         "[]",
         "{}",
-        '{"format_version": 2, "job": 3, "hashes": {}}',
-        '{"format_version": 2, "job": {"x": 1}, "hashes": {}}',
+        '{"format_version": 3, "job": 3, "hashes": {}}',
+        '{"format_version": 3, "job": {"x": 1}, "hashes": {}}',
     ],
 )
 def test_the_error_names_damaged_settings(stopped: Path, text: str) -> None:
