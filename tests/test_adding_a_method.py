@@ -81,7 +81,7 @@ def test_the_new_method_is_in_the_help(extended: Path, command: list[str]) -> No
 
 def test_compare_includes_the_new_method_by_default(extended: Path) -> None:
     files = ("labels.csv", "--inputs", "features.npy", "--gold", "gold.csv")
-    shown = run(extended, "compare", *files, "--epochs", "2", "--seeds", "0", "--folds", "0", "--quiet")
+    shown = run(extended, "compare", *files, "--epochs", "2", "--seeds", "0", "--quiet")
     assert re.search(r"^toy +\d+\.\d\d", shown, re.M)
 
 

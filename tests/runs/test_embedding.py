@@ -254,7 +254,10 @@ def test_a_killed_embedding_leaves_no_output(images: Path, tmp_path: Path) -> No
         (lambda x: (x, x), "one tensor of features, got tuple of 2; wrap it"),
         (lambda x: {"pooled": x, "last": x}, "got dict with 'pooled', 'last'; wrap it"),
         (lambda x: None, "got NoneType; wrap it"),
-        (lambda x: x.flatten(2), r"gives \(10, 3, 256\), which looks like \(N, tokens, D\).*features\[:, 0\]"),
+        (
+            lambda x: x.flatten(2),
+            r"gives \(10, 3, 256\), which looks like \(images, tokens, features\).*features\[:, 0\]",
+        ),
         (lambda x: x.mean((1, 2, 3)), r"must give \(10, D\) or \(10, D, H, W\) for 10 images, got \(10,\)"),
         (lambda x: x.flatten(1)[:3], r"got \(3, 768\)"),
         (lambda x: x[..., None], r"got \(10, 3, 16, 16, 1\)"),

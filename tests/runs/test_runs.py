@@ -293,10 +293,10 @@ def test_tables_are_sorted_and_hold_every_label_once(crowd: dict[str, Any], tmp_
         assert float(row["accuracy_low"]) <= float(row["accuracy"]) <= float(row["accuracy_high"])
 
 
-def test_the_mean_weight_is_that_of_the_saved_model(crowd: dict[str, Any], tmp_path: Path) -> None:
+def test_the_mean_weight_is_relative_to_an_even_share(crowd: dict[str, Any], tmp_path: Path) -> None:
     start(job(crowd), tmp_path / "run", force=False, verbose=0)
     ann = read_job_data(job(crowd)).all_annotations
-    weights = load(tmp_path / "run" / "model").annotator_weights(crowd["X"], ann)
+    weights = load(tmp_path / "run" / "model").annotator_weights(crowd["X"], ann) * np.diff(ann.indptr)[:, None]
     for row in read_rows(tmp_path / "run" / "annotators.csv"):
         column = weights[:, NAMES.index(row["annotator"])]
         assert float(row["mean_weight"]) == pytest.approx(column.sum() / int(row["n_labels"]), abs=1e-4)
@@ -306,7 +306,8 @@ def test_an_annotator_whose_labels_a_method_ignores_has_mean_weight_0(crowd: dic
     settings = {"epochs": 2, "annotator": "bob"}
     start(job(crowd, method="single-annotator", settings=settings), tmp_path / "run", force=False, verbose=0)
     rows = {row["annotator"]: float(row["mean_weight"]) for row in read_rows(tmp_path / "run" / "annotators.csv")}
-    assert rows == {"ada": 0, "bob": 1, "cy": 0}
+    assert rows["bob"] > 1
+    assert rows["ada"] == rows["cy"] == 0
 
 
 def test_gold_that_is_trained_on_is_certain_in_the_tables(crowd: dict[str, Any], tmp_path: Path) -> None:
@@ -550,20 +551,19 @@ def test_a_run_killed_while_it_writes_its_results_ends_the_same(
 # ---- cross-fitting -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["majority-vote", "gated"])
-def folds_job(crowd: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest) -> Job:
+@pytest.fixture
+def folds_job(crowd: dict[str, Any], tmp_path: Path) -> Job:
     """Return a job with gold, validation and four folds."""
     files = {
         "gold": gold(crowd, tmp_path, "gold.csv", crowd["items"][5:12]),
         "validation": gold(crowd, tmp_path, "validation.csv", crowd["items"][:5]),
     }
-    return job(crowd, method=request.param, folds=4, **files)
+    return job(crowd, method="gated", folds=4, **files)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Killed])
-@pytest.mark.parametrize("jobs", [1, 2])
 def test_finished_folds_are_not_trained_again(
-    folds_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], jobs: int
+    folds_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     start(folds_job, tmp_path / "whole", force=False, verbose=0)
     run, trained = tmp_path / "run", list[str]()
@@ -592,12 +592,12 @@ def test_finished_folds_are_not_trained_again(
 
     remove_checkpoints = fitting._remove_checkpoints
     monkeypatch.setattr(fitting, "_remove_checkpoints", check_then_remove)
-    resume(run, verbose=0, jobs=jobs)
+    resume(run, verbose=0)
     assert results(run) == results(tmp_path / "whole")
     assert files(run) == FINISHED
 
 
-@pytest.mark.parametrize("n_steps", [2, 5])
+@pytest.mark.parametrize("n_steps", [2, 3])  # of 4, 2 per epoch
 def test_ctrl_c_within_a_fold_can_be_resumed(
     crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_steps: int
 ) -> None:
