@@ -156,12 +156,18 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
         ([trial(0, 0, 3, is_attn_check="no")], "line 2: is_attn_check 'no' is not an integer from 0 to 1"),
         ([trial(0, 0, 3, cifar10_test_test_idx=-99999)], "line 2: cifar10_test_test_idx '-99999' is not"),
         ([trial(0, 10_000, 3)], "cifar10_test_test_idx '10000' is not an integer from 0 to 9999"),
-        ([trial(0, 2, 3)], "line 2: cifar10_test_test_idx 2, but CIFAR-10's test file holds 2 images"),
+        (
+            [trial(0, 2, 3)],
+            "line 2: cifar10_test_test_idx is 2, but CIFAR-10's test file has only 2 images; use the official",
+        ),
         (
             [trial(0, 0, 3, true_label=(TRUTH[0] + 1) % 10)],
-            rf"line 2: true_label {(TRUTH[0] + 1) % 10} of image 0, but CIFAR-10's own .*order, says {TRUTH[0]}",
+            rf"line 2: true_label of image 0 is {(TRUTH[0] + 1) % 10}, but CIFAR-10's own .*order, says {TRUTH[0]}",
         ),
-        ([trial(0, 2, 3), trial(1, 2, 3, true_label=5)], "line 2: true_label 0 of image 2, but another row .* says 5"),
+        (
+            [trial(0, 2, 3), trial(1, 2, 3, true_label=5)],
+            "line 2: true_label of image 2 is 0, but another row .* says 5",
+        ),
         ([ATTENTION], "every row is an attention check"),
         ([TRIALS[0][:5]], "line 2: 5 values, but the header has 13"),
         ([], "has a header but no rows"),

@@ -105,7 +105,7 @@ def test_missing_sentiment_files_and_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"test_text.csv needs the columns text, gold; missing: gold"):
         load_sentiment(tmp_path)
     (place / "test_text.csv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"test_text.csv is missing.*leave sentiment out"):
+    with pytest.raises(FileNotFoundError, match=r"test_text.csv is missing.*without the data set sentiment.*--values"):
         load_sentiment(tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_gold_class_without_labels_counts_and_unlabelled_items_do_not(tmp_path: 
     with pytest.raises(ValueError, match=r"no item has both .* such as 77, labels for 0, 1, 2"):
         load_label_only("dog", tmp_path)
     gold.unlink()
-    with pytest.raises(FileNotFoundError, match=r"gold.csv is missing.*leave dog out"):
+    with pytest.raises(FileNotFoundError, match=r"gold.csv is missing.*without the data set dog.*--values"):
         load_label_only("dog", tmp_path)
 
 

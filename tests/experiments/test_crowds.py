@@ -163,7 +163,7 @@ def test_a_missing_data_set_is_reported_before_any_work(data: Path) -> None:
     result = reproduce(data, "--values", "dog,cifar10n")
     assert result.exit_code == 2
     assert "labels.npz is missing" in result.output
-    assert "leave cifar10n out" in result.output
+    assert "without the data set cifar10n: list the other data sets with --values" in " ".join(result.output.split())
     assert not (data / "out").exists()
 
 

@@ -195,12 +195,12 @@ def test_labels_that_cannot_show_accuracies_say_so() -> None:
     single[np.arange(60), np.arange(60) % 6] = np.arange(60) % 3
     found = consensus(Annotations.from_matrix(single))
     assert np.isnan(found.annotator_accuracy).all()
-    assert "No item has two labels" in found.limitations[0]
+    assert "no item has more than one label" in found.limitations[0]
     assert found.annotator_table()["accuracy"].null_count == 6
     probs = 0.7 * np.eye(3)[np.arange(60) % 3] + 0.1
     helped = consensus(Annotations.from_matrix(single), probs)
     assert not np.isnan(helped.annotator_accuracy).any()
-    assert "No item has two labels" in helped.limitations[0]
+    assert "No item has more than one label" in helped.limitations[0]
     one = consensus(Annotations.from_matrix(single.max(1, keepdims=True)), probs)
     assert "one annotator" in one.limitations[0]
 

@@ -203,9 +203,9 @@ def test_no_information_is_computed_once_the_budget_is_spent(monkeypatch: pytest
         ({"cost": {"ada": 1.0, "bob": 0.0, "cy": 1.0}}, "cost of 'bob' is 0"),
         ({"cost": {"ada": 1.0, "bob": "two", "cy": 1.0}}, "cost of 'bob' is 'two'; costs must be numbers above 0"),
         ({"annotators": []}, "annotators= is empty"),
-        ({"pairs": ([0], ["dan"])}, "names 'dan', which is not among the annotators"),
-        ({"pairs": ([99], ["ada"])}, "names 99, which is not among the items"),
-        ({"pairs": ([0, 1], ["ada"])}, "as many items as annotators, got 2 and 1"),
+        ({"pairs": ([0], ["dan"])}, "annotators who cannot be asked: 'dan'"),
+        ({"pairs": ([99], ["ada"])}, "items that ann does not have: 99"),
+        ({"pairs": ([0, 1], ["ada"])}, "same length, items and annotators; got 2 items and 1 annotator"),
     ],
 )
 def test_bad_requests_are_refused(changed: dict[str, Any], message: str) -> None:

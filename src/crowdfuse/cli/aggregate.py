@@ -57,7 +57,7 @@ def aggregate(
 
     check_choice("--method", method, AGGREGATORS)
     if iterations is not None and method not in ITERATIVE:
-        raise ValueError(f"--iterations cannot be used, because {method} is not iterative; leave it out")
+        raise ValueError(f"--iterations cannot be used, because {method} is not iterative; leave out this option")
     _refuse_outputs([out, annotators, json_file], [labels, gold], force)
     refuse_json(json_file, force)
     ann = read_labels(labels, reading)  # without the warnings of Annotations.read: notes are printed below
@@ -108,7 +108,7 @@ def aggregate(
 
 
 def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force: bool) -> None:
-    """Raise an error if an output file exists, is also an input, or is named for two outputs."""
+    """Raise an error if an output file exists, is also an input, or is given for two outputs."""
     from crowdfuse.io.files import refuse_existing
 
     for output in outputs:
@@ -120,7 +120,7 @@ def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force
                 refuse_same(output, given)
     for one, other in combinations([path for path in outputs if path is not None], 2):
         if one.resolve() == other.resolve():
-            raise ValueError(f"{one} is named for two outputs; choose another name for one of them")
+            raise ValueError(f"two outputs would be written to {one}; choose another name for one of them")
 
 
 def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:

@@ -114,7 +114,7 @@ def _refuse_reading(run: Path, options: list[str]) -> None:
     if options:
         raise ValueError(
             f"{option_name(options[0])} applies only to a file of labels, but {run} is a run folder, which stores how "
-            "its labels were read; leave the option out"
+            f"its labels were read; leave out {option_name(options[0])}"
         )
 
 

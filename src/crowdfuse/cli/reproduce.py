@@ -146,7 +146,8 @@ def grid_command(name: str) -> Callable[..., None]:
             experiment = _with_models(experiment, annotator)
         if skip_unreadable and "on_unreadable" not in experiment.scale.data:
             raise ValueError(
-                f"--skip-unreadable applies only to experiments that read folders of images; leave it out for {name}"
+                f"--skip-unreadable applies only to experiments that read folders of images; "
+                f"leave out this option for {name}"
             )
         changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
         if bf16:
@@ -197,7 +198,8 @@ def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
 
     if experiment.name != "supp3":
         raise ValueError(
-            f"--annotator applies to supp3 only; leave it out for {experiment.name}, whose annotators are synthetic"
+            f"--annotator applies to supp3 only; leave out this option for {experiment.name}, whose "
+            "annotators are synthetic"
         )
     named = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     if len(named) < len(pairs) or not all(name and source for name, source in named.items()):

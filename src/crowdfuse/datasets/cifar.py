@@ -104,10 +104,14 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names. The data folder
-        contains the unpacked folder ``cifar-100-python/`` (for CIFAR-10, ``cifar-10-batches-py/``) or the official
-        archive, or it is the unpacked folder itself. The archive is read without unpacking it, after its checksum was
-        verified. An unpacked folder may contain fewer images than the official one.
+        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names. The data set
+        can be there in three forms:
+
+        - The data folder contains the unpacked folder ``cifar-100-python/`` (for CIFAR-10, ``cifar-10-batches-py/``).
+        - The data folder is this unpacked folder itself.
+        - The data folder contains the official archive. It is read without unpacking, after its checksum was verified.
+
+        An unpacked folder may contain fewer images than the official one.
     name : {'cifar100', 'cifar10'}, default='cifar100'
         The data set.
     download : bool, default=False

@@ -195,8 +195,9 @@ def _refuse_other_images(trials: _Trials, data: CifarData) -> None:
     beyond = np.flatnonzero(trials.image >= len(data.y_test))
     if len(beyond):
         raise ValueError(
-            f"{trials.where}, line {trials.line[beyond[0]]}: cifar10_test_test_idx {trials.image[beyond[0]]}, but "
-            f"CIFAR-10's test file holds {len(data.y_test):,} images; the official one holds {N_IMAGES:,}"
+            f"{trials.where}, line {trials.line[beyond[0]]}: cifar10_test_test_idx is {trials.image[beyond[0]]}, "
+            f"but CIFAR-10's test file has only {len(data.y_test):,} images; use the official file, which has "
+            f"{N_IMAGES:,}"
         )
     _refuse_other_truth(trials, data.y_test, "CIFAR-10's own test file, whose images may be in another order,")
 
@@ -207,6 +208,6 @@ def _refuse_other_truth(trials: _Trials, truth: NDArray[np.int64], whose: str) -
     if len(wrong):
         at = wrong[0]
         raise ValueError(
-            f"{trials.where}, line {trials.line[at]}: true_label {trials.truth[at]} of image {trials.image[at]}, but "
-            f"{whose} says {truth[trials.image[at]]}"
+            f"{trials.where}, line {trials.line[at]}: true_label of image {trials.image[at]} is {trials.truth[at]}, "
+            f"but {whose} says {truth[trials.image[at]]}; use the official files"
         )

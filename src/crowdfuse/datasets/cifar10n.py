@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import CrowdDataset
-from crowdfuse.datasets.data_folder import data_folder
+from crowdfuse.datasets.data_folder import data_folder, other_data_sets_advice
 from crowdfuse.labels.annotations import Annotations
 
 FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("answers", "y_train", "y_test")}
@@ -51,7 +51,7 @@ def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     J. Wei et al., "Learning with Noisy Labels Revisited: A Study Using Real-World Human Annotations", ICLR 2022.
     """
     place = data_folder(folder, "cifar10n", "cifar10n/ with frozen features") / "cifar10n"
-    arrays = read_arrays(place, FILES, "or leave cifar10n out", optional=[WORKERS])
+    arrays = read_arrays(place, FILES, other_data_sets_advice("cifar10n"), optional=[WORKERS])
     refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_train", "answers"), ("x_test", "y_test")))
     if arrays["answers"].shape[1:] != (len(SLOTS),):
         raise ValueError(

@@ -18,7 +18,7 @@ class CrowdDataset:
     Parameters
     ----------
     X : ndarray or ImageFiles of shape (n_items, ...)
-        Training inputs: features, images, or images that stay in their files.
+        Training inputs: features, images, or image files that are read when needed.
     annotations : Annotations
         The labels of the training items; row i belongs to row i of `X`.
     y : ndarray of shape (n_items,), int64

@@ -26,6 +26,11 @@ def data_folder(folder: Path | None, name: str, holds: str) -> Path:
     return Path(named)
 
 
+def other_data_sets_advice(name: str) -> str:
+    """The end of a message about missing files: how to run `crowdfuse reproduce crowds` without the data set `name`."""
+    return f"or run 'crowdfuse reproduce crowds' without the data set {name}: list the other data sets with --values"
+
+
 def refuse_missing(place: Path, files: Sequence[str], name: str, published: str) -> None:
     """Raise an error that lists all missing files of the data set `name`; `published` tells where to get them."""
     missing = [file for file in files if not (place / file).is_file()]

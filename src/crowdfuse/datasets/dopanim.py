@@ -1,6 +1,7 @@
 """dopanim (Herde et al., NeurIPS 2024): about 10,500 photographs of 15 similar animals, labelled by 20 people.
 
-Annotators gave a likelihood per animal; the likeliest animal is the label. The images stay in their files.
+Annotators gave a likelihood per animal; the likeliest animal is the label. Images are read from their
+files when needed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ ANIMALS = (
 
 
 def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> CrowdDataset:
-    """Load dopanim.
+    """Load dopanim as images, which are read from their files when needed.
 
     Item ids are the observation numbers of the files. If an annotator labelled an image twice, the last label is used,
     as in the authors' code. If an annotator gave no animal a likelihood above 0, the label is missing. The validation

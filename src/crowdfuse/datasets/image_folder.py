@@ -1,6 +1,6 @@
 """Folders of images with one folder per class, such as ImageNet: list them, split them, and measure distances.
 
-The images stay in their files; `ImageFiles` decodes them when they are needed.
+`ImageFiles` reads the images from their files when they are needed.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ def weakness_distances(
 ) -> NDArray[np.float32]:
     """Measure the distance of images to the weakness image of each annotator, for `weakness_annotators`.
 
-    The distance is Euclidean. It is measured on images of 224 x 224 pixels, standardized as for ImageNet, regardless of
-    the size of `files`.
+    An annotator errs on the images that are similar to the annotator's weakness image. The distance is Euclidean. It is
+    measured on images of 224 x 224 pixels, standardized as for ImageNet, regardless of the size of `files`.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def weakness_distances(
     rows : array-like of shape (n_items,)
         Rows of `files` to measure.
     weakness_rows : sequence of int
-        The row of the weakness image of each annotator.
+        For each annotator, the row of `files` that holds the weakness image.
     cache : Path, default=None
         An ``.npz`` file that stores the result. If the file exists, its distances are used for the same files and rows;
         for others, the file is replaced.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from crowdfuse.datasets.data_folder import data_folder
+from crowdfuse.datasets.data_folder import data_folder, other_data_sets_advice
 from crowdfuse.io.labels import read_gold
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_names, positions_of
@@ -59,7 +59,7 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     place = data_folder(folder, name, f"labels_only/{name}/ with labels.csv and gold.csv") / "labels_only" / name
     for file in ("labels.csv", "gold.csv"):
         if not (place / file).exists():
-            raise FileNotFoundError(f"{place / file} is missing; put it there, or leave {name} out")
+            raise FileNotFoundError(f"{place / file} is missing; put it there, {other_data_sets_advice(name)}")
     ann = Annotations.read(place / "labels.csv", on_conflict="first")
     ids, names = read_gold(place / "gold.csv")
     rows = positions_of(ids, ann.items)

@@ -1,6 +1,6 @@
 """LabelMe (Rodrigues and Pereira, 2018): 1,000 images with about 2.5 labels each by 59 annotators.
 
-Loaded as VGG features, or as images that stay in their files.
+Loaded as VGG features, or as images, which are read from their files when needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crowdfuse.datasets.arrays import read_arrays, refuse_other_lengths
 from crowdfuse.datasets.crowd import CrowdDataset
 from crowdfuse.datasets.csv_rows import parse_index
-from crowdfuse.datasets.data_folder import data_folder, refuse_missing, refuse_missing_images
+from crowdfuse.datasets.data_folder import data_folder, other_data_sets_advice, refuse_missing, refuse_missing_images
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.labels.annotations import Annotations
 
@@ -52,7 +52,9 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
     F. Rodrigues and F. Pereira, "Deep Learning from Crowds", AAAI 2018.
     """
     place = data_folder(folder, "labelme", f"labelme/{FILE}") / "labelme"
-    arrays = read_arrays(place, {FILE: ("x_train", "answers", "y_train", "x_test", "y_test")}, "or leave labelme out")
+    arrays = read_arrays(
+        place, {FILE: ("x_train", "answers", "y_train", "x_test", "y_test")}, other_data_sets_advice("labelme")
+    )
     refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_train", "answers"), ("x_test", "y_test")))
     return CrowdDataset(
         arrays["x_train"].astype(np.float32),
@@ -64,7 +66,7 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
 
 
 def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> CrowdDataset:
-    """Load LabelMe as images that stay in their files.
+    """Load LabelMe as images, which are read from their files when needed.
 
     Item ids are file names, and annotator ids are column numbers in ``answers.txt``. Of the 77 annotators, the 18
     without labels are left out, as in `load_labelme`. The validation images are not used.

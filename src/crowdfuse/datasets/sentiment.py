@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.datasets.crowd import CrowdDataset
-from crowdfuse.datasets.data_folder import data_folder
+from crowdfuse.datasets.data_folder import data_folder, other_data_sets_advice
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count, format_names, positions_of
 
@@ -108,7 +108,9 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     place = data_folder(folder, "sentiment", holds) / "sentiment_polarity"
     for name in (LABELS, LABELLED, EXTERNAL_TEXT_FILE):
         if not (place / name).exists():
-            raise FileNotFoundError(f"{place / name} is missing; provide {holds}, or leave sentiment out")
+            raise FileNotFoundError(
+                f"{place / name} is missing; provide {holds}, {other_data_sets_advice('sentiment')}"
+            )
     labelled = _read(place / LABELLED, ("task", "text", "gold"))
     external = _read(place / EXTERNAL_TEXT_FILE, ("text", "gold"))
     tasks = _numbers(labelled["task"], "task", place / LABELLED)

@@ -14,19 +14,19 @@ from crowdfuse.methods.base import Method, ModelSpec
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AnnotMixClassifier(GlobalConfusionsClassifier):
-    """Annot-mix: trains on blends of two labelled items (mixup), with a confusion matrix per annotator.
+    """Annot-mix: trains on blends of two labels (mixup), with a confusion matrix per annotator.
 
-    Input, annotator and label of two labelled pairs (item, annotator) are blended. The method suits few and noisy
-    labels, which a network would otherwise memorize. The backbone runs once per label, not once per item, so training
-    takes longer. The loss of an item is the sum of the losses of its labels, so items with more labels have more
-    influence.
+    Each training example blends two labels: their inputs, their annotators and their classes. The method suits few and
+    noisy labels, which a network would otherwise memorize. The backbone runs once per label, not once per item, so
+    training takes longer. The loss of an item is the sum of the losses of its labels, so items with more labels have
+    more influence.
 
     Parameters
     ----------
     alpha : float
-        Strength of mixing: the mixing proportion of two labelled pairs is drawn from Beta(alpha, alpha). At 1, all
-        proportions are equally likely. Near 0, most pairs stay almost unmixed, and 0 turns mixing off. The authors'
-        code uses 1, scikit-activeml uses 0.5.
+        Strength of mixing: the mixing proportion of two labels is drawn from Beta(alpha, alpha). At 1, all proportions
+        are equally likely. Near 0, most labels stay almost unmixed, and 0 turns mixing off. The authors' code uses 1,
+        scikit-activeml uses 0.5.
     eta : float
         Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int

@@ -101,8 +101,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     device : {"auto", "cpu", "cuda", "mps"}
         Kind of device to train on. Prediction runs on the CPU.
     devices : int
-        Number of devices. With more than one, each batch is split over one process per device. Under torchrun, the
-        number of processes that torchrun started is used instead.
+        Number of devices. With more than one, each device has its own process and trains on its share of each batch.
+        Under torchrun, the number of processes that torchrun started is used instead.
     precision : str
         Numeric precision of training, as named in Lightning Fabric: for example "32-true", "bf16-mixed" or "64-true".
     channels_last : bool
@@ -134,9 +134,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     input_shape_ : tuple of int
         Shape of one item.
     history_ : list of dict
-        One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has phases. Validation on gold
-        or on agreement adds `validation_accuracy`. Validation on held-out labels adds `held_out_log_likelihood` (mean
-        per label) and `failed_checks` (sanity checks that the epoch failed).
+        One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has phases. Validation on
+        separate items adds `validation_accuracy`: the accuracy on their gold labels, or the agreement with annotators'
+        labels (the share of these labels that equal the predicted class). Validation on held-out labels
+        ("annotations") adds `held_out_log_likelihood` (mean per label) and `failed_checks` (sanity checks that the
+        epoch failed).
     best_epoch_ : int or None
         The epoch that validation chose; None without validation. If the method has several phases, validation chooses
         an epoch of the last phase, unless the method says otherwise.

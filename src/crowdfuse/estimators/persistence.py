@@ -99,7 +99,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     ModelFormatError
         If the folder has the format of another version of crowdfuse. A subclass of ValueError.
     ValueError
-        If a backbone is missing, is not needed, or is not the one that was trained.
+        If `backbone` is not given although it is required, is given although it is not allowed, or does not fit the
+        saved weights.
 
     See Also
     --------
@@ -173,7 +174,7 @@ def _settings(stored: dict[str, Any], backbone: Backbone | None, folder: Path) -
             )
         settings["backbone"] = backbone
     elif backbone is not None:
-        raise ValueError(f"{folder} has the backbone {settings['backbone']!r}; leave backbone= out")
+        raise ValueError(f"{folder} has the backbone {settings['backbone']!r}; leave out backbone=")
     return {name: value for name, value in settings.items() if value != CUSTOM_OBJECT}
 
 

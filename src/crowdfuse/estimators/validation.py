@@ -64,7 +64,10 @@ def _from_other_items(validation: tuple[Any, ...], data: TrainingData, select_la
     refuse_items(items)
     gold = gold_codes(validation[1], classes, len(inputs), "validation gold")
     if (gold < 0).any():
-        raise ValueError(f"validation gold is missing for {int((gold < 0).sum()):,} items; leave these items out")
+        raise ValueError(
+            f"validation gold is missing for {int((gold < 0).sum()):,} items; remove these items from the "
+            "validation data"
+        )
     return GoldValidation(inputs, gold)
 
 

@@ -84,8 +84,8 @@ def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, train_
     limit = int(len(data.X_train) * train_share)
     if train.stop > limit:
         raise ValueError(
-            f"{train.stop:,} items to train on were requested, but only {limit:,} of the {len(data.X_train):,} items "
-            "are available for training; use --items with a smaller number for a trial"
+            f"the experiment needs {train.stop:,} items, but only {limit:,} of the {len(data.X_train):,} items are "
+            "available for training (the others are for validation); choose fewer items with --items"
         )
     return DataSplit(
         Inputs(data.X_train[train]),

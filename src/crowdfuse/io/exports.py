@@ -185,7 +185,7 @@ def choose_question(names: Iterable[str], question: str | None, where: str) -> s
     known = list(dict.fromkeys(names))
     if question is not None and question not in known:
         existing = (
-            f"choose one of {format_names(known, 12)}" if known else "it has no questions, so leave question= out"
+            f"choose one of {format_names(known, 12)}" if known else "it has no questions, so leave out question="
         )
         raise TableError(f"{where} has no question {question!r}; {existing}")
     if question is None and len(known) > 1:

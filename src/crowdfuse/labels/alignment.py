@@ -249,7 +249,7 @@ def refuse_items(items: ArrayLike | None) -> None:
     """
     if items is not None:
         raise ValueError(
-            "items= is used only with Annotations; leave it out, because gold has one class per row of X, in order"
+            "items= is used only with Annotations; leave out items=, because gold has one class per row of X, in order"
         )
 
 

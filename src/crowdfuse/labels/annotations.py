@@ -328,7 +328,7 @@ class Annotations:
             refuse_repeats(ids, name)
             empty = [position for position, id_ in enumerate(ids) if isinstance(id_, str) and not id_.strip()]
             if empty:
-                raise ValueError(f"{name}[{empty[0]}] is empty; give this {name[:-1]} an id, or leave it out")
+                raise ValueError(f"{name}[{empty[0]}] is empty; give this {name[:-1]} an id, or remove the {name[:-1]}")
         item, annotator = np.nonzero(is_present)
         names, code = encode_classes(
             values[item, annotator], classes, lambda label: f"row {item[label]}, column {annotator[label]}"

@@ -1,9 +1,9 @@
 """Annot-mix: mixup of inputs, labels and annotators.
 
 Mixup trains on blends of two inputs and their labels, which makes wrong labels hard to memorize. With several
-annotators, a label belongs to an item and to an annotator, so input, annotator and label are all blended. The network
-predicts the class, and a confusion matrix turns it into the annotator's label. The matrix is computed from an embedding
-of the annotator, and embeddings can be blended.
+annotators, a label belongs to an item and to an annotator. Each training example therefore blends two labels: their
+inputs, their annotators and their classes. The network predicts the class, and a confusion matrix turns it into the
+annotator's label. The matrix is computed from an embedding of the annotator, and embeddings can be blended.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from crowdfuse.nets.annotator_tables import active_annotators
 
 
 class AnnotMix(GlobalConfusions):
-    """Likelihood of the labels of mixed pairs.
+    """Likelihood of blended labels.
 
-    A labelled pair has an input x, an annotator embedding e and a label y. Each pair is mixed with another pair
+    Each training example blends two labels: their inputs, their annotators and their classes. A labelled pair is one
+    label with its input x, the embedding e of its annotator and its class y. Each pair is mixed with another pair
     `(x', e', y')` of the batch, which a random permutation selects. The share m of the first pair is drawn from
     `Beta(alpha, alpha)`. The loss is `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`, with
     `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`. The sum is over the annotators S_n who labelled item n; f are the

@@ -94,7 +94,8 @@ class Phase(NamedTuple):
     selection : {"epoch", "end", "any", "never"}, default="epoch"
         Candidate epochs from which validation chooses. "epoch": all epochs of this phase, but none of earlier phases.
         "end": the last epoch of this phase and the candidates of earlier phases. "any": all epochs of this phase and
-        the candidates of earlier phases. "never": no epoch of this phase.
+        the candidates of earlier phases. "never": no epoch of this phase; the candidates of earlier phases are
+        kept.
     """
 
     name: str

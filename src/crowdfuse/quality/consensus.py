@@ -396,13 +396,20 @@ def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_
         found.append("The classifier does not help to explain the labels, so the consensus rests on the labels alone.")
     if not can_estimate:
         found.append(
-            "No item has two labels, and no classifier helps: nothing shows how accurate the annotators are. Collect a "
-            "second label for some items, or give some gold labels."
+            "The accuracy of the annotators cannot be estimated: no item has more than one label, there are no gold "
+            "labels, and no classifier helps to explain the labels. Collect a second label for some items, or give "
+            "some gold labels."
         )
     elif np.count_nonzero(fit.n_labels) == 1:
-        found.append("All labels come from one annotator, so their accuracy rests on the classifier or on gold alone.")
+        found.append(
+            "All labels come from one annotator, whose accuracy is therefore estimated from the classifier or gold "
+            "labels alone."
+        )
     elif not (np.diff(ann.indptr) > 1).any():
-        found.append("No item has two labels, so the accuracy of annotators rests on the classifier or on gold alone.")
+        found.append(
+            "No item has more than one label, so the accuracy of the annotators is estimated from the classifier or "
+            "gold labels alone."
+        )
     if not fit.converged:
         found.append("The estimation stopped before it converged; treat the confidences with care.")
     return tuple(found)

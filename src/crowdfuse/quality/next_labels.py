@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfuse.aggregation.result import Aggregate
 from crowdfuse.aggregation.votes import FLOATS_PER_BLOCK, FloatArray
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of, refuse_repeats
+from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize_ids, positions_of, refuse_repeats
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.posterior import ANNOTATOR_PRIOR_LABELS
 
@@ -50,7 +50,8 @@ def next_labels(
     cost : mapping of str to float or None, default=None
         Maps each annotator who can be asked to the cost of one label. None: 1 for all annotators.
     pairs : tuple of two array-likes or None, default=None
-        Item ids and annotator names, of the same length: only these pairs may be chosen. None: all pairs.
+        A list of item ids and a list of annotator names, of the same length. Only these pairs of an item and an
+        annotator may be chosen. None: all pairs.
 
     Returns
     -------
@@ -294,14 +295,21 @@ def _checked_pairs(
     """The allowed pairs as start positions per item and annotators."""
     items, names = normalize_ids(pairs[0], "pairs[0]"), normalize_ids(pairs[1], "pairs[1]")
     if len(items) != len(names):
-        raise ValueError(f"pairs= must have as many items as annotators, got {len(items):,} and {len(names):,}")
+        raise ValueError(
+            "pairs= must hold two lists of the same length, items and annotators; got "
+            f"{format_count(len(items), 'item')} and {format_count(len(names), 'annotator')}"
+        )
     row, person = positions_of(items, ann.items), positions_of(names, people)
-    for kind, codes, given in (("items", row, items), ("annotators", person, names)):
-        if (codes < 0).any():
-            raise ValueError(
-                f"pairs= names {format_names(given[codes < 0])}, which {'is' if (codes < 0).sum() == 1 else 'are'} "
-                f"not among the {kind} that can be asked for; correct the name or remove the pair"
-            )
+    if (row < 0).any():
+        raise ValueError(
+            f"pairs= contains items that ann does not have: {format_names(items[row < 0])}. Correct the ids, or remove "
+            "these pairs"
+        )
+    if (person < 0).any():
+        raise ValueError(
+            f"pairs= contains annotators who cannot be asked: {format_names(names[person < 0])}. Correct the names, "
+            "remove these pairs, or add the annotators to annotators="
+        )
     return _by_item(row, person, ann.n_items)
 
 

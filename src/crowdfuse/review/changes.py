@@ -28,11 +28,19 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
     Returns
     -------
     changes : dict of str to Any
-        `n_items`, `n_test_items` and `n_settled` (items whose class a reviewer decided) are counts. `test_accuracy` is
-        a pair (before, after) of accuracies, both None without test items. `n_agreeing` has the keys `consensus` and
-        `predicted`, each with a pair (before, after): how many decisions of reviewers equal the consensus or the
-        prediction. `consensus`, `predicted` and `annotators` (their accuracy) list what changed, each with `n_changed`
-        and the first 50 changed rows.
+        The values that are pairs are lists [before, after]. The keys are:
+
+        - `n_items`: number of items of the run.
+        - `n_settled`: number of items whose class a reviewer decided.
+        - `n_test_items`: number of test items.
+        - `test_accuracy`: pair of accuracies on the test items, both None without test items.
+        - `n_agreeing["consensus"]`: pair of counts, on how many settled items the consensus is the reviewer's class.
+        - `n_agreeing["predicted"]`: pair of counts, on how many settled items the prediction is the reviewer's class.
+        - `consensus`: items whose consensus changed. `n_changed` is their number. `rows` lists the first 50, items
+          that are not settled first, each with the keys item, before, after and settled (the reviewer's class or None).
+        - `predicted`: items whose prediction changed, in the same form as `consensus`.
+        - `annotators`: annotators whose accuracy changed. `n_changed` is their number, out of `n_annotators`. `rows`
+          lists the 50 largest changes, each with the keys annotator, before and after.
 
     Raises
     ------

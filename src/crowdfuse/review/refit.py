@@ -28,8 +28,8 @@ EPOCH_PATTERN = re.compile(r"(?:fold (\d+) of (\d+)\b.*)?\bepoch (\d+)/(\d+)")
 class Refit:
     """Starts, stops and watches the refits of a run, one at a time.
 
-    A refit trains the run again, with the decisions of reviewers as gold labels. Results of earlier refits are found
-    again after a restart.
+    A refit trains the run again, with the decisions of reviewers as gold labels. Each refit has its own folder
+    beside the run, so that a restarted review server finds the results of earlier refits.
 
     Parameters
     ----------

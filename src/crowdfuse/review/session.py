@@ -45,8 +45,8 @@ class ItemFilter:
     annotator : int, default=None
         Select only items that this annotator labelled, given as a position in `ReviewSession.annotator_names`.
     label : int, default=None
-        Select only items on which this class is a label, the consensus or the prediction. Given as a position in
-        `RunFolder.classes`.
+        Select only items that an annotator labelled with this class, or whose consensus or prediction is this class.
+        Given as a position in `RunFolder.classes`.
     """
 
     disputed: bool = True

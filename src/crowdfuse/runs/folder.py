@@ -80,14 +80,14 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
         return Job.from_json(stored["job"]), dict(stored["hashes"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged: its content is not what crowdfuse fit writes ({error!r}); restore it, or fit again"
+            f"{path} is damaged: 'crowdfuse fit' does not write such content ({error!r}); restore it, or fit again"
         ) from error
 
 
 def _check_format(path: Path, stored: dict[str, Any]) -> None:
     """Raise an error if the run folder has another format; the message says what to do."""
     if "job" not in stored:
-        raise ValueError(f"{path} is damaged: it has no 'job', which crowdfuse fit writes; restore it, or fit again")
+        raise ValueError(f"{path} is damaged: it lacks 'job', which 'crowdfuse fit' writes; restore it, or fit again")
     version = stored.get("format_version", 1)
     if version == RUN_FORMAT_VERSION:
         return

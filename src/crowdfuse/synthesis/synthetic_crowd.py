@@ -22,17 +22,18 @@ class SyntheticCrowd:
     annotations : Annotations
         The labels.
     is_correct : ndarray of bool, shape (n_items, n_annotators)
-        Whether the annotator's label is the true class. Filled for every item and annotator, including labels that were
-        left out.
+        Whether the annotator's label is the true class. Known for every item and annotator. If `annotations` has no
+        label, because the setting `missing` removed it, `is_correct` describes the label that was removed.
     truth : ndarray of int, shape (n_items,)
         True class of each item, as a position in `annotations.classes`.
     weakness : ndarray of int, shape (n_annotators,), or None
-        For the weakness rule, the row of X that is each annotator's weakness.
+        Set by `weakness_annotators`: one row number of X per annotator. The annotator errs on the items near this row.
     hammer : ndarray of bool, shape (n_annotators, n_classes), or None
-        For the hammer-spammer rule, the classes on which each annotator is a hammer.
+        Set by `hammer_spammer_annotators`: whether each annotator is a hammer on each class, otherwise a spammer. A
+        hammer labels every item of the class correctly; a spammer gives wrong labels or guesses.
     habit : ndarray of bool, shape (n_annotators, n_classes, n_classes), or None
-        For the habit rule, whether each annotator has the habit of labelling a class as another; axes (annotator, true
-        class, label).
+        Set by `habit_annotators`: whether each annotator has the habit of labelling a class as another; axes
+        (annotator, true class, label).
 
     See Also
     --------

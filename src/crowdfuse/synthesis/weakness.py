@@ -50,7 +50,7 @@ def weakness_annotators(
     y : array-like of shape (n_items,)
         True classes.
     weakness : sequence of int, default=None
-        Row of X that is the weakness of each annotator.
+        One row number of X per annotator. The annotator is wrong on the items near this row.
     epsilon : float or sequence of float
         Annotators are wrong on items within this Euclidean distance of their weakness. One value for all annotators, or
         one value per annotator.
@@ -226,7 +226,7 @@ def _check_confusable(
     """Raise an error unless exactly one source of confusable classes is given when it is needed, and none otherwise."""
     for name, value in (("inputs", inputs), ("confusable", confusable)):
         if value is not None and wrong != "neighbour":
-            raise ValueError(f"{name}= can be used only with wrong='neighbour', got wrong={wrong!r}; leave it out")
+            raise ValueError(f"{name}= can be used only with wrong='neighbour', got wrong={wrong!r}; leave out {name}=")
     if inputs is not None and confusable is not None:
         raise ValueError("confusable already defines the confused classes: leave out inputs")
     if wrong == "neighbour" and X is None and inputs is None and confusable is None:
