@@ -15,6 +15,7 @@ from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.consensus import Consensus, consensus
+from crowdfuse.training.distributed import all_gather, is_rank_zero
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
@@ -201,7 +202,7 @@ def cross_fit(
     parts = assign_folds(rows, folds)
     for number, fold in enumerate(parts):
         file = None if folder is None else fold_file(folder, number)
-        found = None if file is None else read_fold(file)
+        found = None if file is None else all_gather(read_fold(file))[0]  # all processes do the same
         if found is None:
             found = predict_fold(
                 classifier,
@@ -216,7 +217,7 @@ def cross_fit(
             )
             if found is None:
                 return None
-            if file is not None:
+            if file is not None and is_rank_zero():
                 write_fold(file, found)
         probabilities[fold] = found.class_probabilities
         if right is not None and found.right_probability is not None:
