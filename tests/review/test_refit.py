@@ -88,9 +88,8 @@ def test_changes_between_two_runs_are_counted(run: Path, tmp_path: Path) -> None
     items = old.items.tolist()
     settled = items.index(next(iter(made)))
     news = next(row for row, item in enumerate(items) if item not in made)
-    codes, predicted, accuracy = (
-        array.copy() for array in (old.consensus_codes, old.predicted_probabilities, old.annotator_accuracy)
-    )
+    codes, predicted = old.consensus_codes.copy(), old.predicted_probabilities.copy()
+    accuracy = old.annotator_accuracy.copy()
     codes[[settled, news]] = (codes[[settled, news]] + 1) % 3
     predicted[news] = np.roll(predicted[news], 1)
     accuracy[1] = 0.0123

@@ -230,7 +230,7 @@ def test_all_files_of_a_run_hold_the_consensus_of_python(
     summary = start(asked, run, force=False, verbose=0)
     stored = load_consensus(run / "posterior.safetensors")
 
-    truth = [crowd["truth"][item] if item in known else None for item in crowd["items"]] if with_gold else None
+    truth: Any = [crowd["truth"][item] if item in known else None for item in crowd["items"]] if with_gold else None
     ann = Annotations.from_table(
         dict(zip(("item", "annotator", "label"), zip(*crowd["triples"], strict=True), strict=True))
     )
