@@ -159,7 +159,7 @@ def test_saved_models_and_callables_can_be_annotators(tmp_path: Path, monkeypatc
         ("supp3", ["--annotator", "a=math:sqart"], "math has no 'sqart'; did you mean 'sqrt'?"),
         ("supp3", ["--annotator", "a=nowhere"], "nowhere"),
         ("table2", ["--annotator", "a=math:sqrt"], "--annotator applies to supp3 only"),
-        ("table2", ["--skip-unreadable"], "--skip-unreadable applies to folders of images"),
+        ("table2", ["--skip-unreadable"], "--skip-unreadable applies only to experiments that read folders of images"),
     ],
 )
 def test_bad_requests_are_refused(tmp_path: Path, name: str, arguments: list[str], said: str) -> None:
