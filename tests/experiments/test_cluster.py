@@ -92,7 +92,7 @@ def test_ray_interrupted_and_continued_gives_the_results_of_one_process(
     assert results(store) == results(tmp_path / "here" / "runs.jsonl")
     table = [(tmp_path / name / "table.md").read_text() for name in ("here", "ray")]
     assert table[0] == table[1]
-    assert shown.startswith(table[1])
+    assert "table: ray/table.md" in shown
     assert not (tmp_path / "ray" / "runs.unfinished").exists()
 
 
@@ -283,8 +283,8 @@ def test_a_worker_with_another_version_refuses_runs(command: dict[str, Any], tmp
 @pytest.mark.parametrize(
     ("address", "absent", "said"),
     [
-        ("here", None, "'here' is not ray://host:port, local or auto"),
-        ("ray://head", None, "'ray://head' is not"),
+        ("here", None, "local or auto, got 'here'"),
+        ("ray://head", None, "got 'ray://head'"),
         ("local", "ray", "pip install 'crowdfuse[cluster]'"),
         ("ray://head:10001", "grpc", "pip install 'crowdfuse[cluster]'"),
     ],
@@ -306,7 +306,7 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: py
         raise ConnectionError("a long story\nray client connection timeout")
 
     monkeypatch.setattr(ray, "init", refuse)
-    with pytest.raises(ValueError, match=r"--cluster ray://head:1: Ray does not answer: ray client connection timeout"):
+    with pytest.raises(ValueError, match=r"--cluster ray://head:1: Ray does not answer \(ray client connection timeout\)"):
         grid(Work(tmp_path), ["fine"], address="ray://head:1")
 
 
@@ -335,6 +335,6 @@ def test_connecting_is_retried_if_the_client_server_is_late_or_dies(why: str, mo
     cluster._connect("ray://there:1", {})
     assert len(tries) == 3
     tries[:] = []
-    with pytest.raises(ValueError, match=f"--cluster ray://there:1: Ray does not answer: .*{why}"):
+    with pytest.raises(ValueError, match=rf"--cluster ray://there:1: Ray does not answer \(.*{why}"):
         cluster._connect("ray://there:1", {}, attempts=2)
     assert len(tries) == 2

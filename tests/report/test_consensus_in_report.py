@@ -129,7 +129,7 @@ def test_unknown_accuracy_is_a_dash_with_its_reason() -> None:
     page, text = report.to_html(), report.to_markdown()
     assert '<td class="r" data-v="">—</td>' in page
     for rendered in (page, text):
-        assert "nothing shows how accurate the annotators are" in rendered
+        assert "The accuracy of the annotators cannot be estimated" in rendered
         assert "nan" not in rendered
 
 

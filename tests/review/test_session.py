@@ -122,7 +122,7 @@ def test_annotators_of_unknown_accuracy_are_shown_without_it(run: Path) -> None:
     facts = session.facts(0)
     assert facts["labels"][0]["accuracy"] is facts["labels"][0]["accuracy_low"] is None
     assert (facts["predicted"], facts["predicted_confidence"]) == (None, None)
-    assert any("nothing shows how accurate" in note for note in session.about()["notes"])
+    assert any("cannot be estimated" in note for note in session.about()["notes"])
 
 
 def test_a_ledger_line_records_reviewer_model_and_what_was_shown(session: ReviewSession, run: Path) -> None:
