@@ -306,7 +306,7 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: py
         raise ConnectionError("a long story\nray client connection timeout")
 
     monkeypatch.setattr(ray, "init", refuse)
-    with pytest.raises(ValueError, match=r"--cluster ray://head:1: Ray does not answer \(ray client connection timeout\)"):
+    with pytest.raises(ValueError, match=r"ray://head:1: Ray does not answer \(ray client connection timeout\)"):
         grid(Work(tmp_path), ["fine"], address="ray://head:1")
 
 
