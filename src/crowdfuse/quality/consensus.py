@@ -265,7 +265,8 @@ def consensus(
         Probabilities of the final classifier, which the result shows as its prediction. None: `pred_probs`.
     right_probability : array-like of shape (n_labels,) or None, default=None
         For each label, in the order of `ann`, the probability that its annotator is right on this item, as estimated by
-        a method that was trained without the item. Used as far as it helps to explain the labels. Not with `items`.
+        a method that was trained without the item. Used as far as it helps to explain the labels. Cannot be combined
+        with `items`, which changes the order of the labels.
     seed : int, default=0
         Seed of the draws behind the intervals, and of ties.
 
@@ -278,7 +279,8 @@ def consensus(
     TypeError
         If `ann` is not an Annotations.
     ValueError
-        If `pred_probs` are not probabilities, or rows, columns or gold do not match the annotations.
+        If `pred_probs` are not probabilities, rows, columns or gold do not match the annotations, or both `items` and
+        `right_probability` are given.
 
     See Also
     --------
@@ -307,6 +309,11 @@ def consensus(
     """
     if not isinstance(ann, Annotations):
         raise TypeError(f"ann must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
+    if items is not None and right_probability is not None:
+        raise ValueError(
+            "right_probability= has one number per label in the order of ann, and items= changes this order: pass "
+            "ann.align(items) and leave out items="
+        )
     if pred_probs is None:
         pred_probs = np.full((ann.n_items, ann.n_classes), 1 / max(ann.n_classes, 1))
         ann = align(ann, ann.n_items, ann.items) if items is None else align(ann, ann.n_items, items)
