@@ -17,7 +17,7 @@ from crowdfuse import GatedClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.held_out import ValidationScore
-from crowdfuse.methods import gated
+from crowdfuse.methods import label_poll
 from crowdfuse.methods.base import ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.methods.gated import Gated
@@ -354,7 +354,7 @@ def predict_on(method: Gated, x: torch.Tensor) -> Any:
 
 
 def test_only_the_annotators_with_the_most_labels_are_polled() -> None:
-    n = gated.MAX_POLLED_ANNOTATORS + 30
+    n = label_poll.MAX_POLLED_ANNOTATORS + 30
     Y = np.full((n + 2, n), -1)
     Y[np.arange(n), np.arange(n)] = 0  # one label per item, and a second one for the last two
     Y[n:, -2:] = 1
@@ -362,9 +362,9 @@ def test_only_the_annotators_with_the_most_labels_are_polled() -> None:
     method = make("uniform", 2, n)
     method.prepare(data)
     asked = method.poll_weights.numpy()
-    assert (asked > 0).sum() == gated.MAX_POLLED_ANNOTATORS
+    assert (asked > 0).sum() == label_poll.MAX_POLLED_ANNOTATORS
     assert asked.sum() == pytest.approx(1)
-    assert asked[-2:].tolist() == pytest.approx([3 / (gated.MAX_POLLED_ANNOTATORS + 4)] * 2)
+    assert asked[-2:].tolist() == pytest.approx([3 / (label_poll.MAX_POLLED_ANNOTATORS + 4)] * 2)
 
 
 def test_item_weights_count_in_the_choice_of_polled_annotators() -> None:

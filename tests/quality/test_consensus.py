@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from crowdfuse import Annotations, Consensus, GatedClassifier, MajorityVoteClassifier, TrueLabelClassifier, consensus
+from crowdfuse.aggregation import posterior
 from crowdfuse.aggregation.votes import Votes
 from crowdfuse.estimators.cross_fitting import OutOfFold, assign_folds, trained_rows
-from crowdfuse.quality import posterior
 from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
 from crowdfuse.quality.consensus_file import DamagedConsensusError, load_consensus, save_consensus
 

@@ -342,8 +342,8 @@ class Watched(nn.Module):
 def recipe(**changes: Any) -> Recipe:
     settings: dict[str, Any] = {
         "optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 1e-4, "schedule": "cosine",
-        "batch_size": 45, "epochs": 2, "device": "cpu", "devices": 1, "precision": "32-true", "channels_last": False,
-        "compile": False, "seed": 0,
+        "batch_size": 45, "epochs": 2, "mixup": 0.0, "device": "cpu", "devices": 1, "precision": "32-true",
+        "channels_last": False, "compile": False, "seed": 0,
     }  # fmt: skip
     return Recipe(**(settings | changes))
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
     from crowdfuse.estimators.coin_net import COINNetClassifier
     from crowdfuse.estimators.conal import CoNALClassifier
+    from crowdfuse.estimators.consensus_training import ConsensusTrainingClassifier
     from crowdfuse.estimators.crowd_layer import CrowdLayerClassifier
     from crowdfuse.estimators.fusion import FusionClassifier
     from crowdfuse.estimators.gated import GatedClassifier
@@ -31,6 +32,7 @@ __all__ = [
     "AnnotMixClassifier",
     "COINNetClassifier",
     "CoNALClassifier",
+    "ConsensusTrainingClassifier",
     "CrowdClassifier",
     "CrowdLayerClassifier",
     "FusionClassifier",

@@ -96,8 +96,12 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         that multiplies the learning rate.
     batch_size : int
         Items per step.
-    epochs : int
-        Passes over the data.
+    epochs : int or None
+        Passes over the data. None: as many as the method needs to converge, whatever the number of items; with few
+        items, several passes then count as one epoch in `history_` and in the progress.
+    mixup : float
+        If above 0, training uses weighted means of two items each, with weights from a beta distribution whose
+        parameters both have this value; 0.2 to 1 are usual. Regularizes, at twice the cost per step.
     device : {"auto", "cpu", "cuda", "mps"}
         Kind of device to train on. Prediction runs on the CPU.
     devices : int
@@ -181,7 +185,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     weight_decay: float = 1e-4
     schedule: str | Schedule = "one-cycle"
     batch_size: int = 64
-    epochs: int = 40
+    epochs: int | None = None
+    mixup: float = 0.0
     device: str = "auto"
     devices: int = 1
     precision: str = "32-true"

@@ -107,7 +107,7 @@ class GatedClassifier(CrowdClassifier):
         check_choice("annotator_heads", self.annotator_heads, ("auto", "shared", "embedded"))
         check_positive_integer("n_bases", self.n_bases)
         check_positive_integer("embedding", self.embedding)
-        if self.epochs < 2:
+        if self.epochs is not None and self.epochs < 2:
             raise ValueError(
                 f"gated needs at least 2 epochs, got epochs={self.epochs}: one for each of its first two phases; "
                 "use 3 epochs or more to train all three phases"

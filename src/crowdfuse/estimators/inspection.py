@@ -70,6 +70,8 @@ class Inspection(FittedNetwork):
 
     estimates_item_accuracy: ClassVar[bool] = False
     """Whether `annotator_accuracy_per_item` is available."""
+    cross_fits_itself: ClassVar[bool] = False
+    """Whether `fit` trains networks without each item, so that `consensus` needs no further training."""
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Predict class probabilities from the inputs alone.

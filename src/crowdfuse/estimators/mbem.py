@@ -75,7 +75,7 @@ class MBEMClassifier(GlobalConfusionsClassifier):
 
     def _build(self, spec: ModelSpec) -> Method:
         check_positive_integer("rounds", self.rounds)
-        if self.rounds > self.epochs:
+        if self.epochs is not None and self.rounds > self.epochs:
             raise ValueError(
                 f"rounds={self.rounds} needs at least as many epochs, got epochs={self.epochs}; "
                 "raise epochs or lower rounds"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
 ESTIMATORS = {
+    "consensus-training": "ConsensusTrainingClassifier",
     "fusion": "FusionClassifier",
     "gated": "GatedClassifier",
     "majority-vote": "MajorityVoteClassifier",

@@ -157,6 +157,9 @@ class Method(nn.Module, ABC):
         Factor by which the loss is multiplied: 1 / K if the loss is divided by K as in the paper, otherwise 1.
     takes_new_annotators : bool
         Whether annotators can be added to a fitted model and trained like the others.
+    default_passes, min_steps : int
+        Length of a training whose number of epochs is not given: this many passes over the data, and at least this many
+        steps.
 
     See Also
     --------
@@ -168,6 +171,8 @@ class Method(nn.Module, ABC):
     phase_index: int = 0
     loss_factor: float = 1.0
     takes_new_annotators: bool = True
+    default_passes: ClassVar[int] = 40
+    min_steps: ClassVar[int] = 400
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -353,6 +358,24 @@ class Method(nn.Module, ABC):
         phases : list of Phase
         """
         return [Phase("", epochs)]
+
+    def default_phases(self, n_steps_per_pass: int, n_steps_per_epoch: int) -> list[Phase]:
+        """Return the phases of a training whose number of epochs is not given: long enough at any size of the data.
+
+        Parameters
+        ----------
+        n_steps_per_pass : int
+            Steps of one pass over the data.
+        n_steps_per_epoch : int
+            Steps of one epoch, which consists of several passes if there are few items.
+
+        Returns
+        -------
+        phases : list of Phase
+            By default `default_passes` passes in all, or more if these have fewer than `min_steps` steps.
+        """
+        n_steps = max(self.default_passes * n_steps_per_pass, self.min_steps)
+        return self.phases(-(-n_steps // n_steps_per_epoch))
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Update the method before the first step of each phase except the first.

@@ -84,6 +84,32 @@ class Batch(NamedTuple):
             label=self.label[is_chosen],
         )
 
+    def reorder(self, order: Tensor) -> Batch:
+        """Return the items in another order, with their labels.
+
+        Parameters
+        ----------
+        order : Tensor of int of shape (B,)
+            Position of each item of the result: a permutation of 0 to B - 1.
+
+        Returns
+        -------
+        batch : Batch
+            The labels are sorted by item.
+        """
+        position = torch.empty_like(order)
+        position[order] = torch.arange(len(order), device=order.device)
+        item, by_item = position[self.item].sort(stable=True)
+        return Batch(
+            x=self.x[order],
+            row=self.row[order],
+            weight=self.weight[order],
+            gold=self.gold[order],
+            item=item,
+            annotator=self.annotator[by_item],
+            label=self.label[by_item],
+        )
+
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device.
 

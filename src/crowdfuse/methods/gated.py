@@ -30,15 +30,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid, normalize, one_hot
 
-from crowdfuse.functional import expected_class_log_likelihood, posterior, scatter_sum
+from crowdfuse.functional import posterior, scatter_sum
 from crowdfuse.methods.base import HeldOutScorer, Loss, Method, ModelSpec, Phase, Predict
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.gold_classifier import MIN_GOLD_ITEMS, GoldClassifier, fit_gold_classifier
+from crowdfuse.methods.label_poll import CLASS_RULES, ClassRule, class_scores, poll_weights, rule_log_likelihood
 from crowdfuse.methods.wrong_labels import WrongLabels
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 
 PHASE_EPOCH_SHARES = (0.25, 0.08)  # of the epochs, for phases 1 and 2; phase 3 has the rest
-MAX_POLLED_ANNOTATORS = 64  # those with the most labels, whose labels are predicted to find the initial classes
 MIN_CONFIDENT_PROBABILITY = 0.8  # of a label, for an annotator to count as confident
 MAX_CONTESTED_SHARE = 0.14  # of confident pairs of annotators, with two classes; above it, train on the vote
 MAX_DISAGREEMENT_SHARE = 0.5  # the same with more classes
@@ -47,11 +47,6 @@ MIN_PAIR_SHARE = 0.05  # of pairs of annotators that must be confident for a con
 MAX_CONFLICT_CHECK_ITEMS = 5_000
 
 HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
-
-ClassRule = Literal["any", "above chance"]
-"""How initial classes are inferred from predicted labels; see `expected_class_log_likelihood`."""
-
-CLASS_RULES: tuple[ClassRule, ...] = ("above chance", "any")
 
 
 class Gated(Method):
@@ -141,6 +136,8 @@ class Gated(Method):
         )  # how much of the gold that watches is right at the start
         self.register_buffer("poll_weights", torch.zeros(n_annotators))
 
+    min_steps: ClassVar[int] = 4_000  # held-out labels choose the epoch, so a long training does no harm
+
     def phases(self, epochs: int) -> list[Phase]:
         """Return the three phases; validation chooses from the last epoch of the second and all of the third."""
         labels, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
@@ -154,10 +151,7 @@ class Gated(Method):
         """Reset the decisions of an earlier training and choose the annotators to poll."""
         for decision in (self.starts_from_gold, self.trains_on_vote, self.skips_likelihood):
             decision.fill_(False)
-        ann = data.annotations
-        counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
-        counts[np.argsort(-counts, kind="stable")[MAX_POLLED_ANNOTATORS:]] = 0
-        self.poll_weights.copy_(torch.from_numpy(counts / max(counts.sum(), 1e-9)))
+        self.poll_weights.copy_(torch.from_numpy(poll_weights(data, self.n_annotators)))
         self.register_buffer("target", torch.zeros(len(data), dtype=torch.int64), persistent=False)
         self.register_buffer("held_out_gold", torch.full((len(data),), -1), persistent=False)
         initial = [tensor.detach().flatten() for tensor in self._trunk_tensors()] if self.n_classes == 2 else []
@@ -253,10 +247,7 @@ class Gated(Method):
     ) -> Tensor:
         """Return the log-likelihood of each label if the items have the classes of this rule, (L,)."""
         truth = self._polled_scores(h, rule).argmax(1)[item]
-        q = self.label_head(h, item, annotator).softmax(1).gather(1, truth[:, None])[:, 0].clamp(1e-6, 1 - 1e-6)
-        if rule == "above chance":
-            q = q.clamp(min=1 / self.n_classes)
-        return torch.where(label == truth, q.log(), ((1 - q) / (self.n_classes - 1)).log())
+        return rule_log_likelihood(self.label_head(h, item, annotator).softmax(1), truth, label, rule)
 
     def class_logits(self, h: Tensor) -> Tensor:
         """Return the class logits of features; before phase 2, scores from the predicted labels, (B, K)."""
@@ -272,8 +263,8 @@ class Gated(Method):
 
     def _polled_scores(self, h: Tensor, rule: ClassRule) -> Tensor:
         """Return the score of each class from the predicted labels, (B, K)."""
-        q, weight = self._polled_label_probabilities(h), self.poll_weights[self.poll_weights > 0]
-        return (weight[:, None] * expected_class_log_likelihood(q, above_chance=rule == "above chance")).sum(1)
+        weight = self.poll_weights[self.poll_weights > 0]
+        return class_scores(self._polled_label_probabilities(h), weight, rule)
 
     def _descriptions(self, h: Tensor) -> Tensor:
         """Return features and predicted label probabilities of each item, of length 1 each, (B, D')."""

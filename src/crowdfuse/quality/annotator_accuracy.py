@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from crowdfuse.aggregation.posterior import PosteriorFit, fix_certain
 from crowdfuse.aggregation.votes import FloatArray, normalize_log_joint
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.quality.posterior import PosteriorFit, fix_certain
 from crowdfuse.quality.shared_mistakes import temper
 
 N_BURN_IN = 20  # draws that are left out: the first ones depend on the start

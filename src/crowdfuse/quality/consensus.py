@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
+from crowdfuse.aggregation.posterior import MAX_SHARPNESS, PosteriorFit, center_gates, fit_posterior, fix_certain
 from crowdfuse.aggregation.result import Aggregate, most_likely
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.alignment import align, gold_codes
@@ -17,7 +18,6 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of
 from crowdfuse.quality.annotator_accuracy import accuracy_with_interval
 from crowdfuse.quality.diagnostics import Finding, diagnose
-from crowdfuse.quality.posterior import MAX_SHARPNESS, PosteriorFit, fit_posterior, fix_certain
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 
 UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution in the classifier's probabilities: none stays 0
@@ -290,8 +290,8 @@ def consensus(
 
     Notes
     -----
-    `crowdfuse.quality.posterior` has the model, which is fitted by EM. An annotator's accuracy is shrunk towards that
-    of all annotators with the weight of 10 labels, and each row of their confusion matrix towards this accuracy with
+    `crowdfuse.aggregation.posterior` has the model, fitted by EM. An annotator's accuracy is shrunk towards that of all
+    annotators with the weight of 10 labels, and each row of their confusion matrix towards this accuracy with
     the weight of 30. The fit is made with the classifier and without it. If the classifier hardly raises the likelihood
     of the labels, it gets no say, and the result is the consensus of the labels alone. The confidence is lowered where
     mistakes of annotators depend on the input, since annotators then share mistakes: see
@@ -429,11 +429,8 @@ def _gates(right_probability: FloatArray, ann: Annotations) -> FloatArray:
             f"right_probability must have one number for each of the {ann.n_labels:,} labels, got shape "
             f"{right_probability.shape}"
         )
-    value = logit(np.clip(right_probability, 1e-3, 1 - 1e-3))
-    count = np.bincount(ann.annotator, minlength=ann.n_annotators)
-    mean = np.bincount(ann.annotator, value, minlength=ann.n_annotators) / np.maximum(count, 1)
-    gates: FloatArray = value - mean[ann.annotator]
-    return gates
+    with np.errstate(divide="ignore"):
+        return center_gates(logit(right_probability), ann.annotator, ann.n_annotators)[0]
 
 
 def _check_probabilities(

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdfuse.aggregation.posterior import ANNOTATOR_PRIOR_LABELS
 from crowdfuse.aggregation.result import Aggregate
 from crowdfuse.aggregation.votes import FLOATS_PER_BLOCK, FloatArray
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize_ids, positions_of, refuse_repeats
 from crowdfuse.quality.consensus import Consensus
-from crowdfuse.quality.posterior import ANNOTATOR_PRIOR_LABELS
 
 MIN_INFORMATION_BITS = 1e-9  # labels with less information are not proposed
 MAX_ANSWER_BRANCHES = 128  # combinations of answers considered per item; less likely ones are dropped

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
+from crowdfuse.aggregation.posterior import PosteriorFit
 from crowdfuse.aggregation.votes import Block, FloatArray
-from crowdfuse.quality.posterior import PosteriorFit
 
 DISCOUNT_PER_DEPENDENCE = 40.0  # chosen on real crowds with gold; docs/consensus.md says which
 MIN_TEMPERATURE = 0.4  # no stronger discount was needed on any of them

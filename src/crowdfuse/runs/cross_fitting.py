@@ -49,7 +49,8 @@ def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Pat
     """
     folder = out / FOLDS_FOLDER
     gold = _training_gold(classifier, data)
-    if job.folds and jobs > 1 and not _train_in_processes(classifier, job, data, gold, out, jobs):
+    in_processes = job.folds and jobs > 1 and not classifier.cross_fits_itself
+    if in_processes and not _train_in_processes(classifier, job, data, gold, out, jobs):
         return None
     return classifier._out_of_fold(
         data.loaded.inputs,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,15 @@ from crowdfuse.training.launching import (
     sum_gradients,
     synchronize_batch_norm,
 )
+from crowdfuse.training.mixup import mixup_loss
 from crowdfuse.training.progress import make_progress_reporter
 from crowdfuse.training.recipes import Recipe
 from crowdfuse.training.seeding import seed_generators, step_seed
 from crowdfuse.training.validation import Validation
 
 CHECKPOINT_SECONDS = 600.0  # time between two checkpoints within an epoch
+MAX_EPOCH_CHECKPOINTS = 100  # at the ends of epochs; with more epochs, not every one is followed by a checkpoint
+MIN_STEPS_PER_EPOCH = 50  # if the number of epochs is not given: an epoch then consists of several passes
 
 
 class DivergedError(AllProcessesError):
@@ -244,8 +247,13 @@ class _Loop:
         synchronize_batch_norm(self.method, self.device, self.world_size)
         self.network = NetworkEvaluator(self.method, self.data.inputs, fabric, self.recipe.batch_size)
         self.rows = _training_rows(self.method, self.data)
-        self.n_batches = len(split_into_batches(self.rows, self.recipe.batch_size))
-        self.phases = self.method.phases(self.recipe.epochs)
+        n_batches_per_pass = len(split_into_batches(self.rows, self.recipe.batch_size))
+        self.n_passes = 1 if self.recipe.epochs is not None else -(-MIN_STEPS_PER_EPOCH // n_batches_per_pass)
+        self.n_batches = self.n_passes * n_batches_per_pass
+        if self.recipe.epochs is None:
+            self.phases = self.method.default_phases(n_batches_per_pass, self.n_batches)
+        else:
+            self.phases = self.method.phases(self.recipe.epochs)
         self.phase_ends = list(accumulate(phase.epochs for phase in self.phases))  # in epochs over all phases
         self.learnable = [name for name, tensor in self.method.named_parameters() if tensor.requires_grad]
         self.reporter = make_progress_reporter(job.verbose if fabric.is_global_zero else 0)
@@ -328,8 +336,9 @@ class _Loop:
         """Run the remaining steps of the epoch, then validate and save."""
         start = time.monotonic()
         state, recipe = self.state, self.recipe
-        order = np.random.default_rng([recipe.seed, state.epoch]).permutation(self.rows)
-        batches = split_into_batches(order, recipe.batch_size)[state.n_batches_done :]
+        generator = np.random.default_rng([recipe.seed, state.epoch])
+        passes = [split_into_batches(generator.permutation(self.rows), recipe.batch_size) for _ in range(self.n_passes)]
+        batches = list(chain.from_iterable(passes))[state.n_batches_done :]
         parts = [rows_of_rank(batch, self.rank, self.world_size) for batch in batches]
         self.method.train()
         for name, module in self.method.named_children():
@@ -341,7 +350,8 @@ class _Loop:
                     self._save_checkpoint()
         self._end_epoch(time.monotonic() - start)
         self.reporter.end_epoch(state.history[-1])
-        self._save_checkpoint()
+        if state.epoch % max(1, self.phase_ends[-1] // MAX_EPOCH_CHECKPOINTS) == 0:
+            self._save_checkpoint()
 
     def _run_step(self, batch: Batch, counts: bool) -> None:
         """Take one step on this process's part of the batch; `counts` is as in `rows_of_rank`."""
@@ -351,7 +361,10 @@ class _Loop:
         self._set_learning_rate(step)
         batch = self._to_device(batch)
         with self.fabric.autocast():  # Fabric applies autocast to `forward` only
-            total, weight = self.method.loss(batch)
+            if recipe.mixup:
+                total, weight = mixup_loss(self.method, batch, recipe.mixup, step_seed(recipe.seed, step, self.rank))
+            else:
+                total, weight = self.method.loss(batch)
         if not counts:
             total, weight = total * 0, weight * 0
         loss, count = self._sum_over_processes(torch.stack([total.detach(), weight.detach()])).tolist()

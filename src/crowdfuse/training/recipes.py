@@ -56,8 +56,11 @@ class Recipe:
         returns a factor that multiplies the learning rate.
     batch_size : int
         Items per step, over all processes.
-    epochs : int
-        Passes over the data; a method divides them among its phases.
+    epochs : int or None
+        Passes over the data; a method divides them among its phases. None: as many as the method needs at this size
+        of the data.
+    mixup : float
+        Concentration of the beta distribution from which the shares of mixed items are drawn; 0 mixes no items.
     device : {"auto", "cpu", "cuda", "mps"}
         Where to compute.
     devices : int
@@ -78,7 +81,7 @@ class Recipe:
 
     Examples
     --------
-    >>> recipe = Recipe("sgd", 0.1, 0.9, 1e-4, "cosine", 64, 10, "cpu", 1, "32-true", False, False, seed=0)
+    >>> recipe = Recipe("sgd", 0.1, 0.9, 1e-4, "cosine", 64, 10, 0.0, "cpu", 1, "32-true", False, False, seed=0)
     >>> recipe.learning_rate_factor(0.5)
     0.5
     """
@@ -89,7 +92,8 @@ class Recipe:
     weight_decay: float
     schedule: str | Schedule
     batch_size: int
-    epochs: int
+    epochs: int | None
+    mixup: float
     device: str
     devices: int
     precision: str
@@ -99,9 +103,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_choice("device", self.device, DEVICES)
-        for name in ("batch_size", "epochs", "devices"):
+        for name in ("batch_size", "devices") if self.epochs is None else ("batch_size", "epochs", "devices"):
             check_positive_integer(name, getattr(self, name))
-        for name in ("learning_rate", "momentum", "weight_decay"):
+        for name in ("learning_rate", "momentum", "weight_decay", "mixup"):
             check_nonnegative(name, getattr(self, name))
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, got {self.learning_rate!r}")

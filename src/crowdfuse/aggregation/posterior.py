@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, logsumexp
 
 from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.ids import IntArray
@@ -38,6 +38,7 @@ MAX_SHARPNESS = 20.0
 SHARPNESS_PRIOR_PRECISION = 0.1  # precision of the prior of the sharpness, which has mean 1
 GATE_PRIOR_PRECISION = 0.1  # precision of the prior of the gate weight, which has mean 0
 MAX_GATE_WEIGHT = 3.0
+MAX_GATE_LOGIT = 6.9  # probabilities of right labels are limited to 0.001 and 0.999
 MIN_CLASSIFIER_GAIN = 3.0  # log-likelihood that the classifier must add to be used at all
 MAX_CONFUSION_BYTES = 1 << 28  # larger confusion matrices are replaced by one for all annotators
 
@@ -183,6 +184,14 @@ class PosteriorFit:
             soft[block.rows] = normalize_log_joint(log_prior + model.log_label_probability(block, gate))[0]
         return soft
 
+    def item_log_likelihoods(self) -> FloatArray:
+        """Return log P(labels of the item) of each item with labels: (n_labelled_items,)."""
+        model, result = self.annotators(), np.empty(self.votes.n_items)
+        for block, gate in self.blocks():
+            log_prior = np.log(np.maximum(self.prior(block.rows), 1e-300))
+            result[block.rows] = logsumexp(log_prior + model.log_label_probability(block, gate), axis=1)
+        return result
+
     def accuracy(self) -> FloatArray:
         """Return the accuracy of each annotator, (n_annotators,), shrunk towards that of all annotators."""
         alpha, beta = self._accuracy_counts()
@@ -325,6 +334,37 @@ def fit_posterior(
     with_classifier = PosteriorFit(votes, log_p, certain, max_sharpness, gate)
     gain = with_classifier.log_likelihood - without.log_likelihood
     return with_classifier if gain >= MIN_CLASSIFIER_GAIN else without
+
+
+def center_gates(logits: FloatArray, annotator: IntArray, n_annotators: int) -> tuple[FloatArray, FloatArray]:
+    """Return how much better than on average each annotator is on the item of each label, and the averages.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n_labels,)
+        For each label, the logit of the probability that its annotator is right on the item.
+    annotator : ndarray of int, shape (n_labels,)
+        Annotator of each label.
+    n_annotators : int
+        Number of annotators.
+
+    Returns
+    -------
+    gates : ndarray of shape (n_labels,)
+        Differences from the annotator's mean.
+    mean : ndarray of shape (n_annotators,)
+        Mean of each annotator; 0 for annotators without labels.
+
+    Examples
+    --------
+    >>> gates, mean = center_gates(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), 2)
+    >>> gates.tolist(), mean.tolist()
+    ([-1.0, 1.0, 0.0], [2.0, 5.0])
+    """
+    logits = np.clip(logits, -MAX_GATE_LOGIT, MAX_GATE_LOGIT)
+    count = np.bincount(annotator, minlength=n_annotators)
+    mean: FloatArray = np.bincount(annotator, logits, minlength=n_annotators) / np.maximum(count, 1)
+    return logits - mean[annotator], mean
 
 
 def fix_certain(soft: NDArray[np.floating], certain: IntArray) -> None:
