@@ -101,8 +101,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.epochs is not None and self.epochs < MIN_EPOCHS:
             raise ValueError(
-                f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}: one for networks that "
-                "predict labels and one for networks that predict classes; leave out epochs to train long enough"
+                f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}: one for networks "
+                "that predict labels and one for networks that predict classes; leave out epochs to train long enough"
             )
         n_folds = 5 if self.effort == "high" else 0
         others = [self._model_spec(spec.seed).trunk for _ in range(ConsensusTraining.n_trunks(n_folds) - 1)]

@@ -136,7 +136,7 @@ class Gated(Method):
         )  # how much of the gold that watches is right at the start
         self.register_buffer("poll_weights", torch.zeros(n_annotators))
 
-    min_steps: ClassVar[int] = 4_000  # held-out labels choose the epoch, so a long training does no harm
+    min_steps: ClassVar[int] = 2_000  # held-out labels choose the epoch, so a long training does no harm
 
     def phases(self, epochs: int) -> list[Phase]:
         """Return the three phases; validation chooses from the last epoch of the second and all of the third."""
