@@ -67,7 +67,7 @@ def made(labels: Sequence[Sequence[str | None]], consensus: list[str], predicted
 def test_json_equals_the_consensus_to_the_digit(fitted: Any) -> None:
     clf, X, ann, consensus = fitted
     facts = json.loads(clf.report(X, ann, consensus=consensus, n_items=120).to_json())
-    assert_equals_consensus(facts, consensus)
+    assert assert_equals_consensus(facts, consensus)
     assert json.loads(clf.report(X, ann, folds=2, n_items=120).to_json()) == facts
 
 

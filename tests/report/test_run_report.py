@@ -385,7 +385,7 @@ def test_report_without_inputs_uses_the_stored_consensus(run: Path) -> None:
 def test_figures_of_a_run_equal_its_stored_consensus(run: Path) -> None:
     stored = load_consensus(run / "posterior.safetensors")
     facts = json.loads(report_run(run, n_items=60).to_json())
-    assert_equals_consensus(facts, stored)
+    assert assert_equals_consensus(facts, stored)
     with (run / "annotators.csv").open(newline="", encoding="utf-8") as file:
         table = {row["annotator"]: row for row in csv.DictReader(file)}
     for row in facts["annotators"]["rows"]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.consensus import Consensus
-from crowdfuse.report.number_format import format_percent
+from crowdfuse.report.number_format import format_confidence, format_percent
 from crowdfuse.report.printable import printable
 
 LOW_SHARE_RIGHT = 0.6  # labels that are right less often count as a weak record: "right in only 40 % of cases"
@@ -162,7 +162,7 @@ def _count_annotators(consensus: Consensus, row: int, some: IntArray) -> str:
 def _predicted_percent(consensus: Consensus, row: int) -> str:
     """Return the confidence of the prediction in percent."""
     assert consensus.predicted_probabilities is not None
-    return format_percent(float(consensus.predicted_probabilities[row].max()), 0)
+    return format_confidence(float(consensus.predicted_probabilities[row].max()))
 
 
 def _name(consensus: Consensus, k: int) -> str:
