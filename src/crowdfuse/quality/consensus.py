@@ -72,6 +72,8 @@ class Consensus(Aggregate):
         Probability that each label is right, in the order of `annotations`.
     predicted_probabilities : ndarray of shape (n_items, n_classes) or None
         What the classifier says from the inputs alone. None if there is no classifier.
+    gold_codes : ndarray of shape (n_items,) or None
+        Gold that the consensus was given, as positions in `classes`; -1 for items without. None if there was none.
     n_folds : int or None
         Number of folds of the cross-fitting; 0 if the classifier was trained on these labels; None if unknown.
     limitations : tuple of str
@@ -89,6 +91,7 @@ class Consensus(Aggregate):
     label_confidence: FloatArray
     annotator_accuracy_interval: FloatArray
     predicted_probabilities: NDArray[np.float32] | None = None
+    gold_codes: IntArray | None = None
     n_folds: int | None = None
     limitations: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -384,6 +387,7 @@ def _result(
         annotations=ann,
         label_confidence=probabilities.ravel()[ann.item * votes.n_classes + ann.label].astype(np.float64),
         predicted_probabilities=None if shown is None else shown.astype(np.float32),
+        gold_codes=certain if (certain >= 0).any() else None,
         n_folds=n_folds,
         limitations=_limitations(fit, shown is not None, can_estimate, n_folds),
         findings=findings,
@@ -397,7 +401,8 @@ def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_
     if has_classifier and n_folds == 0:
         found.append(
             "The classifier was trained on these labels (no cross-fitting), so it repeats mistakes that it has "
-            "memorized: confidence is too high, and wrong labels are missed. Use 2 or more folds."
+            "memorized: confidence is too high, and wrong labels are missed. Cross-fitting with 2 or more folds "
+            "avoids this."
         )
     if has_classifier and fit.sharpness == 0:
         found.append("The classifier does not help to explain the labels, so the consensus rests on the labels alone.")
