@@ -52,11 +52,10 @@ def test_true_label_without_gold_needs_no_folds() -> None:
 
 def test_true_label_is_cross_fitted_over_the_items_with_gold() -> None:
     X, truth, Y = crowd()
-    some = np.where(np.arange(60) < 20, truth, -1)
-    gold = [None if k < 0 else k for k in some]
+    gold = np.where(np.arange(60) < 20, truth, np.nan)
     clf = TrueLabelClassifier(epochs=2).fit(X, Y, gold=gold)
     assert clf.consensus(X, Y, gold=gold, folds=3).n_folds == 3
-    one = [0, *[None] * 59]
+    one = np.where(np.arange(60) < 1, truth, np.nan)
     clf = TrueLabelClassifier(epochs=1).fit(X, Y, gold=one)
     assert clf.consensus(X, Y, gold=one, folds=3).n_folds == 0
 

@@ -72,6 +72,9 @@ class Consensus(Aggregate):
         Probability that each label is right, in the order of `annotations`.
     predicted_probabilities : ndarray of shape (n_items, n_classes) or None
         What the classifier says from the inputs alone. None if there is no classifier.
+    out_of_fold_probabilities : ndarray of shape (n_items, n_classes) or None
+        What the classifier contributed, before calibration: predictions for each item by a copy that was trained
+        without it, unless `n_folds` is 0. None if there is no classifier.
     gold_codes : ndarray of shape (n_items,) or None
         Gold that the consensus was given, as positions in `classes`; -1 for items without. None if there was none.
     n_folds : int or None
@@ -91,6 +94,7 @@ class Consensus(Aggregate):
     label_confidence: FloatArray
     annotator_accuracy_interval: FloatArray
     predicted_probabilities: NDArray[np.float32] | None = None
+    out_of_fold_probabilities: NDArray[np.float32] | None = None
     gold_codes: IntArray | None = None
     n_folds: int | None = None
     limitations: tuple[str, ...] = ()
@@ -333,18 +337,19 @@ def consensus(
     max_sharpness = 1.0 if n_folds == 0 else MAX_SHARPNESS
     gate = None if right_probability is None else _gates(np.asarray(right_probability, np.float64), ann)
     fit = fit_posterior(votes, log_p if labelled.all() else log_p[labelled], certain[labelled], max_sharpness, gate)
-    return _result(fit, log_p, certain, shown, n_folds, seed)
+    return _result(fit, log_p, certain, None if shown is None else probabilities, shown, n_folds, seed)
 
 
 def _result(
     fit: PosteriorFit,
     log_p: FloatArray,
     certain: IntArray,
+    given: FloatArray | None,
     shown: FloatArray | None,
     n_folds: int | None,
     seed: int,
 ) -> Consensus:
-    """The fitted model as a `Consensus`; `shown` are the probabilities of the final classifier."""
+    """The fitted model as a `Consensus`; `given` entered the model, `shown` comes from the final classifier."""
     votes, ann = fit.votes, fit.votes.annotations
     dependence, standard_error = error_dependence(fit)
     temperature = discount_temperature(dependence, standard_error)
@@ -387,6 +392,7 @@ def _result(
         annotations=ann,
         label_confidence=probabilities.ravel()[ann.item * votes.n_classes + ann.label].astype(np.float64),
         predicted_probabilities=None if shown is None else shown.astype(np.float32),
+        out_of_fold_probabilities=None if given is None else given.astype(np.float32),
         gold_codes=certain if (certain >= 0).any() else None,
         n_folds=n_folds,
         limitations=_limitations(fit, shown is not None, can_estimate, n_folds),

@@ -18,7 +18,7 @@ from crowdfuse.quality.diagnostics import Finding
 
 FORMAT_VERSION = 2
 ARRAYS = ("class_probabilities", "consensus_codes", "annotator_accuracy", "annotator_accuracy_interval")
-OPTIONAL_ARRAYS = ("confusion_matrices", "predicted_probabilities", "gold_codes")
+OPTIONAL_ARRAYS = ("confusion_matrices", "predicted_probabilities", "out_of_fold_probabilities", "gold_codes")
 
 
 class DamagedConsensusError(ValueError):
@@ -125,6 +125,7 @@ def _consensus(header: dict[str, Any], arrays: dict[str, Any]) -> Consensus:
         annotations=ann,
         label_confidence=probabilities[ann.item, ann.label].astype(np.float64),
         predicted_probabilities=arrays.get("predicted_probabilities"),
+        out_of_fold_probabilities=arrays.get("out_of_fold_probabilities"),
         gold_codes=arrays.get("gold_codes"),
         n_folds=header["n_folds"],
         limitations=tuple(header["limitations"]),

@@ -46,7 +46,7 @@ def render_markdown(facts: dict[str, Any]) -> str:
         *_annotator_details(facts["annotator_details"]),
         "## Confused classes",
         _table(
-            ["true class", "labelled as", "wrong labels", "share of the class's labels"],
+            ["true class", "labelled as", "wrong labels", "share of class"],
             [
                 [x["true"], x["said"], format_number(x["n_labels"], 0), format_percent(x["share"])]
                 for x in facts["class_confusion"]["pairs"]
