@@ -336,8 +336,16 @@ def consensus(
     labelled = votes.labelled
     max_sharpness = 1.0 if n_folds == 0 else MAX_SHARPNESS
     gate = None if right_probability is None else _gates(np.asarray(right_probability, np.float64), ann)
-    fit = fit_posterior(votes, log_p if labelled.all() else log_p[labelled], certain[labelled], max_sharpness, gate)
-    return _result(fit, log_p, certain, None if shown is None else probabilities, shown, n_folds, seed)
+    labelled_log_p = log_p if labelled.all() else log_p[labelled]
+    fit = fit_posterior(votes, labelled_log_p, certain[labelled], max_sharpness, gate)
+    fit_without_gold = fit
+    if (certain >= 0).any():  # gold is compared with what the labels say without it
+        unknown = np.full_like(certain[labelled], -1)
+        fit_without_gold = fit_posterior(votes, labelled_log_p, unknown, max_sharpness, gate)
+    predicted_codes = None if shown is None else log_p.argmax(1)
+    judged = _class_probabilities(fit_without_gold, log_p, _temperature(fit_without_gold)[1])
+    findings = diagnose(ann, judged, predicted=predicted_codes, out_of_fold=n_folds != 0, gold=certain)
+    return _result(fit, log_p, certain, None if shown is None else probabilities, shown, n_folds, findings, seed)
 
 
 def _result(
@@ -347,21 +355,14 @@ def _result(
     given: FloatArray | None,
     shown: FloatArray | None,
     n_folds: int | None,
+    findings: tuple[Finding, ...],
     seed: int,
 ) -> Consensus:
     """The fitted model as a `Consensus`; `given` entered the model, `shown` comes from the final classifier."""
     votes, ann = fit.votes, fit.votes.annotations
-    dependence, standard_error = error_dependence(fit)
-    temperature = discount_temperature(dependence, standard_error)
+    dependence, temperature = _temperature(fit)
     confusions = fit.annotators().confusions
-    probabilities = np.empty((ann.n_items, votes.n_classes), np.float32)
-    probabilities[votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
-    if not votes.labelled.all():
-        unlabelled = ~votes.labelled
-        log_joint = min(fit.sharpness, 1.0) * log_p[unlabelled] + fit.bias
-        probabilities[unlabelled] = normalize_log_joint(log_joint)[0]
-    predicted = None if shown is None else log_p.argmax(1)
-    findings = diagnose(ann, probabilities, predicted=predicted, out_of_fold=n_folds != 0, gold=certain)
+    probabilities = _class_probabilities(fit, log_p, temperature)
     fix_certain(probabilities, certain)
     can_estimate = fit.sharpness > 0 or bool((np.diff(ann.indptr) > 1).any()) or bool((certain >= 0).any())
     accuracy = np.full(votes.n_annotators, np.nan)
@@ -398,6 +399,24 @@ def _result(
         limitations=_limitations(fit, shown is not None, can_estimate, n_folds),
         findings=findings,
     )
+
+
+def _temperature(fit: PosteriorFit) -> tuple[float, float]:
+    """How strongly mistakes depend on the input, and the power that lowers the confidence for it."""
+    dependence, standard_error = error_dependence(fit)
+    return dependence, discount_temperature(dependence, standard_error)
+
+
+def _class_probabilities(fit: PosteriorFit, log_p: FloatArray, temperature: float) -> NDArray[np.float32]:
+    """Class probabilities of all items (N, K), by what the fitted model says without the item's own gold."""
+    votes = fit.votes
+    probabilities = np.empty((len(log_p), votes.n_classes), np.float32)
+    probabilities[votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
+    if not votes.labelled.all():
+        unlabelled = ~votes.labelled
+        log_joint = min(fit.sharpness, 1.0) * log_p[unlabelled] + fit.bias
+        probabilities[unlabelled] = normalize_log_joint(log_joint)[0]
+    return probabilities
 
 
 def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_folds: int | None) -> tuple[str, ...]:
