@@ -73,8 +73,7 @@ def test_poor_labels_work_and_the_result_says_what_they_cannot_show(tmp_path: Pa
         assert message in result.output
 
     ann = Annotations.from_matrix(Y, annotators=["ann0", "ann1", "ann2"])
-    settings = {"epochs": 3, "random_state": 0}
-    clf = MajorityVoteClassifier(**settings).fit(X, ann, gold=gold)
+    clf = MajorityVoteClassifier(epochs=3, random_state=0).fit(X, ann, gold=gold)
     found = clf.consensus(X, ann, gold=gold)
     stored = load_consensus(tmp_path / "run" / "posterior.safetensors")
     assert (found.limitations, found.findings) == (stored.limitations, stored.findings)
