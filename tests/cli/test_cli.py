@@ -168,7 +168,7 @@ def test_default_method_is_printed(crowd: Crowd) -> None:
     assert f"method: {DEFAULT_METHOD} (default; see crowdfuse methods)" in run_ok(*crowd.fit())
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
     output = run_ok(*crowd.fit(*FUSION, "--force"))
-    assert "method: fusion" in output.splitlines()
+    assert "method: fusion network: " in output
     assert "(default" not in output
 
 
