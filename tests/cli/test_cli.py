@@ -168,7 +168,7 @@ def test_default_method_is_printed(crowd: Crowd) -> None:
     assert f"method: {DEFAULT_METHOD} (default; see crowdfuse methods)" in run_ok(*crowd.fit())
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
     output = run_ok(*crowd.fit(*FUSION, "--force"))
-    assert "training: fusion with network" in output
+    assert "method: fusion network: " in output
     assert "(default" not in output
 
 
@@ -203,11 +203,12 @@ def test_jobs_are_refused_in_launched_processes(crowd: Crowd, monkeypatch: pytes
 def test_fit_prints_data_network_and_results_in_few_lines(crowd: Crowd) -> None:
     lines = run(*crowd.fit("--method", "majority-vote", "--set", "hidden=[16,8]")).stdout.splitlines()
     n_labels = len(crowd.triples)
-    assert lines[:2] == [
+    assert lines[:3] == [
         f"data: {N} items, 3 annotators, {n_labels} labels, classes \"Zoë's dog\", 'cat'",
-        "training: majority-vote with network mlp (16, 8)",
+        "method: majority-vote",
+        f"network: mlp (16, 8) on {crowd.X.shape[1]} features",
     ]
-    assert all(line.startswith(("note: ", "warning: ", "run folder: ", "next: ")) for line in lines[2:])
+    assert all(line.startswith(("note: ", "warning: ", "run folder: ", "next: ")) for line in lines[3:])
     assert "run folder: " + str(crowd.out) in lines
 
 

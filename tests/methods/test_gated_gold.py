@@ -56,6 +56,8 @@ def test_contradicting_annotators_of_two_classes_fall_back_to_the_vote() -> None
     clf = GatedClassifier(**SETTINGS).fit(X, Y)
     vote = MajorityVoteClassifier(**SETTINGS).fit(X, Y)
     assert training_target(clf) == "vote"
+    (told,) = [line for line in clf.consensus(X, Y, folds=0).limitations if "majority vote" in line]
+    assert "gold" in told  # the way out
     assert np.mean(clf.predict(X) == vote.predict(X)) > 0.85
     assert clf.score(X, truth) > vote.score(X, truth) - 0.05
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from crowdfuse.quality.consensus import Consensus
+from crowdfuse.report.printable import printable
 from crowdfuse.runs import Job, start
 
 HOSTILE = (
@@ -77,29 +79,35 @@ class Crowd:
         return self.folder / name
 
 
-def assert_equals_consensus(facts: Any, consensus: Consensus) -> None:
-    """Check that all figures of a report, read from its JSON, are those of a consensus, to the digit."""
-    row_of = {str(item): row for row, item in enumerate(consensus.items)}
+def assert_equals_consensus(facts: Any, consensus: Consensus, training_gold: Collection[str] = ()) -> int:
+    """Check that all figures of a report, read from its JSON, are those of a consensus, to the digit.
+
+    Return the number of items that were compared. Labels of items with training gold are not listed as suspicious.
+    """
+    row_of = {printable(item): row for row, item in enumerate(consensus.items)}
     items = [item for name in ("disputed", "ambiguous", "mislabelled") for item in facts[name]["items"]]
-    assert items
     for item in items:
         row = row_of[item["item"]]
         confidence = float(consensus.confidence[row])
-        assert item["consensus"] == {"class": str(consensus.consensus[row]), "confidence": confidence}
+        assert item["consensus"] == {"class": printable(consensus.consensus[row]), "confidence": confidence}
         if consensus.predicted_probabilities is None:
             assert item["predicted"] is None
         else:
             p = consensus.predicted_probabilities[row]
-            assert item["predicted"] == {"class": str(consensus.classes[p.argmax()]), "confidence": float(p.max())}
-    position = {str(name): r for r, name in enumerate(consensus.annotators)}
+            expected = {"class": printable(consensus.classes[p.argmax()]), "confidence": float(p.max())}
+            assert item["predicted"] == expected
+    position = {printable(name): r for r, name in enumerate(consensus.annotators)}
     for annotator in facts["annotators"]["rows"]:
         r = position[annotator["annotator"]]
-        low, high = consensus.annotator_accuracy_interval[r].tolist()
-        assert annotator["accuracy"] == {"value": float(consensus.annotator_accuracy[r]), "low": low, "high": high}
+        figures = [consensus.annotator_accuracy[r], *consensus.annotator_accuracy_interval[r]]
+        value, low, high = (None if np.isnan(figure) else float(figure) for figure in figures)
+        assert annotator["accuracy"] == {"value": value, "low": low, "high": high}
     if consensus.confusion_matrices is not None:
         for detail in facts["annotator_details"]:
             assert detail["confusion"]["matrix"] == consensus.confusion_matrices[position[detail["annotator"]]].tolist()
-    labels = consensus.suspicious_labels().slice(0, len(facts["suspicious"]["rows"])).to_pylist()
-    assert [label["suspicion"] for label in facts["suspicious"]["rows"]] == [label["suspicion"] for label in labels]
+    labels = [row for row in consensus.suspicious_labels().to_pylist() if str(row["item"]) not in training_gold]
+    listed = facts["suspicious"]["rows"]
+    assert [label["suspicion"] for label in listed] == [label["suspicion"] for label in labels[: len(listed)]]
     assert facts["warnings"] == [finding.message for finding in consensus.findings]
     assert facts["limitations"][: len(consensus.limitations)] == list(consensus.limitations)
+    return len(items)

@@ -67,7 +67,7 @@ def made(labels: Sequence[Sequence[str | None]], consensus: list[str], predicted
 def test_json_equals_the_consensus_to_the_digit(fitted: Any) -> None:
     clf, X, ann, consensus = fitted
     facts = json.loads(clf.report(X, ann, consensus=consensus, n_items=120).to_json())
-    assert_equals_consensus(facts, consensus)
+    assert assert_equals_consensus(facts, consensus)
     assert json.loads(clf.report(X, ann, folds=2, n_items=120).to_json()) == facts
 
 
@@ -176,6 +176,15 @@ def test_explanation_of_a_consensus_against_the_vote() -> None:
         "Both annotators said dog, but their 'dog' labels are right in only 26 % of cases; in 69 % of cases they "
         "should be cat."
     )
+
+
+def test_explanation_names_the_model_trained_without_the_item_if_it_says_something_else() -> None:
+    """The consensus uses the prediction out of fold; the card shows that of the final model."""
+    consensus = made([["dog", "owl", "dog"]] * 4, ["cat", "dog", "dog", "dog"], ["owl", "dog", "dog", "dog"])
+    out_of_fold = np.tile(np.array([[0.05, 0.9, 0.05]], np.float32), (4, 1))
+    out_of_fold[0] = [0.85, 0.1, 0.05]
+    sentence = explain_item(replace(consensus, out_of_fold_probabilities=out_of_fold), 0)
+    assert str(sentence).endswith("but the model trained without this item says cat (85 %).")
 
 
 def test_explanation_if_the_annotators_of_the_vote_are_usually_right() -> None:

@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier
 from crowdfuse.cli import app
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.quality.consensus_file import load_consensus
+from crowdfuse.quality.consensus_file import load_consensus, save_consensus
+from crowdfuse.quality.diagnostics import Finding
 from crowdfuse.report import Report
 from crowdfuse.report.item_previews import image_file_of
 from crowdfuse.runs.reporting import report_run
@@ -255,7 +257,7 @@ def test_accuracy_on_gold_used_in_training_is_marked_as_biased(tmp_path: Path) -
     assert "biased upwards" in page
 
 
-@pytest.mark.parametrize("gone", [(), ("labels.csv", "features.csv")])
+@pytest.mark.parametrize("gone", [(), ("labels.csv", "features.csv", "settled.csv")])
 def test_items_with_training_gold_are_not_disputed(tmp_path: Path, gone: tuple[str, ...]) -> None:
     crowd = Crowd(tmp_path)
     features = crowd.features()
@@ -296,6 +298,17 @@ def test_command_writes_the_report_into_the_run_folder(run: Path) -> None:
     assert (run / "report.md").read_text(encoding="utf-8").startswith("<!-- crowdfuse report -->")
     assert command("report", run).exit_code == 0  # an earlier report is replaced
     assert "exists" in said(command("report", run, "--json", run / "figures.json"))
+
+
+def test_command_prints_findings_as_warnings(run: Path) -> None:
+    stored = load_consensus(run / "posterior.safetensors")
+    finding = Finding("shared_mistakes", "bob and cy share mistakes.", 0.001, 120)
+    save_consensus(
+        replace(stored, findings=(finding,), limitations=("Too few labels.",)), run / "posterior.safetensors"
+    )
+    lines = command("report", run).output.splitlines()
+    assert "warning: bob and cy share mistakes." in lines
+    assert "note: Too few labels." in lines
 
 
 def test_files_of_the_run_are_never_overwritten(run: Path) -> None:
@@ -385,7 +398,7 @@ def test_report_without_inputs_uses_the_stored_consensus(run: Path) -> None:
 def test_figures_of_a_run_equal_its_stored_consensus(run: Path) -> None:
     stored = load_consensus(run / "posterior.safetensors")
     facts = json.loads(report_run(run, n_items=60).to_json())
-    assert_equals_consensus(facts, stored)
+    assert assert_equals_consensus(facts, stored)
     with (run / "annotators.csv").open(newline="", encoding="utf-8") as file:
         table = {row["annotator"]: row for row in csv.DictReader(file)}
     for row in facts["annotators"]["rows"]:

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
+from crowdfuse.report.number_format import format_confidence, format_percent
 from crowdfuse.review.run_folder import read_run
 from tests.review.conftest import (
     HOSTILE,
@@ -153,12 +155,20 @@ def test_estimates_and_accuracies_are_shown_and_no_word_is_broken(run: Path, ope
         assert page.locator("#explanation").text_content() == (facts["explanation"] or "")
         assert len(facts["labels"]) == page.locator(".person").count() == 3
         for line, person in zip(facts["labels"], page.locator(".person").all(), strict=True):
-            low, high = (f"{100 * line[name]:.0f}" for name in ("accuracy_low", "accuracy_high"))
+            low, high = (format_percent(line[name]).removesuffix(" %") for name in ("accuracy_low", "accuracy_high"))
             text = " ".join(person.inner_text().split())
             assert line["annotator"] in text
-            assert f"accuracy {100 * line['accuracy']:.0f} % ({low} to {high})" in text
+            assert f"accuracy {format_percent(line['accuracy'])} ({low} to {high})" in text
         assert n_lines(page, ".figure span, .figure b") == {1}
         assert overflow(page) == 0
+
+
+def test_page_and_report_round_probabilities_in_the_same_way(run: Path, open_page: OpenPage) -> None:
+    near_certain = [0, 1e-9, 0.0049999, 0.005, 0.994999, 0.995, 0.99949, 0.9995, 1 - 1e-9, 1]
+    shares = [*near_certain, *(k / 8 for k in range(9)), *(k / 200 for k in range(201)), *np.geomspace(1e-4, 1, 50)]
+    with serving_here(run) as url:
+        shown_texts = open_page(url).evaluate("shares => shares.map(formatPercent)", list(map(float, shares)))
+    assert shown_texts == [format_confidence(share) for share in shares]
 
 
 def test_hostile_names_are_shown_as_text_without_overflow(tmp_path: Path, open_page: OpenPage) -> None:

@@ -285,12 +285,15 @@ def test_arrays_of_images_are_shown_as_images(tmp_path: Path) -> None:
     assert session.item_inputs.picture(0)[1] == "image/png"
 
 
-def test_items_with_gold_labels_are_not_reviewed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gold_is_gone", [False, True])
+def test_items_with_gold_labels_are_not_reviewed(tmp_path: Path, gold_is_gone: bool) -> None:
     items = [f"i{n}" for n in range(12)]
     write_rows(tmp_path / "gold.csv", ("item", "label"), [("i3", "a")])
     write_rows(tmp_path / "test.csv", ("item", "label"), [("i5", "b")])
     gold = {"gold": str(tmp_path / "gold.csv"), "test": str(tmp_path / "test.csv")}
     run = make_run(tmp_path, items=items, classes=["a", "b"], annotators=["x", "y", "z"], kind="table", **gold)
+    if gold_is_gone:  # the run folder has the gold labels that were trained on
+        (tmp_path / "gold.csv").unlink()
     assert set(items) - set(read_run(run).items) == {"i3", "i5"}
 
 

@@ -426,10 +426,8 @@ def test_only_named_phases_are_shown(crowd: Any, capsys: pytest.CaptureFixture[s
     assert [record["phase"] for record in clf.history_] == ["networks", "networks", "weights"]
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("  loss")[0] for line in lines] == [
-        "wdn  networks",
         "wdn  networks  epoch 1/3",
         "wdn  networks  epoch 2/3",
-        "wdn  weights",
         "wdn  weights  epoch 3/3",
     ]
 

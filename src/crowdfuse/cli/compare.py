@@ -136,7 +136,7 @@ def compare(
         remarks += left_out
         finished = run_cells(cells, comparison, store, jobs=jobs, cluster=cluster, title="compare", quiet=quiet)
     table = make_table(cells, finished.records, comparison.metric, {})
-    notes = [*comparison.notes(), *remarks]
+    notes = [*comparison.notes(fitting), *remarks]
     if table.entries:
         baselines = comparison.baselines(seed_numbers)
         figures = write_comparison(table, comparison.metric, notes, baselines, folder)

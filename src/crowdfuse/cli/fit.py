@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +28,7 @@ from crowdfuse.cli.options import (
 )
 from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS
-from crowdfuse.labels.ids import format_names
+from crowdfuse.labels.ids import format_count, format_names
 from crowdfuse.labels.reading import Reading
 from crowdfuse.training.distributed import is_rank_zero, launched_processes, raise_in_all_processes
 
@@ -107,6 +108,7 @@ def fit(
     from crowdfuse import runs
 
     verbose = 0 if quiet or not is_rank_zero() else 1
+    shown: list[str] = []  # notes that were printed before the training
     if resume is not None:
         with raise_in_all_processes():
             _refuse_beside_resume(context)
@@ -115,7 +117,8 @@ def fit(
             finished = runs.is_finished(resume)
         if finished and is_rank_zero():
             typer.echo(f"{resume} is already finished; nothing to resume")
-        _print_summary(runs.resume(resume, verbose=verbose, jobs=jobs, on_ready=_print_start), resume, json_file)
+        on_ready = partial(_print_start, is_default=False, shown=shown)
+        _print_summary(runs.resume(resume, verbose=verbose, jobs=jobs, on_ready=on_ready), resume, json_file, shown)
         return
     with raise_in_all_processes():
         absent = [
@@ -152,25 +155,31 @@ def fit(
             folds=folds,
             threads=threads,
         )
-    if method is None and is_rank_zero():
-        typer.echo(f"method: {job.method} (default; see crowdfuse methods)")
-    summary = runs.start(job, folder, force=force, verbose=verbose, jobs=jobs, on_ready=_print_start)
-    _print_summary(summary, folder, json_file)
+    on_ready = partial(_print_start, is_default=method is None, shown=shown)
+    summary = runs.start(job, folder, force=force, verbose=verbose, jobs=jobs, on_ready=on_ready)
+    _print_summary(summary, folder, json_file, shown)
 
 
-def _print_start(classifier: CrowdClassifier, data: JobData) -> None:
-    """Print what was read and what is trained, before the training."""
+def _print_start(classifier: CrowdClassifier, data: JobData, *, is_default: bool, shown: list[str]) -> None:
+    """Print what was read and what is trained, before the training; add the notes that were printed to `shown`."""
     ann = data.train_annotations
     n_items = int((np.diff(ann.indptr) > 0).sum())
     typer.echo(
-        f"data: {n_items:,} items, {data.all_annotations.n_annotators:,} annotators, {ann.n_labels:,} labels, classes "
-        f"{format_names(ann.classes)}"
+        f"data: {format_count(n_items, 'item')}, {format_count(data.all_annotations.n_annotators, 'annotator')}, "
+        f"{format_count(ann.n_labels, 'label')}, classes {format_names(ann.classes)}"
     )
-    typer.echo(f"training: {classifier.method_name} with network {_describe_network(classifier)}")
+    for note in data.notes:
+        typer.echo(f"note: {note}")
+        shown.append(note)
+    typer.echo(f"method: {classifier.method_name}{' (default; see crowdfuse methods)' if is_default else ''}")
+    typer.echo(f"network: {_describe_network(classifier)}")
 
 
-def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -> None:
-    """Print the summary of a run, in the process of rank 0 only; exit with code 130 if Ctrl-C ended the run."""
+def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None, shown: list[str]) -> None:
+    """Print the summary of a run, without the notes in `shown`; exit with code 130 if Ctrl-C ended the run.
+
+    Only the process of rank 0 prints.
+    """
     from crowdfuse.io.files import write_json
 
     if not is_rank_zero():
@@ -178,7 +187,7 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -
     if summary["gold_used_for"] != "nothing":
         typer.echo(f"gold labels were used for {summary['gold_used_for']}")
     for kind in ("note", "warning"):
-        for message in summary[f"{kind}s"]:
+        for message in (line for line in summary[f"{kind}s"] if line not in shown):
             typer.echo(f"{kind}: {message}")
     if "test_accuracy" in summary:
         typer.echo(f"test accuracy: {100 * summary['test_accuracy']:.2f} % of {summary['n_test_items']:,} items")
@@ -193,15 +202,17 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None) -
 
 
 def _describe_network(classifier: CrowdClassifier) -> str:
-    """Return the name of the network, with the widths of its hidden layers: 'mlp (128)'."""
-    name = classifier.backbone
+    """Return the name of the network, the widths of its hidden layers and its inputs: 'mlp (128) on 20 features'."""
+    name, shape = classifier.backbone, classifier.input_shape_
     if not isinstance(name, str):
-        return "custom"
-    if name == "auto":
-        name = "mlp" if len(classifier.input_shape_) == 1 else "lenet"
-    if name not in ("mlp", "identity") or not classifier.hidden:
-        return name
-    return f"{name} ({', '.join(map(str, classifier.hidden))})"
+        name = "custom"
+    elif name == "auto":
+        name = "mlp" if len(shape) == 1 else "lenet"
+    if name in ("mlp", "identity") and classifier.hidden:
+        name = f"{name} ({', '.join(map(str, classifier.hidden))})"
+    if len(shape) == 1:
+        return f"{name} on {format_count(shape[0], 'feature')}"
+    return f"{name} on images of {shape[-1]} x {shape[-2]} pixels"
 
 
 def _refuse_jobs(jobs: int) -> None:

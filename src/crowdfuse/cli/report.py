@@ -102,8 +102,9 @@ def report(
     made.save(page, overwrite=force)
     if json_file is not None:
         write_text(json_file, made.to_json())
-    for line in made.facts["limitations"]:
-        typer.echo(f"note: {line}")
+    for kind, key in (("note", "limitations"), ("warning", "warnings")):
+        for line in made.facts[key]:
+            typer.echo(f"{kind}: {line}")
     typer.echo(f"report: {page}")
     if run.is_dir() and made.facts["disputed"]["total"]:
         typer.echo(f"next: settle the disputed items with crowdfuse review {shlex.quote(str(run))}", err=True)

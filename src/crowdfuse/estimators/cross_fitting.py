@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,9 +14,11 @@ from sklearn.base import clone
 from crowdfuse.io.files import atomic_file
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray
+from crowdfuse.labels.ids import IntArray, format_count
 from crowdfuse.quality.consensus import Consensus, consensus
 from crowdfuse.training.distributed import all_gather, is_rank_zero
+from crowdfuse.training.loop import UnfitDataError
+from crowdfuse.training.progress import print_message, prints_lines
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
@@ -69,9 +72,10 @@ def assign_folds(rows: IntArray, folds: int) -> list[IntArray]:
 
 def trained_rows(classifier: CrowdClassifier, ann: Annotations, gold: IntArray | None) -> IntArray:
     """Return the rows that the classifier learns from: those with labels or, if it learns from gold, with gold."""
-    is_used = np.diff(ann.indptr) > 0
+    own = classifier._validation_annotations(ann)  # single-annotator learns from the labels of one annotator
+    is_used = (np.diff(own.indptr) > 0) & type(classifier).trains_on_labels
     if gold is not None:
-        is_used = (gold >= 0) | (is_used & type(classifier).trains_on_labels)
+        is_used |= gold >= 0
     rows: IntArray = np.flatnonzero(is_used)
     return rows
 
@@ -86,13 +90,17 @@ class OutOfFold(NamedTuple):
     right_probability : ndarray of shape (n_labels,) or None
         For each label, the probability that its annotator is right on the item; None if the method does not estimate
         it.
-    n_folds : int
-        Number of folds; 0 if the classifier was trained on all items.
+    n_folds : int or None
+        Number of folds; 0 if the classifier was trained on these items; None if it did not learn from these labels,
+        so that no folds are needed.
+    limitations : tuple of str, default=()
+        What the user should know about the folds, one sentence each.
     """
 
     class_probabilities: NDArray[np.float64]
     right_probability: NDArray[np.float64] | None
-    n_folds: int
+    n_folds: int | None
+    limitations: tuple[str, ...] = ()
 
 
 def predict_items(classifier: CrowdClassifier, inputs: Inputs, ann: Annotations, n_folds: int) -> OutOfFold:
@@ -145,16 +153,26 @@ def predict_fold(
     Returns
     -------
     predictions : OutOfFold or None
-        None if the training was interrupted.
+        Uniform probabilities if the method cannot learn from the other rows; `limitations` then says why. None if the
+        training was interrupted.
     """
     train, names = np.setdiff1d(rows, fold), classifier.classes_
     ann = ann.with_classes(names)
     copy = clone(classifier).set_params(checkpoint=checkpoint, classes=list(names))
+    shows_lines = prints_lines(classifier.verbose)
+    copy.set_params(verbose=0 if shows_lines else classifier.verbose)
     train_gold = None if gold is None else [names[k] if k >= 0 else None for k in gold[train]]
-    prepared = copy.prepare(inputs.take(train), ann[train], gold=train_gold, validation=validation)
+    try:
+        prepared = copy.prepare(inputs.take(train), ann[train], gold=train_gold, validation=validation)
+    except UnfitDataError as error:
+        no_say = f"On {format_count(len(fold), 'item')} the model has no say, because it cannot be trained without them"
+        uniform = np.full((len(fold), len(names)), 1 / len(names))
+        return OutOfFold(uniform, None, 0, (f"{no_say}: {error}.",))
     copy.fit_prepared(prepared, title=title)
     if copy.interrupted_:
         return None
+    if shows_lines and is_rank_zero():
+        print_message(classifier.verbose, f"{title} is trained")
     return predict_items(copy, inputs.take(fold), ann[fold], 0)
 
 
@@ -194,12 +212,19 @@ def cross_fit(
     Returns
     -------
     predictions : OutOfFold or None
-        For `labels`, with 0 folds if there are too few rows. None if a training was interrupted.
+        For `labels`, with 0 folds if there are too few rows, and None if the classifier learns from gold alone and
+        there is none. None instead of predictions if a training was interrupted.
     """
     labels = (ann if labels is None else labels).with_classes(classifier.classes_)
-    probabilities, right, _ = predict_items(classifier, inputs, labels, 0)
+    predicted = predict_items(classifier, inputs, labels, 0)
     rows = trained_rows(classifier, ann, gold)
+    if not len(rows):
+        return predicted._replace(n_folds=None)
+    probabilities, right = predicted.class_probabilities, predicted.right_probability
     parts = assign_folds(rows, folds)
+    limitations: list[str] = []
+    if folds and not parts:
+        limitations.append("Cross-fitting is not possible, because there is only one item to learn from.")
     for number, fold in enumerate(parts):
         file = None if folder is None else fold_file(folder, number)
         found = None if file is None else all_gather(read_fold(file))[0]  # all processes do the same
@@ -222,7 +247,8 @@ def cross_fit(
         probabilities[fold] = found.class_probabilities
         if right is not None and found.right_probability is not None:
             right[np.isin(labels.item, fold)] = found.right_probability
-    return OutOfFold(probabilities, right, len(parts))
+        limitations += found.limitations
+    return OutOfFold(probabilities, right, len(parts), tuple(limitations))
 
 
 def combine(
@@ -247,7 +273,7 @@ def combine(
     -------
     result : Consensus
     """
-    return consensus(
+    result = consensus(
         ann,
         predictions.class_probabilities,
         classes=classifier.classes_,
@@ -256,6 +282,8 @@ def combine(
         predicted=classifier.predict_proba(inputs),
         right_probability=predictions.right_probability,
     )
+    more = (*classifier.method_.limitations(), *predictions.limitations)
+    return replace(result, limitations=(*result.limitations, *more))
 
 
 def fold_file(folder: Path, number: int) -> Path:
@@ -265,7 +293,10 @@ def fold_file(folder: Path, number: int) -> Path:
 
 def write_fold(file: Path, predictions: OutOfFold) -> None:
     """Write the predictions of a fold; the file is complete or absent."""
-    arrays = {"class_probabilities": predictions.class_probabilities}
+    arrays: dict[str, NDArray[Any]] = {
+        "class_probabilities": predictions.class_probabilities,
+        "limitations": np.array(predictions.limitations, dtype=np.str_),
+    }
     if predictions.right_probability is not None:
         arrays["right_probability"] = predictions.right_probability
     with atomic_file(file) as temporary, temporary.open("wb") as stream:
@@ -277,4 +308,5 @@ def read_fold(file: Path) -> OutOfFold | None:
     if not file.exists():
         return None
     with np.load(file, allow_pickle=False) as arrays:
-        return OutOfFold(arrays["class_probabilities"], arrays.get("right_probability"), 0)
+        limitations = tuple(arrays["limitations"].tolist())
+        return OutOfFold(arrays["class_probabilities"], arrays.get("right_probability"), 0, limitations)

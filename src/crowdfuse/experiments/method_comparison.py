@@ -108,9 +108,10 @@ CROWD_DATASETS = {
         {"batch_size": 128, "epochs": 15, "standardize": False},
     ),
     "cifar10n": ComparisonDataset(
-        "CIFAR-10N (null control)",
+        "CIFAR-10N",
         {"name": "cifar10n", "n_train": 10_000},
-        "frozen features of 10,000 images; its annotators are slots and not people, so no annotator can be learned",
+        "frozen features of 10,000 images; in the stored results its three columns of labels are the annotators, each "
+        "of which mixes many people; a new run takes the workers as annotators, if the file has their ids",
         None,
         {"dropout": 0.5},
     ),

@@ -410,6 +410,17 @@ class Method(nn.Module, ABC):
         """
         return label_checks
 
+    def limitations(self) -> tuple[str, ...]:
+        """Return what the user should know about how the training went, one sentence each: by default nothing.
+
+        They become `limitations` of the consensus, which `fit`, report and review page show.
+
+        Returns
+        -------
+        limitations : tuple of str
+        """
+        return ()
+
     def add_annotators(self, count: int) -> None:
         """Append annotators, each a copy of the average annotator.
 

@@ -184,6 +184,15 @@ class Gated(Method):
         self.target.copy_(torch.from_numpy(classes))
         self.is_initialized.fill_(True)
 
+    def limitations(self) -> tuple[str, ...]:
+        """Say so if the network was trained on the vote."""
+        if not self.trains_on_vote:
+            return ()
+        return (
+            "Annotators contradict each other, and these labels do not show who is right, so the model was trained on "
+            f"the majority vote. Gold labels of {MIN_GOLD_ITEMS} or more items (--gold, gold= in Python) can show it.",
+        )
+
     def _fit_gold_classifier(
         self, data: TrainingData, predict: Predict, classes: NDArray[np.int64], known: NDArray[np.int64]
     ) -> GoldClassifier | None:

@@ -72,6 +72,11 @@ class Consensus(Aggregate):
         Probability that each label is right, in the order of `annotations`.
     predicted_probabilities : ndarray of shape (n_items, n_classes) or None
         What the classifier says from the inputs alone. None if there is no classifier.
+    out_of_fold_probabilities : ndarray of shape (n_items, n_classes) or None
+        What the classifier contributed, before calibration: predictions for each item by a copy that was trained
+        without it, unless `n_folds` is 0. None if there is no classifier.
+    gold_codes : ndarray of shape (n_items,) or None
+        Gold that the consensus was given, as positions in `classes`; -1 for items without. None if there was none.
     n_folds : int or None
         Number of folds of the cross-fitting; 0 if the classifier was trained on these labels; None if unknown.
     limitations : tuple of str
@@ -89,6 +94,8 @@ class Consensus(Aggregate):
     label_confidence: FloatArray
     annotator_accuracy_interval: FloatArray
     predicted_probabilities: NDArray[np.float32] | None = None
+    out_of_fold_probabilities: NDArray[np.float32] | None = None
+    gold_codes: IntArray | None = None
     n_folds: int | None = None
     limitations: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -329,31 +336,33 @@ def consensus(
     labelled = votes.labelled
     max_sharpness = 1.0 if n_folds == 0 else MAX_SHARPNESS
     gate = None if right_probability is None else _gates(np.asarray(right_probability, np.float64), ann)
-    fit = fit_posterior(votes, log_p if labelled.all() else log_p[labelled], certain[labelled], max_sharpness, gate)
-    return _result(fit, log_p, certain, shown, n_folds, seed)
+    labelled_log_p = log_p if labelled.all() else log_p[labelled]
+    fit = fit_posterior(votes, labelled_log_p, certain[labelled], max_sharpness, gate)
+    fit_without_gold = fit
+    if (certain >= 0).any():  # gold is compared with what the labels say without it
+        unknown = np.full_like(certain[labelled], -1)
+        fit_without_gold = fit_posterior(votes, labelled_log_p, unknown, max_sharpness, gate)
+    predicted_codes = None if shown is None else log_p.argmax(1)
+    judged = _class_probabilities(fit_without_gold, log_p, _temperature(fit_without_gold)[1])
+    findings = diagnose(ann, judged, predicted=predicted_codes, out_of_fold=n_folds != 0, gold=certain)
+    return _result(fit, log_p, certain, None if shown is None else probabilities, shown, n_folds, findings, seed)
 
 
 def _result(
     fit: PosteriorFit,
     log_p: FloatArray,
     certain: IntArray,
+    given: FloatArray | None,
     shown: FloatArray | None,
     n_folds: int | None,
+    findings: tuple[Finding, ...],
     seed: int,
 ) -> Consensus:
-    """The fitted model as a `Consensus`; `shown` are the probabilities of the final classifier."""
+    """The fitted model as a `Consensus`; `given` entered the model, `shown` comes from the final classifier."""
     votes, ann = fit.votes, fit.votes.annotations
-    dependence, standard_error = error_dependence(fit)
-    temperature = discount_temperature(dependence, standard_error)
+    dependence, temperature = _temperature(fit)
     confusions = fit.annotators().confusions
-    probabilities = np.empty((ann.n_items, votes.n_classes), np.float32)
-    probabilities[votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
-    if not votes.labelled.all():
-        unlabelled = ~votes.labelled
-        log_joint = min(fit.sharpness, 1.0) * log_p[unlabelled] + fit.bias
-        probabilities[unlabelled] = normalize_log_joint(log_joint)[0]
-    predicted = None if shown is None else log_p.argmax(1)
-    findings = diagnose(ann, probabilities, predicted=predicted, out_of_fold=n_folds != 0, gold=certain)
+    probabilities = _class_probabilities(fit, log_p, temperature)
     fix_certain(probabilities, certain)
     can_estimate = fit.sharpness > 0 or bool((np.diff(ann.indptr) > 1).any()) or bool((certain >= 0).any())
     accuracy = np.full(votes.n_annotators, np.nan)
@@ -384,10 +393,30 @@ def _result(
         annotations=ann,
         label_confidence=probabilities.ravel()[ann.item * votes.n_classes + ann.label].astype(np.float64),
         predicted_probabilities=None if shown is None else shown.astype(np.float32),
+        out_of_fold_probabilities=None if given is None else given.astype(np.float32),
+        gold_codes=certain if (certain >= 0).any() else None,
         n_folds=n_folds,
         limitations=_limitations(fit, shown is not None, can_estimate, n_folds),
         findings=findings,
     )
+
+
+def _temperature(fit: PosteriorFit) -> tuple[float, float]:
+    """How strongly mistakes depend on the input, and the power that lowers the confidence for it."""
+    dependence, standard_error = error_dependence(fit)
+    return dependence, discount_temperature(dependence, standard_error)
+
+
+def _class_probabilities(fit: PosteriorFit, log_p: FloatArray, temperature: float) -> NDArray[np.float32]:
+    """Class probabilities of all items (N, K), by what the fitted model says without the item's own gold."""
+    votes = fit.votes
+    probabilities = np.empty((len(log_p), votes.n_classes), np.float32)
+    probabilities[votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
+    if not votes.labelled.all():
+        unlabelled = ~votes.labelled
+        log_joint = min(fit.sharpness, 1.0) * log_p[unlabelled] + fit.bias
+        probabilities[unlabelled] = normalize_log_joint(log_joint)[0]
+    return probabilities
 
 
 def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_folds: int | None) -> tuple[str, ...]:
@@ -397,7 +426,8 @@ def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_
     if has_classifier and n_folds == 0:
         found.append(
             "The classifier was trained on these labels (no cross-fitting), so it repeats mistakes that it has "
-            "memorized: confidence is too high, and wrong labels are missed. Use 2 or more folds."
+            "memorized: confidence is too high, and wrong labels are missed. Cross-fitting with 2 or more folds "
+            "avoids this."
         )
     if has_classifier and fit.sharpness == 0:
         found.append("The classifier does not help to explain the labels, so the consensus rests on the labels alone.")

@@ -16,9 +16,9 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.diagnostics import Finding
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ARRAYS = ("class_probabilities", "consensus_codes", "annotator_accuracy", "annotator_accuracy_interval")
-OPTIONAL_ARRAYS = ("confusion_matrices", "predicted_probabilities")
+OPTIONAL_ARRAYS = ("confusion_matrices", "predicted_probabilities", "out_of_fold_probabilities", "gold_codes")
 
 
 class DamagedConsensusError(ValueError):
@@ -125,6 +125,8 @@ def _consensus(header: dict[str, Any], arrays: dict[str, Any]) -> Consensus:
         annotations=ann,
         label_confidence=probabilities[ann.item, ann.label].astype(np.float64),
         predicted_probabilities=arrays.get("predicted_probabilities"),
+        out_of_fold_probabilities=arrays.get("out_of_fold_probabilities"),
+        gold_codes=arrays.get("gold_codes"),
         n_folds=header["n_folds"],
         limitations=tuple(header["limitations"]),
         findings=tuple(Finding(**finding) for finding in header["findings"]),

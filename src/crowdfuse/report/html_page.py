@@ -14,7 +14,7 @@ from markupsafe import Markup
 from crowdfuse.report.item_map_chart import item_map_chart
 from crowdfuse.report.item_previews import ItemPreview
 from crowdfuse.report.line_chart import line_chart
-from crowdfuse.report.number_format import format_number, format_percent
+from crowdfuse.report.number_format import format_confidence, format_number, format_percent
 from crowdfuse.report.summary_sentences import evaluated_thing, gold_use_sentence, summary_sentences
 
 EMPTY_PREVIEW: ItemPreview = {"image": None, "missing": None, "features": None}
@@ -133,7 +133,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": format_percent, "name": format_name, "number": format_number}
+    environment.filters |= {
+        "percent": format_percent,
+        "confidence": format_confidence,
+        "name": format_name,
+        "number": format_number,
+    }
     return environment
 
 

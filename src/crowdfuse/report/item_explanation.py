@@ -6,7 +6,7 @@ import numpy as np
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.consensus import Consensus
-from crowdfuse.report.number_format import format_percent
+from crowdfuse.report.number_format import format_confidence, format_percent
 from crowdfuse.report.printable import printable
 
 LOW_SHARE_RIGHT = 0.6  # labels that are right less often count as a weak record: "right in only 40 % of cases"
@@ -84,12 +84,12 @@ def _against_vote(consensus: Consensus, row: int, chosen: int, voted: int) -> st
     voters, supporters = _annotators_who_said(consensus, row, voted), _annotators_who_said(consensus, row, chosen)
     right = share_right(consensus, voters, voted)
     vote = f"{_count_annotators(consensus, row, voters)} said {voted_name}"
-    predicted = consensus.predicted_codes if _model_has_a_say(consensus) else None
+    model, said, percent = _model_part(consensus, row)
     support = []
-    if predicted is not None and predicted[row] == voted:
-        vote += f" like the model ({_predicted_percent(consensus, row)})"
-    if predicted is not None and predicted[row] == chosen:
-        support.append(f"the model says {named} ({_predicted_percent(consensus, row)})")
+    if said == voted:
+        vote += f" like {model} ({percent})"
+    if said == chosen:
+        support.append(f"{model} says {named} ({percent})")
     if len(supporters):
         share = format_percent(share_right(consensus, supporters, chosen), 0)
         count = f"{len(supporters)} annotator{'' if len(supporters) == 1 else 's'}"
@@ -129,6 +129,20 @@ def _without_labels(consensus: Consensus, row: int, chosen: int) -> str:
     )
 
 
+def _model_part(consensus: Consensus, row: int) -> tuple[str, int, str]:
+    """Return what the classifier contributed to the consensus of an item: who said it, the class and its percentage.
+
+    The class is -1 if the classifier has no say. The contribution is out of fold, and may differ from the prediction.
+    """
+    part, predicted = consensus.out_of_fold_probabilities, consensus.predicted_codes
+    part = consensus.predicted_probabilities if part is None else part
+    if part is None or predicted is None or not _model_has_a_say(consensus):
+        return "", -1, ""
+    said = int(part[row].argmax())
+    who = "the model" if said == predicted[row] else "the model trained without this item"
+    return who, said, format_confidence(float(part[row].max()))
+
+
 def _model_has_a_say(consensus: Consensus) -> bool:
     """Return whether the classifier is part of the evidence; with sharpness 0 it is not."""
     return bool(consensus.parameters.get("sharpness", np.array(1.0)) > 0)
@@ -162,7 +176,7 @@ def _count_annotators(consensus: Consensus, row: int, some: IntArray) -> str:
 def _predicted_percent(consensus: Consensus, row: int) -> str:
     """Return the confidence of the prediction in percent."""
     assert consensus.predicted_probabilities is not None
-    return format_percent(float(consensus.predicted_probabilities[row].max()), 0)
+    return format_confidence(float(consensus.predicted_probabilities[row].max()))
 
 
 def _name(consensus: Consensus, k: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from crowdfuse.report.markdown import escape_cell
-from crowdfuse.report.number_format import format_number, format_percent
+from crowdfuse.report.number_format import format_confidence, format_number, format_percent
 from crowdfuse.report.summary_sentences import (
     Sentence,
     evaluated_thing,
@@ -46,7 +46,7 @@ def render_markdown(facts: dict[str, Any]) -> str:
         *_annotator_details(facts["annotator_details"]),
         "## Confused classes",
         _table(
-            ["true class", "labelled as", "wrong labels", "share of the class's labels"],
+            ["true class", "labelled as", "wrong labels", "share of class"],
             [
                 [x["true"], x["said"], format_number(x["n_labels"], 0), format_percent(x["share"])]
                 for x in facts["class_confusion"]["pairs"]
@@ -72,7 +72,7 @@ def render_markdown(facts: dict[str, Any]) -> str:
         _table(
             ["item", "annotator", "label", "consensus", "probability wrong"],
             [
-                [x["item"], x["annotator"], x["label"], x["consensus"], format_percent(x["suspicion"])]
+                [x["item"], x["annotator"], x["label"], x["consensus"], format_confidence(x["suspicion"])]
                 for x in suspicious["rows"]
             ],
         ),
@@ -244,7 +244,7 @@ def _item_table(items: Sequence[dict[str, Any]], labels_only: bool) -> str:
         answers.pop("fused", None)
 
     def class_with_confidence(answer: dict[str, Any] | None) -> str:
-        return "—" if answer is None else f"{answer['class']} ({format_percent(answer['confidence'], 0)})"
+        return "—" if answer is None else f"{answer['class']} ({format_confidence(answer['confidence'])})"
 
     def label_with_weight(label: dict[str, Any]) -> str:
         weight = "" if label["weight"] is None else f" (weight {format_number(label['weight'])})"

@@ -157,21 +157,19 @@ def mean_relative_weights(weights: NDArray[np.float32], ann: Annotations) -> Flo
     return mean
 
 
-def report_data_of(consensus: Consensus, training_gold: IntArray | None = None) -> ReportData:
+def report_data_of(consensus: Consensus) -> ReportData:
     """Return the data of a report without a model.
 
     Parameters
     ----------
     consensus : Consensus
         The consensus.
-    training_gold : ndarray of shape (n_items,), default=None
-        True classes that were used in training, as positions in `consensus.classes`; -1 for items without.
 
     Returns
     -------
     ReportData
     """
-    known = np.zeros(len(consensus.items), bool) if training_gold is None else training_gold >= 0
+    known = np.zeros(len(consensus.items), bool) if consensus.gold_codes is None else consensus.gold_codes >= 0
     return ReportData(consensus=consensus, has_training_gold=known)
 
 

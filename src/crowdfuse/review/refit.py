@@ -22,7 +22,7 @@ from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.review.session import gold_csv, read_gold_rows
 from crowdfuse.runs.job import Job, resolve_job_path
 
-EPOCH_PATTERN = re.compile(r"(?:fold (\d+) of (\d+)\b.*)?\bepoch (\d+)/(\d+)")
+PROGRESS_PATTERN = re.compile(r"\bepoch (\d+)/(\d+)|\bfold (\d+) of (\d+) is trained")
 
 
 class Refit:
@@ -143,21 +143,20 @@ def read_progress(lines: list[str], n_folds: int) -> dict[str, Any]:
 
     >>> read_progress(["gated  epoch 2/10  loss 0.5"], n_folds=4)
     {'message': 'training the model: epoch 2 of 10', 'progress': 0.04}
-    >>> read_progress(["gated, fold 2 of 4  epoch 5/10  loss 0.5"], n_folds=4)
-    {'message': 'cross-fitting: fold 2 of 4, epoch 5 of 10', 'progress': 0.5}
+    >>> read_progress(["gated  epoch 10/10  loss 0.4", "gated, fold 2 of 4 is trained"], n_folds=4)
+    {'message': 'cross-fitting: 2 of 4 folds are trained', 'progress': 0.6}
     >>> read_progress([], n_folds=4)
     {'message': 'reading the files', 'progress': None}
     """
-    matches = [match for line in lines if (match := EPOCH_PATTERN.search(line))]
+    matches = [match for line in lines if (match := PROGRESS_PATTERN.search(line))]
     if not matches:
         return {"message": lines[-1] if lines else "reading the files", "progress": None}
-    fold, n_shown_folds, epoch, n_epochs = (int(part or 0) for part in matches[-1].groups())
-    task = f"cross-fitting: fold {fold} of {n_shown_folds}, " if fold else "training the model: "
-    n_trainings = 1 + (n_shown_folds or n_folds)  # with few items there are fewer folds than the job asks for
-    return {
-        "message": f"{task}epoch {epoch} of {n_epochs}",
-        "progress": round((fold + epoch / n_epochs) / n_trainings, 4),
-    }
+    epoch, n_epochs, fold, n_shown_folds = (int(part or 0) for part in matches[-1].groups())
+    if fold:  # with few items there are fewer folds than the job asks for
+        message, done = f"cross-fitting: {fold} of {n_shown_folds} folds are trained", 1.0 + fold
+    else:
+        message, done = f"training the model: epoch {epoch} of {n_epochs}", epoch / n_epochs
+    return {"message": message, "progress": round(done / (1 + (n_shown_folds or n_folds)), 4)}
 
 
 def list_refits(run: Path) -> list[Path]:

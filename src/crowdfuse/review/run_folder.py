@@ -104,8 +104,10 @@ def read_run(path: Path) -> RunFolder:
     result = load_consensus(path / POSTERIOR_FILE)
     notes = [*result.limitations, *(finding.message for finding in result.findings)]
     names = ids_to_strings(result.items)
-    known = _gold_items(path, job, notes)
+    known = _held_out_items(path, job, notes)
     has_gold = np.array([name in known for name in names.tolist()], bool)
+    if result.gold_codes is not None:
+        has_gold |= result.gold_codes >= 0
     by_confidence = np.argsort(result.confidence, kind="stable")
     rows = by_confidence[((result.labels_per_item > 0) & ~has_gold)[by_confidence]]
     return RunFolder(
@@ -141,11 +143,11 @@ def _model_sha256(run: Path) -> str:
         raise ValueError(f"{path} is missing or damaged ({error!r}); fit again") from error
 
 
-def _gold_items(run: Path, job: Job, notes: list[str]) -> set[str]:
-    """Return the items with gold labels, which need no review."""
+def _held_out_items(run: Path, job: Job, notes: list[str]) -> set[str]:
+    """Return the items with gold labels for validation or test, which need no review."""
     known: set[str] = set()
     for name, file in job.files().items():
-        if name == "labels":
+        if name not in ("validation", "test"):
             continue
         path = resolve_job_path(run, str(file))
         try:

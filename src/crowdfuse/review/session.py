@@ -110,7 +110,7 @@ class ReviewSession:
             ],
             "annotators": [
                 {"name": name, "n_labels": row["n_labels"]}
-                | {key: _rounded(row[key]) for key in ("accuracy", "accuracy_low", "accuracy_high")}
+                | {key: _known(row[key]) for key in ("accuracy", "accuracy_low", "accuracy_high")}
                 for name, row in zip(self.annotator_names, self._annotators, strict=True)
             ],
             "decisions_file": str(self.ledger.path),
@@ -373,15 +373,15 @@ class ReviewSession:
         return {
             "rank": index + 1,
             "consensus": run.classes[result.consensus_codes[row]],
-            "confidence": _rounded(result.class_probabilities[row].max()),
+            "confidence": _known(result.class_probabilities[row].max()),
             "predicted": None if predicted is None else run.classes[predicted.argmax()],
-            "predicted_confidence": None if predicted is None else _rounded(predicted.max()),
+            "predicted_confidence": None if predicted is None else _known(predicted.max()),
             "explanation": explain_item(result, row),
             "label_counts": [
                 {
                     "label": run.classes[code],
                     "n_labels": count,
-                    "probability": _rounded(result.class_probabilities[row, code]),
+                    "probability": _known(result.class_probabilities[row, code]),
                 }
                 for code, count in Counter(ann.label[ann.indptr[row] : ann.indptr[row + 1]].tolist()).most_common()
             ],
@@ -401,11 +401,11 @@ class ReviewSession:
                 {
                     "annotator": str(ann.annotators[annotator]),
                     "label": run.classes[ann.label[place]],
-                    "accuracy": _rounded(result.annotator_accuracy[annotator]),
-                    "accuracy_low": _rounded(low),
-                    "accuracy_high": _rounded(high),
-                    "weight": None if weights is None else _rounded(weights[place - start]),
-                    "suspicion": _rounded(1 - result.label_confidence[place]),
+                    "accuracy": _known(result.annotator_accuracy[annotator]),
+                    "accuracy_low": _known(low),
+                    "accuracy_high": _known(high),
+                    "weight": None if weights is None else _known(weights[place - start]),
+                    "suspicion": _known(1 - result.label_confidence[place]),
                 }
             )
         labels.sort(key=lambda line: (-(line["weight"] or 0), -(line["accuracy"] or 0)))
@@ -480,6 +480,6 @@ def assign_keys(classes: Sequence[str]) -> Sequence[str | None]:
     return [name if name in own else next(free) for name in names]
 
 
-def _rounded(value: float | None) -> float | None:
-    """Return a number with six decimals, as in the CSV files of a run; None if it is unknown."""
-    return None if value is None or math.isnan(value) else round(float(value), 6)
+def _known(value: float | None) -> float | None:
+    """Return a number as float; None if it is unknown. Not rounded: the page rounds what it shows, and only once."""
+    return None if value is None or math.isnan(value) else float(value)

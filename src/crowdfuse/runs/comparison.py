@@ -138,15 +138,21 @@ class Comparison:
             )
         return Split(train, test)
 
-    def notes(self) -> list[str]:
+    def notes(self, methods: Sequence[str]) -> list[str]:
         """Return remarks for the reader: which items form the test set, and what the results cannot show.
+
+        Parameters
+        ----------
+        methods : sequence of str
+            Names of the methods that are compared.
 
         Returns
         -------
         notes : list of str
         """
         n_test = len(self.split(0).test)
-        notes = [*self.data.notes, *(self._gold_notes(n_test) if self.has_gold else self._held_out_notes(n_test))]
+        own = self._gold_notes(n_test, methods) if self.has_gold else self._held_out_notes(n_test)
+        notes = [*self.data.notes, *own]
         if n_test < MIN_TEST_ITEMS:
             error = 50 / np.sqrt(n_test)
             n_items = format_count(n_test, "item")
@@ -163,7 +169,7 @@ class Comparison:
             "of 100 items show differences of 10 points; those of 1,000 items show differences of 3",
         ]
 
-    def _gold_notes(self, n_test: int) -> list[str]:
+    def _gold_notes(self, n_test: int, methods: Sequence[str]) -> list[str]:
         """Return the remarks on a comparison with gold labels."""
         n_unlabelled = len(self.unlabelled_gold)
         n_drawn = n_test - n_unlabelled
@@ -174,7 +180,7 @@ class Comparison:
         if n_unlabelled and n_drawn:
             notes.append(f"'{LABEL_VOTE}' is scored on the {format_count(n_drawn, 'test item')} with labels")
         n_train = len(np.setdiff1d(self.data.gold[0], self.split(0).test)) if self.data.gold else 0
-        if n_train:
+        if n_train and "true-label" in methods:
             notes.append(
                 f"true-label is trained on the gold labels of {format_count(n_train, 'other item')}, all other methods "
                 "on the annotators' labels"

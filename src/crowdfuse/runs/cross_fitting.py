@@ -22,6 +22,7 @@ from crowdfuse.labels.ids import IntArray
 from crowdfuse.runs.folder import FOLDS_FOLDER, read_job
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data
+from crowdfuse.training.progress import print_message
 
 
 def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Path, jobs: int) -> OutOfFold | None:
@@ -87,8 +88,9 @@ def _train_in_processes(
                     number = running.pop(future)
                     if not future.result():
                         return False
-                    if classifier.verbose:
-                        print(f"fold {number + 1} of {len(folds)} is trained", flush=True)
+                    print_message(
+                        classifier.verbose, f"{classifier.method_name}, fold {number + 1} of {len(folds)} is trained"
+                    )
         except KeyboardInterrupt:  # the processes get it too, and store their checkpoints
             return False
     return True

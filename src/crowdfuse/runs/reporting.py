@@ -36,11 +36,11 @@ from crowdfuse.runs.folder import (
 from crowdfuse.runs.job import Job, resolve_job_path
 from crowdfuse.runs.job_data import read_job_inputs
 
-TRAINING_USE_OF_GOLD = {
+USE_OF_HELD_OUT_GOLD = {
     "test": ("they were kept out of training", True),
     "validation": ("they were kept out of training, but used to choose the epoch", False),
-    "gold": ("the model was trained on this gold", False),
 }
+USE_OF_TRAINING_GOLD = ("the model was trained on this gold", False)
 
 
 @dataclass
@@ -112,7 +112,7 @@ def report_run(
     loaded, gone_inputs = _read_inputs(job, hashes)
     folder = Path(job.inputs) if _is_image_folder(job, classifier.input_shape_) else None
     sets = _sets_of_files(job, hashes, consensus, loaded, messages)
-    report_data = report_data_of(consensus, _training_gold(sets, consensus, messages))
+    report_data = report_data_of(consensus)
     if loaded is not None:
         report_data = add_model(report_data, classifier, loaded.inputs)
     else:
@@ -213,33 +213,23 @@ def _add_remaining_images(report_data: ReportData, classifier: CrowdClassifier, 
 def _sets_of_files(
     job: Job, hashes: dict[str, str], consensus: Consensus, loaded: LoadedInputs | None, messages: _Messages
 ) -> list[GoldSet]:
-    """Return the gold labels in the unchanged files of the job, one set per use in training."""
+    """Return the gold labels of the run, one set per use in training."""
     sets: list[GoldSet] = []
-    for name, use in TRAINING_USE_OF_GOLD.items():
+    for name, use in USE_OF_HELD_OUT_GOLD.items():
         path = job.files().get(name)
         if path is None or not _is_unchanged(name, path, hashes, messages):
             continue
         rows, codes = _match_gold_to_rows(path, job, consensus, loaded, None)
-        if name == "gold":  # training left out the items of the other files
-            keep = ~np.isin(rows, np.concatenate([np.zeros(0, np.int64), *(known.rows for known in sets)]))
-            rows, codes = rows[keep], codes[keep]
         if len(rows):
             sets.append(GoldSet(name, rows, codes, *use))
+    if consensus.gold_codes is not None:  # the run stores them, so their file is not needed
+        rows = np.flatnonzero(consensus.gold_codes >= 0)
+        sets.append(GoldSet("gold", rows, consensus.gold_codes[rows], *USE_OF_TRAINING_GOLD))
+        messages.notes.append(
+            f"Training used the gold labels of {format_count(len(rows), 'item')}. They are the consensus of "
+            "these items, which need no review."
+        )
     return sets
-
-
-def _training_gold(sets: list[GoldSet], consensus: Consensus, messages: _Messages) -> IntArray | None:
-    """Return the gold label of each row whose gold was used in training, -1 for others; None if there are none."""
-    for known in sets:
-        if known.name == "gold":
-            messages.notes.append(
-                f"Training used the gold labels of {format_count(len(known.rows), 'item')}. They are the consensus of "
-                "these items, which need no review."
-            )
-            codes = np.full(len(consensus.items), -1, np.int64)
-            codes[known.rows] = known.codes
-            return codes
-    return None
 
 
 def _sets_given(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+MAX_LINES = 5  # per training, if progress is shown as lines
 SHOWN_FIGURES = {"validation_accuracy": "validation accuracy", "held_out_log_likelihood": "held-out log-likelihood"}
 """Names on screen of the validation figures in a history record, by key."""
 
@@ -88,7 +89,7 @@ class BarReporter:
 
 
 class LineReporter:
-    """About five lines per training, each with the time left; for logs and pipes."""
+    """At most five lines per training, each with the time left; for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -99,17 +100,14 @@ class LineReporter:
         self.first_epoch: int | None = None
 
     def start_phase(self, name: str) -> None:
-        self.description = self.title
-        if name:
-            self.description = f"{self.title}  {name}"
-            self.console.print(self.description, highlight=False)
+        self.description = f"{self.title}  {name}".rstrip()
 
     def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None: ...
 
     def end_epoch(self, record: dict[str, Any]) -> None:
         n_done = int(record["epoch"])
         self.first_epoch = n_done - 1 if self.first_epoch is None else self.first_epoch
-        if n_done % max(1, self.n_epochs // 5) and n_done != self.n_epochs:
+        if n_done % -(-self.n_epochs // MAX_LINES) and n_done != self.n_epochs:
             return
         seconds_per_epoch = (time.monotonic() - self.start_time) / (n_done - self.first_epoch)
         seconds_left = seconds_per_epoch * (self.n_epochs - n_done)
@@ -117,6 +115,8 @@ class LineReporter:
         self.console.print(
             f"{self.description}  epoch {n_done}/{self.n_epochs}  {figures}  {seconds_left:.0f} s left",
             highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
 
     def stop(self) -> None: ...
@@ -130,7 +130,13 @@ def _format_validation(record: dict[str, Any]) -> str:
 def print_message(verbose: int, text: str) -> None:
     """Print a line on standard error if `verbose` is not 0."""
     if verbose:
-        Console(stderr=True).print(text, highlight=False, markup=False)
+        Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def prints_lines(verbose: int) -> bool:
+    """Return whether progress is shown as lines: neither silent nor a bar in a terminal or notebook."""
+    console = Console(stderr=True)
+    return bool(verbose) and not (console.is_terminal or console.is_jupyter)
 
 
 def make_progress_reporter(verbose: int) -> ProgressReporter:
@@ -138,7 +144,7 @@ def make_progress_reporter(verbose: int) -> ProgressReporter:
     if not verbose:
         return SilentReporter()
     console = Console(stderr=True)
-    return BarReporter(console) if console.is_terminal or console.is_jupyter else LineReporter(console)
+    return LineReporter(console) if prints_lines(verbose) else BarReporter(console)
 
 
 def make_progress_bar(verbose: int) -> Progress:
