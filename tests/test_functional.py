@@ -314,13 +314,14 @@ def test_class_scores_use_the_best_accuracy(n_classes: int, above_chance: bool) 
     )
     said = said / said.sum(1, keepdim=True)
     grid = torch.linspace(1 / n_classes if above_chance else 1e-7, 1 - 1e-7, 20_001, dtype=torch.float64)
+    log_right, log_wrong = grid.log(), ((1 - grid) / (n_classes - 1)).log()
     best = torch.empty_like(said)
     for n, shares in enumerate(said):
         for k in range(n_classes):
-            worth = shares[k] * grid.log()
+            worth = shares[k] * log_right
             for other in range(n_classes):
                 if other != k:
-                    worth = worth + shares[other] * ((1 - grid) / (n_classes - 1)).log()
+                    worth = worth + shares[other] * log_wrong
             best[n, k] = worth.max()
     torch.testing.assert_close(expected_class_log_likelihood(said, above_chance=above_chance), best, rtol=0, atol=2e-5)
 

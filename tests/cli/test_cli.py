@@ -175,14 +175,25 @@ def test_default_method_is_printed(crowd: Crowd) -> None:
 # ---- cross-fitting ---------------------------------------------------------------------------------
 
 
-def test_folds_and_jobs_reach_the_run(crowd: Crowd) -> None:
-    run_ok(*crowd.fit("--folds", 2, "--method", "majority-vote"))
+def test_folds_and_jobs_reach_the_run(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crowdfuse import runs
+
+    n_jobs = []
+
+    def note_jobs(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, jobs: int, **options: Any) -> Any:
+            n_jobs.append(jobs)
+            return function(*arguments, jobs=1, **options)  # tests/runs has the test with two processes
+
+        return call
+
+    monkeypatch.setattr(runs, "start", note_jobs(runs.start))
+    monkeypatch.setattr(runs, "resume", note_jobs(runs.resume))
+    run_ok(*crowd.fit("--folds", 2, "--method", "majority-vote", "--jobs", 2))
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["folds"] == 2
     assert json.loads((crowd.out / "summary.json").read_text())["n_folds"] == 2
-    one_process = (crowd.out / "consensus.csv").read_bytes()
-    run_ok(*crowd.fit("--folds", 2, "--method", "majority-vote", "--jobs", 2, "--force"))
-    assert (crowd.out / "consensus.csv").read_bytes() == one_process
-    assert "already finished" in run_ok("fit", "--resume", crowd.out, "--jobs", 2)
+    assert "already finished" in run_ok("fit", "--resume", crowd.out, "--jobs", 3)
+    assert n_jobs == [2, 3]
 
 
 def test_cross_fitting_is_the_default(crowd: Crowd) -> None:

@@ -3,7 +3,7 @@
 A test that kills or interrupts a process in the middle of its work must not depend on being faster than the process.
 The variable `CROWDFUSE_TEST_PAUSE` says when to wait:
 
-- `checkpoint:N`: after the N-th checkpoint that a process saves, or before the first for N = 0;
+- `checkpoint:N`: after the N-th checkpoint that a process saves;
 - `stored:N`: when the store of a grid holds N runs, in the process that stores them;
 - `ray:N`: when N runs have come back from Ray, in the wait for the next one.
 
@@ -34,9 +34,8 @@ def pause_at_checkpoint(limit: int) -> None:
 
     def save_then_pause(*given: Any) -> None:
         nonlocal n_saved
-        if n_saved < limit:
-            save_checkpoint(*given)
-            n_saved += 1
+        save_checkpoint(*given)
+        n_saved += 1
         if n_saved == limit:
             wait_forever()
 

@@ -225,6 +225,18 @@ def until(page: Any, expression: str) -> None:
     raise AssertionError(f"never came true: {expression}; the page says {page.locator('body').inner_text()}")
 
 
+def intercept(page: Any, pattern: str, handler: Callable[[Any], None]) -> None:
+    """Handle the page's requests to addresses like `pattern`, from now on.
+
+    `page.route` returns before the page knows that its requests are intercepted. A key that is pressed then can
+    overtake this message in the browser, and the request that it causes goes to the server.
+    """
+    page.route(pattern, handler)
+    page.route("**/api/about", lambda route: route.fulfill(body="intercepted"))
+    until(page, "fetch('api/about').then((answer) => answer.text()).then((text) => text === 'intercepted')")
+    page.unroute("**/api/about")
+
+
 def ready(page: Any) -> None:
     """Wait until an item can be decided on, or all are settled."""
     until(page, "view !== null && !isBusy()")

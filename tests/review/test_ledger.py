@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from crowdfuse.review import ledger as ledger_module
 from crowdfuse.review.ledger import FIRST_PREVIOUS_HASH, Ledger, LedgerEntry, LedgerError
 
 
@@ -189,7 +190,8 @@ def test_a_line_is_on_the_disk_before_it_is_returned(tmp_path: Path, monkeypatch
 WRITER = """
 import sys
 from pathlib import Path
-from crowdfuse.review.ledger import Ledger
+from runpy import run_path
+Ledger = run_path(sys.argv[4])["Ledger"]  # not imported, since the package would import torch
 ledger = Ledger(Path(sys.argv[1]))
 for n in range(int(sys.argv[3])):
     line = {"action": "settle", "item": f"{sys.argv[2]} {n}", "label": "cat", "who": "rita"}
@@ -199,7 +201,7 @@ for n in range(int(sys.argv[3])):
 
 
 def writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER, str(path), name, str(count)]
+    command = [sys.executable, "-c", WRITER, str(path), name, str(count), str(ledger_module.__file__)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

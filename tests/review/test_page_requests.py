@@ -12,7 +12,17 @@ from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.session import ItemFilter, ReviewSession
 from tests.browser import TIMEOUT_MS
-from tests.review.conftest import TRUTH, announced, choose_annotator, press, ready, serving_here, shown, until
+from tests.review.conftest import (
+    TRUTH,
+    announced,
+    choose_annotator,
+    intercept,
+    press,
+    ready,
+    serving_here,
+    shown,
+    until,
+)
 
 OpenPage = Callable[..., Any]
 EVERYTHING = ItemFilter(disputed=False)
@@ -45,13 +55,13 @@ class Held:
         self.page = page
         self.routes: list[Any] = []
         self.lets_pass = False
-        page.route(pattern, lambda route: route.fallback() if self.lets_pass else self.routes.append(route))
+        intercept(page, pattern, lambda route: route.fallback() if self.lets_pass else self.routes.append(route))
 
     def wait(self) -> None:
         """Wait until there is a request."""
         deadline = time.monotonic() + TIMEOUT_MS / 1000
         while not self.routes:
-            assert time.monotonic() < deadline, "the page sent no such request"
+            assert time.monotonic() < deadline, "no such request was intercepted"
             self.page.wait_for_timeout(10)
 
     def release(self, answer: Any = None) -> None:
@@ -59,6 +69,37 @@ class Held:
         self.lets_pass = True
         for route in self.routes:
             route.fulfill(response=route.fetch() if answer is None else answer)
+
+
+class LateRoutes:
+    """A page that intercepts requests late: only after it has evaluated something."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.late: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.page, name)
+
+    def route(self, *route: Any) -> None:
+        self.late.append(route)
+
+    def evaluate(self, expression: str) -> Any:
+        found = self.page.evaluate(expression)
+        while self.late:
+            self.page.route(*self.late.pop(0))
+        return found
+
+
+def test_a_request_is_held_even_if_the_browser_starts_to_intercept_late(run: Path, open_page: OpenPage) -> None:
+    with serving_here(run) as url:
+        page = open_page(url)
+        held = Held(LateRoutes(page), "**/api/settle?*")
+        page.keyboard.press("1")
+        held.wait()
+        assert page.evaluate("view.n_ledger_lines") == 0
+        held.release()
+        until(page, "view.n_ledger_lines === 1")
 
 
 def poll(page: Any, held: Held) -> None:

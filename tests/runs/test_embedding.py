@@ -218,16 +218,16 @@ def test_ids_that_fit_two_images_are_refused_as_in_the_folder(tmp_path: Path, ou
             loaded.rows_of(np.array(["a"], object))
 
 
-def test_a_module_in_the_current_folder_is_found_and_its_callable_gets_arguments(images: Path, tmp_path: Path) -> None:
+def test_a_module_in_the_current_folder_is_found_and_its_callable_gets_arguments(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "my_own_nets.py").write_text(
         "from torch import nn\ndef net(width, kind):\n    assert kind == 'x'\n    return nn.Conv2d(3, width, 3)\n"
     )
-    command = [sys.executable, "-c", "import sys; sys.path.remove(''); from crowdfuse.cli import app; app()"]
-    arguments = ["embed", "images", "--backbone", "my_own_nets:net", "--with", "width=6", "--with", "kind=x"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "10 images, 6 features each: features.npz" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder not in ("", str(tmp_path))])
+    shown = ok("embed", "images", "--backbone", "my_own_nets:net", "--with", "width=6", "--with", "kind=x")
+    assert "10 images, 6 features each: features.npz" in shown
     assert read(tmp_path / "features.npz")["X"].shape == (N, 6)
 
 

@@ -446,12 +446,8 @@ def test_a_run_killed_several_times_ends_with_the_same_bits(
     def written() -> int:
         return checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
 
-    # killed after the settings were written, before training; then twice after a new checkpoint
-    process = begin(arguments(long_job, run), "checkpoint:0")
-    stop_when(process, (run / "settings.json").exists, signal.SIGKILL)
-    assert not checkpoint.exists()
-    for _ in range(2):
-        process = begin(["--resume", str(run)], "checkpoint:1")
+    for started in (arguments(long_job, run), ["--resume", str(run)]):
+        process = begin(started, "checkpoint:1")
         stop_when(process, changed_since(written()), signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
         assert not (run / "summary.json").exists()
@@ -515,9 +511,9 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize(
     "moment",
-    ["posterior.safetensors", *TABLES, "log.jsonl", "model", "summary.json", "unlink"],
+    [CHECKPOINT_FILE, "posterior.safetensors", *TABLES, "log.jsonl", "model", "summary.json", "unlink"],
 )
-def test_a_run_killed_while_it_writes_its_results_ends_the_same(
+def test_a_run_killed_while_it_writes_a_file_ends_the_same(
     crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     asked = job(crowd, folds=2)

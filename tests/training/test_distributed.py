@@ -181,7 +181,8 @@ def test_ctrl_c_in_one_process_ends_all_at_the_same_step(folder: Path) -> None:
 def fit(job: Job, out: Path, *more: str) -> list[str]:
     settings = [f"--set={name}={value}" for name, value in job.settings.items()]
     program = str(pausing_crowdfuse.__file__)
-    return [program, "fit", job.labels, "--inputs", job.inputs, "--out", str(out), *settings, *more]
+    files = [job.labels, "--inputs", job.inputs, "--out", str(out)]
+    return [program, "fit", *files, "--folds", str(job.folds), *settings, *more]
 
 
 PAUSE = {PAUSE_VARIABLE: "checkpoint:1"}  # the process that saves checkpoints waits to be killed, the other for it
@@ -191,7 +192,7 @@ PAUSE = {PAUSE_VARIABLE: "checkpoint:1"}  # the process that saves checkpoints w
 def job(tmp_path: Path) -> Job:
     crowd = make_files(tmp_path)
     settings = {"epochs": 5, "batch_size": 10, "precision": "64-true"}
-    return Job(labels=crowd["labels"], inputs=crowd["inputs"], settings=settings)
+    return Job(labels=crowd["labels"], inputs=crowd["inputs"], settings=settings, folds=0)
 
 
 @needs_proc
