@@ -230,7 +230,7 @@ def run(job: Job, seed: int) -> dict[str, Any]:
     """Return the line of a crowd: its size, and by classifier the findings and whether they name the fault."""
     crowd, K, density = make_crowd(job, seed)
     n, R = crowd.labels.shape
-    line = {"fault": job.fault, "n_items": job.n_items, "number": job.number, "seed": seed}
+    line: dict[str, Any] = {"fault": job.fault, "n_items": job.n_items, "number": job.number, "seed": seed}
     line |= {"items": n, "classes": K, "annotators": R, "density": density, "results": {}}
     for classifier in CLASSIFIERS:
         start = time.process_time()

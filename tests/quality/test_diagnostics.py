@@ -192,12 +192,12 @@ def test_a_class_that_is_never_predicted_is_named_with_its_count() -> None:
 
 
 def test_p_value_of_a_class_is_corrected_for_the_number_of_classes() -> None:
-    """Three classes with enough items are tested; the test is the Poisson probability of no prediction."""
+    """Three classes with enough items are tested; the test is the binomial probability of no prediction."""
     truth = np.repeat([0, 1, 2], [200, 200, 30])
     ann = make_annotations(np.stack([truth] * 2, 1))
     predicted = np.where(truth == 2, 1, truth)
     (finding,) = diagnose(ann, np.eye(K)[truth], predicted=predicted, out_of_fold=False)
-    assert finding.p_value == pytest.approx(3 * np.exp(-0.25 * 30))
+    assert finding.p_value == pytest.approx(3 * 0.75**30)
 
 
 def test_gold_that_contradicts_the_consensus_is_counted() -> None:

@@ -53,7 +53,7 @@ def find_dependent_pairs(crowd: IndependentCrowd, n_annotators: int) -> list[Dep
     found : list of DependentPair
     """
     chosen = choose_pairs(crowd, n_annotators)
-    examined = [found for pair in chosen.pairs if (found := examine_pair(crowd, pair)) is not None]
+    examined = [evidence for pair in chosen.pairs if (evidence := examine_pair(crowd, pair)) is not None]
     suspects = _suspects(examined, chosen.n_pairs)
     if not suspects:
         return []
@@ -61,14 +61,14 @@ def find_dependent_pairs(crowd: IndependentCrowd, n_annotators: int) -> list[Dep
     found: list[DependentPair] = []
     reduced = _ReducedCrowds(crowd)
     for suspect in suspects:
-        evidence = examine_pair(reduced.without(_left_out(suspect, found)), (suspect.first, suspect.second))
-        if evidence is None:
+        again = examine_pair(reduced.without(_left_out(suspect, found)), (suspect.first, suspect.second))
+        if again is None:
             continue
-        p_copy = chosen.n_pairs * _copy_p_value(evidence)
-        p_shared = chosen.n_pairs * _shared_p_value(evidence, _usual_dependence(evidence, typical))
+        p_copy = chosen.n_pairs * _copy_p_value(again)
+        p_shared = chosen.n_pairs * _shared_p_value(again, _usual_dependence(again, typical))
         if min(p_copy, p_shared) < FALSE_ALARM_RATE:
             copies = p_copy < FALSE_ALARM_RATE
-            found.append(DependentPair(evidence, p_copy if copies else p_shared, copies))
+            found.append(DependentPair(again, p_copy if copies else p_shared, copies))
     return sorted(found, key=lambda pair: (not pair.copies, pair.p_value))
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtrc, chdtrc, ndtr, pdtr
+from scipy.special import bdtr, bdtrc, chdtrc, ndtr
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_names
 from crowdfuse.quality.annotator_pairs import PairEvidence
-from crowdfuse.quality.dependent_pairs import find_dependent_pairs
+from crowdfuse.quality.dependent_pairs import DependentPair, find_dependent_pairs
 from crowdfuse.quality.independent_crowd import MAX_CELLS, FloatArray, IndependentCrowd, IntArray, normalize_log
 from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE, significant
 
@@ -102,10 +102,11 @@ def diagnose(
     The null hypotheses, each of which is "there is no fault", are:
 
     shared_mistakes
-        Two annotators make the same mistake at most 1.1 times as often as independent annotators with their confusion
-        matrices, plus 1.5 times. If other pairs exceed this expectation too (for example because some items are hard
-        for everybody), the pair may exceed it as much as they do. Needs 40 common items, and on them two other labels
-        or predictions per item (one is enough if fewer than half of all items are common).
+        The labels of two annotators are coupled on at most 2 % of the items: there the two agree as often as their
+        confusion matrices allow, and are independent on the others (`crowdfuse.quality.annotator_pairs` has the
+        model). If the labels of other pairs are coupled too (for example because some items are hard for everybody),
+        the pair may exceed their median by 2 %. Needs 40 common items, and on them two other labels or predictions
+        per item (one is enough if fewer than half of all items are common).
     copied_labels
         Two annotators have at least half of the disagreements of independent annotators.
     uninformative_annotator
@@ -120,9 +121,12 @@ def diagnose(
         The predictions agree with the labels better than chance, by at least 10 % of what is possible. Needs 50 items
         and out-of-fold predictions.
 
-    The first three compare an annotator with a reference that is computed without the labels in question: with
-    confusion matrices of the other annotators and of the classifier, estimated by EM that starts from
-    `class_probabilities`. `benchmarks/diagnostics.py` measures false alarms and power.
+    Shared mistakes are judged by the ratio of two likelihoods of the labels of the common items, copied labels by the
+    number of disagreements, and an uninformative annotator by comparison with the labels of all others. The three use
+    confusion matrices of annotators and classifier, estimated by EM that starts from `class_probabilities`. Two
+    annotators who make the same mistakes may outvote others and make them look bad. So the most dependent pair is
+    judged first, and everybody else without the labels of one of the two.
+    `benchmarks/diagnostics.py` measures false alarms and power.
 
     Examples
     --------
@@ -143,7 +147,9 @@ def diagnose(
     if not len(labelled) or ann.n_classes < 2:
         return ()
     crowd = _fit_crowd(ann, probabilities, codes if out_of_fold else None)
-    findings = [*_test_pairs(crowd, ann), *_test_annotators(crowd, ann)]
+    dependent = find_dependent_pairs(crowd, ann.n_annotators)
+    findings = [_describe_pair(pair, ann) for pair in dependent]
+    findings += _test_annotators(crowd.without(frozenset(pair.evidence.second for pair in dependent)), ann)
     if codes is not None:
         findings += _test_predicted_classes(ann, probabilities, codes)
     if gold_codes is not None:
@@ -222,22 +228,22 @@ def _sentence(text: str) -> str:
     return f"A{text[1:]}" if text.startswith("annotator ") else text
 
 
-def _test_pairs(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Finding]:
-    """Yield pairs who copy labels, and other pairs who make the same mistakes."""
-    for pair, p_value, copies in find_dependent_pairs(crowd, ann.n_annotators):
-        both = _both(pair, ann)
-        copied = (
+def _describe_pair(found: DependentPair, ann: Annotations) -> Finding:
+    """Return the finding about a pair who copy labels or make the same mistakes."""
+    pair, both = found.evidence, _both(found.evidence, ann)
+    if found.copies:
+        message = (
             f"{both} probably copy from each other or from the same source: they disagree on {pair.disagreements:,} of "
             f"{pair.n_common:,} common items; {pair.expected_disagreements:,.0f} expected for independent annotators. "
             "Ask how these labels were made, or count the two as one annotator."
         )
-        shared = (
-            f"{both} make the same mistakes more often than chance: about {pair.same_mistakes:,.0f} times on "
-            f"{pair.n_common:,} common items; {pair.expected_same_mistakes:,.0f} expected. Have a third person check "
-            "some of these items, or count the two as one annotator."
-        )
-        kind, message = ("copied_labels", copied) if copies else ("shared_mistakes", shared)
-        yield Finding(kind, message, p_value, pair.n_common)
+        return Finding("copied_labels", message, found.p_value, pair.n_common)
+    message = (
+        f"{both} make the same mistakes more often than chance: about {pair.same_mistakes:,.0f} times on "
+        f"{pair.n_common:,} common items; {pair.expected_same_mistakes:,.0f} expected. Have a third person check some "
+        "of these items, or count the two as one annotator."
+    )
+    return Finding("shared_mistakes", message, found.p_value, pair.n_common)
 
 
 def _both(pair: PairEvidence, ann: Annotations) -> str:
@@ -307,7 +313,8 @@ def _test_predicted_classes(ann: Annotations, probabilities: FloatArray, predict
     n_items = probabilities[rows].sum(0)
     n_predicted = np.bincount(predicted[rows], minlength=ann.n_classes)
     tested = np.flatnonzero(n_items >= MIN_CLASS_ITEMS)
-    p_values = pdtr(n_predicted[tested], RARELY_PREDICTED_SHARE * n_items[tested])
+    n_tries = np.maximum(n_items.astype(np.int64), n_predicted)
+    p_values = bdtr(n_predicted[tested], n_tries[tested], RARELY_PREDICTED_SHARE)
     for at, p_value in significant(p_values, len(tested)):
         k = tested[at]
         never = "never predicts" if n_predicted[k] == 0 else f"predicts only {n_predicted[k]:,} times"
