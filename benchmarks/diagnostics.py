@@ -1,6 +1,10 @@
 """Diagnostics: false alarms on healthy crowds and power on planted faults.
 
-    python benchmarks/diagnostics.py --json diagnostics.json
+    python benchmarks/diagnostics.py --results diagnostics.jsonl --json diagnostics.json
+    python benchmarks/diagnostics.py --results diagnostics.jsonl --show
+
+The results hold one line per crowd; a crowd that has a line is not run again, so an interrupted run continues. `--seed`
+draws other crowds, which need a results file of their own.
 
 False alarms: 200 crowds of independent annotators with 100 to 5,000 items, 2, 3 or 10 classes, 3 to 50 annotators, 30
 to 100 % of the labels present, accuracies from 0.5 to 0.95 and confusion matrices that depend on the class. Every
@@ -15,7 +19,7 @@ and the classifier never predicts it. Gold: of the known true classes, 30 % are 
 predictions do not depend on the truth.
 
 The consensus comes from the labels and a simulated classifier with an accuracy of 0.75 (a softmax of noise plus
-signal), or from the labels alone ("none": uniform probabilities, and no predictions are passed).
+signal), or from the labels alone ("none": no probabilities and no predictions are passed).
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +35,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.aggregation.posterior import MAX_SHARPNESS, fit_posterior
+from crowdfuse.aggregation.votes import Votes
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.quality import consensus
+from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
 from crowdfuse.quality.diagnostics import Finding, diagnose
+from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -59,7 +66,14 @@ class Crowd:
 
 
 def consensus_probabilities(ann: Annotations, probabilities: FloatArray) -> FloatArray:
-    return np.asarray(consensus(ann, probabilities).class_probabilities)
+    """Return the class probabilities of `crowdfuse.consensus`, which also computes intervals and findings."""
+    votes = Votes(ann)
+    K = ann.n_classes
+    log_p = np.log(probabilities * (1 - UNIFORM_MIXTURE_WEIGHT) + UNIFORM_MIXTURE_WEIGHT / K)[votes.labelled]
+    fit = fit_posterior(votes, log_p, np.full(len(log_p), -1), MAX_SHARPNESS)
+    result = np.full(probabilities.shape, np.nan)
+    result[votes.labelled] = temper(fit.soft.astype(np.float64), discount_temperature(*error_dependence(fit)))
+    return result
 
 
 def draw_confusion(generator: np.random.Generator, prior: FloatArray) -> FloatArray:
@@ -108,25 +122,6 @@ def find(crowd: Crowd, K: int, classifier: str) -> tuple[Finding, ...]:
         return diagnose(ann, consensus_probabilities(ann, uniform), gold=crowd.gold)
     probabilities = consensus_probabilities(ann, crowd.probabilities)
     return diagnose(ann, probabilities, predicted=crowd.probabilities.argmax(1), gold=crowd.gold)
-
-
-def measure_false_alarms(n_crowds: int) -> dict[str, dict[str, int]]:
-    """Return the number of crowds with at least one finding, by classifier and kind."""
-    counts = {classifier: dict.fromkeys(KINDS, 0) for classifier in CLASSIFIERS}
-    for seed in range(n_crowds):
-        generator = np.random.default_rng([0, seed])
-        n = round(np.exp(generator.uniform(np.log(100), np.log(5_000))))
-        K, R = int(generator.choice([2, 3, 10])), int(generator.choice([3, 4, 5, 8, 15, 30, 50]))
-        crowd = draw_crowd(generator, n, K, R)
-        density = generator.choice([0.3, 0.6, 1.0])
-        crowd.labels[generator.random(crowd.labels.shape) > density] = -1
-        for classifier in CLASSIFIERS:
-            findings = find(crowd, K, classifier)
-            for kind in {finding.kind for finding in findings}:
-                counts[classifier][kind] += 1
-            for finding in findings:
-                print(f"crowd {seed} (n {n}, K {K}, R {R}, {density}, {classifier}): {finding}", flush=True)
-    return counts
 
 
 def plant_shared_mistakes(generator: np.random.Generator, crowd: Crowd, K: int) -> None:
@@ -188,49 +183,109 @@ def names_fault(finding: Finding, kind: str, annotators: frozenset[str]) -> bool
     return finding.kind in kinds and annotators <= words
 
 
-def measure_power(n_crowds: int) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Job:
+    fault: str | None  # None: a healthy crowd
+    n_items: int | None  # None: drawn
+    number: int
+
+    @property
+    def key(self) -> tuple[str | None, int | None, int]:
+        return self.fault, self.n_items, self.number
+
+
+def list_jobs(n_healthy: int, n_faulty: int) -> Iterator[Job]:
+    """Yield all crowds, in an order in which an interrupted run has some of each kind."""
+    for number in range(n_faulty):
+        for healthy in range(number * n_healthy // n_faulty, (number + 1) * n_healthy // n_faulty):
+            yield Job(None, None, healthy)
+        for fault in FAULTS:
+            for n_items in (300, 1_000):
+                yield Job(fault, n_items, number)
+
+
+def make_crowd(job: Job, seed: int) -> tuple[Crowd, int, float]:
+    """Return a crowd, its number of classes and the share of labels that are present."""
+    if job.fault is None or job.n_items is None:
+        generator = np.random.default_rng([seed, job.number])
+        n = round(np.exp(generator.uniform(np.log(100), np.log(5_000))))
+        K, R = int(generator.choice([2, 3, 10])), int(generator.choice([3, 4, 5, 8, 15, 30, 50]))
+        crowd = draw_crowd(generator, n, K, R)
+        density = float(generator.choice([0.3, 0.6, 1.0]))
+    else:
+        generator = np.random.default_rng([seed, job.number, job.n_items, list(FAULTS).index(job.fault)])
+        plant, kind, _ = FAULTS[job.fault]
+        is_rare = kind == "class_never_predicted"
+        K, R = int(generator.choice([3, 10] if is_rare else [2, 3, 10])), int(generator.choice([5, 10]))
+        crowd = draw_crowd(
+            generator, job.n_items, K, R, np.array([0.1, *[0.9 / (K - 1)] * (K - 1)]) if is_rare else None
+        )
+        plant(generator, crowd, K)
+        density = float(generator.choice([0.6, 1.0]))
+    crowd.labels[generator.random(crowd.labels.shape) > density] = -1
+    return crowd, K, density
+
+
+def run(job: Job, seed: int) -> dict[str, Any]:
+    """Return the line of a crowd: its size, and by classifier the findings and whether they name the fault."""
+    crowd, K, density = make_crowd(job, seed)
+    n, R = crowd.labels.shape
+    line: dict[str, Any] = {"fault": job.fault, "n_items": job.n_items, "number": job.number, "seed": seed}
+    line |= {"items": n, "classes": K, "annotators": R, "density": density, "results": {}}
+    for classifier in CLASSIFIERS:
+        start = time.process_time()
+        if job.fault is None:
+            findings = find(crowd, K, classifier)
+            result: dict[str, Any] = {"kinds": sorted({finding.kind for finding in findings})}
+        else:
+            _, kind, annotators = FAULTS[job.fault]
+            if classifier == "none" and kind in ("class_never_predicted", "labels_ignore_inputs"):
+                continue
+            findings = find(crowd, K, classifier)
+            is_fault = [names_fault(finding, kind, annotators) for finding in findings]
+            result = {"found": any(is_fault), "other": not all(is_fault)}
+        result |= {"messages": [finding.message for finding in findings], "seconds": time.process_time() - start}
+        line["results"][classifier] = result
+    return line
+
+
+def count_false_alarms(lines: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return the number of healthy crowds with at least one finding, by classifier and kind."""
+    healthy = [line for line in lines if line["fault"] is None]
+    return {
+        name: {kind: sum(kind in line["results"][name]["kinds"] for line in healthy) for kind in KINDS}
+        for name in CLASSIFIERS
+    }
+
+
+def measure_power(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the share of crowds in which the planted fault is found, one row per fault, size and classifier."""
     rows = []
-    for fault, (plant, kind, annotators) in FAULTS.items():
-        for n in (300, 1_000):
-            found = dict.fromkeys(CLASSIFIERS, 0)
-            other = dict.fromkeys(CLASSIFIERS, 0)
-            by_classes: dict[str, dict[int, list[bool]]] = {name: {} for name in CLASSIFIERS}
-            for seed in range(n_crowds):
-                generator = np.random.default_rng([1, seed, n])
-                K, R = int(generator.choice([2, 3, 10])), int(generator.choice([5, 10]))
-                K = max(K, 3) if kind == "class_never_predicted" else K
-                prior = np.array([0.1, *[0.9 / (K - 1)] * (K - 1)]) if kind == "class_never_predicted" else None
-                crowd = draw_crowd(generator, n, K, R, prior)
-                plant(generator, crowd, K)
-                crowd.labels[generator.random(crowd.labels.shape) > generator.choice([0.6, 1.0])] = -1
-                for classifier in CLASSIFIERS:
-                    findings = find(crowd, K, classifier)
-                    is_found = any(names_fault(finding, kind, annotators) for finding in findings)
-                    found[classifier] += is_found
-                    other[classifier] += any(not names_fault(finding, kind, annotators) for finding in findings)
-                    by_classes[classifier].setdefault(K, []).append(is_found)
+    for fault in FAULTS:
+        for n_items in (300, 1_000):
             for classifier in CLASSIFIERS:
-                if classifier == "none" and kind in ("class_never_predicted", "labels_ignore_inputs"):
+                chosen = [line for line in lines if (line["fault"], line["n_items"]) == (fault, n_items)]
+                chosen = [line for line in chosen if classifier in line["results"]]
+                if not chosen:
                     continue
+                found = np.array([line["results"][classifier]["found"] for line in chosen])
+                classes = np.array([line["classes"] for line in chosen])
                 rows.append(
                     {
                         "fault": fault,
-                        "n_items": n,
+                        "n_items": n_items,
                         "classifier": classifier,
-                        "power": found[classifier] / n_crowds,
-                        "other_findings": other[classifier] / n_crowds,
-                        "power_by_n_classes": {
-                            K: float(np.mean(values)) for K, values in sorted(by_classes[classifier].items())
-                        },
+                        "n_crowds": len(chosen),
+                        "power": float(found.mean()),
+                        "power_by_n_classes": {int(K): float(found[classes == K].mean()) for K in np.unique(classes)},
+                        "other_findings": float(np.mean([line["results"][classifier]["other"] for line in chosen])),
                     }
                 )
-                print(rows[-1], flush=True)
     return rows
 
 
 def measure_seconds() -> float:
-    """Return the time for a million labels: 200,000 items, 2,000 annotators, 10 classes."""
+    """Return the CPU time for a million labels: 200,000 items, 2,000 annotators, 10 classes."""
     generator = np.random.default_rng(0)
     n, R, K = 200_000, 2_000, 10
     truth = generator.integers(0, K, n)
@@ -251,37 +306,64 @@ def measure_seconds() -> float:
     )
     probabilities = ann.vote_shares()
     predicted = np.where(generator.random(n) < 0.75, truth, generator.integers(0, K, n))
-    start = time.perf_counter()
+    start = time.process_time()
     findings = diagnose(ann, probabilities, predicted=predicted)
-    seconds = time.perf_counter() - start
-    print(f"a million labels: {seconds:.1f} s, {len(findings)} findings")
+    seconds = time.process_time() - start
+    print(f"a million labels: {seconds:.1f} s of CPU time, {len(findings)} findings", flush=True)
     return seconds
+
+
+def show(lines: list[dict[str, Any]]) -> None:
+    """Print false alarms and power as tables."""
+    alarms = count_false_alarms(lines)
+    n_healthy = sum(line["fault"] is None for line in lines)
+    print(f"\n| false alarms in {n_healthy} crowds | {' | '.join(f'classifier {name}' for name in CLASSIFIERS)} |")
+    print("|---|" + "---|" * len(CLASSIFIERS))
+    for kind in KINDS:
+        print(f"| `{kind}` | {' | '.join(str(alarms[name][kind]) for name in CLASSIFIERS)} |")
+    print("\n| planted fault | classifier | items | crowds | power (%) | with 2, 3, 10 classes | other findings (%) |")
+    print("|---|---|---|---|---|---|---|")
+    for row in measure_power(lines):
+        by_classes = row["power_by_n_classes"]
+        parts = ", ".join(f"{100 * by_classes[K]:.0f}" if K in by_classes else "-" for K in (2, 3, 10))
+        print(
+            f"| {row['fault']} | {row['classifier']} | {row['n_items']:,} | {row['n_crowds']} | "
+            f"{100 * row['power']:.0f} | {parts} | {100 * row['other_findings']:.0f} |"
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("diagnostics.jsonl"), help="one line per crowd")
     parser.add_argument("--crowds", type=int, default=200, help="healthy crowds")
     parser.add_argument("--faulty-crowds", type=int, default=60, help="crowds per planted fault and size")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--seed", type=int, default=18)
+    parser.add_argument("--show", action="store_true", help="print the tables of what has run, and run nothing")
+    parser.add_argument("--json", type=Path, help="write a summary")
     given = parser.parse_args()
-    seconds = measure_seconds()
-    alarms = measure_false_alarms(given.crowds)
-    power = measure_power(given.faulty_crowds)
-
-    print(f"\n| false alarms in {given.crowds} crowds | {' | '.join(f'classifier {name}' for name in CLASSIFIERS)} |")
-    print("|---|" + "---|" * len(CLASSIFIERS))
-    for kind in KINDS:
-        print(f"| {kind} | {' | '.join(str(alarms[name][kind]) for name in CLASSIFIERS)} |")
-    print("\n| planted fault | classifier | items | power (%) | with 2, 3, 10 classes | other findings (%) |")
-    print("|---|---|---|---|---|---|")
-    for row in power:
-        parts = ", ".join(f"{100 * row['power_by_n_classes'].get(K, float('nan')):.0f}" for K in (2, 3, 10))
-        print(
-            f"| {row['fault']} | {row['classifier']} | {row['n_items']:,} | {100 * row['power']:.0f} | {parts} | "
-            f"{100 * row['other_findings']:.0f} |"
+    lines = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
+    if any(line["seed"] != given.seed for line in lines):
+        parser.error(
+            f"{given.results} has crowds of seed {lines[0]['seed']}, not {given.seed}: give that seed, or another file"
         )
+    if not given.show:
+        done = {(line["fault"], line["n_items"], line["number"]) for line in lines}
+        with given.results.open("a") as file:
+            for job in list_jobs(given.crowds, given.faulty_crowds):
+                if job.key in done:
+                    continue
+                lines.append(run(job, given.seed))
+                file.write(json.dumps(lines[-1]) + "\n")
+                file.flush()
+    show(lines)
     if given.json:
-        content = {"n_crowds": given.crowds, "false_alarms": alarms, "power": power, "million_labels_seconds": seconds}
+        content = {
+            "seed": given.seed,
+            "n_healthy_crowds": sum(line["fault"] is None for line in lines),
+            "false_alarms": count_false_alarms(lines),
+            "power": measure_power(lines),
+            "million_labels_cpu_seconds": round(measure_seconds(), 1),
+        }
         given.json.write_text(json.dumps(content, indent=2) + "\n")
 
 

@@ -76,21 +76,27 @@ def test_the_loss_is_its_definition_in_plain_loops(effort: str, phase_index: int
     assert float(loss.weight) == pytest.approx(weight)
 
 
+def method_of(clf: ConsensusTrainingClassifier) -> ConsensusTraining:
+    """Return the network of a fitted classifier."""
+    assert isinstance(clf.method_, ConsensusTraining)
+    return clf.method_
+
+
 def test_networks_do_not_learn_from_the_labels_of_their_fold() -> None:
     X, labels, _ = make_crowd()
     settings: dict[str, Any] = {"epochs": 3, "classes": range(K), "batch_size": 16}
-    one = ConsensusTrainingClassifier(**settings).fit(X, labels)
-    fold = one.method_.fold.numpy()
+    one = method_of(ConsensusTrainingClassifier(**settings).fit(X, labels))
+    fold = one.fold.numpy()
     changed = labels.copy()
     changed[fold == 2] = np.where(labels[fold == 2] >= 0, (labels[fold == 2] + 1) % K, -1)
-    two = ConsensusTrainingClassifier(**settings).fit(X, changed)
-    before, after = (clf.method_.label_networks[2].state_dict() for clf in (one, two))
+    two = method_of(ConsensusTrainingClassifier(**settings).fit(X, changed))
+    before, after = (method.label_networks[2].state_dict() for method in (one, two))
     assert all(torch.equal(before[name], after[name]) for name in before)
-    others = [clf.method_.label_networks[1].state_dict() for clf in (one, two)]
+    others = [method.label_networks[1].state_dict() for method in (one, two)]
     assert not all(torch.equal(others[0][name], others[1][name]) for name in others[0])
     from_vote = slice(2, 3)  # the class network of this fold that starts from the vote
-    x = one.method_.features(torch.from_numpy(X))
-    assert torch.equal(one.method_.class_networks(x, from_vote), two.method_.class_networks(x, from_vote))
+    x = one.features(torch.from_numpy(X))
+    assert torch.equal(one.class_networks(x, from_vote), two.class_networks(x, from_vote))
 
 
 def test_outputs_come_from_the_networks_of_the_own_fold() -> None:
@@ -114,10 +120,10 @@ def test_outputs_come_from_the_networks_of_the_own_fold() -> None:
 def test_gold_is_certain_in_what_networks_are_trained_on() -> None:
     X, labels, truth = make_crowd()
     gold = np.where(np.arange(len(truth)) < 10, (truth + 1) % K, -1)  # the opposite of what the labels say
-    names = [int(k) if k >= 0 else None for k in gold]
-    clf = ConsensusTrainingClassifier(epochs=9, classes=range(K)).fit(X, labels, gold=names)
-    assert torch.equal(clf.method_.target[:, :10].argmax(-1), torch.from_numpy(gold[:10]).expand(2, -1))
-    assert (clf.method_.target[:, :10].max(-1).values == 1).all()
+    names = np.array([int(k) if k >= 0 else None for k in gold], dtype=object)
+    target = method_of(ConsensusTrainingClassifier(epochs=9, classes=range(K)).fit(X, labels, gold=names)).target
+    assert torch.equal(target[:, :10].argmax(-1), torch.from_numpy(gold[:10]).expand(2, -1))
+    assert (target[:, :10].max(-1).values == 1).all()
 
 
 def test_the_length_of_a_training_follows_the_number_of_steps() -> None:

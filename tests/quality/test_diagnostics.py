@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.quality.annotator_pairs import count_pairs
+from crowdfuse.quality.annotator_pairs import choose_pairs, couple, examine_pair
 from crowdfuse.quality.diagnostics import Finding, diagnose
 from crowdfuse.quality.independent_crowd import IndependentCrowd
 
@@ -70,20 +70,94 @@ def test_copied_labels_name_the_pair_and_the_disagreements() -> None:
     assert f"disagree on 7 of {N} common items" in finding.message
 
 
+def make_crowd(truth: NDArray[Any], sources: NDArray[Any], n_classes: int = K) -> IndependentCrowd:
+    item, source = np.divmod(np.arange(sources.size), sources.shape[1])
+    return IndependentCrowd(item, source, sources.ravel(), sources.shape[1], n_classes, np.eye(n_classes)[truth])
+
+
 def test_expected_counts_of_a_pair_match_known_confusions() -> None:
     truth, labels, predicted = healthy(3_000)
-    sources = np.column_stack([labels, predicted])
-    item, source = np.divmod(np.arange(sources.size), R + 1)
-    crowd = IndependentCrowd(item, source, sources.ravel(), R + 1, K, np.eye(K)[truth])
-    n_pairs, counts = count_pairs(crowd, R)
-    assert n_pairs == len(counts) == R * (R - 1) // 2
+    crowd = make_crowd(truth, np.column_stack([labels, predicted]))
+    chosen = choose_pairs(crowd, R)
+    assert chosen.n_pairs == len(chosen.pairs) == R * (R - 1) // 2
     accuracy = np.linspace(0.6, 0.9, R)
-    for pair in counts:
-        e, f = 1 - accuracy[pair.first], 1 - accuracy[pair.second]
+    for first, second in chosen.pairs[::2]:
+        pair = examine_pair(crowd, (first, second))
+        assert pair is not None
+        e, f = 1 - accuracy[[first, second]]
         disagreement = 1 - (1 - e) * (1 - f) - e * f / (K - 1)
         assert pair.expected_disagreements / pair.n_common == pytest.approx(disagreement, abs=0.04)
         assert pair.same_mistakes / pair.n_common == pytest.approx(e * f / (K - 1), abs=0.015)
         assert pair.expected_same_mistakes / pair.n_common == pytest.approx(e * f / (K - 1), abs=0.015)
+        assert pair.dependence < 0.1
+
+
+def test_coupled_labels_keep_both_confusion_matrices_and_agree_as_often_as_possible() -> None:
+    generator = np.random.default_rng(0)
+    for n_classes in (2, 3, 7):
+        first, second = generator.dirichlet(np.ones(n_classes), (2, n_classes)).transpose(0, 2, 1)
+        both = couple(first, second)
+        assert (both >= 0).all()
+        np.testing.assert_allclose(both.sum(1), first)
+        np.testing.assert_allclose(both.sum(0), second)
+        np.testing.assert_allclose(np.einsum("aak->k", both), np.minimum(first, second).sum(0))
+        np.testing.assert_allclose(np.einsum("aak->k", couple(first, first)), 1)
+
+
+def test_dependence_is_the_share_of_coupled_labels() -> None:
+    """The second annotator repeats the first on 40 % of the items; both have the same confusion matrix."""
+    generator = np.random.default_rng(0)
+    n = 1_500
+    truth = generator.integers(0, 3, n)
+    labels = np.where(generator.random((n, 6)) < 0.7, truth[:, None], generator.integers(0, 3, (n, 6)))
+    repeats = generator.random(n) < 0.4
+    labels[repeats, 1] = labels[repeats, 0]
+    crowd = make_crowd(truth, labels, 3)
+    pair, other = examine_pair(crowd, (0, 1)), examine_pair(crowd, (2, 3))
+    assert pair is not None
+    assert other is not None
+    assert pair.dependence == pytest.approx(0.4, abs=0.06)
+    assert pair.log_ratio > 20
+    same = (labels[:, 0] == labels[:, 1]) & (labels[:, 0] != truth)
+    assert pair.same_mistakes == pytest.approx(same.sum(), rel=0.15)
+    assert pair.same_mistakes > 2 * pair.expected_same_mistakes
+    assert other.log_ratio < 3
+
+
+def shared_mistakes(n: int, n_annotators: int, n_classes: int, share: float, seed: int) -> Annotations:
+    """Return labels, 75 % of them right, in which the second annotator repeats a share of the first one's mistakes."""
+    generator = np.random.default_rng(seed)
+    truth = generator.integers(0, n_classes, n)
+    wrong = (truth[:, None] + generator.integers(1, n_classes, (n, n_annotators))) % n_classes
+    labels = np.where(generator.random((n, n_annotators)) < 0.75, truth[:, None], wrong)
+    repeats = (labels[:, 0] != truth) & (generator.random(n) < share)
+    labels[repeats, 1] = labels[repeats, 0]
+    return Annotations.from_matrix(labels, classes=range(n_classes))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_shared_mistakes_are_found_among_five_annotators_and_nobody_else_is_accused(n_classes: int) -> None:
+    """Two of five annotators who repeat each other make the other three look as if they shared mistakes."""
+    ann = shared_mistakes(1_000, 5, n_classes, 0.6, seed=n_classes)
+    (finding,) = diagnose(ann, ann.vote_shares())
+    assert finding.kind == "shared_mistakes"
+    assert finding.message.startswith("Annotator 0 and annotator 1 ")
+
+
+def test_items_that_mislead_everybody_accuse_no_pair() -> None:
+    """All pairs make the same mistakes more often than independent annotators, and all equally often."""
+    generator = np.random.default_rng(3)
+    n = 1_500
+    truth = generator.integers(0, K, n)
+    hard = generator.random(n) < 0.2
+    right = generator.random((n, 8)) < np.where(hard, 0.4, 0.9)[:, None]
+    labels = np.where(right, truth[:, None], ((truth + 1) % K)[:, None])
+    ann = Annotations.from_matrix(labels, classes=range(K))
+    crowd = make_crowd(truth, labels)
+    evidence = examine_pair(crowd, (0, 1))
+    assert evidence is not None
+    assert evidence.log_ratio > 5  # the dependence is there, but it is usual
+    assert diagnose(ann, ann.vote_shares()) == ()
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -118,12 +192,12 @@ def test_a_class_that_is_never_predicted_is_named_with_its_count() -> None:
 
 
 def test_p_value_of_a_class_is_corrected_for_the_number_of_classes() -> None:
-    """Three classes with enough items are tested; the test is the Poisson probability of no prediction."""
+    """Three classes with enough items are tested; the test is the binomial probability of no prediction."""
     truth = np.repeat([0, 1, 2], [200, 200, 30])
     ann = make_annotations(np.stack([truth] * 2, 1))
     predicted = np.where(truth == 2, 1, truth)
     (finding,) = diagnose(ann, np.eye(K)[truth], predicted=predicted, out_of_fold=False)
-    assert finding.p_value == pytest.approx(3 * np.exp(-0.25 * 30))
+    assert finding.p_value == pytest.approx(3 * 0.75**30)
 
 
 def test_gold_that_contradicts_the_consensus_is_counted() -> None:

@@ -1,35 +1,41 @@
-"""Pairs of annotators: how often they agree, and how often they would if they were independent.
+"""Pairs of annotators: how strongly their labels depend on each other, beyond what the true class explains.
 
-For a pair, the reference is the class probability of each common item, computed without the labels of the two. The
-confusion matrix of one of the two is estimated without the labels of the other, because otherwise two annotators who
-make the same mistakes confirm each other and appear to be right.
+If two annotators with confusion matrices A and B are independent, they give the labels a and b to an item of class k
+with probability A[k, a] * B[k, b]. The alternative is that the two labels are coupled on a share `dependence` of the
+items: there they agree as often as the labels of two annotators with these confusion matrices can,
+
+    P(a, b | k)  =  (1 - dependence) * A[k, a] * B[k, b]  +  dependence * coupled[k, a, b]
+
+so that each of the two makes as many mistakes as before, but makes them together with the other. Both models are fitted
+to the common items, with the labels of all annotators, by EM; their likelihood ratio is the evidence. The fit of the
+alternative starts from the votes of the others, since two annotators who make the same mistakes confirm each other and
+appear to be right in a consensus that counts them as independent.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from crowdfuse.quality.independent_crowd import (
-    FloatArray,
-    IndependentCrowd,
-    IntArray,
-    class_posterior,
-)
+from crowdfuse.quality.independent_crowd import FloatArray, IndependentCrowd, IntArray, log_joint, normalize_log
 
 MIN_COMMON_ITEMS = 40
 MAX_COMMON_ITEMS = 1_500  # of more common items, a sample is used
 MAX_SUSPICIOUS_PAIRS = 30  # pairs that are examined closely: those that most often give the same wrong label
 MAX_TYPICAL_PAIRS = 15  # other pairs that are examined for comparison
 MAX_LABEL_PAIRS = 30_000_000  # of more pairs of labels on the same item, a random sample of items is used
-REFIT_ITERATIONS = 12
+MAX_EM_ITERATIONS = 30
+CONVERGED_GAIN = 0.02  # EM stops when an iteration raises the log-likelihood by less than this
+MAX_DEPENDENCE = 0.99
+MIN_DEPENDENCE = 0.01  # a smaller dependence is never evidence, and not compared with independence
 
 
 @dataclass(frozen=True)
-class PairCounts:
-    """Agreement of one pair of annotators on their common items.
+class PairEvidence:
+    """Dependence of one pair of annotators on their common items.
 
     Attributes
     ----------
@@ -37,65 +43,76 @@ class PairCounts:
         The annotators.
     n_common : int
         Number of common items.
+    dependence : float
+        Estimated share of the items on which their labels are coupled, from 0 (independent) to 1.
+    log_ratio : float
+        Difference of the log-likelihoods with this dependence and with independence, without the item that speaks most
+        for dependence; at least 0.
     same_mistakes : float
-        Estimated number of items to which both gave the same wrong label: the sum of the probability that the label is
-        wrong, over the items on which they agree.
-    expected_same_mistakes, variance_same_mistakes : float
-        Mean and variance of `same_mistakes` for independent annotators.
+        Estimated number of items to which both gave the same wrong label.
+    expected_same_mistakes : float
+        The value of `same_mistakes` expected for independent annotators.
     disagreements : int
         Number of items to which they gave different labels.
     expected_disagreements : float
         The value of `disagreements` expected for independent annotators.
-    is_typical : bool
-        Whether the pair shows how often pairs in general make the same mistakes, because it was not selected for its
-        many shared mistakes.
     """
 
     first: int
     second: int
     n_common: int
+    dependence: float
+    log_ratio: float
     same_mistakes: float
     expected_same_mistakes: float
-    variance_same_mistakes: float
     disagreements: int
     expected_disagreements: float
-    is_typical: bool
 
 
-def count_pairs(crowd: IndependentCrowd, n_annotators: int, seed: int = 0) -> tuple[int, list[PairCounts]]:
-    """Return the number of pairs with enough common items, and the counts of the most suspicious of them.
+class ChosenPairs(NamedTuple):
+    """The pairs that are worth a close examination.
+
+    Attributes
+    ----------
+    n_pairs : int
+        Number of pairs with at least 40 common items.
+    pairs : list of tuple of int
+        All of them if there are at most 45. Otherwise the 30 that most often give the same label against the consensus,
+        compared with chance, and 15 random others.
+    is_typical : list of bool
+        Whether a pair shows how dependent pairs in general are, because it was not chosen for its many shared mistakes.
+    """
+
+    n_pairs: int
+    pairs: list[tuple[int, int]]
+    is_typical: list[bool]
+
+
+def choose_pairs(crowd: IndependentCrowd, n_annotators: int, seed: int = 0) -> ChosenPairs:
+    """Return the pairs of annotators that are examined closely.
 
     Parameters
     ----------
     crowd : IndependentCrowd
-        The labels and the fitted model. Sources beyond `n_annotators` are not paired, but are part of the reference.
+        The labels and the fitted model. Sources beyond `n_annotators` are not paired.
     n_annotators : int
         Number of annotators.
     seed : int, default=0
-        Seed of the samples of items.
+        Seed of the samples of items and pairs.
 
     Returns
     -------
-    n_pairs : int
-        Number of pairs with at least 40 common items.
-    counts : list of PairCounts
-        All pairs if there are at most 45. Otherwise the 30 pairs that most often give the same label against the
-        consensus, compared with chance, and 15 random other pairs.
+    chosen : ChosenPairs
     """
     generator = np.random.default_rng(seed)
     first, second, z = _screen(crowd, n_annotators, generator)
-    if len(first) <= MAX_SUSPICIOUS_PAIRS + MAX_TYPICAL_PAIRS:
-        chosen, is_typical = np.arange(len(first)), np.ones(len(first), bool)
-    else:
-        order = np.argsort(-z, kind="stable")
-        typical = generator.choice(order[MAX_SUSPICIOUS_PAIRS:], MAX_TYPICAL_PAIRS, replace=False)
-        chosen = np.concatenate([order[:MAX_SUSPICIOUS_PAIRS], typical])
-        is_typical = np.arange(len(chosen)) >= MAX_SUSPICIOUS_PAIRS
-    counts = [
-        _examine(crowd, int(first[pair]), int(second[pair]), bool(typical), generator)
-        for pair, typical in zip(chosen, is_typical, strict=True)
-    ]
-    return len(first), [found for found in counts if found is not None]
+    pairs = [(int(one), int(other)) for one, other in zip(first, second, strict=True)]
+    if len(pairs) <= MAX_SUSPICIOUS_PAIRS + MAX_TYPICAL_PAIRS:
+        return ChosenPairs(len(pairs), pairs, [True] * len(pairs))
+    order = np.argsort(-z, kind="stable")
+    typical = generator.choice(order[MAX_SUSPICIOUS_PAIRS:], MAX_TYPICAL_PAIRS, replace=False)
+    chosen = [*order[:MAX_SUSPICIOUS_PAIRS], *typical]
+    return ChosenPairs(len(pairs), [pairs[at] for at in chosen], [at in typical for at in chosen])
 
 
 def _screen(
@@ -139,93 +156,165 @@ def _screen(
     return first, second, (observed - expected) / np.sqrt(expected + 1)
 
 
-def _examine(
-    crowd: IndependentCrowd, first: int, second: int, is_typical: bool, generator: np.random.Generator
-) -> PairCounts | None:
-    """Return the counts of a pair, or None if too little besides the pair is known about the common items."""
-    K, n_items = crowd.n_classes, len(crowd.posterior)
-    said_first, said_second = _labels_of(crowd, first), _labels_of(crowd, second)
+def examine_pair(crowd: IndependentCrowd, pair: tuple[int, int], seed: int = 0) -> PairEvidence | None:
+    """Return the evidence about a pair of annotators.
+
+    Parameters
+    ----------
+    crowd : IndependentCrowd
+        The labels and the fitted model.
+    pair : tuple of int
+        The annotators.
+    seed : int, default=0
+        Seed of the sample of items, if there are more than 1,500 common ones.
+
+    Returns
+    -------
+    evidence : PairEvidence or None
+        None if too little besides the pair is known about the common items: on average fewer than two labels or
+        predictions (one, if fewer than half of all items are common).
+    """
+    first, second = pair
+    said_first, said_second = crowd.labels_of(first), crowd.labels_of(second)
     items = np.flatnonzero((said_first >= 0) & (said_second >= 0))
-    common_share = len(items) / max((said_first >= 0).sum(), (said_second >= 0).sum())
     if len(items) > MAX_COMMON_ITEMS:
-        items = np.sort(generator.choice(items, MAX_COMMON_ITEMS, replace=False))
-    labels = crowd.labels[items]
-    if np.diff(labels.indptr).mean() - 2 < (1 if len(items) < n_items / 2 else 2):
+        items = np.sort(np.random.default_rng([seed, *pair]).choice(items, MAX_COMMON_ITEMS, replace=False))
+    n_others = np.diff(crowd.labels.indptr)[items].mean() - 2
+    if n_others < (1 if len(items) < len(crowd.posterior) / 2 else 2):
         return None
     a, b = said_first[items], said_second[items]
-    used, column = np.unique(labels.indices // K, return_inverse=True)  # the other matrices play no part
-    labels = csr_matrix(
-        (labels.data, column * K + labels.indices % K, labels.indptr), shape=(len(items), len(used) * K)
-    )
-    posterior = crowd.posterior[items]
-    outside = crowd.counts[used] - np.asarray(labels.T @ posterior).reshape(-1, K, K)
-    outside_classes = crowd.class_counts - posterior.sum(0)
-    matrix_a, matrix_b = np.searchsorted(used, crowd.matrix_of_source[[first, second]])
-    only_a, only_b = (
-        csr_matrix((np.ones(len(said)), matrix * K + said, np.arange(len(said) + 1)), shape=labels.shape)
-        for matrix, said in ((matrix_a, a), (matrix_b, b))
-    )
-    others = labels - only_a - only_b
-    confusion_a, prior_a = _refit(crowd, others + only_a, outside, outside_classes)
-    confusion_b, prior_b = _refit(crowd, others + only_b, outside, outside_classes)
-    reference = class_posterior(others, (confusion_a + confusion_b) / 2, (prior_a + prior_b) / 2)
-    says_a, says_b = np.exp(confusion_a[matrix_a]), np.exp(confusion_b[matrix_b])  # axes (said, true)
-    both_say = says_a * says_b
-    agree = reference @ both_say.T  # probability that both give a label: (items, classes)
-    right = reference * both_say.diagonal()  # and that it is right
-    is_wrong = 1 - right / agree  # probability that a label is wrong, if both give it
-    mean = (agree - right).sum(1)
-    variance = float(((agree * is_wrong**2).sum(1) - mean**2).sum())
-    reduction = _variance_reduction(says_a, says_b, reference.sum(0))
-    return PairCounts(
+    model = _PairModel(crowd, items, pair, (a, b))
+    dependent = model.fit(model.votes_of_others(), can_depend=True)
+    both_say = dependent.says_first * dependent.says_second
+    classes = dependent.reference.sum(0)
+    agree = a == b
+    return PairEvidence(
         first=first,
         second=second,
         n_common=len(items),
-        same_mistakes=float(is_wrong[np.arange(len(items)), a][a == b].sum()),
-        expected_same_mistakes=float(mean.sum()),
-        variance_same_mistakes=variance * (1 - common_share * (1 - reduction)),
-        disagreements=int((a != b).sum()),
-        expected_disagreements=float((1 - agree.sum(1)).sum()),
-        is_typical=is_typical,
+        dependence=dependent.dependence,
+        log_ratio=_log_ratio(model, dependent, crowd.posterior[items]),
+        same_mistakes=float((1 - dependent.posterior[np.arange(len(items)), a])[agree].sum()),
+        expected_same_mistakes=float((both_say.sum(0) - both_say.diagonal()) @ classes),
+        disagreements=int((~agree).sum()),
+        expected_disagreements=float((1 - both_say.sum(0)) @ classes),
     )
 
 
-def _labels_of(crowd: IndependentCrowd, annotator: int) -> IntArray:
-    """Return the label that an annotator gave to each item, -1 where there is none."""
-    said = np.full(len(crowd.posterior), -1)
-    mine = crowd.source == annotator
-    said[crowd.item[mine]] = crowd.label[mine]
-    return said
+def _log_ratio(model: _PairModel, dependent: _PairFit, posterior: FloatArray) -> float:
+    """Return the gain in log-likelihood over the better of two independent fits, without the item of most gain."""
+    if dependent.dependence < MIN_DEPENDENCE:
+        return 0.0
+    fits = [model.fit(start, can_depend=False) for start in (posterior, dependent.posterior)]
+    independent = max(fits, key=lambda fit: float(fit.log_likelihood.sum()))
+    gain = dependent.log_likelihood - independent.log_likelihood
+    return max(0.0, float(gain.sum() - gain.max()))
 
 
-def _variance_reduction(says_a: FloatArray, says_b: FloatArray, class_counts: FloatArray) -> float:
-    """Return the variance of same mistakes, with confusion matrices estimated from the items, relative to known ones.
+class _PairFit(NamedTuple):
+    """A model of a pair, fitted to its common items; confusion matrices have axes (said, true)."""
 
-    If an annotator has many wrong labels by chance, the estimated confusion matrix has them too, and so has the
-    expectation. What varies is only the interaction: with wrong labels c, d and probabilities p and q of the two, the
-    sum over c and d of cov_p(c, d) cov_q(c, d), instead of the variance of the sum over c of 1(both say c).
+    log_likelihood: FloatArray  # of the labels of each item
+    dependence: float
+    posterior: FloatArray  # class probabilities of the items
+    reference: FloatArray  # class probabilities of the items without the labels of the pair
+    says_first: FloatArray
+    says_second: FloatArray
+
+
+class _PairModel:
+    """The labels of the common items of a pair, for EM on these items; the other items keep their expected counts."""
+
+    def __init__(
+        self, crowd: IndependentCrowd, items: IntArray, pair: tuple[int, int], said: tuple[IntArray, IntArray]
+    ) -> None:
+        K = crowd.n_classes
+        labels, posterior = crowd.labels[items], crowd.posterior[items]
+        used, matrix = np.unique(labels.indices // K, return_inverse=True)  # the other matrices play no part
+        shape = (len(items), len(used) * K)
+        self.labels = csr_matrix((labels.data, matrix * K + labels.indices % K, labels.indptr), shape=shape)
+        self.crowd, self.said = crowd, said
+        self.matrices = np.searchsorted(used, crowd.matrix_of_source[list(pair)])
+        self.others = self.labels
+        for at, label in zip(self.matrices, said, strict=True):
+            own = (np.ones(len(items)), at * K + label, np.arange(len(items) + 1))
+            self.others = self.others - csr_matrix(own, shape=shape)
+        self.others.eliminate_zeros()
+        self.transposed = self.labels.T.tocsr()
+        self.outside = crowd.counts[used] - np.asarray(self.transposed @ posterior).reshape(-1, K, K)
+        self.outside_classes = np.maximum(crowd.class_counts - posterior.sum(0), 0)
+
+    def votes_of_others(self) -> FloatArray:
+        """Return class probabilities from the vote of all but the pair: (n_items, n_classes)."""
+        K = self.crowd.n_classes
+        votes = np.asarray(self.others @ np.tile(np.eye(K), (self.others.shape[1] // K, 1)))
+        shares: FloatArray = (votes + 1 / K) / (votes.sum(1, keepdims=True) + 1)
+        return shares
+
+    def fit(self, posterior: FloatArray, *, can_depend: bool) -> _PairFit:
+        """Return the model fitted by EM from the given class probabilities."""
+        K = self.crowd.n_classes
+        dependence, previous = 0.0, -np.inf
+        for _ in range(MAX_EM_ITERATIONS):
+            counts = self.outside + np.asarray(self.transposed @ posterior).reshape(-1, K, K)
+            log_confusion = self.crowd.smooth(np.maximum(counts, 0))
+            class_counts = self.outside_classes + posterior.sum(0) + 1
+            log_reference = log_joint(self.others, log_confusion, np.log(class_counts / class_counts.sum()))
+            reference = normalize_log(log_reference)
+            says_first, says_second = np.exp(log_confusion[self.matrices])
+            cells = self.said[0] * K + self.said[1]
+            independent = (says_first[:, None] * says_second).reshape(-1, K)[cells] * reference
+            joint = independent
+            if can_depend:
+                coupled = couple(says_first, says_second).reshape(-1, K)[cells] * reference
+                dependence = _mixture_weight(independent.sum(1), coupled.sum(1), dependence)
+                joint = independent + dependence * (coupled - independent)
+            total = joint.sum(1)
+            top = log_reference.max(1)
+            log_likelihood = np.log(total) + top + np.log(np.exp(log_reference - top[:, None]).sum(1))
+            posterior = joint / total[:, None]
+            if log_likelihood.sum() - previous < CONVERGED_GAIN:
+                break
+            previous = log_likelihood.sum()
+        return _PairFit(log_likelihood, dependence, posterior, reference, says_first, says_second)
+
+
+def couple(says_first: FloatArray, says_second: FloatArray) -> FloatArray:
+    """Return the probabilities of the labels of two annotators who agree as often as they can.
+
+    Parameters
+    ----------
+    says_first, says_second : ndarray of shape (n_classes, n_classes)
+        Confusion matrices with axes (said, true).
+
+    Returns
+    -------
+    coupled : ndarray of shape (n_classes, n_classes, n_classes)
+        P(both labels | true), axes (said by the first, said by the second, true). Summed over the second it is
+        `says_first`, over the first `says_second`.
+
+    Examples
+    --------
+    >>> both = couple(np.array([[0.9, 0.2], [0.1, 0.8]]), np.array([[0.7, 0.2], [0.3, 0.8]]))
+    >>> both[:, :, 0].round(2).tolist(), both[:, :, 1].round(2).tolist()
+    ([[0.7, 0.2], [0.0, 0.1]], [[0.2, 0.0], [0.0, 0.8]])
     """
-    off = 1 - np.eye(len(class_counts))
-    p, q = says_a * off, says_b * off
-    same = (p * q).sum(0)
-    interaction = same - (p * q * (p + q)).sum(0) + same**2
-    return float((class_counts * interaction).sum() / (class_counts * (same - same**2)).sum())
+    shared = np.minimum(says_first, says_second)
+    rest = np.maximum(1 - shared.sum(0), 1e-12)
+    coupled: FloatArray = (says_first - shared)[:, None] * (says_second - shared) / rest
+    each = np.arange(len(shared))
+    coupled[each, each] += shared
+    return coupled
 
 
-def _refit(
-    crowd: IndependentCrowd, labels: csr_matrix, outside: FloatArray, outside_classes: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return log confusion matrices and log class shares of a fit on some items; the others keep their counts.
-
-    The fit starts from the vote, since the consensus may follow the pair whose labels are in question.
-    """
-    K = crowd.n_classes
-    votes = np.asarray(labels @ np.tile(np.eye(K), (len(outside), 1)))
-    posterior = (votes + 1 / K) / (votes.sum(1, keepdims=True) + 1)
-    for _ in range(REFIT_ITERATIONS):
-        counts = outside + np.asarray(labels.T @ posterior).reshape(-1, K, K)
-        log_confusion = crowd.smooth(np.maximum(counts, 0))
-        class_counts = np.maximum(outside_classes, 0) + posterior.sum(0) + 1
-        log_prior = np.log(class_counts / class_counts.sum())
-        posterior = class_posterior(labels, log_confusion, log_prior)
-    return log_confusion, log_prior
+def _mixture_weight(first: FloatArray, second: FloatArray, start: float) -> float:
+    """Return the weight w that maximizes sum log((1 - w) * first + w * second), by Newton's method."""
+    slope = (second - first) / first
+    weight = start
+    for _ in range(8):
+        ratio = slope / (1 + weight * slope)
+        step = ratio.sum() / max(float((ratio**2).sum()), 1e-12)
+        weight = float(np.clip(weight + step, 0, MAX_DEPENDENCE))
+        if abs(step) < 1e-4:
+            break
+    return weight

@@ -13,18 +13,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtrc, chdtrc, gammainc, ndtr, pdtr
+from scipy.special import bdtr, bdtrc, chdtrc, ndtr
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_names
-from crowdfuse.quality.annotator_pairs import PairCounts, count_pairs
+from crowdfuse.quality.annotator_pairs import PairEvidence
+from crowdfuse.quality.dependent_pairs import DependentPair, find_dependent_pairs
 from crowdfuse.quality.independent_crowd import MAX_CELLS, FloatArray, IndependentCrowd, IntArray, normalize_log
+from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE, significant
 
-FALSE_ALARM_RATE = 0.01  # per kind of test and data set
-SAME_MISTAKES_MARGIN = 1.1  # accepted: up to this many times the same mistakes that independence predicts
-SAME_MISTAKES_ADDED = 1.5  # and this many more, because small expectations are uncertain
-MIN_MISTAKE_SCALE = 0.5  # smallest ratio of variance and mean of the number of same mistakes that is believed
-COPY_MARGIN = 0.5  # accepted as not copied: at least this share of the disagreements that independence predicts
 INFORMATIVE_MARGIN = 0.2  # accepted: this share of the labels given with knowledge of the class, the others guessed
 INPUT_MARGIN = 0.1  # the same for the predictions of the classifier
 RARELY_PREDICTED_SHARE = 0.25  # accepted: predicted for at least this share of the items of the class
@@ -33,7 +30,6 @@ MIN_LABELS = 30  # of an annotator
 MIN_CLASS_ITEMS = 10
 MIN_GOLD_ITEMS = 20
 MIN_PREDICTED_ITEMS = 50
-MIN_EXPECTED_DISAGREEMENTS = 10
 INDEPENDENCE_LEVEL = 1e-3  # an annotator whose labels depend on the class at this level is not called uninformative
 LABELS_PER_BLOCK = 1 << 18
 
@@ -106,10 +102,11 @@ def diagnose(
     The null hypotheses, each of which is "there is no fault", are:
 
     shared_mistakes
-        Two annotators make the same mistake at most 1.1 times as often as independent annotators with their confusion
-        matrices, plus 1.5 times. If other pairs exceed this expectation too (for example because some items are hard
-        for everybody), the pair may exceed it as much as they do. Needs 40 common items, and on them two other labels
-        or predictions per item (one is enough if fewer than half of all items are common).
+        The labels of two annotators are coupled on at most 2 % of the items: there the two agree as often as their
+        confusion matrices allow, and are independent on the others (`crowdfuse.quality.annotator_pairs` has the
+        model). If the labels of other pairs are coupled too (for example because some items are hard for everybody),
+        the pair may exceed their median by 2 %. Needs 40 common items, and on them two other labels or predictions
+        per item (one is enough if fewer than half of all items are common).
     copied_labels
         Two annotators have at least half of the disagreements of independent annotators.
     uninformative_annotator
@@ -124,9 +121,12 @@ def diagnose(
         The predictions agree with the labels better than chance, by at least 10 % of what is possible. Needs 50 items
         and out-of-fold predictions.
 
-    The first three compare an annotator with a reference that is computed without the labels in question: with
-    confusion matrices of the other annotators and of the classifier, estimated by EM that starts from
-    `class_probabilities`. `benchmarks/diagnostics.py` measures false alarms and power.
+    Shared mistakes are judged by the ratio of two likelihoods of the labels of the common items, copied labels by the
+    number of disagreements, and an uninformative annotator by comparison with the labels of all others. The three use
+    confusion matrices of annotators and classifier, estimated by EM that starts from `class_probabilities`. Two
+    annotators who make the same mistakes may outvote others and make them look bad. So the most dependent pair is
+    judged first, and everybody else without the labels of one of the two.
+    `benchmarks/diagnostics.py` measures false alarms and power.
 
     Examples
     --------
@@ -147,7 +147,9 @@ def diagnose(
     if not len(labelled) or ann.n_classes < 2:
         return ()
     crowd = _fit_crowd(ann, probabilities, codes if out_of_fold else None)
-    findings = [*_test_pairs(crowd, ann), *_test_annotators(crowd, ann)]
+    dependent = find_dependent_pairs(crowd, ann.n_annotators)
+    findings = [_describe_pair(pair, ann) for pair in dependent]
+    findings += _test_annotators(crowd.without(frozenset(pair.evidence.second for pair in dependent)), ann)
     if codes is not None:
         findings += _test_predicted_classes(ann, probabilities, codes)
     if gold_codes is not None:
@@ -210,21 +212,6 @@ def _fit_crowd(ann: Annotations, probabilities: FloatArray, predicted: IntArray 
     return IndependentCrowd(item, source, label, n_sources, ann.n_classes, probabilities[used])
 
 
-def _correct(p_values: FloatArray, n_tests: int) -> FloatArray:
-    """Return p-values corrected by Holm's method; tests beyond the given p-values count as p = 1."""
-    order = np.argsort(p_values)
-    factors = n_tests - np.arange(len(p_values))
-    corrected = np.empty(len(p_values))
-    corrected[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1)
-    return corrected
-
-
-def _significant(p_values: FloatArray, n_tests: int) -> list[tuple[int, float]]:
-    """Return the positions and corrected p-values below the false-alarm rate, the smallest first."""
-    corrected = _correct(p_values, n_tests)
-    return [(int(at), float(corrected[at])) for at in np.argsort(p_values) if corrected[at] < FALSE_ALARM_RATE]
-
-
 def _name(name: Any) -> str:
     """Return an annotator or class as written by the user, without quotation marks unless it has spaces."""
     text = str(name)
@@ -241,57 +228,28 @@ def _sentence(text: str) -> str:
     return f"A{text[1:]}" if text.startswith("annotator ") else text
 
 
-def _test_pairs(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Finding]:
-    """Yield pairs who copy labels, and other pairs who make the same mistakes."""
-    n_pairs, pairs = count_pairs(crowd, ann.n_annotators)
-    if not pairs:
-        return
-    disagreements = np.array([pair.disagreements for pair in pairs])
-    expected = np.array([pair.expected_disagreements for pair in pairs])
-    p_values = np.where(expected < MIN_EXPECTED_DISAGREEMENTS, 1, pdtr(disagreements, COPY_MARGIN * expected))
-    copies = _significant(p_values, n_pairs)
-    mistakes = np.array([pair.same_mistakes for pair in pairs])
-    chance = np.array([pair.expected_same_mistakes * _crowd_ratio(pair, pairs) for pair in pairs])
-    scale = np.array([pair.variance_same_mistakes / max(pair.expected_same_mistakes, 1e-9) for pair in pairs])
-    scale = np.maximum(scale, MIN_MISTAKE_SCALE)
-    accepted = SAME_MISTAKES_MARGIN * chance + SAME_MISTAKES_ADDED
-    p_values = gammainc(np.maximum(mistakes, 1e-9) / scale, accepted / scale)  # upper tail of a scaled Poisson
-    shared = _significant(p_values, n_pairs)
-    for at, p_value in copies:
-        pair = pairs[at]
-        both = _both(pair, ann)
+def _describe_pair(found: DependentPair, ann: Annotations) -> Finding:
+    """Return the finding about a pair who copy labels or make the same mistakes."""
+    pair, both = found.evidence, _both(found.evidence, ann)
+    if found.copies:
         message = (
             f"{both} probably copy from each other or from the same source: they disagree on {pair.disagreements:,} of "
-            f"{pair.n_common:,} common items; {expected[at]:,.0f} expected for independent annotators. Ask how these "
-            "labels were made, or count the two as one annotator."
+            f"{pair.n_common:,} common items; {pair.expected_disagreements:,.0f} expected for independent annotators. "
+            "Ask how these labels were made, or count the two as one annotator."
         )
-        yield Finding("copied_labels", message, p_value, pair.n_common)
-    for at, p_value in shared:
-        pair = pairs[at]
-        if at in dict(copies):
-            continue
-        message = (
-            f"{_both(pair, ann)} make the same mistakes more often than chance: about "
-            f"{pair.same_mistakes:,.0f} times on {pair.n_common:,} common items; {chance[at]:,.0f} expected. Have a "
-            "third person check some of these items, or count the two as one annotator."
-        )
-        yield Finding("shared_mistakes", message, p_value, pair.n_common)
+        return Finding("copied_labels", message, found.p_value, pair.n_common)
+    message = (
+        f"{both} make the same mistakes more often than chance: about {pair.same_mistakes:,.0f} times on "
+        f"{pair.n_common:,} common items; {pair.expected_same_mistakes:,.0f} expected. Have a third person check some "
+        "of these items, or count the two as one annotator."
+    )
+    return Finding("shared_mistakes", message, found.p_value, pair.n_common)
 
 
-def _both(pair: PairCounts, ann: Annotations) -> str:
+def _both(pair: PairEvidence, ann: Annotations) -> str:
     """Return the names of the annotators of a pair, as the start of a sentence."""
     first, second = (_annotator(ann.annotators[at]) for at in (pair.first, pair.second))
     return f"{_sentence(first)} and {second}"
-
-
-def _crowd_ratio(pair: PairCounts, pairs: list[PairCounts]) -> float:
-    """Return how often other pairs make the same mistakes, relative to independence; at least 1."""
-    others = [
-        other for other in pairs if other.is_typical and not {other.first, other.second} & {pair.first, pair.second}
-    ]
-    observed = sum(other.same_mistakes for other in others)
-    expected = sum(other.expected_same_mistakes for other in others)
-    return max(1.0, observed / expected) if expected > 0 else 1.0
 
 
 def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Finding]:
@@ -322,7 +280,7 @@ def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Find
     p_values = ndtr(mean * np.sqrt(n_labels[tested]) / np.maximum(spread, 1e-9))
     order = np.argsort(annotator, kind="stable")
     ends = n_labels.cumsum()
-    for at, p_value in _significant(p_values, len(tested)):
+    for at, p_value in significant(p_values, len(tested)):
         one, n = int(tested[at]), int(n_labels[tested[at]])
         mine = order[ends[one] - n : ends[one]]
         if _are_dependent(reference[mine], label[mine], K):
@@ -355,8 +313,9 @@ def _test_predicted_classes(ann: Annotations, probabilities: FloatArray, predict
     n_items = probabilities[rows].sum(0)
     n_predicted = np.bincount(predicted[rows], minlength=ann.n_classes)
     tested = np.flatnonzero(n_items >= MIN_CLASS_ITEMS)
-    p_values = pdtr(n_predicted[tested], RARELY_PREDICTED_SHARE * n_items[tested])
-    for at, p_value in _significant(p_values, len(tested)):
+    n_tries = np.maximum(n_items.astype(np.int64), n_predicted)
+    p_values = bdtr(n_predicted[tested], n_tries[tested], RARELY_PREDICTED_SHARE)
+    for at, p_value in significant(p_values, len(tested)):
         k = tested[at]
         never = "never predicts" if n_predicted[k] == 0 else f"predicts only {n_predicted[k]:,} times"
         message = (

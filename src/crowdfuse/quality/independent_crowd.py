@@ -56,8 +56,10 @@ class IndependentCrowd:
         n_classes: int,
         class_probabilities: FloatArray,
     ) -> None:
-        self.n_classes = n_classes
+        self.n_sources, self.n_classes = n_sources, n_classes
         self.item, self.source, self.label = item, source, label
+        self._by_source = np.argsort(source, kind="stable")
+        self._ends = np.bincount(source, minlength=n_sources).cumsum()
         self.matrix_of_source = _assign_matrices(np.bincount(source, minlength=n_sources), n_classes)
         n_matrices = int(self.matrix_of_source.max()) + 1
         column = self.matrix_of_source[source].astype(np.int64) * n_classes + label
@@ -83,9 +85,26 @@ class IndependentCrowd:
         """Return the logarithm of the confusion matrices, shrunk towards the average one; axes as `counts`."""
         return np.log(normalize_counts(counts + SHARED_PRIOR_LABELS * self.typical))
 
+    def labels_of(self, source: int) -> IntArray:
+        """Return the label that a source gave to each item, -1 where there is none: ndarray (n_items,)."""
+        said = np.full(len(self.posterior), -1)
+        mine = self._by_source[self._ends[source - 1] if source else 0 : self._ends[source]]
+        said[self.item[mine]] = self.label[mine]
+        return said
+
+    def without(self, sources: frozenset[int]) -> IndependentCrowd:
+        """Return the model fitted to the labels of the other sources, starting from their vote."""
+        if not sources:
+            return self
+        keep = ~np.isin(self.source, sorted(sources))
+        item, label, K = self.item[keep], self.label[keep], self.n_classes
+        votes = np.bincount(item * np.int64(K) + label, minlength=len(self.posterior) * K).reshape(-1, K) + 1 / K
+        start = votes / votes.sum(1, keepdims=True)
+        return IndependentCrowd(item, self.source[keep], label, self.n_sources, K, start)
+
     def log_joint(self) -> FloatArray:
         """Return the logarithm of the joint probability of labels and class: ndarray (n_items, n_classes)."""
-        return _log_joint(self.labels, self.log_confusion, self.log_prior)
+        return log_joint(self.labels, self.log_confusion, self.log_prior)
 
 
 def normalize_counts(counts: FloatArray) -> FloatArray:
@@ -96,7 +115,7 @@ def normalize_counts(counts: FloatArray) -> FloatArray:
 
 def class_posterior(labels: Any, log_confusion: FloatArray, log_prior: FloatArray) -> FloatArray:
     """Return the class probabilities (n_items, n_classes) given a sparse matrix of labels."""
-    return normalize_log(_log_joint(labels, log_confusion, log_prior))
+    return normalize_log(log_joint(labels, log_confusion, log_prior))
 
 
 def normalize_log(log_joint: FloatArray) -> FloatArray:
@@ -106,7 +125,7 @@ def normalize_log(log_joint: FloatArray) -> FloatArray:
     return np.asarray(shares, np.float64)
 
 
-def _log_joint(labels: Any, log_confusion: FloatArray, log_prior: FloatArray) -> FloatArray:
+def log_joint(labels: Any, log_confusion: FloatArray, log_prior: FloatArray) -> FloatArray:
     """Return log P(labels, class) per item and class."""
     return np.asarray(labels @ log_confusion.reshape(-1, len(log_prior)), np.float64) + log_prior
 
