@@ -1,4 +1,4 @@
-"""Estimator of consensus training, the default method."""
+"""Estimator of consensus training: cross-fitted networks and the consensus that they are trained on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIN_EPOCHS = 2  # one for the label networks and one for the class networks
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusTrainingClassifier(CrowdClassifier):
-    """The default method: trains networks on a consensus that networks trained without the item helped to find.
+    """Trains networks on a consensus that networks trained without the item helped to find.
 
     The labelled items are split into folds, and every network is trained without one of them. In several rounds, the
     consensus of all items is computed from their labels, the confusion matrices of the annotators, and what the
@@ -52,14 +52,15 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     See Also
     --------
-    GatedClassifier : One network, trained on the likelihood of all labels of an item.
+    GatedClassifier : The default method: one network, trained on the likelihood of all labels of an item.
     FusionClassifier : The paper's method.
     crowdfuse.consensus : The model behind the consensus, for the probabilities of any classifier.
 
     Notes
     -----
-    The networks of the folds belong to the method, so `consensus` does not train again. Gold labels given to `fit` are
-    treated as certain in the consensus. docs/consensus-training.md explains the method, what it was compared with, and
+    The networks of the folds belong to the method, so `consensus` does not train again. Its confidence is too high with
+    few items, because the labels of an item influence the consensus that networks of other folds are trained on. Gold
+    labels given to `fit` are treated as certain. docs/consensus-training.md explains the method, what was tried, and
     where it fails.
 
     References

@@ -406,6 +406,15 @@ class ConsensusTraining(Method):
 
     # ---- predictions, and what the method says about annotators --------------------------------
 
+    def limitations(self) -> tuple[str, ...]:
+        """Return that the confidence is too high, because the labels of an item shape what networks are trained on."""
+        if not self.n_folds:
+            return ()
+        return (
+            "The networks were not trained on the items that they judge, but on a consensus that the labels of these "
+            "items have influenced: confidence is too high, most of all with fewer than about 2,000 items.",
+        )
+
     def class_logits(self, h: Tensor) -> Tensor:
         """Return the logarithms of the mean class probabilities of all networks, (B, K)."""
         weights = self.start_weights.tolist()
