@@ -34,11 +34,23 @@ LABELS_HELP = (
 OnMissing = Annotated[
     str, typer.Option(help="What to do with items that lack labels or inputs: error (stop) or drop (leave them out).")
 ]
+INPUTS_HELP = (
+    "Features (.npy, .npz, .csv, .tsv, .parquet), a table with an item column and a column of texts, or a folder of "
+    "images."
+)
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        help="How texts and images become numbers. Texts: tfidf (default), sentence or sentence:NAME (a model of "
+        "sentence-transformers, or a folder). Images: torchvision/NAME or timm/NAME, a frozen pretrained network "
+        "(default: none). Either: module:callable; importing runs its code."
+    ),
+]
 ImageSize = Annotated[
     int | None,
     typer.Option(
         help="Resize images to this many pixels per side. Default: images larger than 96 pixels, or of several "
-        "sizes, become 64 x 64.",
+        "sizes, become 64 x 64; with --encoder, the size that the encoder expects.",
         min=16,
     ),
 ]

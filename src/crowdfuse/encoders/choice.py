@@ -11,6 +11,8 @@ from torch import nn
 
 from crowdfuse.checks.choices import did_you_mean
 from crowdfuse.encoders.base import EncodedInputs, Encoder, encode_inputs
+from crowdfuse.encoders.images import ImageEncoder
+from crowdfuse.encoders.pretrained import PACKAGES, is_pretrained_name
 from crowdfuse.encoders.sentence import SentenceEncoder
 from crowdfuse.encoders.text_function import TextFunctionEncoder
 from crowdfuse.encoders.tfidf import TfidfEncoder
@@ -160,9 +162,11 @@ def make_encoder(choice: EncoderChoice, inputs: Inputs) -> Encoder | None:
         return _text_encoder(choice)
     if choice is None or choice == "auto":
         return None
-    raise ValueError(
-        f"encoder={choice!r} turns texts or images into numbers, but X holds rows of numbers; leave out encoder"
-    )
+    if len(inputs.item_shape) < 2:
+        raise ValueError(
+            f"encoder={choice!r} turns texts or images into numbers, but X holds rows of numbers; leave out encoder"
+        )
+    return _image_encoder(choice)
 
 
 def _text_encoder(choice: Any) -> Encoder:
@@ -184,3 +188,11 @@ def _text_encoder(choice: Any) -> Encoder:
         f"there is no encoder {choice!r} for texts{hint} Use tfidf, sentence, sentence:NAME (a model of "
         "sentence-transformers or a folder), or module:callable"
     )
+
+
+def _image_encoder(choice: Any) -> Encoder:
+    """Return a new encoder for images."""
+    if isinstance(choice, str) and not is_pretrained_name(choice) and ":" not in choice:
+        names = " or ".join(f"{package}/NAME" for package in PACKAGES)
+        raise ValueError(f"there is no encoder {choice!r} for images. Use {names}, or module:callable")
+    return ImageEncoder(choice)

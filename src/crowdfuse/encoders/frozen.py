@@ -30,6 +30,10 @@ class FrozenEncoder(Encoder):
         self._loaded: Any = None
         self._expected: NDArray[Any] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes need; they load a named encoder themselves."""
+        return self.__dict__ | ({"_loaded": None} if isinstance(self.source, str) else {})
+
     @property
     def loaded(self) -> Any:
         """The network or function itself; an error if it is not the one that the model was trained with."""
@@ -131,7 +135,7 @@ class FrozenEncoder(Encoder):
 
 
 def checksum_of_network(network: nn.Module) -> NDArray[np.uint8]:
-    """Return a SHA-256 of the layers and weights of a network.
+    """Return a SHA-256 of the class and the weights of a network.
 
     Parameters
     ----------
@@ -148,7 +152,7 @@ def checksum_of_network(network: nn.Module) -> NDArray[np.uint8]:
     >>> bool((checksum_of_network(a) == checksum_of_network(b)).all())
     False
     """
-    digest = hashlib.sha256(repr(network).encode())
+    digest = hashlib.sha256(type(network).__qualname__.encode())
     for name, tensor in network.state_dict().items():
         if isinstance(tensor, torch.Tensor):
             digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())

@@ -9,6 +9,7 @@ from typing import Any
 from safetensors.numpy import load_file, save_file
 
 from crowdfuse.encoders.base import Encoder, EncoderState
+from crowdfuse.encoders.images import ImageEncoder
 from crowdfuse.encoders.sentence import SentenceEncoder
 from crowdfuse.encoders.text_function import TextFunctionEncoder
 from crowdfuse.encoders.tfidf import TfidfEncoder
@@ -16,7 +17,7 @@ from crowdfuse.io.files import atomic_file, sha256, write_json
 
 SETTINGS_FILE, ARRAYS_FILE = "encoder.json", "encoder.safetensors"
 ENCODER_TYPES: dict[str, type[Encoder]] = {
-    kind.type_name: kind for kind in (TfidfEncoder, SentenceEncoder, TextFunctionEncoder)
+    kind.type_name: kind for kind in (TfidfEncoder, SentenceEncoder, TextFunctionEncoder, ImageEncoder)
 }
 
 

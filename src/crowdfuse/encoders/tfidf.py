@@ -14,11 +14,11 @@ from crowdfuse.io.inputs import Inputs
 
 MAX_CHARACTERS = 50_000  # read per text; the rest of a longer text is not used
 WORD_SETTINGS = {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
-CHARACTER_SETTINGS = {"analyzer": "char_wb", "ngram_range": (3, 5)}
+CHARACTER_SETTINGS = {"analyzer": "char_wb", "ngram_range": (2, 4)}
 
 
 class TfidfEncoder(Encoder):
-    """Weights of words, pairs of words, and sequences of three to five characters.
+    """Weights of words, pairs of words, and sequences of two to four characters.
 
     The weight of a term in a text is ``1 + log(count)`` times the inverse document frequency of the term. Words and
     character sequences are scaled to length 1 separately. Upper and lower case are not distinguished. Only the first
@@ -26,9 +26,9 @@ class TfidfEncoder(Encoder):
 
     Parameters
     ----------
-    n_words : int, default=10000
+    n_words : int, default=5000
         Largest number of words and pairs of words; the most frequent ones are kept.
-    n_character_sequences : int, default=10000
+    n_character_sequences : int, default=5000
         Largest number of character sequences; the most frequent ones are kept. Sequences do not cross the boundary of
         a word.
 
@@ -47,7 +47,7 @@ class TfidfEncoder(Encoder):
     type_name: ClassVar[str] = "tfidf"
     reads: ClassVar[str] = "texts"
 
-    def __init__(self, n_words: int = 10_000, n_character_sequences: int = 10_000) -> None:
+    def __init__(self, n_words: int = 5_000, n_character_sequences: int = 5_000) -> None:
         self.n_words, self.n_character_sequences = n_words, n_character_sequences
         self._vectorizers: list[Any] = []
 

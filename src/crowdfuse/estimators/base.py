@@ -70,8 +70,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     encoder : str, Encoder, nn.Module, callable or None
         How texts and images become rows of numbers before training. "auto" is "tfidf" for texts, and no encoder for
         other inputs. For texts: "tfidf", "sentence", "sentence:NAME" (a model of sentence-transformers, or a folder),
-        "module:callable" or a function of a list of strings. It is fitted on the items that are trained on, and saved
-        with the model.
+        "module:callable" or a function of a list of strings. For images: "torchvision/NAME", "timm/NAME",
+        "module:callable", an nn.Module or a function that returns one; it is frozen. The encoder is fitted on the items
+        that have labels, and saved with the model.
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
         Network that turns inputs into features of shape (n_items, n_features). "auto" is an MLP for rows of numbers and
         LeNet for images; "identity" uses the inputs as features. A module is copied, so the original is not trained. A
@@ -401,8 +402,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         Parameters
         ----------
-        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
-            Inputs of the shape seen in `fit`.
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...), or list of str
+            Inputs of the kind and shape seen in `fit`.
 
         Returns
         -------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from crowdfuse.io.features import LoadedInputs, read_features, read_image
+from crowdfuse.io.features import LoadedInputs, read_features, read_image, read_image_files, read_texts
 from crowdfuse.io.files import atomic_file, atomic_folder, write_csv, write_json, write_text
 from crowdfuse.io.image_files import ImageFiles, find_unreadable
 from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.io.labels import Reading, labels_from_table, read_gold, read_gold_beside_labels, read_labels
 from crowdfuse.io.tables import TableError
+from crowdfuse.io.texts import Texts
 
 __all__ = [
     "ImageFiles",
@@ -15,6 +16,7 @@ __all__ = [
     "LoadedInputs",
     "Reading",
     "TableError",
+    "Texts",
     "atomic_file",
     "atomic_folder",
     "check_inputs",
@@ -24,7 +26,9 @@ __all__ = [
     "read_gold",
     "read_gold_beside_labels",
     "read_image",
+    "read_image_files",
     "read_labels",
+    "read_texts",
     "write_csv",
     "write_json",
     "write_text",

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,9 @@ from crowdfuse.labels.ids import (
 from crowdfuse.labels.reading import Reading, accepts_options_of
 from crowdfuse.labels.summary import Summary, summarize
 from crowdfuse.labels.votes import vote_shares
+
+if TYPE_CHECKING:
+    from crowdfuse.labels.annotations_with_gold import AnnotationsWithGold
 
 MAX_DENSE_BYTES = 2**31  # larger dense arrays are refused
 
@@ -524,6 +527,51 @@ class Annotations:
                 "several times, use sample_weight"
             )
         return self._rows(rows, by_row=True)
+
+    def with_gold(self, gold: Any) -> AnnotationsWithGold:
+        """Return the same labels, for scorers of scikit-learn such as ``scoring="accuracy"`` that need gold.
+
+        `fit` still trains on the labels alone.
+
+        Parameters
+        ----------
+        gold : array-like of shape (n_items,)
+            True class of each item, by name, in the order of the rows of X; known for every item.
+
+        Returns
+        -------
+        AnnotationsWithGold
+
+        Raises
+        ------
+        TypeError
+            If `by_row` is false; call `align` first.
+        ValueError
+            If `gold` has another length, an unknown class, or a missing one.
+
+        Examples
+        --------
+        >>> from sklearn.model_selection import cross_val_score
+        >>> import crowdfuse
+        >>> X, y = np.eye(2).repeat(20, 0), np.arange(2).repeat(20)
+        >>> ann = Annotations.from_matrix(y[:, None].repeat(3, 1))
+        >>> clf = crowdfuse.MajorityVoteClassifier(epochs=20)
+        >>> cross_val_score(clf, X, ann.with_gold(y), scoring="accuracy", cv=2)
+        array([1., 1.])
+        """
+        from crowdfuse.labels.alignment import gold_codes
+        from crowdfuse.labels.annotations_with_gold import AnnotationsWithGold
+
+        if not self.by_row:
+            raise TypeError("with_gold needs annotations in the order of X's rows: ann.align(items).with_gold(gold)")
+        codes = gold_codes(gold, self.classes, self.n_items)
+        if (codes < 0).any():
+            raise ValueError(
+                f"gold of row {int(np.argmax(codes < 0))} is missing; leave out the {int((codes < 0).sum()):,} items "
+                "without gold, in X too"
+            )
+        names = self.classes[codes]
+        return AnnotationsWithGold(self, names.astype(str) if names.dtype.kind == "O" else names)
 
     def select_annotator(self, annotator: Any) -> Annotations:
         """Return the labels of one annotator; items and classes stay the same.

@@ -83,6 +83,15 @@ class Reading:
             "help": "Name of the label column. Default: a column with a usual name, such as label or answer.",
         },
     )
+    text: str | None = field(
+        default=None,
+        metadata={
+            "doc": "Name of the column or field that holds the text of each item, or the path of its image, if these "
+            "are to be the inputs. Required if several may be meant. In a wide table, this column is not an annotator.",
+            "help": "Name of the column or field with the text of each item, or the path of its image. Default: one "
+            "with a usual name, such as text or review, or with such contents.",
+        },
+    )
     format: Format = field(
         default="auto",
         metadata={

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.io.features import LoadedInputs, read_features
+from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
+from crowdfuse.io.features import LoadedInputs, read_features, read_image_files
 from crowdfuse.io.labels import column_beside, read_gold_beside_labels, read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count_with_verb, format_names, ids_to_strings, positions_of
@@ -74,7 +75,7 @@ class JobData:
         validation : tuple or None
             Inputs and true classes of the validation items; None if the job has no validation file.
         """
-        return None if self.validation is None else (self.loaded.inputs.values[self.validation[0]], self.validation[1])
+        return None if self.validation is None else (self.loaded.inputs.take(self.validation[0]), self.validation[1])
 
 
 def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
@@ -136,7 +137,11 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
 def read_job_inputs(job: Job) -> LoadedInputs:
     """Return the inputs of a job with their item ids."""
     path = Path(job.inputs)
-    return read_features(path, item=column_beside(path, job.reading.item), image_size=job.image_size)
+    if path.is_dir() and job.has_encoder:
+        return read_image_files(path, job.image_size or DEFAULT_IMAGE_SIZE)
+    return read_features(
+        path, item=column_beside(path, job.reading.item), text=job.reading.text, image_size=job.image_size
+    )
 
 
 def _join_labels(
