@@ -87,6 +87,7 @@ def test_a_job_keeps_every_option_through_json() -> None:
         item="page",
         annotator="who",
         label="what",
+        text="review",
         format="table",
         question="animal",
         classes=["cat", "dog"],
