@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from crowdfuse import Annotations
 from crowdfuse.io import dictionary_encoding as encoding
 from crowdfuse.io import labels, tables
-from crowdfuse.io.labels import read_gold
+from crowdfuse.io.gold import read_gold
 from crowdfuse.io.tables import TableError
 
 
@@ -114,10 +114,10 @@ def test_integers_and_leading_zeros(tmp_path: Path) -> None:
 
 
 def test_values_are_not_changed(tmp_path: Path) -> None:
-    text = '\ufeffitem,annotator,label\n"two\nlines",NA,null\n" x","a,b",nan\n"say ""hi""",NA,1.0\n'
+    text = '\ufeffitem,annotator,label\n"two\nlines",NA,null\n" x","a,b",none\n"say ""hi""",NA,1.0\n'
     assert labels_by_item(Annotations.read(write(tmp_path, text))) == {
         "two\nlines": {"NA": "null"},
-        " x": {"a,b": "nan"},
+        " x": {"a,b": "none"},
         'say "hi"': {"NA": "1.0"},
     }
 

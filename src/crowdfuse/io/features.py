@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import sparse
 
+from crowdfuse.io.column_encoding import encode_column
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import GREY_MODES, find_images, image_names, open_upright, unreadable_message
 from crowdfuse.io.inputs import Inputs, check_inputs
@@ -25,7 +26,6 @@ from crowdfuse.io.tables import (
     TableError,
     TableFile,
     choose_columns,
-    encode_column,
     usual_columns,
 )
 from crowdfuse.io.text_columns import choose_text_column, looks_like_texts, named_text_columns

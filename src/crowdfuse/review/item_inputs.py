@@ -16,9 +16,9 @@ from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs, read_features, read_image
+from crowdfuse.io.gold import column_beside
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import find_images, image_names, open_upright, unreadable_message
-from crowdfuse.io.labels import column_beside
 from crowdfuse.io.texts import Texts
 from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.runs.job import resolve_job_path

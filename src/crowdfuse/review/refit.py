@@ -15,7 +15,7 @@ from typing import Any
 
 from crowdfuse import runs
 from crowdfuse.io.files import sha256, write_text
-from crowdfuse.io.labels import read_gold_beside_labels
+from crowdfuse.io.gold import read_gold_beside_labels
 from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.review.changes import compare_run_folders
 from crowdfuse.review.run_folder import RunFolder

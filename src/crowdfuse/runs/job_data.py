@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
 from crowdfuse.io.features import LoadedInputs, read_features, read_image_files
-from crowdfuse.io.labels import column_beside, read_gold_beside_labels, read_labels
+from crowdfuse.io.gold import column_beside, read_gold_beside_labels
+from crowdfuse.io.labels import read_labels
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count_with_verb, format_names, ids_to_strings, positions_of
 from crowdfuse.runs.job import Job

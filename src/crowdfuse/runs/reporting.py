@@ -13,7 +13,7 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs
 from crowdfuse.io.files import sha256
-from crowdfuse.io.labels import read_gold_beside_labels
+from crowdfuse.io.gold import read_gold_beside_labels
 from crowdfuse.labels.ids import IntArray, format_count, format_names, positions_of
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import load_consensus
