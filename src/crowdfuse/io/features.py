@@ -18,7 +18,7 @@ from scipy import sparse
 
 from crowdfuse.io.column_encoding import encode_column
 from crowdfuse.io.image_files import ImageFiles
-from crowdfuse.io.images import GREY_MODES, find_images, image_names, open_upright, unreadable_message
+from crowdfuse.io.images import GREY_MODES, find_images, image_names, open_image, open_upright, unreadable_message
 from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.io.tables import (
     DEFAULT_COLUMN_NAMES,
@@ -470,7 +470,7 @@ def _image_sizes_and_modes(paths: Sequence[Path]) -> tuple[set[tuple[int, int]],
     sizes, modes = set(), set()
     for path in paths:
         try:
-            with Image.open(path) as image:
+            with open_image(path) as image:
                 sizes.add(image.size)
                 modes.add(image.mode)
         except Exception as error:  # Pillow's readers may raise any exception

@@ -157,7 +157,7 @@ def _choose_field(fields: ItemFields, text: str | None) -> str | None:
     if candidates:
         return candidates[0]
     own = known.get(fields.fallback or "", [])
-    return fields.fallback if own and (all(map(is_image_path, own)) or is_prose(own)) else None
+    return fields.fallback if own and looks_like_inputs(fields.fallback or "", own) else None
 
 
 def looks_like_inputs(name: str, values: Sequence[str]) -> bool:
