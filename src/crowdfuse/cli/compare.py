@@ -45,7 +45,7 @@ from crowdfuse.labels.reading import Reading
 @with_reading_options
 def compare(
     labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
-    inputs: Annotated[Path, typer.Option(help=INPUTS_HELP)],
+    inputs: Annotated[Path | None, typer.Option(help=INPUTS_HELP)] = None,
     gold: Annotated[
         Path | None, typer.Option(help="File of gold (trusted) labels for scoring the methods: item, label.")
     ] = None,
@@ -116,7 +116,7 @@ def compare(
     )
     job = Job(
         labels=str(labels),
-        inputs=str(inputs),
+        inputs=None if inputs is None else str(inputs),
         settings=given_settings,
         gold=None if gold is None else str(gold),
         reading=reading,

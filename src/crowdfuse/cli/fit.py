@@ -122,10 +122,8 @@ def fit(
         _print_summary(runs.resume(resume, verbose=verbose, jobs=jobs, on_ready=on_ready), resume, json_file, shown)
         return
     with raise_in_all_processes():
-        absent = [
-            name for name, value in (("LABELS", labels), ("--inputs", inputs), ("--out", folder)) if value is None
-        ]
-        if labels is None or inputs is None or folder is None:
+        absent = [name for name, value in (("LABELS", labels), ("--out", folder)) if value is None]
+        if labels is None or folder is None:
             raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
         _refuse_jobs(jobs)
         if folds == 1:
@@ -143,7 +141,7 @@ def fit(
         }
         job = runs.Job(
             labels=str(labels),
-            inputs=str(inputs),
+            inputs=None if inputs is None else str(inputs),
             method=method or DEFAULT_METHOD,
             settings=parse_settings(
                 {name: value for name, value in chosen.items() if value is not None}, settings or []

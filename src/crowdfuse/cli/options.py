@@ -28,15 +28,15 @@ Download = Annotated[bool, typer.Option("--download", help="Download the data se
 Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
 
 LABELS_HELP = (
-    "File of labels: CSV, TSV or Parquet with columns item, annotator, label; or an export of Label Studio, Argilla or "
-    "Prodigy (JSON, JSONL)."
+    "File of labels: CSV, TSV, Excel or Parquet with columns item, annotator, label; or an export of Label Studio, "
+    "Argilla, Prodigy or doccano (JSON, JSONL, CSV, or a folder or zip file with one file per annotator)."
 )
 OnMissing = Annotated[
     str, typer.Option(help="What to do with items that lack labels or inputs: error (stop) or drop (leave them out).")
 ]
 INPUTS_HELP = (
     "Features (.npy, .npz, .csv, .tsv, .parquet), a table with an item column and a column of texts, or a folder of "
-    "images."
+    "images. Default: the texts or images that the file of labels holds."
 )
 Encoder = Annotated[
     str | None,

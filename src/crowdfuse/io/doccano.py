@@ -88,6 +88,8 @@ def read(source: ExportRecords, item: str | None, question: str | None) -> Expor
         if name is None:
             continue
         for annotator, labels in _answers(source, number, record):
+            if not labels:
+                continue  # the file of an annotator lists all documents
             if any(isinstance(label, list) for label in labels):
                 found.bad.append((number, f"expected a class, got the span {format_names([labels[0]])}"))
             else:

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,17 @@ from PIL import Image
 from scipy import sparse
 
 from crowdfuse.io.column_encoding import encode_column
+from crowdfuse.io.file_content import file_ending
 from crowdfuse.io.image_files import ImageFiles
-from crowdfuse.io.images import GREY_MODES, find_images, image_names, open_image, open_upright, unreadable_message
+from crowdfuse.io.images import (
+    GREY_MODES,
+    find_images,
+    image_names,
+    is_image_name,
+    open_image,
+    open_upright,
+    unreadable_message,
+)
 from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.io.tables import (
     DEFAULT_COLUMN_NAMES,
@@ -85,7 +94,8 @@ class LoadedInputs:
         Returns
         -------
         rows : ndarray of shape (n,)
-            Row numbers; -1 for an id that is not among the rows.
+            Row numbers; -1 for an id that is not among the rows. The id of an image may have another ending than its
+            file, such as ``cat.jpg`` for ``cat.png``.
 
         Raises
         ------
@@ -95,18 +105,57 @@ class LoadedInputs:
         rows = positions_of(wanted, self.items).astype(np.int64)
         if self.short_names is None:
             return rows
+        names = ids_to_strings(wanted)
+        rows = self._rows_by_short_name(names, rows)
+        other_ending = np.array([row < 0 and is_image_name(name) for row, name in zip(rows, names, strict=True)], bool)
+        if other_ending.any():
+            stems = np.array([str(PurePosixPath(name).with_suffix("")) for name in names[other_ending]], object)
+            rows[other_ending] = self._rows_by_short_name(stems, np.full(len(stems), -1))
+        return rows
+
+    def _rows_by_short_name(self, wanted: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The given rows and, where they are -1, the row with the wanted short name; an error if it is not one row."""
         names, first, count = np.unique(self.short_names, return_index=True, return_counts=True)
-        position = positions_of(ids_to_strings(wanted), names)
+        position = positions_of(wanted, names)
         by_short_name = np.where(position >= 0, first[position], -1)
         several = (position >= 0) & ((count[position] > 1) | ((rows >= 0) & (rows != by_short_name)))
         if several.any():
-            name = ids_to_strings(wanted)[several][0]
+            name = wanted[several][0]
             both = self.items[(self.items == name) | (self.short_names == name)]
             raise ValueError(
                 f"the id {name!r} fits two images: {format_names(both)}. "
                 "Use their full names in the labels, or rename or remove one of the files"
             )
         return np.where(rows >= 0, rows, by_short_name)
+
+    def other_endings_note(self, wanted: NDArray[Any], rows: NDArray[np.int64]) -> list[str]:
+        """Return a note if ids were matched with images of the same name but another ending.
+
+        Parameters
+        ----------
+        wanted : ndarray of shape (n,)
+            Item ids.
+        rows : ndarray of shape (n,)
+            Their rows, from `rows_of`.
+
+        Returns
+        -------
+        notes : list of str
+            One note, or an empty list.
+        """
+        if self.short_names is None:
+            return []
+        pairs = [
+            (name, self.items[row])
+            for name, row in zip(ids_to_strings(wanted), rows, strict=True)
+            if row >= 0 and name not in (self.items[row], self.short_names[row])
+        ]
+        if not pairs:
+            return []
+        return [
+            f"{format_count_with_verb(len(pairs), 'id')} matched with images of the same name but another ending, such "
+            f"as {pairs[0][0]!r} with {pairs[0][1]!r}"
+        ]
 
     def fingerprint(self) -> str:
         """Return a hash of the inputs and their ids.
@@ -182,10 +231,10 @@ def read_features(
         return _read_images(path, image_size, image_shape)
     if path.suffix.lower() in (".npy", ".npz"):
         return _read_numpy(path)
-    if path.suffix.lower() in TABLE_ENDINGS:
+    if file_ending(path) in TABLE_ENDINGS:
         return _read_table(path, item, text, columns)
     raise ValueError(
-        f"{path}: expected a .npy, .npz, .csv, .tsv or .parquet file or a folder of images, got {path.suffix!r}"
+        f"{path}: expected a .npy, .npz, .csv, .tsv, .xlsx or .parquet file or a folder of images, got {path.suffix!r}"
     )
 
 
@@ -375,6 +424,14 @@ def _refuse_text(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
 def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> LoadedInputs:
     """Inputs and ids from a folder of images, in memory."""
     paths = find_images(folder)
+    inputs, note = decode_images(paths, str(folder), image_size, image_shape)
+    return LoadedInputs(inputs, *image_names(folder, paths), note)
+
+
+def decode_images(
+    paths: Sequence[Path], name: str, image_size: int | None = None, image_shape: tuple[int, ...] | None = None
+) -> tuple[Inputs, str]:
+    """The pixels of images, in memory, and a note if they were resized; `read_features` describes the options."""
     note = ""
     if image_shape is not None and len(image_shape) == 3:
         channels, height, width = image_shape
@@ -393,7 +450,7 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
     X = np.empty((len(paths), len(mode), size[1], size[0]), np.uint8)  # "L" has one channel, "RGB" three
     for row, path in enumerate(paths):
         X[row] = _pixels(path, size, mode)
-    return LoadedInputs(check_inputs(X, str(folder)), *image_names(folder, paths), note)
+    return check_inputs(X, name), note
 
 
 def read_image_files(folder: Path, size: int) -> LoadedInputs:

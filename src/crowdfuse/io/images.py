@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,15 @@ def image_names(folder: Path, paths: Sequence[Path]) -> tuple[NDArray[Any], NDAr
     relative = [path.relative_to(folder) for path in paths]
     names = np.array([path.as_posix() for path in relative], dtype=object)
     return names, np.array([path.with_suffix("").as_posix() for path in relative], dtype=object)
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a name has the ending of an image.
+
+    >>> is_image_name("cats/1.JPG"), is_image_name("1.csv")
+    (True, False)
+    """
+    return PurePosixPath(name).suffix.lower() in IMAGE_ENDINGS
 
 
 _pillow_limit = threading.Lock()

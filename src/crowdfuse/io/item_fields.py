@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from numpy.typing import NDArray
 
 from crowdfuse.io.column_encoding import Column
-from crowdfuse.io.images import IMAGE_ENDINGS
+from crowdfuse.io.images import is_image_name
 from crowdfuse.io.tables import TEXT_NAMES, TableError
+from crowdfuse.io.texts import is_number
 from crowdfuse.labels.ids import format_names
 
 MIN_WORDS = 3  # a field without a usual name holds texts if most of its values have this many words
@@ -124,7 +124,7 @@ def choose_inputs(fields: ItemFields, items: NDArray[Any], text: str | None) -> 
     found = [(at, value) for at, value in enumerate(fields.values[name]) if value is not None]
     values = [value for _, value in found]
     kind: InputKind = "image" if all(map(is_image_path, values)) else "text"
-    if kind == "text" and all(map(_is_number, values)):
+    if kind == "text" and all(map(is_number, values)):
         raise TableError(f"{fields.where}: {name!r} holds only numbers, such as {values[0]!r}; expected texts")
     return ExportInputs(items[[at for at, _ in found]], kind, values, name)
 
@@ -191,16 +191,7 @@ def is_image_path(value: str) -> bool:
         parts = urlsplit(value)
     except ValueError:  # brackets that are not an address
         return False
-    return any(PurePosixPath(unquote(part)).suffix.lower() in IMAGE_ENDINGS for part in (parts.path, parts.query))
-
-
-def _is_number(value: str) -> bool:
-    """Whether a string is a number."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+    return is_image_name(unquote(parts.path)) or is_image_name(unquote(parts.query))
 
 
 def table_fields(

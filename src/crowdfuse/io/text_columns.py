@@ -7,23 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from crowdfuse.io.tables import TableError, TableFile
+from crowdfuse.io.tables import TEXT_NAMES, TableError, TableFile
 from crowdfuse.io.texts import is_number
 from crowdfuse.labels.ids import format_names
 
-TEXT_COLUMN_NAMES = (
-    "text",
-    "texts",
-    "sentence",
-    "document",
-    "review",
-    "comment",
-    "message",
-    "tweet",
-    "utterance",
-    "content",
-    "body",
-)
 MAX_SAMPLED_ROWS = 1_000  # rows from which the content of a column is judged
 MIN_MEAN_CHARACTERS = 15  # of a column of texts whose values are not separated by spaces, such as Chinese texts
 
@@ -34,7 +21,7 @@ def named_text_columns(columns: Sequence[str]) -> list[str]:
     >>> named_text_columns(["id", "Text", "length"])
     ['Text']
     """
-    return [name for name in columns if name.strip().lower() in TEXT_COLUMN_NAMES]
+    return [name for name in columns if name.strip().lower() in TEXT_NAMES]
 
 
 def looks_like_texts(column: pa.ChunkedArray) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from crowdfuse.io.images import find_images, image_names, open_upright, unreadab
 from crowdfuse.io.texts import Texts
 from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.runs.job import resolve_job_path
+from crowdfuse.runs.job_data import read_job_inputs
 
 MAX_SHOWN_VALUES = 40
 MAX_IMAGE_SIDE_PIXELS = 1400  # larger images are sent at this size
@@ -54,8 +56,10 @@ class ItemInputs:
         self.folder: Path | None = None
         self._loaded: LoadedInputs | None = None
         self._lock = threading.Lock()
-        path = resolve_job_path(run.path, run.job.inputs)
-        if path.is_dir() or (not path.exists() and not path.suffix):
+        path = resolve_job_path(run.path, str(run.job.inputs_path))
+        if run.job.inputs is None:
+            self._load_features(path)
+        elif path.is_dir() or (not path.exists() and not path.suffix):
             self.folder = path
             self._files = _find_files(path, run.items)
             missing = sum(not file.is_file() for file in self._files)
@@ -85,11 +89,11 @@ class ItemInputs:
             return {"kind": "image", "file": _printable_path(file), "exists": file.is_file()}
         row = self._row(index)
         if self._loaded is None or row is None:
-            return {"kind": "missing", "reason": f"{self.run.job.inputs} has no readable values for this item"}
+            return {"kind": "missing", "reason": f"{self.run.job.inputs_path} has no readable values for this item"}
         if isinstance(self._loaded.inputs, Texts):
             return {"kind": "text", "text": str(row)}
         if _is_picture(row):
-            return {"kind": "image", "file": self.run.job.inputs, "exists": True}
+            return {"kind": "image", "file": str(self.run.job.inputs_path), "exists": True}
         flat = row.ravel()
         names = self._loaded.columns or [f"{number:,}" for number in range(1, len(flat) + 1)]
         values = [[name, float(value)] for name, value in zip(names, flat[:MAX_SHOWN_VALUES], strict=False)]
@@ -186,6 +190,8 @@ class ItemInputs:
         """Return the input of an item as an array or as inputs of one row; None if it cannot be read."""
         if self.folder is None:
             row = self._row(index)
+            if row is not None and self._loaded is not None and not self._loaded.inputs.in_memory:
+                return self._loaded.inputs.take(self._rows[index : index + 1])
             return None if row is None else Texts([row]) if isinstance(row, str) else row[None]
         assert self._classifier is not None
         if self._classifier.encoder_ is not None:
@@ -200,6 +206,8 @@ class ItemInputs:
         if self._loaded is None or self._rows[index] < 0:
             return None
         with self._lock:
+            if not self._loaded.inputs.in_memory:
+                return self._loaded.inputs.rows(self._rows[index : index + 1])[0].astype(np.uint8)
             row = self._loaded.inputs.values[self._rows[index] : self._rows[index] + 1]
             return row.toarray()[0] if self._loaded.inputs.is_sparse else np.asarray(row)[0]
 
@@ -207,9 +215,12 @@ class ItemInputs:
         """Load the table or array of inputs; add a note if it cannot be read or has changed."""
         run = self.run
         try:
-            self._loaded = read_features(
-                path, item=column_beside(path, run.job.reading.item), text=run.job.reading.text
-            )
+            if run.job.inputs is None:
+                self._loaded = read_job_inputs(replace(run.job, labels=str(path)))
+            else:
+                self._loaded = read_features(
+                    path, item=column_beside(path, run.job.reading.item), text=run.job.reading.text
+                )
             self._rows = self._loaded.rows_of(np.array(run.items, dtype=object))
         except (OSError, ValueError) as error:
             self._loaded = None

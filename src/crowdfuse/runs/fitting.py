@@ -179,7 +179,7 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
         if finished:
             _remove_checkpoints(out)
             return read_json_object(out / SUMMARY_FILE)
-        for path in [*job.files().values(), Path(job.inputs)]:
+        for path in [*job.files().values(), job.inputs_path]:
             if not path.exists():
                 raise FileNotFoundError(
                     f"cannot resume {out}: {path} does not exist. Restore it; relative paths start from the current "

@@ -27,9 +27,9 @@ class Job:
     labels : str
         Path of the labels: a table, or an export of a labelling tool. All paths of a job are stored as given: a
         relative path stays relative.
-    inputs : str
+    inputs : str, default=None
         Path of the features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), of a table of texts, or of a folder of
-        images.
+        images. None takes the texts or images that the file of labels holds.
     method : str, default="gated"
         Name of the method, one of `crowdfuse.estimators.registry.ESTIMATORS`.
     settings : dict of str to Any, default={}
@@ -67,7 +67,7 @@ class Job:
     """
 
     labels: str
-    inputs: str
+    inputs: str | None = None
     method: str = DEFAULT_METHOD
     settings: dict[str, Any] = field(default_factory=dict)
     validation: str | None = None
@@ -115,6 +115,11 @@ class Job:
         """
         paths = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
         return {name: Path(path) for name, path in paths.items() if path is not None}
+
+    @property
+    def inputs_path(self) -> Path:
+        """Where the inputs are read from: `inputs`, or else the file of labels."""
+        return Path(self.labels if self.inputs is None else self.inputs)
 
     @property
     def has_encoder(self) -> bool:

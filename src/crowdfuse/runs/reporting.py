@@ -97,7 +97,8 @@ def report_run(
             f"{run} has no {RUN_SETTINGS_FILE}: it is not a run folder; crowdfuse fit --out makes one"
         )
     job, hashes = read_job(run)
-    given = {"inputs": job.inputs} | {name: str(path) for name, path in job.files().items()}
+    given = {name: str(path) for name, path in job.files().items()}
+    given |= {} if job.inputs is None else {"inputs": job.inputs}
     found: dict[str, Any] = {name: str(resolve_job_path(run, path)) for name, path in given.items()}
     job = replace(job, **found)
     if not (run / "model").is_dir():
@@ -112,7 +113,7 @@ def report_run(
     if names is not None:
         del classifier.feature_names_in_  # columns have been selected by name, so scikit-learn need not warn
     loaded, gone_inputs = _read_inputs(job, hashes)
-    folder = Path(job.inputs) if _is_image_folder(job, classifier) else None
+    folder = job.inputs_path if _is_image_folder(job, classifier) else None
     sets = _sets_of_files(job, hashes, consensus, loaded, messages)
     report_data = report_data_of(consensus)
     if loaded is not None:
@@ -156,7 +157,7 @@ def _is_unchanged(name: str, path: Path, hashes: dict[str, str], messages: _Mess
 
 def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None, str]:
     """Return the inputs, or None and the reason if they are missing or have changed since the run."""
-    path = Path(job.inputs)
+    path = job.inputs_path
     if not path.exists():
         return (
             None,
@@ -187,7 +188,7 @@ def _is_image_folder(job: Job, classifier: CrowdClassifier) -> bool:
     """Return whether the inputs are, or were, a folder of images."""
     encoder = classifier.encoder_
     is_image = len(classifier.input_shape_) == 3 if encoder is None else encoder.reads == "images"
-    return is_image and (Path(job.inputs).is_dir() or not Path(job.inputs).suffix)
+    return is_image and job.inputs is not None and (Path(job.inputs).is_dir() or not Path(job.inputs).suffix)
 
 
 # ---- records of the run -----------------------------------------------------------------------
