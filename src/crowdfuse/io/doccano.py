@@ -57,16 +57,15 @@ def read_user_files(path: Path) -> ExportRecords:
     records: list[tuple[int, Any]] = []
     broken: list[tuple[int, str]] = []
     origins: list[tuple[str, str]] = []  # place and annotator of each record
-    for name, ending, content in files:
-        if not content.strip():
+    for name, ending, data in files:
+        if not data.strip():
             continue  # an annotator without labels
-        part = parse_json(f"{path}/{name}", ending, content)
-        for number, record in part.records:
-            records.append((len(origins), record))
+        part = parse_json(f"{path}/{name}", ending, data)
+        lines = [(number, records, record) for number, record in part.records]
+        lines += [(number, broken, reason) for number, reason in part.broken]
+        for number, target, content in sorted(lines, key=lambda line: line[0]):
+            target.append((len(origins), content))
             origins.append((describe_record(part, number), PurePosixPath(name).name.split(".")[0]))
-        for number, reason in part.broken:
-            broken.append((len(origins), reason))
-            origins.append((describe_record(part, number), ""))
     return ExportRecords(str(path), "record", records, broken, lambda at: origins[at][0], lambda at: origins[at][1])
 
 

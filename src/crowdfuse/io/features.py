@@ -115,6 +115,7 @@ class LoadedInputs:
 
     def _rows_by_short_name(self, wanted: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The given rows and, where they are -1, the row with the wanted short name; an error if it is not one row."""
+        assert self.short_names is not None
         names, first, count = np.unique(self.short_names, return_index=True, return_counts=True)
         position = positions_of(wanted, names)
         by_short_name = np.where(position >= 0, first[position], -1)

@@ -14,7 +14,7 @@ from crowdfuse.io.column_encoding import encode_column
 from crowdfuse.io.exports import ExportLabels, ExportRecords, describe_keys
 from crowdfuse.io.tables import TableError, choose_columns, item_or_text_column
 from crowdfuse.io.wide import annotator_columns
-from crowdfuse.labels.ids import format_count, ids_to_strings
+from crowdfuse.labels.ids import format_count, ids_to_strings, parse_integer_ids
 
 READERS: dict[str, Callable[[ExportRecords, str | None, str | None], ExportLabels]] = {
     "label-studio": label_studio.read,
@@ -62,7 +62,9 @@ def is_wide(table: pa.Table, item: str | None, text: str | None, where: str) -> 
         ]
     except TableError:
         return False
-    values = [set(ids_to_strings(names)) for names in columns]
+    values = [
+        set(ids_to_strings(parse_integer_ids(names))) for names in columns
+    ]  # 2.0 in one column may be 2 in another
     return len(values) >= 2 and all(one & other for one, other in combinations(values, 2))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ TABLE_ENDINGS = {  # with the delimiter that is usual in text files
     ".pq": "",
 }
 DELIMITERS = (",", ";", "\t", "|")
+QUOTED = re.compile(r'"[^"]*"')
+HEADER_BYTES = 1 << 16  # read to find the delimiter of a text file
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}  # what people type for a tab
 CSV_BLOCK_BYTES = 1 << 22  # parsed at a time; fits the processor's cache
 
@@ -107,10 +110,10 @@ class TableFile:
         if sep is not None or not usual or self.unit == "row":
             return usual if sep is None or not usual else DELIMITER_NAMES.get(sep, sep)
 
-        def n_columns(delimiter: str) -> int:
-            return len(next(self._records(delimiter=delimiter), (0, []))[1])
-
-        return max((usual, *DELIMITERS), key=n_columns)  # the first of several with the same number
+        with self._open() as data:
+            start = data.read(HEADER_BYTES).decode("utf-8-sig", "replace")
+        header = next((line for line in QUOTED.sub("", start).splitlines() if line.strip()), "")
+        return max((usual, *DELIMITERS), key=header.count)  # the first of several with the same number
 
     @property
     def is_text(self) -> bool:
@@ -290,13 +293,13 @@ class TableFile:
         """The rows of a text file without the header and the skipped lines."""
         return (record for record in islice(self._records(strict), 1, None) if record[0] not in self._skipped_lines)
 
-    def _records(self, strict: bool = False, delimiter: str | None = None) -> Iterator[tuple[int, list[str]]]:
+    def _records(self, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """The records of a text file, the header first, each with the number of its first line or its row in Excel.
 
         A value of over 128 KB ends the reading, which is acceptable for messages. With `strict`, it is an error.
         """
         with TextIOWrapper(self._open(), "utf-8-sig", "surrogateescape", newline="") as lines:
-            reader = csv.reader(lines, delimiter=delimiter or self.delimiter)
+            reader = csv.reader(lines, delimiter=self.delimiter)
             begin = 1
             try:
                 for values in reader:
