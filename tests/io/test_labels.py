@@ -230,7 +230,7 @@ def test_empty_tables(tmp_path: Path) -> None:
 def test_table_with_only_empty_labels_has_no_labels(tmp_path: Path) -> None:
     ann = Annotations.read(write(tmp_path, "item,annotator,label\na,x,\nb,y,\n"))
     assert (ann.n_items, ann.n_labels, ann.n_classes, ann.dropped_missing) == (2, 0, 0, 2)
-    assert "2 labels were empty and count as missing" in str(ann.summary())
+    assert "2 labels are missing (empty, or a word such as NA)" in str(ann.summary())
 
 
 def test_missing_and_ambiguous_columns(tmp_path: Path) -> None:

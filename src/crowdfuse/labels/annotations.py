@@ -127,26 +127,28 @@ class Annotations:
     @classmethod
     @accepts_options_of(Reading)
     def read(cls, path: str | PathLike[str] | Any, reading: Reading) -> Annotations:
-        r"""Read labels from a CSV, TSV or Parquet file, or from an export of Label Studio, Argilla or Prodigy.
+        r"""Read labels from a CSV, TSV, Excel or Parquet file, or from an export of a labelling tool.
 
-        The format is detected from the contents, unless `format` is given. An empty label means that the annotator did
-        not label the item.
+        The tools are Label Studio, Argilla, Prodigy and doccano. The format is detected from the contents, unless
+        `format` is given. An empty label, or a word such as "NA" or "nan", means that the annotator did not label the
+        item, unless `classes` lists that word.
 
         A table with one row per item and one column per annotator is called wide. A table is read as wide if it meets
         three conditions:
 
         - No column has a usual name for annotators or labels, such as "annotator" or "label".
-        - There are at least two columns besides the item column.
+        - There are at least two columns besides the item column and columns of texts or paths of images.
         - Any two of these columns have at least one value in common, because annotators choose from the same classes.
 
-        A warning is given if rows that cannot be used are dropped, or if classes differ only by case or spaces. Each
-        warning is also stored in `notes`.
+        A warning is given if rows that cannot be used are dropped, if words such as "NA" count as missing, or if
+        classes that differ only by case or spaces are merged. Each warning is also stored in `notes`.
 
         Parameters
         ----------
         path : str, path-like or table
-            A ``.csv``, ``.tsv`` or ``.parquet`` file, or an export (``.json``, ``.jsonl``). A table in memory is passed
-            on to `from_table`.
+            A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file; an export (``.json``, ``.jsonl``, Label Studio's
+            ``.csv``, doccano's ``.zip`` or folder); or the folder of a Hugging Face dataset. Text files may be
+            compressed (``.csv.gz``). A table in memory is passed on to `from_table`.
         {reading_options}
 
         Returns
