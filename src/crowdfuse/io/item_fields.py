@@ -22,12 +22,30 @@ InputKind = Literal["text", "image"]
 
 
 class ExportInputs(NamedTuple):
-    """The inputs of items, as a file of labels holds them."""
+    """The inputs of items, as a file of labels holds them.
 
-    items: NDArray[Any]  # ids, as in the labels
+    Parameters
+    ----------
+    items : ndarray of shape (n_items,)
+        The ids of the items that have an input, as in the labels.
+    kind : {'text', 'image'}
+        What the inputs are.
+    values : list of str
+        The text of each item, or the path or URL of its image, as written.
+    field : str
+        Name of the field or column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ExportInputs(np.array([7]), "text", ["so good"], "review").values
+    ['so good']
+    """
+
+    items: NDArray[Any]
     kind: InputKind
-    values: list[str]  # the text, or the path or URL of the image, as written
-    field: str  # name of the field or column
+    values: list[str]
+    field: str
 
 
 @dataclass
@@ -109,6 +127,7 @@ def choose_inputs(fields: ItemFields, items: NDArray[Any], text: str | None) -> 
 
     Examples
     --------
+    >>> import numpy as np
     >>> fields = ItemFields("export.json", {"text": ["so good", None], "source": ["web", "web"]})
     >>> choose_inputs(fields, np.array([7, 8]), None)
     ExportInputs(items=array([7]), kind='text', values=['so good'], field='text')
