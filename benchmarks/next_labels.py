@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse import Annotations, consensus
-from crowdfuse.io.labels import read_gold
+from crowdfuse.io.gold import read_gold
 from crowdfuse.labels.intervals import t_interval_half_width
 from crowdfuse.quality import next_labels
 

@@ -62,6 +62,22 @@ def test_fit_and_predict_run(crowd_folder: Path) -> None:
     assert len(lines) == 6
 
 
+def test_fit_and_predict_run_on_texts(crowd_folder: Path) -> None:
+    commands = re.search(
+        r"```\n(crowdfuse fit .*? texts.csv .*?)\n(crowdfuse predict .*? new_texts.csv .*?)\n```", README
+    )
+    assert commands is not None
+    items = np.load("features.npz")["items"]
+    Path("texts.csv").write_text("\n".join(["item,text", *(f"{item},the picture {item}" for item in items)]))
+    Path("new_texts.csv").write_text("text\na new picture\n")
+    for command in commands.groups():
+        result = CliRunner().invoke(
+            app, [*command.split()[1:], *(["--epochs", "3", "--folds", "0"] if " fit " in command else [])]
+        )
+        assert result.exit_code == 0, result.output
+    assert len((crowd_folder / "predictions.csv").read_text().splitlines()) == 2
+
+
 def test_aggregate_runs(crowd_folder: Path) -> None:
     command = re.search(r"```\n(crowdfuse aggregate .*?)\n```", README)
     assert command is not None

@@ -477,7 +477,7 @@ HEADER = "item,annotator,label"
 BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "no labels file": (lambda c: c.fit(labels=c.folder / "no.csv"), ("no.csv", "no such file")),
     "no inputs file": (lambda c: c.fit(inputs=c.folder / "no.npz"), ("no.npz", "no such file")),
-    "no arguments": (lambda c: ["fit"], ("LABELS, --inputs, --out", "--help")),
+    "no arguments": (lambda c: ["fit"], ("LABELS, --out", "--help")),
     "missing column": (
         lambda c: fit_with_rows(c, "item,annotator,colour", c.triples),
         ("bad.csv", "no column for the label", "'colour'", "--label"),

@@ -194,7 +194,7 @@ def test_missing_and_unknown_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nothing\.csv: no such file"):
         read_features(tmp_path / "nothing.csv")
     with pytest.raises(
-        ValueError, match=r"\.npy, \.npz, \.csv, \.tsv or \.parquet file or a folder of images.*'\.txt'"
+        ValueError, match=r"\.npy, \.npz, \.csv, \.tsv, \.xlsx or \.parquet file or a folder of images.*'\.txt'"
     ):
         read_features(write(tmp_path / "f.txt", "x"))
 

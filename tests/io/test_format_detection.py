@@ -182,7 +182,7 @@ def test_missing_and_binary_files_are_refused(tmp_path: Path) -> None:
     ("name", "options", "message"),
     [
         ("labels.csv", {"format": "prodigy"}, "format='prodigy' needs a .json, .jsonl or .parquet file"),
-        ("export.json", {"format": "wide"}, "format='wide' needs a .csv, .tsv or .parquet file"),
+        ("export.json", {"format": "wide"}, "format='wide' needs a .csv, .tsv, .xlsx or .parquet file"),
         ("export.json", {"format": "csv"}, "format must be one of auto, table, wide, label-studio, argilla, prodigy"),
         ("export.json", {"on_bad": "ignore"}, "on_bad must be one of error, drop, got 'ignore'"),
         ("export.json", {"label": "animal"}, "for an export use item= and question="),
@@ -254,9 +254,17 @@ def test_classes_that_differ_only_by_case_or_space(tmp_path: Path, form: str) ->
     make, name, options = FORMS[form]
     crowd = CROWD | {"e.jpg": {"ada@x.org": "Dog "}}
     path = write(tmp_path / name, make(crowd))
-    with pytest.warns(UserWarning, match="classes that differ only by case or spaces: 'Dog ', 'dog'"):
-        ann = Annotations.read(path, **options)
-    assert "note: classes that differ only by case or spaces: 'Dog ', 'dog'" in str(ann.summary())
+    message = complaint(path, **options)
+    assert "'dog' (2 labels) and 'Dog ' (1 label)" in message
+    assert "merge_similar=True (--merge-similar" in message
+    assert "classes= (--classes)" in message
+    with pytest.warns(UserWarning, match="were merged: 'Dog ' as 'dog'"):
+        merged = Annotations.read(path, merge_similar=True, **options)
+    assert labels_by_item(merged) == CROWD | {"e.jpg": {"ada@x.org": "dog"}}
+    assert "note: classes that differ only by case or spaces were merged: 'Dog ' as 'dog'" in str(merged.summary())
+    given = read(path, merge_similar=True, classes=["DOG", "cow", "cat"], **options)
+    assert given.classes.tolist() == ["DOG", "cow", "cat"]
+    assert labels_by_item(given)["e.jpg"] == {"ada@x.org": "DOG"}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         Annotations.read(path, classes=["Dog ", "cat", "cow", "dog"], **options)  # the user knows

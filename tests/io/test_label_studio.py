@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from crowdfuse import Annotations
+from crowdfuse.io.gold import read_gold
 from crowdfuse.io.label_studio import label_studio_gold
-from crowdfuse.io.labels import read_gold
 from crowdfuse.io.tables import TableError
 from tests.exports import CROWD, annotation, choice, label_studio_min, labels_by_item, task, write
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from crowdfuse import Annotations
 from crowdfuse.io import dictionary_encoding as encoding
 from crowdfuse.io import labels, tables
-from crowdfuse.io.labels import read_gold
+from crowdfuse.io.gold import read_gold
 from crowdfuse.io.tables import TableError
 
 
@@ -114,10 +114,10 @@ def test_integers_and_leading_zeros(tmp_path: Path) -> None:
 
 
 def test_values_are_not_changed(tmp_path: Path) -> None:
-    text = '\ufeffitem,annotator,label\n"two\nlines",NA,null\n" x","a,b",nan\n"say ""hi""",NA,1.0\n'
+    text = '\ufeffitem,annotator,label\n"two\nlines",NA,null\n" x","a,b",none\n"say ""hi""",NA,1.0\n'
     assert labels_by_item(Annotations.read(write(tmp_path, text))) == {
         "two\nlines": {"NA": "null"},
-        " x": {"a,b": "nan"},
+        " x": {"a,b": "none"},
         'say "hi"': {"NA": "1.0"},
     }
 
@@ -230,7 +230,7 @@ def test_empty_tables(tmp_path: Path) -> None:
 def test_table_with_only_empty_labels_has_no_labels(tmp_path: Path) -> None:
     ann = Annotations.read(write(tmp_path, "item,annotator,label\na,x,\nb,y,\n"))
     assert (ann.n_items, ann.n_labels, ann.n_classes, ann.dropped_missing) == (2, 0, 0, 2)
-    assert "2 labels were empty and count as missing" in str(ann.summary())
+    assert "2 labels are missing (empty, or a word such as NA)" in str(ann.summary())
 
 
 def test_missing_and_ambiguous_columns(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from crowdfuse import Annotations
 from crowdfuse.cli import app
-from crowdfuse.io.labels import Reading
+from crowdfuse.labels.reading import Reading
 from crowdfuse.runs.job import Job
 
 COMMANDS = ("fit", "aggregate", "compare", "report")
 NAMES = [option.name for option in fields(Reading)]
-TABLE = {"item": ["a", "a"], "annotator": ["x", "y"], "label": ["cat", "Cat"]}
+TABLE = {"item": ["a", "a", "b"], "annotator": ["x", "y", "x"], "label": ["cat", "Cat", "NA"]}
 
 ADD_A_FIELD = """
 from importlib.machinery import SourceFileLoader
@@ -87,11 +87,14 @@ def test_a_job_keeps_every_option_through_json() -> None:
         item="page",
         annotator="who",
         label="what",
+        text="review",
         format="table",
         question="animal",
         classes=["cat", "dog"],
+        merge_similar=True,
         on_conflict="last",
         on_bad="drop",
+        sep=";",
     )
     assert list(reading.changed_options()) == NAMES
     job = Job("labels.csv", "features.npy", reading=reading)
@@ -115,7 +118,7 @@ def test_an_unknown_option_is_refused() -> None:
 def test_warnings_point_to_the_line_of_the_caller() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        Annotations.from_table(TABLE)
-        Annotations.read(TABLE)
+        Annotations.from_table(TABLE, classes=["cat", "Cat"])
+        Annotations.read(TABLE, classes=["cat", "Cat"])
     assert len(caught) == 2
     assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}

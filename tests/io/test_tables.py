@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfuse.io import tables
-from crowdfuse.io.tables import TableError, TableFile, as_table, choose_columns, encode_column
+from crowdfuse.io.column_encoding import encode_column
+from crowdfuse.io.tables import TableError, TableFile, as_table, choose_columns
 
 
 def write(folder: Path, content: str | bytes, name: str = "labels.csv") -> TableFile:
@@ -88,10 +89,14 @@ def test_parquet(tmp_path: Path) -> None:
     [
         ("labels.csv", b"", "labels.csv is empty; expected a header and at least one row"),
         ("labels.csv", b"\n\r\n", "labels.csv has no header; expected column names"),
-        ("labels.xlsx", b"PK", "unknown file type '.xlsx'; expected a .csv, .tsv or .parquet file"),
+        ("labels.ods", b"PK", "unknown file type '.ods'; expected a .csv, .tsv, .xlsx or .parquet file"),
+        ("labels.parquet.gz", b"", "unknown file type '.gz'"),
         ("labels.parquet", b"item,label\na,b\n", "labels.parquet: not a readable Parquet file"),
-        ("labels.csv", "item,größe\n".encode("latin-1"), "labels.csv, line 1: not UTF-8 text; save it as UTF-8"),
-        ("labels.csv", "item,label\n".encode("utf-16"), "labels.csv, line 1: not UTF-8 text; save it as UTF-8"),
+        (
+            "labels.csv",
+            "item,größe\n".encode("latin-1"),
+            "labels.csv, line 1: not UTF-8 text. It is probably Windows-1252 (Western European), in which it reads",
+        ),
     ],
 )
 def test_files_that_are_not_tables_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -113,7 +118,10 @@ def test_missing_files_are_refused(tmp_path: Path) -> None:
     [
         (b"a,b\n", "it has 2 values, but the header names 3 columns ('item', 'annotator', 'label')"),
         (b"a,b,c,d\n", "it has 4 values, but the header names 3 columns"),
-        (b"a,b,\xff\n", "not UTF-8 text; save it as UTF-8"),
+        (
+            b"a,b,caf\xe9\n",
+            "not UTF-8 text. It is probably Windows-1252 (Western European), in which it reads 'a b café'",
+        ),
     ],
 )
 def test_broken_lines_are_named(
@@ -366,11 +374,14 @@ def test_dictionary_columns_equal_plain_columns(chunks: list[list[str | None]], 
         (["10", "9", ""], [10, 9]),
         (["007", "7"], ["007", "7"]),
         (["1", "x"], ["1", "x"]),
-        (["1.0"], ["1.0"]),
+        (["1.0", "2.00", "-3"], [1, 2, -3]),
+        (["1.0", "2", "1"], [1, 2]),
+        (["1.0", "1.5"], ["1.0", "1.5"]),
+        (["1.0", "-0.0"], ["1.0", "-0.0"]),
         ([str(2**63)], [str(2**63)]),
     ],
 )
-def test_text_means_integers_if_all_round_trip(values: list[str], names: list[Any]) -> None:
+def test_text_means_integers_if_all_are_whole_numbers(values: list[str], names: list[Any]) -> None:
     assert encode_column(column(values), "x", "labels.csv", text=True)[0].tolist() == names
 
 

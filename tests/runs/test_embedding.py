@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
+from crowdfuse.encoders.frozen_network import IMAGENET_MEAN, IMAGENET_STD
 from crowdfuse.io.features import read_features
-from crowdfuse.runs.embedding import IMAGENET_MEAN, IMAGENET_STD, embed
+from crowdfuse.runs.embedding import embed
 
 N, SIZE = 10, 16
 

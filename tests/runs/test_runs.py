@@ -413,7 +413,7 @@ def begin(arguments: list[str], pause: str) -> subprocess.Popen[str]:
 
 
 def arguments(asked: Job, out: Path) -> list[str]:
-    given = [asked.labels, "--inputs", asked.inputs, "--out", str(out), "--validation", str(asked.validation)]
+    given = [asked.labels, "--inputs", str(asked.inputs), "--out", str(out), "--validation", str(asked.validation)]
     given += ["--folds", str(asked.folds)]
     return given + [part for name, value in asked.settings.items() for part in ("--set", f"{name}={value}")]
 
@@ -469,7 +469,7 @@ def test_ctrl_c_leaves_a_working_model_and_a_run_that_can_be_resumed(
     assert "Warning" not in said
     model = load(run / "model")
     assert model.interrupted_
-    assert set(model.predict(np.load(long_job.inputs)["X"])) <= {"cat", "dog"}
+    assert set(model.predict(np.load(str(long_job.inputs))["X"])) <= {"cat", "dog"}
     assert json.loads((run / "interrupted.json").read_text())["interrupted"] is True
     assert len(read_rows(run / "consensus.csv")) == N
     resume(run, verbose=0)

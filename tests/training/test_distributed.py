@@ -181,7 +181,7 @@ def test_ctrl_c_in_one_process_ends_all_at_the_same_step(folder: Path) -> None:
 def fit(job: Job, out: Path, *more: str) -> list[str]:
     settings = [f"--set={name}={value}" for name, value in job.settings.items()]
     program = str(pausing_crowdfuse.__file__)
-    files = [job.labels, "--inputs", job.inputs, "--out", str(out)]
+    files = [job.labels, "--inputs", str(job.inputs), "--out", str(out)]
     return [program, "fit", *files, "--folds", str(job.folds), *settings, *more]
 
 

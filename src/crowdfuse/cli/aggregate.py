@@ -127,7 +127,7 @@ def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:
     """Return (item position, class position) of each gold label, shape (n, 2); item -1 has no annotator labels."""
     import numpy as np
 
-    from crowdfuse.io.labels import read_gold_beside_labels
+    from crowdfuse.io.gold import read_gold_beside_labels
 
     ids, names = read_gold_beside_labels(path, reading)
     rows, codes = positions_of(ids, ann.items), positions_of(names, ann.classes)

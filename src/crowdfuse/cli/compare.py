@@ -22,7 +22,9 @@ from crowdfuse.cli.grids import (
     run_cells,
 )
 from crowdfuse.cli.options import (
+    INPUTS_HELP,
     LABELS_HELP,
+    Encoder,
     Force,
     ImageSize,
     Json,
@@ -43,7 +45,7 @@ from crowdfuse.labels.reading import Reading
 @with_reading_options
 def compare(
     labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
-    inputs: Annotated[Path, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet), or a folder of images.")],
+    inputs: Annotated[Path | None, typer.Option(help=INPUTS_HELP)] = None,
     gold: Annotated[
         Path | None, typer.Option(help="File of gold (trusted) labels for scoring the methods: item, label.")
     ] = None,
@@ -70,6 +72,7 @@ def compare(
             "lenet, or identity (use the inputs as they are)."
         ),
     ] = None,
+    encoder: Encoder = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -107,13 +110,13 @@ def compare(
         refuse_same(json_file, given)
     refuse_own(json_file, folder)
     store = open_store(folder)
-    chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone}
+    chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone, "encoder": encoder}
     given_settings = parse_settings(
         {name: value for name, value in chosen.items() if value is not None}, settings or []
     )
     job = Job(
         labels=str(labels),
-        inputs=str(inputs),
+        inputs=None if inputs is None else str(inputs),
         settings=given_settings,
         gold=None if gold is None else str(gold),
         reading=reading,

@@ -12,7 +12,9 @@ import typer
 
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.cli.options import (
+    INPUTS_HELP,
     LABELS_HELP,
+    Encoder,
     Force,
     ImageSize,
     Json,
@@ -42,9 +44,7 @@ if TYPE_CHECKING:
 def fit(
     context: typer.Context,
     labels: Annotated[Path | None, typer.Argument(help=LABELS_HELP)] = None,
-    inputs: Annotated[
-        Path | None, typer.Option(help="Features (.npy, .npz, .csv, .tsv, .parquet), or a folder of images.")
-    ] = None,
+    inputs: Annotated[Path | None, typer.Option(help=INPUTS_HELP)] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder to create.")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="Continue the interrupted run in this folder, with its stored options.")
@@ -76,6 +76,7 @@ def fit(
             "lenet, resnet18, or identity (use the inputs as they are)."
         ),
     ] = None,
+    encoder: Encoder = None,
     folds: Annotated[
         int,
         typer.Option(
@@ -121,10 +122,8 @@ def fit(
         _print_summary(runs.resume(resume, verbose=verbose, jobs=jobs, on_ready=on_ready), resume, json_file, shown)
         return
     with raise_in_all_processes():
-        absent = [
-            name for name, value in (("LABELS", labels), ("--inputs", inputs), ("--out", folder)) if value is None
-        ]
-        if labels is None or inputs is None or folder is None:
+        absent = [name for name, value in (("LABELS", labels), ("--out", folder)) if value is None]
+        if labels is None or folder is None:
             raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
         _refuse_jobs(jobs)
         if folds == 1:
@@ -136,12 +135,13 @@ def fit(
             "epochs": epochs,
             "batch_size": batch_size,
             "backbone": backbone,
+            "encoder": encoder,
             "device": device,
             "random_state": seed,
         }
         job = runs.Job(
             labels=str(labels),
-            inputs=str(inputs),
+            inputs=None if inputs is None else str(inputs),
             method=method or DEFAULT_METHOD,
             settings=parse_settings(
                 {name: value for name, value in chosen.items() if value is not None}, settings or []
@@ -172,7 +172,15 @@ def _print_start(classifier: CrowdClassifier, data: JobData, *, is_default: bool
         typer.echo(f"note: {note}")
         shown.append(note)
     typer.echo(f"method: {classifier.method_name}{' (default; see crowdfuse methods)' if is_default else ''}")
+    if classifier.encoder_ is not None:
+        typer.echo(f"encoder: {classifier.encoder_.describe()}, {classifier.n_features_in_:,} features per item")
     typer.echo(f"network: {_describe_network(classifier)}")
+    if classifier.encoder_ is None and data.loaded.short_names is not None and len(classifier.input_shape_) == 3:
+        typer.echo(
+            "note: this network is trained from scratch on your images. A frozen pretrained encoder would do better: "
+            "add --encoder torchvision/resnet50 to this command (after pip install torchvision --no-deps), or see "
+            "crowdfuse fit --help"
+        )
 
 
 def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None, shown: list[str]) -> None:
@@ -241,13 +249,19 @@ def _refuse_beside_resume(context: typer.Context) -> None:
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit, or the model folder inside it.")],
     inputs: Annotated[
-        Path, typer.Argument(help="Features or a folder of images, in the format that was used for fit.")
+        Path, typer.Argument(help="Features, texts or a folder of images, in the format that was used for fit.")
     ],
     file: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
     proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
     item: Annotated[
         str | None,
         typer.Option(help="Name of the item column. Default: a column with a usual name, such as item or task."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the column of texts. Default: a column found by its name, such as text, or content."
+        ),
     ] = None,
     image_size: Annotated[
         int | None,
@@ -260,5 +274,5 @@ def predict(
     from crowdfuse.runs import predict_file
 
     use_threads(threads)
-    count = predict_file(run, inputs, file, proba=proba, item=item, image_size=image_size, force=force)
+    count = predict_file(run, inputs, file, proba=proba, item=item, text=text, image_size=image_size, force=force)
     typer.echo(f"{count:,} predictions: {file}")

@@ -28,17 +28,29 @@ Download = Annotated[bool, typer.Option("--download", help="Download the data se
 Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
 
 LABELS_HELP = (
-    "File of labels: CSV, TSV or Parquet with columns item, annotator, label; or an export of Label Studio, Argilla or "
-    "Prodigy (JSON, JSONL)."
+    "File of labels: CSV, TSV, Excel or Parquet with columns item, annotator, label; or an export of Label Studio, "
+    "Argilla, Prodigy or doccano (JSON, JSONL, CSV, or a folder or zip file with one file per annotator)."
 )
 OnMissing = Annotated[
     str, typer.Option(help="What to do with items that lack labels or inputs: error (stop) or drop (leave them out).")
+]
+INPUTS_HELP = (
+    "Features (.npy, .npz, .csv, .tsv, .parquet), a table with an item column and a column of texts, or a folder of "
+    "images. Default: the texts or images that the file of labels holds."
+)
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        help="How texts and images become numbers. Texts: tfidf (default), sentence or sentence:NAME (a model of "
+        "sentence-transformers, or a folder). Images: torchvision/NAME or timm/NAME, a frozen pretrained network "
+        "(default: none). Either: module:callable; importing runs its code."
+    ),
 ]
 ImageSize = Annotated[
     int | None,
     typer.Option(
         help="Resize images to this many pixels per side. Default: images larger than 96 pixels, or of several "
-        "sizes, become 64 x 64.",
+        "sizes, become 64 x 64; with --encoder, the size that the encoder expects.",
         min=16,
     ),
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crowdfuse.datasets.data_folder import data_folder, other_data_sets_advice
-from crowdfuse.io.labels import read_gold
+from crowdfuse.io.gold import read_gold
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_names, positions_of
 

@@ -20,10 +20,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from crowdfuse.checks.numbers import check_layer_widths, check_positive_integer, check_share_below_one
+from crowdfuse.encoders import EncoderChoice, apply_encoder, check_raw_inputs, fit_encoder
 from crowdfuse.estimators.docstrings import ComposedDocstring
 from crowdfuse.estimators.inspection import Inspection
 from crowdfuse.estimators.validation import make_validation
-from crowdfuse.io.inputs import check_inputs
+from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align, check_sample_weight, gold_codes, has_gold, labels_as_given, refuse_items
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count, format_names, normalize_ids, positions_of
@@ -66,6 +67,12 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
     Parameters
     ----------
+    encoder : str, Encoder, nn.Module, callable or None
+        How texts and images become rows of numbers before training. "auto" is "tfidf" for texts, and no encoder for
+        other inputs. For texts: "tfidf", "sentence", "sentence:NAME" (a model of sentence-transformers, or a folder),
+        "module:callable" or a function of a list of strings. For images: "torchvision/NAME", "timm/NAME",
+        "module:callable", an nn.Module or a function that returns one; it is frozen. The encoder is fitted on the items
+        that have labels, and saved with the model.
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
         Network that turns inputs into features of shape (n_items, n_features). "auto" is an MLP for rows of numbers and
         LeNet for images; "identity" uses the inputs as features. A module is copied, so the original is not trained. A
@@ -136,7 +143,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Column names of X; only set if X has names that are all strings.
     input_shape_ : tuple of int
-        Shape of one item.
+        Shape of one item, after the encoder.
+    encoder_ : Encoder or None
+        The fitted encoder; None if X holds numbers.
     history_ : list of dict
         One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has phases. Validation on
         separate items adds `validation_accuracy`: the accuracy on their gold labels, or the agreement with annotators'
@@ -173,6 +182,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     trains_on_labels: ClassVar[bool] = True
     """Whether training uses the annotators' labels."""
 
+    encoder: EncoderChoice = "auto"
     backbone: Backbone = "auto"
     hidden: tuple[int, ...] = (128,)
     head_hidden: tuple[int, ...] | None = None
@@ -262,8 +272,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         Parameters
         ----------
-        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
-            Rows of numbers, or images of shape (height, width) or (channels, height, width).
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...), or list of str
+            Rows of numbers, images of shape (height, width) or (channels, height, width), or texts.
         y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
             Labels. In an array, -1, NaN or None is a missing label; a 1-D array holds the labels of one annotator.
             Items without labels are not trained on.
@@ -392,8 +402,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         Parameters
         ----------
-        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
-            Inputs of the shape seen in `fit`.
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...), or list of str
+            Inputs of the kind and shape seen in `fit`.
 
         Returns
         -------
@@ -544,13 +554,13 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         (4, None, 7)
         """
         _check_feature_names(self, X, reset=True)
-        inputs = check_inputs(X)
+        raw = check_raw_inputs(X)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         y = labels_as_given(y)
         if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind == "f":
             check_classification_targets(y[~np.isnan(y)])
-        ann = align(y, len(inputs), items)
+        ann = align(y, len(raw), items)
         if self.classes is not None:
             ann = ann.with_classes(np.asarray(self.classes))
         if ann.n_classes < 2:
@@ -559,12 +569,16 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
                 f"{' (' + format_names(ann.classes) + ')' if ann.n_classes else ''}; name all classes with "
                 "classes= (--classes on the command line)"
             )
-        true_classes = self._gold(y, gold, ann, len(inputs))
+        true_classes = self._gold(y, gold, ann, len(raw))
+        has_labels = (np.diff(ann.indptr) > 0) | (true_classes >= 0)
+        self.encoder_, inputs = fit_encoder(self.encoder, raw, has_labels, verbose=self.verbose)
         data = TrainingData(inputs, ann, true_classes, check_sample_weight(sample_weight, len(inputs)))
         recipe = self._recipe()
         if validation is None:
             validation = self._default_validation(data)
-        data, held_out = make_validation(validation, data, recipe.seed, self._validation_annotations)
+        data, held_out = make_validation(
+            validation, data, recipe.seed, self._validation_annotations, self._encode_validation
+        )
 
         self.n_features_in_ = inputs.item_shape[0] if len(inputs.item_shape) == 1 else int(np.prod(inputs.item_shape))
         self.input_shape_ = inputs.item_shape
@@ -577,6 +591,10 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         rows = check_trainable(self.method_, data, recipe)
         self.method_.fit_standardization(inputs, rows)
         return PreparedTraining(data, held_out, recipe)
+
+    def _encode_validation(self, X: Any) -> Inputs:
+        """Return validation inputs as numbers."""
+        return apply_encoder(self.encoder_, check_raw_inputs(X, "validation X"))
 
     def fit_prepared(self, prepared: PreparedTraining, *, title: str | None = None) -> Self:
         """Train the network that `prepare` has built. `fit(...)` is the same as `fit_prepared(prepare(...))`.

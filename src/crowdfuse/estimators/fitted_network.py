@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from torch import Tensor
 
-from crowdfuse.io.inputs import Inputs, check_inputs
+from crowdfuse.encoders import Encoder, apply_encoder, check_raw_inputs
+from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count, format_names, positions_of
@@ -32,6 +33,7 @@ class FittedNetwork:
     """Fitted attributes of a classifier, and the private helpers that its public methods share."""
 
     method_: Method
+    encoder_: Encoder | None
     classes_: NDArray[Any]
     annotators_: NDArray[Any]
     input_shape_: tuple[int, ...]
@@ -42,7 +44,7 @@ class FittedNetwork:
         """Return X as inputs, checked against the shape seen in training."""
         check_is_fitted(self)
         _check_feature_names(self, X, reset=False)
-        inputs = check_inputs(X)
+        inputs = apply_encoder(self.encoder_, check_raw_inputs(X))
         if inputs.item_shape != self.input_shape_:
             raise ValueError(
                 f"X has {int(np.prod(inputs.item_shape))} features, but {type(self).__name__} is expecting "

@@ -78,8 +78,8 @@ class Inspection(FittedNetwork):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or Inputs of shape (n_items, ...)
-            Inputs of the shape seen in `fit`.
+        X : array-like, sparse matrix or Inputs of shape (n_items, ...), or list of str
+            Inputs of the kind and shape seen in `fit`.
 
         Returns
         -------
@@ -484,7 +484,7 @@ class Inspection(FittedNetwork):
         annotations: Any,
         *,
         items: ArrayLike | None = None,
-        gold: ArrayLike | None = None,
+        gold: Any = None,
         consensus: Consensus | None = None,
         folds: int = 5,
         n_items: int = 30,
@@ -507,8 +507,9 @@ class Inspection(FittedNetwork):
             The labels to report on.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
-        gold : array-like of shape (n_items,), default=None
-            True class of each item, by name; None or NaN where unknown. Used only to evaluate model and consensus.
+        gold : array-like of shape (n_items,), or data frame, default=None
+            True class of each item, by name; None or NaN where unknown. A data frame has the columns item and label,
+            and may leave out items. Used only to evaluate model and consensus.
         consensus : Consensus, default=None
             Result of `consensus(X, annotations, items=items)`, if you have it already. If None, it is computed.
         folds : int, default=5

@@ -1,4 +1,7 @@
-"""Save and load a fitted classifier: a folder with `model.json` and `weights.safetensors`, without pickle."""
+"""Save and load a fitted classifier: a folder with `model.json` and `weights.safetensors`, without pickle.
+
+A model with an encoder also has `encoder.json` and `encoder.safetensors`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from crowdfuse import __version__
+from crowdfuse.encoders import Encoder, EncoderChoice
+from crowdfuse.encoders.frozen import FrozenEncoder
+from crowdfuse.encoders.persistence import load_encoder, save_encoder
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.io.files import (
@@ -69,12 +75,13 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             "interrupted": classifier.interrupted_,
             "gold_used_for": classifier.gold_used_for_,
             "weights_sha256": sha256(folder / WEIGHTS_FILE),
+            "encoder_sha256": None if classifier.encoder_ is None else save_encoder(classifier.encoder_, folder),
         }
         content = nonfinite_to_none(content)  # the digest is of what is written
         write_json(folder / SETTINGS_FILE, {**content, "sha256": _digest(content)})
 
 
-def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifier:
+def load(path: str | Path, *, backbone: Backbone | None = None, encoder: EncoderChoice = None) -> CrowdClassifier:
     """Read a fitted classifier from a folder that `CrowdClassifier.save` wrote.
 
     Parameters
@@ -84,6 +91,9 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     backbone : nn.Module or callable, default=None
         The backbone, built in the same way as for training. Required if the model was trained with a module or a
         callable as backbone. Not allowed if it was trained with a backbone given by name.
+    encoder : nn.Module or callable, default=None
+        The encoder, if the model was trained with a module or function as `encoder`. An encoder given by name is found
+        again by its name.
 
     Returns
     -------
@@ -99,8 +109,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     ModelFormatError
         If the folder has the format of another version of crowdfuse. A subclass of ValueError.
     ValueError
-        If `backbone` is not given although it is required, is given although it is not allowed, or does not fit the
-        saved weights.
+        If `backbone` or `encoder` is not given although it is required, is given although it is not allowed, or is not
+        that of the saved model.
 
     See Also
     --------
@@ -136,6 +146,9 @@ def load(path: str | Path, *, backbone: Backbone | None = None) -> CrowdClassifi
     classifier.best_epoch_ = content["best_epoch"]
     classifier.interrupted_ = content["interrupted"]
     classifier.gold_used_for_ = content["gold_used_for"]
+    classifier.encoder_ = _load_encoder(folder, content.get("encoder_sha256"), encoder)
+    if encoder is not None:
+        classifier.encoder = encoder
     with torch.random.fork_rng(devices=[]):
         classifier.method_ = classifier._build(classifier._model_spec(0))
     _load_weights(classifier, weights, has_custom_backbone=backbone is not None)
@@ -155,6 +168,29 @@ def _load_weights(classifier: CrowdClassifier, weights: Path, *, has_custom_back
             ) from error
         raise DamagedModelError(f"{weights} does not fit the model: {error}") from error
     classifier.method_.eval()
+
+
+def _load_encoder(folder: Path, hashes: dict[str, str] | None, given: EncoderChoice) -> Encoder | None:
+    """Return the encoder of a model, with the user's network or function if it has no name; None if it has none."""
+    if hashes is None:
+        if given is not None:
+            raise ValueError(f"{folder} was trained on numbers; leave out encoder=")
+        return None
+    try:
+        encoder = load_encoder(folder, hashes)
+    except (ValueError, KeyError, OSError, SafetensorError) as error:
+        raise DamagedModelError(str(error)) from error
+    needs_one = isinstance(encoder, FrozenEncoder) and encoder.source is None
+    if needs_one and given is None:
+        raise ValueError(
+            f"{folder} was trained with an encoder that has no name: pass it as load(path, encoder=...), the same as "
+            "for training"
+        )
+    if given is not None:
+        if not isinstance(encoder, FrozenEncoder) or not needs_one:
+            raise ValueError(f"{folder} has the encoder {encoder.describe()}; leave out encoder=")
+        encoder.attach(given)
+    return encoder
 
 
 def model_folder(path: str | Path) -> Path:

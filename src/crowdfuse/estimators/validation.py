@@ -9,19 +9,22 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.io.inputs import check_inputs
+from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align, gold_codes, labels_as_given, refuse_items
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.held_out import hold_out_labels
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.training.validation import AgreementValidation, GoldValidation, HeldOutLabelValidation, Validation
 
+InputReader = Callable[[Any], Inputs]
+"""Turns validation inputs of the user into numbers, as the training inputs."""
+
 LabelSelection = Callable[[Annotations], Annotations]
 """Picks the labels that a validation without gold compares predictions with."""
 
 
 def make_validation(
-    validation: Any, data: TrainingData, seed: int, select_labels: LabelSelection
+    validation: Any, data: TrainingData, seed: int, select_labels: LabelSelection, read_inputs: InputReader
 ) -> tuple[TrainingData, Validation | None]:
     """Return the data to train on and the validation that chooses the epoch; see `CrowdClassifier.fit`."""
     if validation is None:
@@ -36,12 +39,14 @@ def make_validation(
             "validation must be (X, gold), (X, Annotations), (X, Annotations, items), a share of the items such as "
             f"0.1, or 'annotations', got {type(validation).__name__}"
         )
-    return data, _from_other_items(validation, data, select_labels)
+    return data, _from_other_items(validation, data, select_labels, read_inputs)
 
 
-def _from_other_items(validation: tuple[Any, ...], data: TrainingData, select_labels: LabelSelection) -> Validation:
+def _from_other_items(
+    validation: tuple[Any, ...], data: TrainingData, select_labels: LabelSelection, read_inputs: InputReader
+) -> Validation:
     """Return a validation on items given beside the training data, with gold or with labels."""
-    inputs = check_inputs(validation[0], "validation X")
+    inputs = read_inputs(validation[0])
     if inputs.item_shape != data.inputs.item_shape:
         raise ValueError(
             f"validation inputs have shape {inputs.item_shape}, X has {data.inputs.item_shape}; both must be the same"

@@ -17,6 +17,7 @@ EXPECTED = (
     "Argilla: records with 'responses' or '<question>.responses', with question fields that hold 'user_id' and "
     "'value', or with 'annotation' and 'annotation_agent'"
 )
+RECORD_COLUMNS = ("id", "external_id", "_server_id", "status", "metadata", "annotation", "annotation_agent")
 FINAL_STATUSES = ("submitted", "validated")
 
 
@@ -58,9 +59,10 @@ def read(source: ExportRecords, item: str | None, question: str | None) -> Expor
     asked = choose_question((answer.question for *_, answers in given for answer in answers), question, source.name)
     for number, record, answers in given:
         if item is not None:
-            name = found.add_item(number, get_field(record, item, "fields", "inputs", "metadata"))
+            identity = get_field(record, item, "fields", "inputs", "metadata")
         else:
-            name = found.add_item(number, get_field(record, "id") or get_field(record, "external_id"))
+            identity = get_field(record, "id") or get_field(record, "external_id")
+        name = found.add_item(number, identity, _item_fields(record))
         for answer in answers if name is not None else ():
             if answer.question != asked:
                 continue
@@ -71,6 +73,18 @@ def read(source: ExportRecords, item: str | None, question: str | None) -> Expor
             else:
                 found.add_label(number, str(name), answer.user, answer.value)
     return found
+
+
+def _item_fields(record: dict[str, Any]) -> dict[str, Any]:
+    """What annotators were shown: the fields of a record, which flat layouts write beside its other columns."""
+    for name in ("fields", "inputs"):
+        if isinstance(record.get(name), dict):
+            return dict(record[name])
+    return {
+        name: value
+        for name, value in record.items()
+        if name not in RECORD_COLUMNS and ".responses" not in name and "suggestion" not in name
+    }
 
 
 def _answers(record: dict[str, Any]) -> Iterator[Answer]:

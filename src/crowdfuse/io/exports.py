@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crowdfuse.io.bad_rows import MAX_LISTED_ROWS, drop_or_raise
+from crowdfuse.io.file_content import describe_encoding, file_ending, read_utf8
+from crowdfuse.io.item_fields import FieldCollector, ItemFields
 from crowdfuse.io.tables import TableError
 from crowdfuse.labels.ids import EXACT_FLOAT_LIMIT, format_names
 
@@ -22,6 +24,8 @@ class ExportRecords(NamedTuple):
     unit: str  # what the numbers count: "line" or "record"
     records: list[tuple[int, Any]]
     broken: list[tuple[int, str]]  # line number and reason
+    describe: Callable[[int], str] | None = None  # the place of a record, if its number does not tell it
+    annotator_of: Callable[[int], str] | None = None  # the annotator of a record, in files by annotator
 
 
 class ExportLabels:
@@ -30,8 +34,10 @@ class ExportLabels:
     Names are kept as text, numbered in order of appearance.
     """
 
-    def __init__(self, source: ExportRecords) -> None:
+    def __init__(self, source: ExportRecords, input_fields: tuple[str, ...] = ()) -> None:
         self.source = source
+        self.input_fields = input_fields  # where the tool itself keeps inputs, the preferred field first
+        self.collector = FieldCollector()
         self.items: dict[str, int] = {}
         self.annotators: dict[str, int] = {}
         self.classes: dict[str, int] = {}
@@ -41,8 +47,11 @@ class ExportLabels:
         self._item_of: dict[int, str] = {}
         self.skipped: Counter[str] = Counter()
 
-    def add_item(self, number: int, value: Any) -> str | None:
-        """Register an item, even without labels, and return its name; if invalid, add a bad answer and return None."""
+    def add_item(self, number: int, value: Any, fields: Mapping[str, Any]) -> str | None:
+        """Register an item, even without labels, and return its name; if invalid, add a bad answer and return None.
+
+        `fields` is what the record says about the item itself, among which may be its text or image.
+        """
         name = as_name(value)
         if name is None:
             way_out = "; choose the field that identifies items with item= (--item on the command line)"
@@ -50,6 +59,7 @@ class ExportLabels:
         else:
             self.items.setdefault(name, len(self.items))
             self._item_of[number] = name
+            self.collector.add(name, number, fields)
         return name
 
     def add_label(self, number: int, item: str, annotator: Any, label: Any) -> None:
@@ -79,7 +89,11 @@ class ExportLabels:
 
     def place(self, number: int) -> str:
         """The place of a record, for messages: 'export.jsonl, line 17'."""
-        return f"{self.source.name}, {self.source.unit} {number}"
+        return describe_record(self.source, number)
+
+    def item_fields(self) -> ItemFields:
+        """What the export says about its items."""
+        return self.collector.finish(self.source.name, list(self.items), self.place, self.input_fields)
 
     def drop_or_raise_bad(self, on_bad: str) -> list[str]:
         """Raise an error for answers that cannot be used, or return a note that they were dropped."""
@@ -97,31 +111,41 @@ class ExportLabels:
         return [f"left out: {kind} ({count:,})" for kind, count in self.skipped.items()]
 
 
+def describe_record(source: ExportRecords, number: int) -> str:
+    """The place of a record, for messages: 'export.jsonl, line 17'."""
+    return f"{source.name}, {source.unit} {number}" if source.describe is None else source.describe(number)
+
+
 def read_json(path: Path) -> ExportRecords:
     """The records of a `.json` or `.jsonl` file. A `.json` file may also have one record per line."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     if path.is_dir():
         raise TableError(f"{path} is a folder; expected a .json or .jsonl file")
+    return parse_json(str(path), file_ending(path), read_utf8(path))
+
+
+def parse_json(name: str, ending: str, content: bytes) -> ExportRecords:
+    """The records of the content of a file; `name` is for messages."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise TableError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+        raise TableError(f"{name}: {describe_encoding(content)}") from error
     if not text.strip():
-        raise TableError(f"{path} is empty; expected an export of a labelling tool")
-    if path.suffix.lower() != ".json":
-        return _read_lines(path, text)
+        raise TableError(f"{name} is empty; expected an export of a labelling tool")
+    if ending != ".json":
+        return _read_lines(name, text)
     try:
-        content = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
-        lines = _read_lines(path, text)
+        lines = _read_lines(name, text)
         if len(lines.records) > 1:
             return lines
-        raise TableError(f"{path}: not JSON ({error}); export it again from the labelling tool") from error
-    return ExportRecords(str(path), "record", list(enumerate(_records(path, content), start=1)), [])
+        raise TableError(f"{name}: not JSON ({error}); export it again from the labelling tool") from error
+    return ExportRecords(name, "record", list(enumerate(_records(name, parsed), start=1)), [])
 
 
-def _read_lines(path: Path, text: str) -> ExportRecords:
+def _read_lines(name: str, text: str) -> ExportRecords:
     """The records of a text with one record per line."""
     records, broken = [], []
     for number, line in enumerate(text.split("\n"), start=1):  # splitlines() would also split at U+2028
@@ -130,20 +154,20 @@ def _read_lines(path: Path, text: str) -> ExportRecords:
                 records.append((number, json.loads(line)))
             except (ValueError, RecursionError) as error:
                 broken.append((number, f"not JSON ({error})"))
-    return ExportRecords(str(path), "line", records, broken)
+    return ExportRecords(name, "line", records, broken)
 
 
-def _records(path: Path, content: Any) -> list[Any]:
+def _records(name: str, content: Any) -> list[Any]:
     """The records in a JSON value: a list of records, records by id, columns by name, or a single record."""
     if isinstance(content, list):
         return content
     if not isinstance(content, dict) or not content:
-        raise TableError(f"{path} holds {format_names([content])}; expected a list of records")
+        raise TableError(f"{name} holds {format_names([content])}; expected a list of records")
     values = list(content.values())
     if all(isinstance(value, list) for value in values) and len({len(value) for value in values}) == 1:
         return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
     if all(isinstance(value, dict) for value in values):
-        return [{"id": name, **value} for name, value in content.items()]
+        return [{"id": key, **value} for key, value in content.items()]
     return [content]
 
 

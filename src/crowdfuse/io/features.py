@@ -1,4 +1,4 @@
-"""Read inputs and their item ids from `.npy` and `.npz` files, tables and folders of images."""
+"""Read inputs and their item ids from `.npy` and `.npz` files, tables of numbers or texts, and folders of images."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
+from scipy import sparse
 
-from crowdfuse.io.images import GREY_MODES, find_images, image_names, open_upright, unreadable_message
+from crowdfuse.io.column_encoding import encode_column
+from crowdfuse.io.file_content import file_ending
+from crowdfuse.io.image_files import ImageFiles
+from crowdfuse.io.images import (
+    GREY_MODES,
+    find_images,
+    image_names,
+    is_image_name,
+    open_image,
+    open_upright,
+    unreadable_message,
+)
 from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.io.tables import (
     DEFAULT_COLUMN_NAMES,
@@ -23,9 +35,18 @@ from crowdfuse.io.tables import (
     TableError,
     TableFile,
     choose_columns,
-    encode_column,
+    usual_columns,
 )
-from crowdfuse.labels.ids import format_names, ids_to_strings, normalize_ids, positions_of, refuse_repeats
+from crowdfuse.io.text_columns import choose_text_column, looks_like_texts, named_text_columns
+from crowdfuse.io.texts import Texts, refuse_numbers
+from crowdfuse.labels.ids import (
+    format_count_with_verb,
+    format_names,
+    ids_to_strings,
+    normalize_ids,
+    positions_of,
+    refuse_repeats,
+)
 
 LABEL_COLUMN_NAMES = {*DEFAULT_COLUMN_NAMES["annotator"], *DEFAULT_COLUMN_NAMES["label"], "gold", "class", "target"}
 MAX_UNRESIZED_SIDE_PIXELS = 96  # larger images, and images of several sizes, are resized
@@ -73,7 +94,8 @@ class LoadedInputs:
         Returns
         -------
         rows : ndarray of shape (n,)
-            Row numbers; -1 for an id that is not among the rows.
+            Row numbers; -1 for an id that is not among the rows. The id of an image may have another ending than its
+            file, such as ``cat.jpg`` for ``cat.png``.
 
         Raises
         ------
@@ -83,18 +105,58 @@ class LoadedInputs:
         rows = positions_of(wanted, self.items).astype(np.int64)
         if self.short_names is None:
             return rows
+        names = ids_to_strings(wanted)
+        rows = self._rows_by_short_name(names, rows)
+        other_ending = np.array([row < 0 and is_image_name(name) for row, name in zip(rows, names, strict=True)], bool)
+        if other_ending.any():
+            stems = np.array([str(PurePosixPath(name).with_suffix("")) for name in names[other_ending]], object)
+            rows[other_ending] = self._rows_by_short_name(stems, np.full(len(stems), -1))
+        return rows
+
+    def _rows_by_short_name(self, wanted: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The given rows and, where they are -1, the row with the wanted short name; an error if it is not one row."""
+        assert self.short_names is not None
         names, first, count = np.unique(self.short_names, return_index=True, return_counts=True)
-        position = positions_of(ids_to_strings(wanted), names)
+        position = positions_of(wanted, names)
         by_short_name = np.where(position >= 0, first[position], -1)
         several = (position >= 0) & ((count[position] > 1) | ((rows >= 0) & (rows != by_short_name)))
         if several.any():
-            name = ids_to_strings(wanted)[several][0]
+            name = wanted[several][0]
             both = self.items[(self.items == name) | (self.short_names == name)]
             raise ValueError(
                 f"the id {name!r} fits two images: {format_names(both)}. "
                 "Use their full names in the labels, or rename or remove one of the files"
             )
         return np.where(rows >= 0, rows, by_short_name)
+
+    def other_endings_note(self, wanted: NDArray[Any], rows: NDArray[np.int64]) -> list[str]:
+        """Return a note if ids were matched with images of the same name but another ending.
+
+        Parameters
+        ----------
+        wanted : ndarray of shape (n,)
+            Item ids.
+        rows : ndarray of shape (n,)
+            Their rows, from `rows_of`.
+
+        Returns
+        -------
+        notes : list of str
+            One note, or an empty list.
+        """
+        if self.short_names is None:
+            return []
+        pairs = [
+            (name, self.items[row])
+            for name, row in zip(ids_to_strings(wanted), rows, strict=True)
+            if row >= 0 and name not in (self.items[row], self.short_names[row])
+        ]
+        if not pairs:
+            return []
+        return [
+            f"{format_count_with_verb(len(pairs), 'id')} matched with images of the same name but another ending, such "
+            f"as {pairs[0][0]!r} with {pairs[0][1]!r}"
+        ]
 
     def fingerprint(self) -> str:
         """Return a hash of the inputs and their ids.
@@ -114,6 +176,7 @@ def read_features(
     path: Path,
     *,
     item: str | None = None,
+    text: str | None = None,
     image_size: int | None = None,
     image_shape: tuple[int, ...] | None = None,
     columns: Sequence[str] | None = None,
@@ -126,11 +189,14 @@ def read_features(
         A file or a folder:
 
         - ``.npz`` with the arrays ``X`` and ``items``, and optionally ``short_names``, a second id for each row;
-        - ``.npy`` with X alone; the item ids are the row numbers;
-        - ``.csv``, ``.tsv`` or ``.parquet`` with an item column and numeric columns;
+        - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`; the item ids are the row numbers;
+        - ``.csv``, ``.tsv`` or ``.parquet`` with an item column and numeric columns, or a column of texts;
         - a folder of images; the item ids are their paths in the folder, with or without the ending.
     item : str, default=None
         Name of the item column of a table; by default a column with a usual name.
+    text : str, default=None
+        Name of the column of texts of a table. By default, a table with one column of texts, found by its name or
+        content, is read as texts.
     image_size : int, default=None
         Height and width of images in pixels. By default, images keep their size if it is the same for all and at most
         96 x 96. Otherwise all are resized to 64 x 64.
@@ -166,10 +232,10 @@ def read_features(
         return _read_images(path, image_size, image_shape)
     if path.suffix.lower() in (".npy", ".npz"):
         return _read_numpy(path)
-    if path.suffix.lower() in TABLE_ENDINGS:
-        return _read_table(path, item, columns)
+    if file_ending(path) in TABLE_ENDINGS:
+        return _read_table(path, item, text, columns)
     raise ValueError(
-        f"{path}: expected a .npy, .npz, .csv, .tsv or .parquet file or a folder of images, got {path.suffix!r}"
+        f"{path}: expected a .npy, .npz, .csv, .tsv, .xlsx or .parquet file or a folder of images, got {path.suffix!r}"
     )
 
 
@@ -181,6 +247,8 @@ def _read_numpy(path: Path) -> LoadedInputs:
             arrays = {"X": content}
         else:
             with content:
+                if {"format", "shape", "data"} <= set(content.files):
+                    return _read_sparse(path)
                 if "X" not in content:
                     held = format_names(content.files)
                     raise ValueError(
@@ -211,9 +279,84 @@ def _read_numpy(path: Path) -> LoadedInputs:
     return LoadedInputs(inputs, items, short_names)
 
 
-def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> LoadedInputs:
-    """Inputs and ids from a table."""
+def _read_sparse(path: Path) -> LoadedInputs:
+    """Inputs from a file of `scipy.sparse.save_npz`, with row numbers as ids."""
+    inputs = check_inputs(sparse.load_npz(path), str(path))
+    note = f"{path} has no item ids; its row numbers, 0 to {len(inputs) - 1:,}, are used as ids"
+    return LoadedInputs(inputs, np.arange(len(inputs)), note=note)
+
+
+def read_texts(
+    path: Path, *, item: str | None = None, text: str | None = None, needs_items: bool = True
+) -> LoadedInputs:
+    """Read texts from a table.
+
+    Parameters
+    ----------
+    path : Path
+        A ``.csv``, ``.tsv`` or ``.parquet`` file with one row per item.
+    item : str, default=None
+        Name of the item column; by default a column with a usual name.
+    text : str, default=None
+        Name of the column of texts; by default the one that is found by its name, such as text, or by its content.
+    needs_items : bool, default=True
+        Whether a table without an item column is an error. If not, its row numbers are the item ids.
+
+    Returns
+    -------
+    loaded : LoadedInputs
+        `inputs` are `Texts`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    TableError
+        If there is no column of texts or several of them, if the texts are numbers, or if an item id is missing or
+        repeated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "texts.csv"
+    >>> _ = path.write_text("item,text\\na,good film\\nb,bad film\\n")
+    >>> loaded = read_texts(path)
+    >>> loaded.items.tolist(), loaded.inputs.texts.tolist()
+    (['a', 'b'], ['good film', 'bad film'])
+    """
     file = TableFile(path)
+    if item is None and not needs_items and not usual_columns(file.columns, "item"):
+        column = choose_text_column(file, text, [])
+        texts = _texts_of(file, column)
+        note = f"{path} has no item column; its row numbers, 0 to {len(texts) - 1:,}, are used as ids"
+        return LoadedInputs(texts, np.arange(len(texts)), note=note)
+    id_column, items = _read_items(file, item)
+    column = choose_text_column(file, text, [id_column])
+    texts = _texts_of(file, column)
+    others = [name for name in file.columns if name not in (id_column, column)]
+    notes = [f"texts are those of column {column!r}; not used: {format_names(others)}"] if others else []
+    n_empty = sum(not value.strip() for value in texts.texts)
+    if n_empty:
+        notes.append(f"{format_count_with_verb(n_empty, 'text')} empty")
+    return LoadedInputs(texts, items, note="; ".join(notes))
+
+
+def _texts_of(file: TableFile, column: str) -> Texts:
+    """Return a column as texts; missing values are empty texts."""
+    values = file.read([column], text=True)[column]
+    if not len(values):
+        raise TableError(f"{file.path} has a header but no rows; expected one row per item")
+    texts = Texts("" if value is None else str(value) for value in values.to_pylist())
+    try:
+        refuse_numbers(texts, f"{file.path}, column {column!r}")
+    except ValueError as error:
+        raise TableError(str(error)) from error
+    return texts
+
+
+def _read_items(file: TableFile, item: str | None) -> tuple[str, NDArray[Any]]:
+    """Return the name of the item column and the id of each row."""
+    path = file.path
     id_column = choose_columns(file.columns, {"item": item}, str(path))["item"]
     items, code = encode_column(file.read([id_column], text=True)[id_column], id_column, str(path), text=file.is_text)
     if not len(code):
@@ -223,21 +366,31 @@ def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> 
             f"{file.describe_row(int(np.argmax(code < 0)))}: {id_column} is empty; fill it in, or remove the row"
         )
     refuse_repeats(items[code], f"{path}, {id_column}")
+    return id_column, items[code]
 
+
+def _read_table(path: Path, item: str | None, text: str | None, columns: Sequence[str] | None) -> LoadedInputs:
+    """Inputs and ids from a table of numbers or texts."""
+    file = TableFile(path)
+    id_column, items = _read_items(file, item)
+    if columns is None and (text is not None or named_text_columns([n for n in file.columns if n != id_column])):
+        return read_texts(path, item=item, text=text)
     names = [name for name in file.columns if name != id_column] if columns is None else list(columns)
-    suspect = [name for name in names if name.strip().lower() in LABEL_COLUMN_NAMES]
-    if suspect and columns is None:
-        raise TableError(
-            f"{path}: column {format_names(suspect)} looks like labels, not like a feature; remove it, "
-            "or rename it if it is a feature"
-        )
     absent = [name for name in names if name not in file.columns]
     if absent:
         raise TableError(f"{path} has no column {format_names(absent)}, which the model was trained on; add it")
     if not names:
         raise TableError(f"{path} has only the column {id_column!r}; add at least one column of numbers")
     table = file.read(names)
-    X = np.empty((len(code), len(names)), np.float32)
+    if columns is None and any(looks_like_texts(table[name]) for name in names):
+        return read_texts(path, item=item)
+    suspect = [name for name in names if name.strip().lower() in LABEL_COLUMN_NAMES]
+    if suspect and columns is None:
+        raise TableError(
+            f"{path}: column {format_names(suspect)} looks like labels, not like a feature; remove it, "
+            "or rename it if it is a feature"
+        )
+    X = np.empty((len(items), len(names)), np.float32)
     for index, name in enumerate(names):
         if not _is_number(table[name].type):
             _refuse_text(file, name, table[name])
@@ -247,7 +400,7 @@ def _read_table(path: Path, item: str | None, columns: Sequence[str] | None) -> 
     def place(at: tuple[int, ...]) -> str:
         return f"{file.describe_row(at[0]).removeprefix(f'{path}, ')}, column {names[at[1]]!r}"
 
-    return LoadedInputs(check_inputs(X, str(path), place), items[code], columns=tuple(names))
+    return LoadedInputs(check_inputs(X, str(path), place), items, columns=tuple(names))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -272,6 +425,14 @@ def _refuse_text(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
 def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, ...] | None) -> LoadedInputs:
     """Inputs and ids from a folder of images, in memory."""
     paths = find_images(folder)
+    inputs, note = decode_images(paths, str(folder), image_size, image_shape)
+    return LoadedInputs(inputs, *image_names(folder, paths), note)
+
+
+def decode_images(
+    paths: Sequence[Path], name: str, image_size: int | None = None, image_shape: tuple[int, ...] | None = None
+) -> tuple[Inputs, str]:
+    """The pixels of images, in memory, and a note if they were resized; `read_features` describes the options."""
     note = ""
     if image_shape is not None and len(image_shape) == 3:
         channels, height, width = image_shape
@@ -290,7 +451,45 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
     X = np.empty((len(paths), len(mode), size[1], size[0]), np.uint8)  # "L" has one channel, "RGB" three
     for row, path in enumerate(paths):
         X[row] = _pixels(path, size, mode)
-    return LoadedInputs(check_inputs(X, str(folder)), *image_names(folder, paths), note)
+    return check_inputs(X, name), note
+
+
+def read_image_files(folder: Path, size: int) -> LoadedInputs:
+    """List the images of a folder, to be decoded when they are needed.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of images; subfolders are included.
+    size : int
+        The central square of each image is resized to this many pixels per side.
+
+    Returns
+    -------
+    loaded : LoadedInputs
+        `inputs` are `ImageFiles`; item ids are the paths in the folder, with or without the ending.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    ValueError
+        If the folder holds no images.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> Image.new("RGB", (60, 40)).save(folder / "one.png")
+    >>> loaded = read_image_files(folder, 32)
+    >>> loaded.items.tolist(), loaded.inputs.item_shape
+    (['one.png'], (3, 32, 32))
+    """
+    if not folder.is_dir():
+        kind = "a file, not a folder" if folder.exists() else "no such folder"
+        raise FileNotFoundError(f"{folder}: {kind} of images")
+    paths = find_images(folder)
+    return LoadedInputs(ImageFiles(paths, size), *image_names(folder, paths))
 
 
 def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -329,7 +528,7 @@ def _image_sizes_and_modes(paths: Sequence[Path]) -> tuple[set[tuple[int, int]],
     sizes, modes = set(), set()
     for path in paths:
         try:
-            with Image.open(path) as image:
+            with open_image(path) as image:
                 sizes.add(image.size)
                 modes.add(image.mode)
         except Exception as error:  # Pillow's readers may raise any exception

@@ -226,6 +226,11 @@ def nonfinite_to_none(value: Any) -> Any:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 hash of the content of a file, as hexadecimal text."""
+    """The SHA-256 hash of the content of a file, or of the names and contents of a folder, as hexadecimal text."""
+    if path.is_dir():
+        digest = hashlib.sha256()
+        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{sha256(file)}\0".encode(errors="surrogateescape"))
+        return digest.hexdigest()
     with path.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()

@@ -9,15 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from crowdfuse.io import argilla, label_studio, prodigy
+from crowdfuse.io import argilla, doccano, label_studio, prodigy
+from crowdfuse.io.column_encoding import encode_column
 from crowdfuse.io.exports import ExportLabels, ExportRecords, describe_keys
-from crowdfuse.io.tables import TableError, choose_columns, encode_column
-from crowdfuse.labels.ids import format_count, ids_to_strings
+from crowdfuse.io.tables import TableError, choose_columns, item_or_text_column
+from crowdfuse.io.wide import annotator_columns
+from crowdfuse.labels.ids import format_count, ids_to_strings, parse_integer_ids
 
 READERS: dict[str, Callable[[ExportRecords, str | None, str | None], ExportLabels]] = {
     "label-studio": label_studio.read,
     "argilla": argilla.read,
     "prodigy": prodigy.read,
+    "doccano": doccano.read,
 }
 
 
@@ -28,11 +31,8 @@ def detect_record_format(record: Any) -> str | None:
     >>> detect_record_format(record)
     'prodigy'
     """
-    if label_studio.recognises(record):
-        return "label-studio"
-    if argilla.recognises(record):
-        return "argilla"
-    return "prodigy" if prodigy.recognises(record) else None
+    tools = {"label-studio": label_studio, "argilla": argilla, "prodigy": prodigy, "doccano": doccano}
+    return next((name for name, tool in tools.items() if tool.recognises(record)), None)
 
 
 def detect_format(source: ExportRecords) -> str:
@@ -42,26 +42,29 @@ def detect_format(source: ExportRecords) -> str:
         return forms.most_common(1)[0][0]
     raise TableError(
         f"{source.name}: unknown format. Expected one of\n"
-        f"  {label_studio.EXPECTED}\n  {argilla.EXPECTED}\n  {prodigy.EXPECTED}\n"
+        f"  {label_studio.EXPECTED}\n  {argilla.EXPECTED}\n  {prodigy.EXPECTED}\n  {doccano.EXPECTED}\n"
         f"Found {_describe_contents(source)}. If this file is a table with one row per label, save it as .csv, .tsv or "
         ".parquet"
     )
 
 
-def is_wide(table: pa.Table, item: str | None, where: str) -> bool:
+def is_wide(table: pa.Table, item: str | None, text: str | None, where: str) -> bool:
     """Whether a table has one row per item and one column per annotator.
 
-    This is assumed if there are at least two columns besides the item column, and if any two of these columns have a
-    value in common. Call this function only if no column has a usual name for annotators or labels.
+    This is assumed if there are at least two columns besides the item column and columns of texts, and if any two of
+    them have a value in common. Call this function only if no column has a usual name for annotators or labels.
     """
     try:
-        id_column = choose_columns(table.column_names, {"item": item}, where)["item"]
+        given = item_or_text_column(table.column_names, item)
+        id_column = choose_columns(table.column_names, {"item": given}, where)["item"]
         columns = [
-            encode_column(table[name], name, where, text=False)[0] for name in table.column_names if name != id_column
+            encode_column(table[name], name, where, text=False)[0] for name in annotator_columns(table, id_column, text)
         ]
     except TableError:
         return False
-    values = [set(ids_to_strings(names)) for names in columns]
+    values = [
+        set(ids_to_strings(parse_integer_ids(names))) for names in columns
+    ]  # 2.0 in one column may be 2 in another
     return len(values) >= 2 and all(one & other for one, other in combinations(values, 2))
 
 

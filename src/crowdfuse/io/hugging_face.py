@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet
 
 from crowdfuse.io.tables import TableError
 from crowdfuse.labels.ids import format_names
+
+STATE_FILE = "state.json"  # in the folder of a data set
+SPLITS_FILE = "dataset_dict.json"  # in a folder with one folder per split
 
 
 def is_dataset(table: Any) -> bool:
@@ -63,3 +68,58 @@ def name_classes(table: pa.Table, names: Mapping[str, list[str]]) -> pa.Table:
         named = pc.take(pa.array([str(name) for name in classes], pa.string()), codes)
         table = table.set_column(table.column_names.index(column), column, named)
     return table
+
+
+def is_dataset_folder(path: Path) -> bool:
+    """Whether a folder holds a data set: written by `save_to_disk`, or as Parquet files."""
+    return any((path / name).exists() for name in (STATE_FILE, SPLITS_FILE)) or bool(_parquet_files(path))
+
+
+def read_dataset_folder(path: Path) -> pa.Table:
+    """The rows of a data set in a folder; an error if it has several splits."""
+    if (path / SPLITS_FILE).exists():
+        splits = _read_state(path / SPLITS_FILE, "splits")
+        raise TableError(
+            f"{path} holds the splits {format_names(splits)}; pass the folder of one, such as {path / str(splits[0])}"
+        )
+    if (path / STATE_FILE).exists():
+        files = [path / part["filename"] for part in _read_state(path / STATE_FILE, "_data_files")]
+        tables = [_read_arrow(file) for file in files]
+    else:
+        files = _parquet_files(path)
+        splits = sorted({file.name.split("-")[0].removesuffix(".parquet") for file in files})
+        if len(splits) > 1:
+            raise TableError(f"{path} holds the files {format_names([file.name for file in files])}; pass one of them")
+        try:
+            tables = [pyarrow.parquet.read_table(file) for file in files]
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(f"{path}: not readable as Parquet ({error})") from error
+    try:
+        return with_class_names(pa.concat_tables(tables))
+    except pa.ArrowInvalid as error:
+        raise TableError(f"{path}: its files do not have the same columns ({error})") from error
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    """The Parquet files of a data set, in its folder or in the folder `data`."""
+    return sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
+
+
+def _read_state(path: Path, key: str) -> list[Any]:
+    """A list in one of the files that describe a data set."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))[key]
+        if not isinstance(found, list) or not found:
+            raise ValueError(f"{key} is {format_names([found])}")
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise TableError(f"{path}: not the description of a data set ({error}); save the data set again") from error
+    return found
+
+
+def _read_arrow(path: Path) -> pa.Table:
+    """The rows of an Arrow file, as `datasets` writes them."""
+    try:
+        with pa.memory_map(str(path)) as data:
+            return pa.ipc.open_stream(data).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{path}: not a readable Arrow file ({error}); save the data set again") from error

@@ -1,13 +1,16 @@
-"""Exports of Label Studio, JSON and JSON_MIN: the choices of annotators.
+"""Exports of Label Studio, JSON, JSON_MIN and CSV: the choices of annotators.
 
 A task of the JSON export has `annotations`, each with the annotator (`completed_by`) and a list `result`, of which the
 element of type `choices` is read. A record of JSON_MIN is one flat annotation: the data of the task, its `id`, the
-answers by the names of their tags, then `annotator` and `annotation_id`.
+answers by the names of their tags, then `annotator` and `annotation_id`. A row of the CSV has the same columns in
+alphabetical order, and the choice as text, or as JSON if several options were chosen.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +23,16 @@ from crowdfuse.io.exports import (
     get_field,
     read_json,
 )
+from crowdfuse.io.item_fields import looks_like_inputs
 from crowdfuse.io.tables import TableError
 from crowdfuse.labels.ids import format_names
 
 EXPECTED = (
-    "Label Studio: tasks with 'id', 'data' and 'annotations', or (JSON_MIN) records with 'annotator' and "
+    "Label Studio: tasks with 'id', 'data' and 'annotations', or (JSON_MIN, CSV) records with 'annotator' and "
     "'annotation_id'"
 )
+FLAT_COLUMNS = ("annotator", "annotation_id")
+ANNOTATION_COLUMNS = (*FLAT_COLUMNS, "id", "created_at", "updated_at", "lead_time", "was_cancelled", "agreement")
 
 
 def recognises(record: Any) -> bool:
@@ -34,8 +40,8 @@ def recognises(record: Any) -> bool:
     if not isinstance(record, dict):
         return False
     # other formats, such as COCO, also have a list of annotations, but no tasks
-    is_task = _is_task(record) and not record.keys().isdisjoint(("id", "data"))
-    return is_task or {"annotator", "annotation_id"} <= record.keys()
+    is_task = _is_task(record) and not record.keys().isdisjoint(("id", "data")) and not _is_of_doccano(record)
+    return is_task or set(FLAT_COLUMNS) <= record.keys()
 
 
 def read(source: ExportRecords, item: str | None, question: str | None, *, truth: bool = False) -> ExportLabels:
@@ -53,7 +59,8 @@ def read(source: ExportRecords, item: str | None, question: str | None, *, truth
         if not isinstance(task, dict) or not _is_task(task):
             found.bad.append((number, f"expected a list of 'annotations', got {describe_keys(task)}"))
             continue
-        name = found.add_item(number, get_field(task, item or "id", "data"))
+        data = task.get("data")
+        name = found.add_item(number, get_field(task, item or "id", "data"), data if isinstance(data, dict) else {})
         if name is not None:
             for annotation in _annotations(task):
                 _read_annotation(found, number, name, annotation, asked, truth)
@@ -110,22 +117,26 @@ def _read_annotation(
 
 
 def _read_flat(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
-    """The choices in JSON_MIN, which omits cancelled annotations and does not tell which are ground truth."""
+    """The choices in JSON_MIN and CSV, which do not tell which annotations are ground truth."""
     found = ExportLabels(source)
     known = [record for _, record in source.records if isinstance(record, dict)]
     if question is None:
-        asked = choose_question((name for record in known for name in _answers(record)), None, source.name)
+        in_order = list(dict.fromkeys(name for record in known for name in _answers(record)))
+        asked = choose_question(in_order or _answers_by_content(known, item), None, source.name)
     else:
         asked = choose_question((name for record in known for name in record), question, source.name)
     for number, record in source.records:
         if not isinstance(record, dict) or not recognises(record):
             found.bad.append((number, f"expected 'annotator' and 'annotation_id', got {describe_keys(record)}"))
             continue
-        name = found.add_item(number, get_field(record, item or "id"))
-        answer = record.get(asked) if asked is not None else None
+        data = {key: value for key, value in record.items() if key != asked and key not in ANNOTATION_COLUMNS}
+        name = found.add_item(number, get_field(record, item or "id"), data)
+        answer = _parse_answer(record.get(asked)) if asked is not None else None
         if name is None:
             continue
-        if answer is None:
+        if str(record.get("was_cancelled")).lower() == "true":
+            found.skipped["cancelled annotations"] += 1
+        elif answer is None:
             found.skipped["annotations without an answer"] += 1
         elif isinstance(answer, dict) and isinstance(answer.get("choices"), list):
             found.add_label(number, name, _annotator_name(record["annotator"]), answer["choices"])
@@ -144,6 +155,31 @@ def _answers(record: dict[str, Any]) -> list[str]:
     return names[names.index("id") + 1 : names.index("annotator")]
 
 
+def _answers_by_content(records: list[dict[str, Any]], item: str | None) -> list[str]:
+    """The columns of the CSV that may be answers: those that differ between annotators of an item, else all but inputs.
+
+    The columns of the CSV are in alphabetical order, so their order does not tell data and answers apart.
+    """
+    values: dict[str, dict[Any, set[str]]] = {}  # by column and item
+    for record in records:
+        for name, value in record.items():
+            if name not in (*ANNOTATION_COLUMNS, item) and as_name(value) is not None:
+                values.setdefault(name, {}).setdefault(str(record.get(item or "id")), set()).add(str(value))
+    differing = [name for name, by_item in values.items() if any(len(found) > 1 for found in by_item.values())]
+    if differing:
+        return differing
+    flat = {name: [value for found in by_item.values() for value in found] for name, by_item in values.items()}
+    return [name for name, found in flat.items() if not looks_like_inputs(name, found)]
+
+
+def _parse_answer(answer: Any) -> Any:
+    """An answer of a flat record; the CSV writes several choices as JSON, and an empty cell for none."""
+    if isinstance(answer, str) and answer.startswith("{"):
+        with suppress(ValueError):
+            return json.loads(answer)
+    return None if answer == "" else answer
+
+
 def _questions(source: ExportRecords) -> Iterator[str]:
     """The names of the choice tags that were answered."""
     for _, task in source.records:
@@ -157,6 +193,11 @@ def _questions(source: ExportRecords) -> Iterator[str]:
 def _is_task(record: dict[str, Any]) -> bool:
     """Whether a record is a task with annotations, which old exports call completions."""
     return isinstance(record.get("annotations", record.get("completions")), list)
+
+
+def _is_of_doccano(record: dict[str, Any]) -> bool:
+    """Whether the annotations of a record name users and classes, as in old exports of doccano."""
+    return any(isinstance(one, dict) and "user" in one and "result" not in one for one in _annotations(record))
 
 
 def _annotations(task: dict[str, Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from crowdfuse.labels.ids import format_names
 
 EXPECTED = "Prodigy: records with 'answer' (accept, reject or ignore) and '_input_hash' or '_annotator_id'"
 ANSWERS = ("accept", "reject", "ignore")
+INPUT_FIELDS = ("image", "text")  # in a task with an image, the text is its file name
 PRODIGY_FIELDS = ("_input_hash", "_task_hash", "_annotator_id", "_session_id")
 
 
@@ -27,7 +28,7 @@ def read(source: ExportRecords, item: str | None, question: str | None) -> Expor
 
     Items are identified by their `_input_hash`, or by the field `item` of the record or of its `meta`.
     """
-    found = ExportLabels(source)
+    found = ExportLabels(source, INPUT_FIELDS)
     asked = choose_question(_labels(source), question, source.name)
     for number, record in source.records:
         if not isinstance(record, dict) or record.get("answer") not in ANSWERS:
@@ -40,7 +41,8 @@ def read(source: ExportRecords, item: str | None, question: str | None) -> Expor
             continue
         if _is_binary(record) and record.get("label") != asked:
             continue
-        name = found.add_item(number, get_field(record, item or "_input_hash", "meta"))
+        shown = {key: value for key, value in record.items() if key not in ("answer", "label") and key[:1] != "_"}
+        name = found.add_item(number, get_field(record, item or "_input_hash", "meta"), shown)
         if name is not None:
             _read_answer(found, number, name, record)
     return found

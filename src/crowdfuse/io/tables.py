@@ -1,25 +1,25 @@
-"""Tables as Arrow: CSV, TSV and Parquet files, data frames and dicts of arrays; choosing and encoding columns."""
+"""Tables as Arrow: CSV, TSV, Excel and Parquet files, data frames and dicts of arrays; choosing columns."""
 
 from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
-from numpy.typing import NDArray
 
-from crowdfuse.io.dictionary_encoding import encode_values
-from crowdfuse.labels.ids import ALLOWED_IDS, EXACT_FLOAT_LIMIT, format_names, parse_integers
+from crowdfuse.io.excel import EXCEL_ENDING, read_first_sheet
+from crowdfuse.io.file_content import GZIP_ENDING, describe_encoding, file_ending, is_utf8_file, read_utf8
+from crowdfuse.labels.ids import format_names
 
 T = TypeVar("T")
 
@@ -28,8 +28,25 @@ DEFAULT_COLUMN_NAMES = {
     "annotator": ("annotator", "worker", "rater"),
     "label": ("label", "answer", "response"),
 }
+TEXT_NAMES = frozenset(  # columns and fields that hold the texts of items
+    (
+        *("text", "texts", "sentence", "sentences", "review", "comment", "tweet", "document", "content", "message"),
+        *("body", "title", "headline", "abstract", "passage", "utterance", "question"),
+    )
+)
 IMAGE_NAMES = ("image", "file", "filename", "file_name")  # item columns if no other column fits
-TABLE_ENDINGS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".parquet": "", ".pq": ""}  # with the delimiter of text files
+TABLE_ENDINGS = {  # with the delimiter that is usual in text files
+    ".csv": ",",
+    ".tsv": "\t",
+    ".tab": "\t",
+    EXCEL_ENDING: ",",
+    ".parquet": "",
+    ".pq": "",
+}
+DELIMITERS = (",", ";", "\t", "|")
+QUOTED = re.compile(r'"[^"]*"')
+HEADER_BYTES = 1 << 16  # read to find the delimiter of a text file
+DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}  # what people type for a tab
 CSV_BLOCK_BYTES = 1 << 22  # parsed at a time; fits the processor's cache
 
 
@@ -46,8 +63,8 @@ class TableError(ValueError):
 class BrokenLinesError(TableError):
     """Lines of a text file that cannot be parsed; `broken` maps line numbers to reasons."""
 
-    def __init__(self, path: Path, broken: dict[int, str], n_rows: int) -> None:
-        self.places = [f"{path}, line {line}: {reason}" for line, reason in list(broken.items())[:3]]
+    def __init__(self, path: Path, unit: str, broken: dict[int, str], n_rows: int) -> None:
+        self.places = [f"{path}, {unit} {line}: {reason}" for line, reason in list(broken.items())[:3]]
         super().__init__(self.places[0])
         self.broken = broken
         self.n_rows = n_rows
@@ -58,27 +75,49 @@ class CutInsideQuotes(Exception):  # noqa: N818  # a signal to read the file dif
 
 
 class TableFile:
-    """A CSV, TSV or Parquet file: its column names, its data (read on request), and line numbers for messages."""
+    """A CSV, TSV, Excel or Parquet file: its column names, its data (read on request), and line numbers for messages.
 
-    def __init__(self, path: Path) -> None:
+    A text file may be compressed (``.csv.gz``) or be UTF-16; it is then held in memory, as is the sheet of an Excel
+    file. The delimiter is `sep` or, by default, the one of `DELIMITERS` that gives the header the most columns.
+    """
+
+    def __init__(self, path: Path, sep: str | None = None) -> None:
         self.path = path
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file")
         if path.is_dir():
-            raise TableError(f"{path} is a folder; expected a .csv, .tsv or .parquet file")
-        self.size = path.stat().st_size
+            raise TableError(f"{path} is a folder; expected a .csv, .tsv, .xlsx or .parquet file")
+        ending = file_ending(path)
+        usual = TABLE_ENDINGS.get(ending)
+        if usual is None or (path.suffix.lower() == GZIP_ENDING and not (usual and ending != EXCEL_ENDING)):
+            known = "a .csv, .tsv, .xlsx or .parquet file, or an export as .json or .jsonl"
+            raise TableError(f"{path}: unknown file type {path.suffix!r}; expected {known}")
+        self.unit = "row" if ending == EXCEL_ENDING else "line"
+        self._content = None
+        if ending == EXCEL_ENDING and path.stat().st_size:
+            self._content = read_first_sheet(path)
+        elif usual and not is_utf8_file(path):
+            self._content = read_utf8(path)
+        self.size = path.stat().st_size if self._content is None else len(self._content)
         if not self.size:
             raise TableError(f"{path} is empty; expected a header and at least one row")
-        if path.suffix.lower() not in TABLE_ENDINGS:
-            known = "a .csv, .tsv or .parquet file, or an export as .json or .jsonl"
-            raise TableError(f"{path}: unknown file type {path.suffix!r}; expected {known}")
-        self.delimiter = TABLE_ENDINGS[path.suffix.lower()]
+        self.delimiter = self._find_delimiter(usual, sep if ending != EXCEL_ENDING else None)
         self.columns = self._columns()
         self._skipped_lines: frozenset[int] = frozenset()
 
+    def _find_delimiter(self, usual: str, sep: str | None) -> str:
+        """The given delimiter, or the one that gives the header the most columns; that of the file ending if equal."""
+        if sep is not None or not usual or self.unit == "row":
+            return usual if sep is None or not usual else DELIMITER_NAMES.get(sep, sep)
+
+        with self._open() as data:
+            start = data.read(HEADER_BYTES).decode("utf-8-sig", "replace")
+        header = next((line for line in QUOTED.sub("", start).splitlines() if line.strip()), "")
+        return max((usual, *DELIMITERS), key=header.count)  # the first of several with the same number
+
     @property
     def is_text(self) -> bool:
-        """Whether this is a CSV or TSV file."""
+        """Whether this is a CSV, TSV or Excel file, whose values are text."""
         return bool(self.delimiter)
 
     def _columns(self) -> list[str]:
@@ -92,7 +131,7 @@ class TableFile:
         if not header:
             raise TableError(f"{self.path} has no header; expected column names in the first line")
         if not _is_utf8(header):
-            raise TableError(f"{self.path}, line {line}: not UTF-8 text; save it as UTF-8")
+            raise TableError(f"{self.path}, {self.unit} {line}: {_describe_bytes(header)}")
         return header
 
     def read(
@@ -135,7 +174,7 @@ class TableFile:
         """Parse the whole file, `block` bytes at a time."""
         try:
             return pyarrow.csv.read_csv(
-                self.path,
+                self.path if self._content is None else pa.BufferReader(self._content),
                 pyarrow.csv.ReadOptions(block_size=block),
                 pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 conversion,
@@ -162,10 +201,14 @@ class TableFile:
         with self._arrow_errors_explained():
             return self._parse_block(next(self._blocks(CSV_BLOCK_BYTES // 16)), _conversion([column], []))[column]
 
+    def _open(self) -> IO[bytes]:
+        """The bytes of a text file."""
+        return self.path.open("rb") if self._content is None else BytesIO(self._content)
+
     def _blocks(self, size: int) -> Iterator[tuple[int, int]]:
         """The first and last byte of blocks of whole lines."""
         begin = 0
-        with self.path.open("rb") as data:
+        with self._open() as data:
             while begin < self.size:
                 data.seek(begin + size)
                 data.readline()
@@ -176,7 +219,7 @@ class TableFile:
     def _parse_block(self, block: tuple[int, int], conversion: pyarrow.csv.ConvertOptions) -> pa.Table:
         """The rows of one block."""
         begin, end = block
-        with self.path.open("rb") as data:
+        with self._open() as data:
             data.seek(begin)
             lines = data.read(end - begin)
         quoted = b'"' in lines
@@ -216,11 +259,11 @@ class TableFile:
                 if reason := self._fault(values):
                     broken[line] = reason
             if broken:
-                raise BrokenLinesError(self.path, broken, n_rows) from error
+                raise BrokenLinesError(self.path, self.unit, broken, n_rows) from error
             raise TableError(f"{self.path}: {error}") from error
 
     def describe_row(self, row: int) -> str:
-        """'labels.csv, line 17' for a row number of a text file, 'labels.parquet, row 15' otherwise."""
+        """'labels.csv, line 17' for a row number of a text file, 'labels.parquet, row 15' for Parquet."""
         return self.describe_rows([row])[0]
 
     def describe_rows(self, rows: Sequence[int]) -> list[str]:
@@ -231,7 +274,7 @@ class TableFile:
         found = {}
         for row, (line, _) in enumerate(self._rows()):
             if row in wanted:
-                found[row] = f"{self.path}, line {line}"
+                found[row] = f"{self.path}, {self.unit} {line}"
             if row == last:
                 break
         return [found.get(row, f"{self.path}, row {row}") for row in rows]
@@ -244,28 +287,30 @@ class TableFile:
                 f"{len(self.columns)} columns ({format_names(self.columns, 12)}); correct the line, or quote a value "
                 "that contains the delimiter"
             )
-        return "" if _is_utf8(values) else "not UTF-8 text; save it as UTF-8"
+        return "" if _is_utf8(values) else _describe_bytes(values)
 
     def _rows(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """The rows of a text file without the header and the skipped lines."""
         return (record for record in islice(self._records(strict), 1, None) if record[0] not in self._skipped_lines)
 
     def _records(self, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """The records of a text file, the header first, each with the number of its first line.
+        """The records of a text file, the header first, each with the number of its first line or its row in Excel.
 
         A value of over 128 KB ends the reading, which is acceptable for messages. With `strict`, it is an error.
         """
-        with self.path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as lines:
+        with TextIOWrapper(self._open(), "utf-8-sig", "surrogateescape", newline="") as lines:
             reader = csv.reader(lines, delimiter=self.delimiter)
             begin = 1
             try:
                 for values in reader:
                     if values:  # skip blank lines
                         yield begin, values
-                    begin = reader.line_num + 1
+                    begin = begin + 1 if self.unit == "row" else reader.line_num + 1
             except csv.Error as error:
                 if strict:
-                    raise TableError(f"{self.path}, line {begin}: {error}; fix the broken lines first") from error
+                    raise TableError(
+                        f"{self.path}, {self.unit} {begin}: {error}; fix the broken lines first"
+                    ) from error
 
 
 def _conversion(columns: Sequence[str], dictionary: Sequence[str] | None = None) -> pyarrow.csv.ConvertOptions:
@@ -308,7 +353,7 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
                 raise TableError(f"{where} has two columns called {name!r}; rename one of them")
             chosen[role] = name
             continue
-        usual = [*DEFAULT_COLUMN_NAMES[role], *(IMAGE_NAMES if role == "item" else ())]
+        usual = [*DEFAULT_COLUMN_NAMES[role], *((*IMAGE_NAMES, "id") if role == "item" else ())]
         matches = usual_columns(found, role)
         if not matches:
             wide = ""
@@ -334,7 +379,15 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
 def usual_columns(columns: Sequence[str], role: str) -> list[str]:
     """The columns with a usual name for a role."""
     found = _called(columns, DEFAULT_COLUMN_NAMES[role])
-    return _called(columns, IMAGE_NAMES) if role == "item" and not found else found
+    if role != "item" or found:
+        return found
+    return _called(columns, IMAGE_NAMES) or [column for column in columns if column.strip().lower() == "id"]
+
+
+def item_or_text_column(columns: Sequence[str], item: str | None) -> str | None:
+    """The given item column; if no column has a usual name for items, the only one with a usual name for texts."""
+    texts = [column for column in columns if column.strip().lower() in TEXT_NAMES]
+    return texts[0] if item is None and len(texts) == 1 and not usual_columns(columns, "item") else item
 
 
 def _called(columns: Sequence[str], words: Sequence[str]) -> list[str]:
@@ -343,93 +396,17 @@ def _called(columns: Sequence[str], words: Sequence[str]) -> list[str]:
     return [column for column in columns if column.strip().lower() in names]
 
 
-def encode_column(
-    column: pa.ChunkedArray, name: str, where: str, *, text: bool
-) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Encode a column as distinct names and one code per row; the code is -1 if the value is null, empty or blank.
-
-    Names are in order of appearance. In a categorical column, they are in the order of its categories. If `text` is
-    true, the strings come from a text file, and "12" is read as the integer 12 if all values are integers.
-    """
-    if pa.types.is_dictionary(column.type) and not pa.types.is_primitive(column.type.value_type):
-        return _encode_dictionary(column, name, where, text=text)
-    return drop_blank_names(*encode_values(_usable(column, name, where)), text=text)
-
-
-def drop_blank_names(
-    names: pa.Array, codes: NDArray[np.int32], *, text: bool
-) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct names and one code per row, without empty names."""
-    if pa.types.is_integer(names.type):
-        return np.asarray(names.cast(pa.int64())), codes
-    blank = np.asarray(pc.or_(pc.equal(names, ""), pc.utf8_is_space(names)))
-    if blank.any():  # empty strings and strings of spaces count as missing
-        position = np.where(blank, -1, np.cumsum(~blank) - 1).astype(np.int32)
-        codes = np.append(position, np.int32(-1))[codes]
-        names = names.filter(pa.array(~blank))
-    numbers = parse_integers(names) if text else None
-    return names.to_numpy(zero_copy_only=False).astype(object, copy=False) if numbers is None else numbers, codes
-
-
-def _encode_dictionary(
-    column: pa.ChunkedArray, name: str, where: str, *, text: bool
-) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Encode a dictionary column, which has one dictionary per chunk with values that may be empty or unused."""
-    dictionaries = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
-    names, of_value = encode_column(dictionaries, name, where, text=text)
-    first_row = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
-    first_value = np.cumsum([0, *(len(dictionary) for dictionary in dictionaries.chunks)])
-    codes = np.empty(len(column), np.int32)
-
-    def place(index: int) -> None:
-        chunk = column.chunk(index)
-        position = chunk.indices.cast(pa.int32()).fill_null(-1) if chunk.null_count else chunk.indices
-        of_chunk = np.append(of_value[first_value[index] : first_value[index + 1]], np.int32(-1))
-        codes[first_row[index] : first_row[index + 1]] = of_chunk[np.asarray(position)]
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(place, range(column.num_chunks)))
-    if text:  # these dictionaries were built from the rows, so all values are used
-        return names, codes
-    is_used = np.zeros(len(names) + 1, bool)  # one more entry, for the code -1
-    is_used[codes] = True
-    is_used[-1] = False
-    renumbered = np.where(is_used, np.cumsum(is_used) - 1, -1).astype(np.int32)
-    return names[is_used[:-1]], renumbered[codes]
-
-
-def _usable(column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
-    """The column as strings or signed integers; an error for other types."""
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_signed_integer(kind):
-        return column
-    if pa.types.is_dictionary(kind):
-        return _usable(column.cast(kind.value_type), name, where)
-    if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return column.cast(pa.string())
-    if pa.types.is_boolean(kind):
-        return column.cast(pa.int8())
-    if pa.types.is_unsigned_integer(kind):
-        fits = pc.less_equal(column, pa.scalar(np.iinfo(np.int64).max, pa.uint64()))
-    elif pa.types.is_floating(kind):  # integers with missing values often have this type
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
-        fits = pc.and_(pc.less(pc.abs(column), float(EXACT_FLOAT_LIMIT)), pc.equal(column, pc.floor(column)))
-    else:
-        raise TableError(f"{where}: column {name!r} holds {kind} values; expected strings or integers")
-    row = pc.index(fits, False).as_py()
-    if row >= 0:
-        raise TableError(
-            f"{where}, row {row}: {name} {column[row].as_py()!r} cannot be an id or a class name; use {ALLOWED_IDS}"
-        )
-    return column.cast(pa.int64())
-
-
 def _arrow_array(values: Any, name: str) -> Any:
     """A column of a dict as an Arrow array."""
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError) as error:
         raise TableError(f"column {name!r} must be an array of strings or of integers ({error})") from error
+
+
+def _describe_bytes(values: list[str]) -> str:
+    """What to say about values that were not valid UTF-8."""
+    return describe_encoding(" ".join(values).encode(errors="surrogateescape"))
 
 
 def _is_utf8(values: list[str]) -> bool:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,9 @@ from crowdfuse.labels.ids import (
 from crowdfuse.labels.reading import Reading, accepts_options_of
 from crowdfuse.labels.summary import Summary, summarize
 from crowdfuse.labels.votes import vote_shares
+
+if TYPE_CHECKING:
+    from crowdfuse.labels.annotations_with_gold import AnnotationsWithGold
 
 MAX_DENSE_BYTES = 2**31  # larger dense arrays are refused
 
@@ -124,26 +127,28 @@ class Annotations:
     @classmethod
     @accepts_options_of(Reading)
     def read(cls, path: str | PathLike[str] | Any, reading: Reading) -> Annotations:
-        r"""Read labels from a CSV, TSV or Parquet file, or from an export of Label Studio, Argilla or Prodigy.
+        r"""Read labels from a CSV, TSV, Excel or Parquet file, or from an export of a labelling tool.
 
-        The format is detected from the contents, unless `format` is given. An empty label means that the annotator did
-        not label the item.
+        The tools are Label Studio, Argilla, Prodigy and doccano. The format is detected from the contents, unless
+        `format` is given. An empty label, or a word such as "NA" or "nan", means that the annotator did not label the
+        item, unless `classes` lists that word.
 
         A table with one row per item and one column per annotator is called wide. A table is read as wide if it meets
         three conditions:
 
         - No column has a usual name for annotators or labels, such as "annotator" or "label".
-        - There are at least two columns besides the item column.
+        - There are at least two columns besides the item column and columns of texts or paths of images.
         - Any two of these columns have at least one value in common, because annotators choose from the same classes.
 
-        A warning is given if rows that cannot be used are dropped, or if classes differ only by case or spaces. Each
-        warning is also stored in `notes`.
+        A warning is given if rows that cannot be used are dropped, if words such as "NA" count as missing, or if
+        classes that differ only by case or spaces are merged. Each warning is also stored in `notes`.
 
         Parameters
         ----------
         path : str, path-like or table
-            A ``.csv``, ``.tsv`` or ``.parquet`` file, or an export (``.json``, ``.jsonl``). A table in memory is passed
-            on to `from_table`.
+            A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file; an export (``.json``, ``.jsonl``, Label Studio's
+            ``.csv``, doccano's ``.zip`` or folder); or the folder of a Hugging Face dataset. Text files may be
+            compressed (``.csv.gz``). A table in memory is passed on to `from_table`.
         {reading_options}
 
         Returns
@@ -524,6 +529,51 @@ class Annotations:
                 "several times, use sample_weight"
             )
         return self._rows(rows, by_row=True)
+
+    def with_gold(self, gold: Any) -> AnnotationsWithGold:
+        """Return the same labels, for scorers of scikit-learn such as ``scoring="accuracy"`` that need gold.
+
+        `fit` still trains on the labels alone.
+
+        Parameters
+        ----------
+        gold : array-like of shape (n_items,)
+            True class of each item, by name, in the order of the rows of X; known for every item.
+
+        Returns
+        -------
+        AnnotationsWithGold
+
+        Raises
+        ------
+        TypeError
+            If `by_row` is false; call `align` first.
+        ValueError
+            If `gold` has another length, an unknown class, or a missing one.
+
+        Examples
+        --------
+        >>> from sklearn.model_selection import cross_val_score
+        >>> import crowdfuse
+        >>> X, y = np.eye(2).repeat(20, 0), np.arange(2).repeat(20)
+        >>> ann = Annotations.from_matrix(y[:, None].repeat(3, 1))
+        >>> clf = crowdfuse.MajorityVoteClassifier(epochs=20)
+        >>> cross_val_score(clf, X, ann.with_gold(y), scoring="accuracy", cv=2)
+        array([1., 1.])
+        """
+        from crowdfuse.labels.alignment import gold_codes
+        from crowdfuse.labels.annotations_with_gold import AnnotationsWithGold
+
+        if not self.by_row:
+            raise TypeError("with_gold needs annotations in the order of X's rows: ann.align(items).with_gold(gold)")
+        codes = gold_codes(gold, self.classes, self.n_items)
+        if (codes < 0).any():
+            raise ValueError(
+                f"gold of row {int(np.argmax(codes < 0))} is missing; leave out the {int((codes < 0).sum()):,} items "
+                "without gold, in X too"
+            )
+        names = self.classes[codes]
+        return AnnotationsWithGold(self, names.astype(str) if names.dtype.kind == "O" else names)
 
     def select_annotator(self, annotator: Any) -> Annotations:
         """Return the labels of one annotator; items and classes stay the same.

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.integer[Any]]
 
-INTEGER_PATTERN = r"^(0|-?[1-9][0-9]{0,18})$"
+INTEGER_PATTERN = r"^(0|-?[1-9][0-9]{0,18})(\.0+)?$"  # tables with missing values often hold "1.0"
+DECIMALS_PATTERN = r"\.0+$"
 EXACT_FLOAT_LIMIT = 2**53  # from here on, floats cannot tell neighbouring integers apart
 MAX_SHOWN_CHARACTERS = 60  # of one name in a message
 ALLOWED_IDS = f"only strings, or only whole numbers (64-bit integers, or floats below {EXACT_FLOAT_LIMIT:.0e})"
@@ -93,9 +94,10 @@ def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
 
 
 def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
-    """Convert strings to integers if all of them are plain integers, else return them unchanged.
+    """Convert strings to integers if all of them are whole numbers, else return them unchanged.
 
-    A string is a plain integer if the integer, written as text, is the same string: "7" is one, "007" is not.
+    "7" and "7.0" are whole numbers, "007" and "7.5" are not. If the values are distinct names, merge equal numbers
+    afterwards with `merge_equal_names`.
 
     Parameters
     ----------
@@ -120,7 +122,7 @@ def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def parse_integers(strings: pa.Array) -> NDArray[np.int64] | None:
-    """Convert strings to integers if all are plain integers (see `parse_integer_ids`), else return None."""
+    """Convert strings to integers if all are whole numbers (see `parse_integer_ids`), else return None."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -128,9 +130,24 @@ def parse_integers(strings: pa.Array) -> NDArray[np.int64] | None:
         if not len(part) or not pc.all(pc.match_substring_regex(part, INTEGER_PATTERN), skip_nulls=False).as_py():
             return None
     try:
-        return np.asarray(strings.cast(pa.int64()))
+        return np.asarray(pc.replace_substring_regex(strings, DECIMALS_PATTERN, "").cast(pa.int64()))
     except pa.ArrowInvalid:  # more than 64 bits
         return None
+
+
+def merge_equal_names(names: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
+    """Return each name once, in order of first appearance, and the position of each given name among them.
+
+    Examples
+    --------
+    >>> merge_equal_names(np.array([7, 3, 7]))
+    (array([7, 3]), array([0, 1, 0]))
+    """
+    _, first, inverse = np.unique(names, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return names[first[order]], rank[inverse]
 
 
 def positions_of(wanted: NDArray[Any], among: NDArray[Any]) -> IntArray:
@@ -225,6 +242,27 @@ def refuse_repeats(ids: NDArray[Any], name: str) -> None:
         )
 
 
+def similar_names(names: NDArray[Any]) -> list[list[str]]:
+    """Return the groups of names that differ only by case or spaces.
+
+    Examples
+    --------
+    >>> similar_names(np.array(["Cat", "cat ", "dog"], object))
+    [['Cat', 'cat ']]
+    """
+    if names.dtype.kind != "O":
+        return []
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(without_case_and_spaces(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def without_case_and_spaces(name: str) -> str:
+    """Return what is equal for two names that differ only by case or spaces."""
+    return "".join(name.split()).casefold()
+
+
 def similar_class_notes(classes: NDArray[Any]) -> list[str]:
     """Return a note if class names differ only by case or spaces, which is probably a mistake.
 
@@ -243,12 +281,7 @@ def similar_class_notes(classes: NDArray[Any]) -> list[str]:
     >>> similar_class_notes(np.array(["Cat", "cat ", "dog"], object))
     ["classes that differ only by case or spaces: 'Cat', 'cat '; rename them if they are the same class"]
     """
-    if classes.dtype.kind != "O":
-        return []
-    groups: dict[str, list[str]] = {}
-    for name in classes:
-        groups.setdefault("".join(name.split()).casefold(), []).append(name)
-    similar = [name for group in groups.values() if len(group) > 1 for name in group]
+    similar = [name for group in similar_names(classes) for name in group]
     way_out = "rename them if they are the same class"
     return [f"classes that differ only by case or spaces: {format_names(similar)}; {way_out}"] if similar else []
 

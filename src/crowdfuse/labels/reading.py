@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args
 
 from crowdfuse.checks.choices import check_choice
 
-Format = Literal["auto", "table", "wide", "label-studio", "argilla", "prodigy"]
+Format = Literal["auto", "table", "wide", "label-studio", "argilla", "prodigy", "doccano"]
 OnConflict = Literal["error", "first", "last", "drop"]
 OnBad = Literal["error", "drop"]
 
@@ -40,7 +40,7 @@ class Reading:
     Raises
     ------
     ValueError
-        If `format`, `on_conflict` or `on_bad` is not one of the allowed values.
+        If `format`, `on_conflict` or `on_bad` is not one of the allowed values, or `sep` is not one character.
 
     See Also
     --------
@@ -83,14 +83,23 @@ class Reading:
             "help": "Name of the label column. Default: a column with a usual name, such as label or answer.",
         },
     )
+    text: str | None = field(
+        default=None,
+        metadata={
+            "doc": "Name of the column or field that holds the text of each item, or the path of its image, if these "
+            "are to be the inputs. Required if several may be meant. In a wide table, this column is not an annotator.",
+            "help": "Name of the column or field with the text of each item, or the path of its image. Default: one "
+            "with a usual name, such as text or review, or with such contents.",
+        },
+    )
     format: Format = field(
         default="auto",
         metadata={
             "doc": "How labels are laid out. 'table': one row per label. 'wide': one row per item and one column per "
-            "annotator. 'label-studio', 'argilla' and 'prodigy': an export of that labelling tool. 'auto': the format "
-            "is detected from the contents.",
+            "annotator. 'label-studio', 'argilla', 'prodigy' and 'doccano': an export of that labelling tool. 'auto': "
+            "the format is detected from the contents.",
             "help": "Format of the labels: table (one row per label), wide (one row per item and one column per "
-            "annotator), label-studio, argilla or prodigy (exports of these tools), or auto (detect it).",
+            "annotator), label-studio, argilla, prodigy or doccano (exports of these tools), or auto (detect it).",
         },
     )
     question: str | None = field(
@@ -107,6 +116,14 @@ class Reading:
             "doc": "All class names, in the order to use. A label that is not listed is an error. By default the "
             "classes are the distinct labels, sorted.",
             "help": "All classes, in the order to use, separated by commas. Default: the distinct labels, sorted.",
+        },
+    )
+    merge_similar: bool = field(
+        default=False,
+        metadata={
+            "doc": "Whether class names that differ only by case or spaces are one class, in the spelling of `classes` "
+            "or else in the most frequent one. By default they are an error, unless `classes` lists them.",
+            "help": "Treat class names that differ only by case or spaces as one class. Default: stop at such names.",
         },
     )
     on_conflict: OnConflict = field(
@@ -128,7 +145,18 @@ class Reading:
         },
     )
 
+    sep: str | None = field(
+        default=None,
+        metadata={
+            "doc": "The character that separates the columns of a text file: one character, or 'tab'. By default the "
+            "one of comma, semicolon, tab and vertical bar that gives the header the most columns.",
+            "help": "Character that separates the columns of a text file, such as ';' or tab. Default: detected.",
+        },
+    )
+
     def __post_init__(self) -> None:
+        if self.sep is not None and self.sep not in ("tab", "\\t") and (len(self.sep) != 1 or self.sep in '"\r\n'):
+            raise ValueError(f"sep must be one character, such as ';', or 'tab', got {self.sep!r}")
         for option in fields(self):
             choices = allowed_values(option)
             if choices:

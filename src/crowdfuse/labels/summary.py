@@ -87,7 +87,11 @@ class Summary:
         ]
         notes = [
             (self.items_without_labels, "item has no label", "items have no label"),
-            (self.dropped_missing, "label was empty and counts as missing", "labels were empty and count as missing"),
+            (
+                self.dropped_missing,
+                "label is missing (empty, or a word such as NA)",
+                "labels are missing (empty, or a word such as NA)",
+            ),
             (self.dropped_duplicates, "repeated label was dropped", "repeated labels were dropped"),
             (
                 self.dropped_conflicts,

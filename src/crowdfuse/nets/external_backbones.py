@@ -21,7 +21,9 @@ PICKLE_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".joblib")
 WEIGHTS_ONLY_SUFFIXES = (".safetensors",)
 
 
-def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trust_model: bool = False) -> nn.Module:
+def load_backbone(
+    name: str, arguments: Mapping[str, Any] | None = None, *, trust_model: bool = False, role: str = "backbone"
+) -> nn.Module:
     """Load a network by its import name `module:callable`, or from a `.pt2` file of `torch.export.save`.
 
     Importing a module runs its code. Torch is seeded before the import, so that randomly initialized weights are the
@@ -36,6 +38,8 @@ def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trus
         Keyword arguments for the function.
     trust_model : bool, default=False
         Allow loading a `.pt2` file, which can run code hidden in it.
+    role : str, default="backbone"
+        What error messages call the network.
 
     Returns
     -------
@@ -56,13 +60,13 @@ def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trus
     """
     suffix = Path(name).suffix.lower()
     if suffix == EXPORTED_SUFFIX:
-        return _load_exported(Path(name), arguments or {}, trust_model)
+        return _load_exported(Path(name), arguments or {}, trust_model, role)
     if suffix in PICKLE_SUFFIXES:
         raise ValueError(
-            f"backbone {name}: {suffix} files are pickles, and opening one can run any code. {_function_hint(name)}"
+            f"{role} {name}: {suffix} files are pickles, and opening one can run any code. {_function_hint(name)}"
         )
     if suffix in WEIGHTS_ONLY_SUFFIXES:
-        raise ValueError(f"backbone {name}: {suffix} files hold weights but no network. {_function_hint(name)}")
+        raise ValueError(f"{role} {name}: {suffix} files hold weights but no network. {_function_hint(name)}")
     if trust_model:
         raise ValueError(
             f"--trust-model (trust_model=True) is for {EXPORTED_SUFFIX} files, and {name} is not one; "
@@ -70,7 +74,7 @@ def load_backbone(name: str, arguments: Mapping[str, Any] | None = None, *, trus
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return _as_module(import_named(name, "backbone"), name, dict(arguments or {}))
+        return _as_module(import_named(name, role), name, dict(arguments or {}), role)
 
 
 def _function_hint(name: str) -> str:
@@ -81,44 +85,44 @@ def _function_hint(name: str) -> str:
     )
 
 
-def _load_exported(path: Path, arguments: Mapping[str, Any], trust_model: bool) -> nn.Module:
+def _load_exported(path: Path, arguments: Mapping[str, Any], trust_model: bool, role: str) -> nn.Module:
     """Return the module in a `.pt2` file."""
     if not path.is_file():
-        raise FileNotFoundError(f"backbone {path}: no such file; check the path")
+        raise FileNotFoundError(f"{role} {path}: no such file; check the path")
     if not trust_model:
         raise ValueError(
-            f"backbone {path}: loading a {EXPORTED_SUFFIX} file can run code hidden in it. If you made it yourself, or "
+            f"{role} {path}: loading a {EXPORTED_SUFFIX} file can run code hidden in it. If you made it yourself, or "
             "would run its author's code, pass --trust-model (trust_model=True)"
         )
     if arguments:
         raise ValueError(
-            f"backbone {path}: a {EXPORTED_SUFFIX} file takes no arguments; leave out {', '.join(arguments)}"
+            f"{role} {path}: a {EXPORTED_SUFFIX} file takes no arguments; leave out {', '.join(arguments)}"
         )
     if not zipfile.is_zipfile(path):  # otherwise torch prints a traceback of its own first
-        raise ValueError(f"backbone {path} was not written by torch.export.save, or is damaged; save it again")
+        raise ValueError(f"{role} {path} was not written by torch.export.save, or is damaged; save it again")
     try:
         return torch.export.load(path).module()
     except Exception as error:  # torch raises many types for bad files
-        raise ValueError(f"backbone {path} cannot be loaded: {format_error(error)}") from error
+        raise ValueError(f"{role} {path} cannot be loaded: {format_error(error)}") from error
 
 
-def _as_module(imported: Any, name: str, arguments: dict[str, Any]) -> nn.Module:
+def _as_module(imported: Any, name: str, arguments: dict[str, Any], role: str) -> nn.Module:
     """Return the imported module, or the module that the imported function returns."""
     if isinstance(imported, nn.Module):
         if arguments:
             raise ValueError(
-                f"backbone {name!r} is already a network and takes no arguments; leave out {', '.join(arguments)}"
+                f"{role} {name!r} is already a network and takes no arguments; leave out {', '.join(arguments)}"
             )
         return imported
     if not callable(imported):
         raise ValueError(
-            f"backbone {name!r} must be an nn.Module or a callable that returns one, got {type(imported).__name__}"
+            f"{role} {name!r} must be an nn.Module or a callable that returns one, got {type(imported).__name__}"
         )
     try:
         module = imported(**arguments)
     except Exception as error:  # it is the user's code
         given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        raise ValueError(f"backbone {name!r}: calling it with ({given}) failed: {format_error(error)}") from error
+        raise ValueError(f"{role} {name!r}: calling it with ({given}) failed: {format_error(error)}") from error
     if not isinstance(module, nn.Module):
-        raise ValueError(f"backbone {name!r} must return an nn.Module, got {type(module).__name__}")
+        raise ValueError(f"{role} {name!r} must return an nn.Module, got {type(module).__name__}")
     return module

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from crowdfuse.io.inputs import Inputs
 
 MAX_ROWS_READ = 4096  # rows used for the statistics if inputs are read from files
-IN_MEMORY_BLOCK_ROWS = 4096
+MAX_BLOCK_ROWS = 4096  # rows read at a time from inputs in memory
+MAX_BLOCK_VALUES = 1 << 24  # fewer rows if they are wide, such as the rows of a sparse matrix
 FILE_BLOCK_ROWS = 64  # rows from files are large
 
 
@@ -57,7 +58,7 @@ class Standardize(nn.Module):
         rows : ndarray of shape (n_rows,)
             Rows to use.
         """
-        block_rows = IN_MEMORY_BLOCK_ROWS
+        block_rows = min(MAX_BLOCK_ROWS, max(1, MAX_BLOCK_VALUES // max(1, int(np.prod(inputs.item_shape)))))
         if not inputs.in_memory:
             rows = rows[np.linspace(0, len(rows) - 1, min(MAX_ROWS_READ, len(rows))).round().astype(np.int64)]
             block_rows = FILE_BLOCK_ROWS

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.io.tables import as_table, choose_columns
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, format_count, format_names, positions_of
+from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize_ids, positions_of, refuse_repeats
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.report.gold_facts import GoldSet
 from crowdfuse.report.item_previews import previews_of_inputs
@@ -26,7 +27,7 @@ def report_classifier(
     annotations: Any,
     *,
     items: ArrayLike | None = None,
-    gold: ArrayLike | None = None,
+    gold: Any = None,
     consensus: Consensus | None = None,
     folds: int = 5,
     n_items: int = 30,
@@ -46,8 +47,9 @@ def report_classifier(
         Labels of the items, as in `fit`.
     items : array-like of shape (n_items,), default=None
         Item id of each row of `X`, as in `fit`.
-    gold : array-like of shape (n_items,), default=None
-        True class of each row, None where unknown. Gold is used only to measure accuracy.
+    gold : array-like of shape (n_items,), or data frame, default=None
+        True class of each row, None where unknown; or a data frame with the columns item and label, which may leave
+        out items. Gold is used only to measure accuracy.
     consensus : Consensus, default=None
         Result of `classifier.consensus` on these items and labels. None computes it.
     folds : int, default=5
@@ -92,6 +94,8 @@ def report_classifier(
     else:
         _check_consensus(consensus, classifier, align(annotations, len(inputs), items))
     data = add_model(report_data_of(consensus), classifier, inputs)
+    if hasattr(gold, "columns"):
+        gold = _gold_by_row(gold, data.ann)
     gold_sets = [] if gold is None else _split_by_labels(data, gold_codes(gold, data.ann.classes, data.ann.n_items))
     feature_names = getattr(classifier, "feature_names_in_", None)
     active = data.ann.annotators[consensus.labels_per_annotator > 0]
@@ -110,6 +114,22 @@ def report_classifier(
         positive=positive,
         title=title or f"Report on {classifier.method_name}",
     )
+
+
+def _gold_by_row(table: Any, ann: Annotations) -> list[Any]:
+    """Return the true class of each item from a data frame with an item and a label column; None where unknown."""
+    columns = as_table(table)
+    names = choose_columns(columns.column_names, {"item": None, "label": None}, "the data frame passed as gold")
+    ids = normalize_ids(columns[names["item"]].to_pylist(), f"gold, column {names['item']!r}")
+    refuse_repeats(ids, f"gold, column {names['item']!r}")
+    rows = positions_of(ann.items, ids)
+    if not (rows >= 0).any():
+        raise ValueError(
+            f"no item of gold ({format_names(ids, 3)}) is among those of the report ({format_names(ann.items, 3)}); "
+            "pass items= with the id of each row of X"
+        )
+    truth = columns[names["label"]].to_pylist()
+    return [truth[row] if row >= 0 else None for row in rows]
 
 
 def training_facts(classifier: CrowdClassifier) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from crowdfuse.encoders.base import EncodedInputs
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import IMAGE_ENDINGS, open_upright
 from crowdfuse.io.inputs import Inputs
@@ -72,8 +73,11 @@ def previews_of_inputs(
     Returns
     -------
     list of dict
-        One preview per row. A preview is empty if the inputs are neither images nor rows of numbers.
+        One preview per row. A preview is empty if the inputs are neither images nor rows of numbers. Encoded inputs
+        have the previews of what they were made from.
     """
+    if isinstance(inputs, EncodedInputs):
+        return previews_of_inputs(inputs.raw, rows, side)
     if isinstance(inputs, ImageFiles):
         return [preview_of_file(Path(inputs.paths[row]), side) for row in rows]
     if not len(rows):

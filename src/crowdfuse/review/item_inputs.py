@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs, read_features, read_image
+from crowdfuse.io.gold import column_beside
+from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import find_images, image_names, open_upright, unreadable_message
-from crowdfuse.io.labels import column_beside
+from crowdfuse.io.texts import Texts
 from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.runs.job import resolve_job_path
+from crowdfuse.runs.job_data import read_job_inputs
 
 MAX_SHOWN_VALUES = 40
 MAX_IMAGE_SIDE_PIXELS = 1400  # larger images are sent at this size
@@ -51,8 +56,10 @@ class ItemInputs:
         self.folder: Path | None = None
         self._loaded: LoadedInputs | None = None
         self._lock = threading.Lock()
-        path = resolve_job_path(run.path, run.job.inputs)
-        if path.is_dir() or (not path.exists() and not path.suffix):
+        path = resolve_job_path(run.path, str(run.job.inputs_path))
+        if run.job.inputs is None:
+            self._load_features(path)
+        elif path.is_dir() or (not path.exists() and not path.suffix):
             self.folder = path
             self._files = _find_files(path, run.items)
             missing = sum(not file.is_file() for file in self._files)
@@ -73,18 +80,20 @@ class ItemInputs:
         Returns
         -------
         description : dict of str to Any
-            The key `kind` is "image", "values" or "missing", and decides the other keys. "image" has `file` and
-            `exists`. "values" has `values` (the first values) and `n_more` (how many are left out). "missing" has
-            `reason`.
+            The key `kind` is "image", "values", "text" or "missing", and decides the other keys. "image" has `file`
+            and `exists`. "values" has `values` (the first values) and `n_more` (how many are left out). "text" has
+            `text`. "missing" has `reason`.
         """
         if self.folder is not None:
             file = self._files[index]
             return {"kind": "image", "file": _printable_path(file), "exists": file.is_file()}
         row = self._row(index)
         if self._loaded is None or row is None:
-            return {"kind": "missing", "reason": f"{self.run.job.inputs} has no readable values for this item"}
+            return {"kind": "missing", "reason": f"{self.run.job.inputs_path} has no readable values for this item"}
+        if isinstance(self._loaded.inputs, Texts):
+            return {"kind": "text", "text": str(row)}
         if _is_picture(row):
-            return {"kind": "image", "file": self.run.job.inputs, "exists": True}
+            return {"kind": "image", "file": str(self.run.job.inputs_path), "exists": True}
         flat = row.ravel()
         names = self._loaded.columns or [f"{number:,}" for number in range(1, len(flat) + 1)]
         values = [[name, float(value)] for name, value in zip(names, flat[:MAX_SHOWN_VALUES], strict=False)]
@@ -172,35 +181,46 @@ class ItemInputs:
             with self._lock, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about annotators without labels in training; the run has noted it
                 labels = self.run.consensus.annotations[self.run.rows[index : index + 1]]
-                weights = self._classifier.annotator_weights(x[None], labels, sparse=True)
+                weights = self._classifier.annotator_weights(x, labels, sparse=True)
         except ValueError:  # the inputs no longer have the shape that the model was trained on
             return None
         return [float(value) for value in weights.data]
 
-    def _model_input(self, index: int) -> NDArray[Any] | None:
-        """Return the input of an item as the model reads it; None if it cannot be read."""
+    def _model_input(self, index: int) -> Any:
+        """Return the input of an item as an array or as inputs of one row; None if it cannot be read."""
         if self.folder is None:
-            return self._row(index)
+            row = self._row(index)
+            if row is not None and self._loaded is not None and not self._loaded.inputs.in_memory:
+                return self._loaded.inputs.take(self._rows[index : index + 1])
+            return None if row is None else Texts([row]) if isinstance(row, str) else row[None]
         assert self._classifier is not None
+        if self._classifier.encoder_ is not None:
+            return ImageFiles([self._files[index]], DEFAULT_IMAGE_SIZE)
         try:
-            return read_image(self._files[index], self._classifier.input_shape_)
+            return read_image(self._files[index], self._classifier.input_shape_)[None]
         except (OSError, ValueError):
             return None
 
-    def _row(self, index: int) -> NDArray[Any] | None:
-        """Return the values of an item as a dense array; None without values."""
+    def _row(self, index: int) -> Any:
+        """Return the text of an item, or its values as a dense array; None without values."""
         if self._loaded is None or self._rows[index] < 0:
             return None
         with self._lock:
+            if not self._loaded.inputs.in_memory:
+                return self._loaded.inputs.rows(self._rows[index : index + 1])[0].astype(np.uint8)
             row = self._loaded.inputs.values[self._rows[index] : self._rows[index] + 1]
-            dense: NDArray[Any] = row.toarray()[0] if self._loaded.inputs.is_sparse else np.asarray(row)[0]
-        return dense
+            return row.toarray()[0] if self._loaded.inputs.is_sparse else np.asarray(row)[0]
 
     def _load_features(self, path: Path) -> None:
         """Load the table or array of inputs; add a note if it cannot be read or has changed."""
         run = self.run
         try:
-            self._loaded = read_features(path, item=column_beside(path, run.job.reading.item))
+            if run.job.inputs is None:
+                self._loaded = read_job_inputs(replace(run.job, labels=str(path)))
+            else:
+                self._loaded = read_features(
+                    path, item=column_beside(path, run.job.reading.item), text=run.job.reading.text
+                )
             self._rows = self._loaded.rows_of(np.array(run.items, dtype=object))
         except (OSError, ValueError) as error:
             self._loaded = None

@@ -236,6 +236,14 @@ function showInput(item) {
     box.setAttribute("aria-label", "Values of the item");
     return;
   }
+  if (input.kind === "text") {
+    box.className = "text";
+    box.replaceChildren(createElement("p", { text: input.text, dir: "auto" }));
+    box.tabIndex = 0;
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", "Text of the item");
+    return;
+  }
   box.removeAttribute("tabindex");
   box.removeAttribute("role");
   box.removeAttribute("aria-label");

@@ -15,7 +15,7 @@ from typing import Any
 
 from crowdfuse import runs
 from crowdfuse.io.files import sha256, write_text
-from crowdfuse.io.labels import read_gold_beside_labels
+from crowdfuse.io.gold import read_gold_beside_labels
 from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.review.changes import compare_run_folders
 from crowdfuse.review.run_folder import RunFolder
@@ -201,5 +201,6 @@ def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job
     gold |= dict(rows)
     file = out.with_name(f"{out.name}-gold.csv")
     write_text(file, gold_csv(list(gold.items())))
-    inputs = str(resolve_job_path(run.path, job.inputs).resolve())
-    return replace(job, **paths | {"inputs": inputs, "gold": str(file)})  # type: ignore[arg-type]  # all are str
+    if job.inputs is not None:
+        paths["inputs"] = str(resolve_job_path(run.path, job.inputs).resolve())
+    return replace(job, **paths | {"gold": str(file)})  # type: ignore[arg-type]  # all are str

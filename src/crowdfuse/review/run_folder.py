@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.estimators.persistence import SETTINGS_FILE as MODEL_FILE
-from crowdfuse.io.labels import read_gold_beside_labels
+from crowdfuse.io.gold import read_gold_beside_labels
 from crowdfuse.labels.ids import IntArray, ids_to_strings
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import load_consensus

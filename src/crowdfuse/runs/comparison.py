@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.encoders import encode_inputs, make_encoder
+from crowdfuse.encoders.frozen import FrozenEncoder
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments.comparison_tables import (
@@ -316,9 +318,9 @@ class Comparison:
         if classifier.interrupted_:
             raise KeyboardInterrupt
         split = self.split(run["seed"])
-        X = self.data.loaded.inputs.values
+        X = self.data.loaded.inputs.take(split.test)
         seconds = [epoch["seconds"] for epoch in classifier.history_]
-        probabilities = classifier.predict_proba(X[split.test])
+        probabilities = classifier.predict_proba(X)
         predicted = probabilities.argmax(1)
         result: dict[str, Any] = {
             "n_evaluated": len(split.test),
@@ -330,9 +332,9 @@ class Comparison:
             result |= score_predictions(predicted, gold, probabilities)
             result |= self._training_accuracies(classifier, split)
         else:
-            score = label_likelihood(classifier, X[split.test], self.data.train_annotations[split.test])
+            score = label_likelihood(classifier, X, self.data.train_annotations[split.test])
             result[HELD_OUT_METRIC] = math.exp(score.mean)
-            result[AGREEMENT] = classifier.score(X[split.test], self.data.train_annotations[split.test])
+            result[AGREEMENT] = classifier.score(X, self.data.train_annotations[split.test])
             result["failed_checks"] = list(score.failed_checks)
         return result
 
@@ -341,7 +343,7 @@ class Comparison:
         rows = np.intersect1d(split.train, self.data.gold[0] if self.data.gold else [])
         if not len(rows) or not type(classifier).trains_on_labels:
             return {}
-        X, gold = self.data.loaded.inputs.values[rows], self._gold()[rows]
+        X, gold = self.data.loaded.inputs.take(rows), self._gold()[rows]
         fused = classifier.fused_labels(X, self.data.train_annotations[rows])
         known = ~np.isnan(fused).any(1)
         right = classifier.classes_[np.nan_to_num(fused).argmax(1)][known] == gold[known]
@@ -367,9 +369,9 @@ class Comparison:
 
     def _training_set(self, run: RunSpec) -> dict[str, Any]:
         """Return the arguments of `fit`: inputs and labels of the training rows, and gold labels for true-label."""
-        X, ann, split = self.data.loaded.inputs.values, self.data.train_annotations, self.split(run["seed"])
+        X, ann, split = self.data.loaded.inputs, self.data.train_annotations, self.split(run["seed"])
         if estimator_class(run["method"]).trains_on_labels:
-            return {"X": X[split.train], "y": ann[split.train]}
+            return {"X": X.take(split.train), "y": ann[split.train]}
         gold = self._gold()
         gold[split.test] = None
         rows = np.flatnonzero(gold != None)  # noqa: E711 (an array of objects)
@@ -378,7 +380,7 @@ class Comparison:
                 "the method true-label trains on gold labels, but all of them are used for testing; remove true-label "
                 "from --methods, or add gold labels of items that annotators have labelled"
             )
-        return {"X": X[rows], "y": ann[rows], "gold": gold[rows]}
+        return {"X": X.take(rows), "y": ann[rows], "gold": gold[rows]}
 
 
 def _mean_scores(scores: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -407,7 +409,12 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
     ValueError
         If the files do not match each other.
     """
-    return Comparison(job, read_job_data(job), test_share)
+    data = read_job_data(job)
+    encoder = make_encoder(job.settings.get("encoder", "auto"), data.loaded.inputs)
+    if isinstance(encoder, FrozenEncoder):  # it learns nothing, so all runs can share its result
+        inputs = encode_inputs(encoder.fit(data.loaded.inputs), data.loaded.inputs)
+        data = replace(data, loaded=replace(data.loaded, inputs=inputs))
+    return Comparison(job, data, test_share)
 
 
 def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:

@@ -19,9 +19,10 @@ from crowdfuse.estimators.cross_fitting import (
 )
 from crowdfuse.labels.alignment import gold_codes
 from crowdfuse.labels.ids import IntArray
+from crowdfuse.runs.encoded_inputs import use_encoded
 from crowdfuse.runs.folder import FOLDS_FOLDER, read_job
 from crowdfuse.runs.job import Job, make_classifier
-from crowdfuse.runs.job_data import JobData, read_job_data
+from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
 from crowdfuse.training.progress import print_message
 
 
@@ -100,7 +101,7 @@ def _train_fold(out: Path, number: int) -> bool:
     """Train one fold of a run in this process and store its predictions; False if interrupted."""
     job, _ = read_job(out)
     torch.set_num_threads(job.threads)
-    data = read_job_data(job)
+    data = read_job_data(job, use_encoded(read_job_inputs(job), out))
     classifier = make_classifier(job)
     classifier.classes_ = data.train_annotations.classes
     gold = _training_gold(classifier, data)

@@ -11,18 +11,16 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from crowdfuse.checks.choices import check_choice
+from crowdfuse.encoders.frozen_network import IMAGENET_MEAN, IMAGENET_STD, FrozenNetwork
 from crowdfuse.io.files import atomic_file, refuse_existing
 from crowdfuse.io.image_files import ImageFiles, find_unreadable
 from crowdfuse.io.images import find_images, image_names
 from crowdfuse.labels.ids import format_count, format_count_with_verb, format_names
 from crowdfuse.training.progress import make_progress_bar, print_message
 from crowdfuse.training.recipes import DEVICES
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)  # for pixels scaled to 0..1; most published weights expect these values
-IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class EmbeddingSummary(NamedTuple):
@@ -140,7 +138,7 @@ def embed(
     paths = find_images(folder)
     files = ImageFiles(paths, image_size, workers=workers)
     torch_device = _find_device(device)
-    frozen = _Frozen(backbone if isinstance(backbone, nn.Module) else backbone(), torch_device, shift, scale)
+    frozen = FrozenNetwork(backbone if isinstance(backbone, nn.Module) else backbone(), torch_device, shift, scale)
     n_features = frozen(np.zeros((min(batch_size, len(files)), *files.item_shape), np.float32)).shape[1]
     with atomic_file(out) as temporary:  # fails now if the file cannot be written
         counts = f"{format_count(len(files), 'image')}, {format_count(n_features, 'feature')} each, on {torch_device}"
@@ -154,7 +152,7 @@ def embed(
 
 
 def _compute_features(
-    frozen: _Frozen, files: ImageFiles, names: NDArray[Any], n_features: int, batch_size: int, verbose: int
+    frozen: FrozenNetwork, files: ImageFiles, names: NDArray[Any], n_features: int, batch_size: int, verbose: int
 ) -> NDArray[np.float32]:
     """Return the features of all images, of shape (n_images, n_features)."""
     X = np.empty((len(files), n_features), np.float32)
@@ -179,67 +177,6 @@ def _compute_features(
             X[batch] = features
             progress.advance(task, len(batch))
     return X
-
-
-class _Frozen:
-    """A network in evaluation mode that computes features from pixels."""
-
-    def __init__(
-        self, module: nn.Module, device: torch.device, mean: NDArray[np.float32], std: NDArray[np.float32]
-    ) -> None:
-        self.module, self.device = module.to(device), device
-        try:
-            module.eval()
-        except NotImplementedError:  # exported modules cannot change their mode
-            for part in module.modules():
-                part.training = False
-        self.mean, self.std = (torch.from_numpy(values).to(device)[:, None, None] for values in (mean, std))
-        weights = [*module.parameters(), *module.buffers()]
-        self.dtype = next((values.dtype for values in weights if values.is_floating_point()), torch.float32)
-
-    def __call__(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the features (N, D) of pixels (N, 3, size, size) from 0 to 255."""
-        with torch.inference_mode():
-            x = ((torch.from_numpy(pixels).to(self.device) / 255 - self.mean) / self.std).to(self.dtype)
-            try:
-                features = self.module(x)
-            except Exception as error:  # a network may raise anything
-                raise ValueError(
-                    f"the backbone cannot read a batch of shape {pixels.shape}: {type(error).__name__}: {error}. "
-                    "--image-size and --batch-size change the shape"
-                ) from error
-            return _as_rows(features, len(pixels)).float().cpu().numpy()
-
-
-def _as_rows(features: Any, n_images: int) -> Tensor:
-    """Return the features as (N, D); raise an error that describes any other shape."""
-    advice = "wrap it in a module whose forward"
-    if not isinstance(features, Tensor):
-        raise ValueError(
-            f"the backbone must give one tensor of features, got {type(features).__name__}{_parts(features)}; "
-            f"{advice} returns one of its parts"
-        )
-    shape = tuple(features.shape)
-    if not features.is_floating_point():
-        raise ValueError(f"the backbone must give floating-point features, got {features.dtype}")
-    if len(shape) == 3:
-        raise ValueError(
-            f"the backbone gives {shape}, which looks like (images, tokens, features); {advice} returns one token, "
-            "such as features[:, 0], or their mean, features.mean(1)"
-        )
-    if len(shape) not in (2, 4) or shape[0] != n_images or 0 in shape:
-        raise ValueError(
-            f"the backbone must give ({n_images}, D) or ({n_images}, D, H, W) for {format_count(n_images, 'image')}, "
-            f"got {shape}; {advice} returns features of one of these shapes"
-        )
-    return features if len(shape) == 2 else features.mean((2, 3))
-
-
-def _parts(features: Any) -> str:
-    """Return the keys or the length of a container in words."""
-    if isinstance(features, dict):
-        return f" with {format_names(features)}"
-    return f" of {len(features)}" if isinstance(features, tuple | list) else ""
 
 
 def _readable_rows(

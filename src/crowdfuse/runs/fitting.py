@@ -1,8 +1,8 @@
 """Fit a classifier to a user's own files, write the results to a run folder, and resume a stopped run.
 
-A run folder contains `settings.json` (the job and the hashes of its files). During training it also contains the
-checkpoint and `folds/`. At the end it contains `model/`, `posterior.safetensors`, `consensus.csv`, `annotators.csv`,
-`suspicious_labels.csv`, `log.jsonl` and `summary.json`.
+A run folder contains `settings.json` (the job and the hashes of its files), and `encoded/` if texts or images are
+encoded. During training it also contains the checkpoint and `folds/`. At the end it contains `model/`,
+`posterior.safetensors`, `consensus.csv`, `annotators.csv`, `suspicious_labels.csv`, `log.jsonl` and `summary.json`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from crowdfuse.io.files import (
     write_json,
 )
 from crowdfuse.runs.cross_fitting import cross_fit_run
+from crowdfuse.runs.encoded_inputs import use_encoded, write_encoded
 from crowdfuse.runs.folder import (
     FOLDS_FOLDER,
     RUN_FORMAT_VERSION,
@@ -110,6 +111,7 @@ def start(
             "hashes": hashes,
         }
         with atomic_folder(out, force=force) as folder:
+            write_encoded(prepared.data.inputs, folder)
             write_json(folder / RUN_SETTINGS_FILE, settings)
     if on_ready is not None and is_rank_zero():
         on_ready(classifier, data)
@@ -177,7 +179,7 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
         if finished:
             _remove_checkpoints(out)
             return read_json_object(out / SUMMARY_FILE)
-        for path in [*job.files().values(), Path(job.inputs)]:
+        for path in [*job.files().values(), job.inputs_path]:
             if not path.exists():
                 raise FileNotFoundError(
                     f"cannot resume {out}: {path} does not exist. Restore it; relative paths start from the current "
@@ -186,7 +188,7 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
         _refuse_changed(out, hashes, _file_hashes(job))
         loaded = read_job_inputs(job)
         _refuse_changed(out, hashes, {"inputs": loaded.fingerprint()})
-        classifier, data = make_classifier(job, out, verbose), read_job_data(job, loaded)
+        classifier, data = make_classifier(job, out, verbose), read_job_data(job, use_encoded(loaded, out))
         prepared = _prepare(classifier, data)
     if on_ready is not None and is_rank_zero():
         on_ready(classifier, data)
@@ -208,6 +210,7 @@ def _train(
 ) -> dict[str, Any]:
     """Train, cross-fit, write the results, and return the summary; an empty dict in processes other than rank 0."""
     torch.set_num_threads(job.threads)
+    data = replace(data, loaded=replace(data.loaded, inputs=prepared.data.inputs))  # encoded once, for all folds
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary has it
         classifier.fit_prepared(prepared)

@@ -131,6 +131,6 @@ def refuse_replacing(out: Path, job: Job) -> None:
             raise FileExistsError(
                 f"{out} is not a run folder, and --force will not replace it ({error}); choose another name for --out"
             ) from error
-    for path in [*job.files().values(), Path(job.inputs)]:
+    for path in [*job.files().values(), job.inputs_path]:
         if path.resolve().is_relative_to(out.resolve()):
             raise ValueError(f"{path} is inside {out}, which --force would replace; choose another name for --out")

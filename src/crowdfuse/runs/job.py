@@ -27,8 +27,9 @@ class Job:
     labels : str
         Path of the labels: a table, or an export of a labelling tool. All paths of a job are stored as given: a
         relative path stays relative.
-    inputs : str
-        Path of the features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`) or of a folder of images.
+    inputs : str, default=None
+        Path of the features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), of a table of texts, or of a folder of
+        images. None takes the texts or images that the file of labels holds.
     method : str, default="gated"
         Name of the method, one of `crowdfuse.estimators.registry.ESTIMATORS`.
     settings : dict of str to Any, default={}
@@ -46,7 +47,7 @@ class Job:
         out.
     image_size : int, default=None
         Images are resized to this many pixels per side. None keeps the size if all images have the same size of at most
-        96 x 96, and otherwise resizes to 64 x 64.
+        96 x 96, and otherwise resizes to 64 x 64; with an encoder, None is the size that the encoder expects.
     folds : int, default=5
         Number of folds of the cross-fitting behind the consensus, which is the number of trainings beside that of the
         model. 0 trains only the model; the consensus then states that its confidence is too high.
@@ -66,7 +67,7 @@ class Job:
     """
 
     labels: str
-    inputs: str
+    inputs: str | None = None
     method: str = DEFAULT_METHOD
     settings: dict[str, Any] = field(default_factory=dict)
     validation: str | None = None
@@ -114,6 +115,16 @@ class Job:
         """
         paths = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
         return {name: Path(path) for name, path in paths.items() if path is not None}
+
+    @property
+    def inputs_path(self) -> Path:
+        """Where the inputs are read from: `inputs`, or else the file of labels."""
+        return Path(self.labels if self.inputs is None else self.inputs)
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether the settings name an encoder."""
+        return self.settings.get("encoder", "auto") not in (None, "auto")
 
 
 def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> CrowdClassifier:

@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.io.features import LoadedInputs, read_features
-from crowdfuse.io.labels import column_beside, read_gold_beside_labels, read_labels
+from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
+from crowdfuse.io.export_inputs import read_export_inputs, read_labels_and_inputs
+from crowdfuse.io.export_loading import load_export_inputs
+from crowdfuse.io.features import LoadedInputs, read_features, read_image_files
+from crowdfuse.io.gold import column_beside, read_gold_beside_labels
+from crowdfuse.io.item_fields import ExportInputs
+from crowdfuse.io.labels import read_labels
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import format_count_with_verb, format_names, ids_to_strings, positions_of
+from crowdfuse.labels.ids import format_count, format_count_with_verb, format_names, ids_to_strings, positions_of
 from crowdfuse.runs.job import Job
 
 GoldRows = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classes by name
@@ -74,7 +79,7 @@ class JobData:
         validation : tuple or None
             Inputs and true classes of the validation items; None if the job has no validation file.
         """
-        return None if self.validation is None else (self.loaded.inputs.values[self.validation[0]], self.validation[1])
+        return None if self.validation is None else (self.loaded.inputs.take(self.validation[0]), self.validation[1])
 
 
 def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
@@ -96,8 +101,12 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
     ValueError
         If files do not match each other, or no labels are left to train on.
     """
-    ann = read_labels(Path(job.labels), job.reading)
-    loaded = loaded or read_job_inputs(job)
+    if job.inputs is None and loaded is None:
+        ann, found = read_labels_and_inputs(Path(job.labels), job.reading)
+        loaded = _load_found(job, found)
+    else:
+        ann = read_labels(Path(job.labels), job.reading)
+        loaded = loaded or read_job_inputs(job)
     notes = [loaded.note] if loaded.note else []
     notes += [line.removeprefix("note: ") for line in str(ann.summary()).splitlines() if line.startswith("note: ")]
 
@@ -107,6 +116,7 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
         _refuse_unless_drop(job, without_inputs, Path(job.labels), loaded)
         notes.append(f"{len(without_inputs):,} labelled items have no inputs and were left out")
     _refuse_two_names(ann.items, rows, Path(job.labels))
+    notes += loaded.other_endings_note(ann.items, rows)
     gold_sets = {
         name: _match_gold_to_rows(job, path, loaded, ann.classes, notes)
         for name, path in job.files().items()
@@ -135,8 +145,30 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
 
 def read_job_inputs(job: Job) -> LoadedInputs:
     """Return the inputs of a job with their item ids."""
+    if job.inputs is None:
+        return _load_found(job, read_export_inputs(Path(job.labels), job.reading))
     path = Path(job.inputs)
-    return read_features(path, item=column_beside(path, job.reading.item), image_size=job.image_size)
+    if path.is_dir() and job.has_encoder:
+        return read_image_files(path, job.image_size or DEFAULT_IMAGE_SIZE)
+    return read_features(
+        path, item=column_beside(path, job.reading.item), text=job.reading.text, image_size=job.image_size
+    )
+
+
+def _load_found(job: Job, found: ExportInputs | None) -> LoadedInputs:
+    """Return the inputs that the file of labels holds; an error if it holds none."""
+    if found is None:
+        raise ValueError(
+            f"{job.labels} holds no texts or images of its items. Pass the inputs with --inputs, or name the field "
+            "that holds them with --text"
+        )
+    return load_export_inputs(
+        found,
+        Path(job.labels),
+        image_size=job.image_size,
+        files_of_size=(job.image_size or DEFAULT_IMAGE_SIZE) if job.has_encoder else None,
+        drop_missing=job.on_missing == "drop",
+    )
 
 
 def _join_labels(
@@ -164,7 +196,7 @@ def _check_unlabelled(
         return
     if job.on_missing != "drop":
         raise ValueError(
-            f"{format_count_with_verb(int(unlabelled.sum()), 'item')} in {job.inputs} but not in {job.labels}: "
+            f"{format_count_with_verb(int(unlabelled.sum()), 'item')} in {job.inputs_path} but not in {job.labels}: "
             f"{format_names(items[unlabelled])}. To train without them, use --on-missing drop"
         )
     notes.append(f"{int(unlabelled.sum()):,} items have inputs but no labels: not trained on")
@@ -181,7 +213,7 @@ def _match_gold_to_rows(
         _refuse_unless_drop(job, without_inputs, path, loaded)
         notes.append(f"{len(without_inputs):,} items of {path} have no inputs and were left out")
     if not (rows >= 0).any():
-        raise ValueError(f"no item of {path} has inputs in {job.inputs}; check that both use the same ids")
+        raise ValueError(f"no item of {path} has inputs in {job.inputs_path}; check that both use the same ids")
     _refuse_two_names(ids, rows, path)
     code = positions_of(truth, classes)
     if (code < 0).any():
@@ -195,6 +227,11 @@ def _match_gold_to_rows(
 def _refuse_unless_drop(job: Job, without_inputs: NDArray[Any], path: Path, loaded: LoadedInputs) -> None:
     """Refuse items without inputs, unless the job drops them."""
     if job.on_missing != "drop":
+        if job.inputs is None:
+            raise ValueError(
+                f"{format_count(len(without_inputs), 'item')} of {path} without inputs in {job.labels}: "
+                f"{format_names(without_inputs)}. To leave them out, use --on-missing drop"
+            )
         raise ValueError(
             f"{format_count_with_verb(len(without_inputs), 'item')} in {path} but not in {job.inputs}: "
             f"{format_names(without_inputs)} (the ids there are {format_names(loaded.items, 3)}). "

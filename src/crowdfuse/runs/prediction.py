@@ -8,8 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
+from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
-from crowdfuse.io.features import LoadedInputs, read_features
+from crowdfuse.io.features import LoadedInputs, read_features, read_image_files, read_texts
 from crowdfuse.io.files import refuse_existing, write_csv
 from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.quality.consensus_file import load_consensus
@@ -17,7 +19,15 @@ from crowdfuse.runs.folder import POSTERIOR_FILE, RUN_SETTINGS_FILE
 
 
 def predict_file(
-    run: Path, inputs: Path, out: Path, *, proba: bool, item: str | None, image_size: int | None, force: bool
+    run: Path,
+    inputs: Path,
+    out: Path,
+    *,
+    proba: bool,
+    item: str | None,
+    image_size: int | None,
+    force: bool,
+    text: str | None = None,
 ) -> int:
     """Predict the class of every item in a file or folder of inputs, and write the predictions to a CSV file.
 
@@ -29,7 +39,7 @@ def predict_file(
     run : Path
         A run folder, or the `model` folder in it.
     inputs : Path
-        Features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`) or a folder of images.
+        Features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), a table of texts or a folder of images.
     out : Path
         The CSV file to write, with columns `item`, `label` and `confidence`.
     proba : bool
@@ -40,6 +50,8 @@ def predict_file(
         Images are resized to this many pixels per side. None uses the size used in training.
     force : bool
         Whether to replace `out` if it exists.
+    text : str or None, default=None
+        Name of the column of texts. None finds it by its name or content.
 
     Returns
     -------
@@ -67,13 +79,18 @@ def predict_file(
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(model)
     columns = getattr(classifier, "feature_names_in_", None)
-    loaded = read_features(
-        inputs, item=item, image_size=image_size, image_shape=classifier.input_shape_, columns=columns
-    )
+    if classifier.encoder_ is not None and classifier.encoder_.reads == "texts":
+        loaded = read_texts(inputs, item=item, text=text, needs_items=False)
+    elif classifier.encoder_ is not None:
+        loaded = read_model_images(classifier, inputs)
+    else:
+        loaded = read_features(
+            inputs, item=item, image_size=image_size, image_shape=classifier.input_shape_, columns=columns
+        )
     if columns is not None:
         # the columns have already been selected by name, so scikit-learn need not warn that the array has no names
         del classifier.feature_names_in_
-    probabilities = classifier.predict_proba(loaded.inputs.values)
+    probabilities = classifier.predict_proba(loaded.inputs)
     best = probabilities.argmax(1)
     header = ["item", "label", "confidence"]
     if proba:
@@ -87,6 +104,25 @@ def predict_file(
         ),
     )
     return len(best)
+
+
+def read_model_images(classifier: CrowdClassifier, folder: Path) -> LoadedInputs:
+    """Read a folder of images as a fitted classifier expects them.
+
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        A classifier that was trained on images, with or without an encoder.
+    folder : Path
+        The folder.
+
+    Returns
+    -------
+    loaded : LoadedInputs
+    """
+    if classifier.encoder_ is None:
+        return read_features(folder, image_shape=classifier.input_shape_)
+    return read_image_files(folder, DEFAULT_IMAGE_SIZE)  # the encoder changes the size
 
 
 def _item_ids(loaded: LoadedInputs, run: Path) -> NDArray[Any]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
-from crowdfuse.io.features import LoadedInputs, read_features
+from crowdfuse.io.features import LoadedInputs
 from crowdfuse.io.files import sha256
-from crowdfuse.io.labels import read_gold_beside_labels
+from crowdfuse.io.gold import read_gold_beside_labels
 from crowdfuse.labels.ids import IntArray, format_count, format_names, positions_of
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import load_consensus
@@ -24,6 +24,7 @@ from crowdfuse.report.item_previews import ItemPreview, image_file_of, preview_o
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import ReportData, add_model, report_data_of, rows_with_unchanged_inputs
 from crowdfuse.report.report_facts import check_settings, make_report
+from crowdfuse.runs.encoded_inputs import use_encoded
 from crowdfuse.runs.folder import (
     INTERRUPTED_FILE,
     POSTERIOR_FILE,
@@ -35,6 +36,7 @@ from crowdfuse.runs.folder import (
 )
 from crowdfuse.runs.job import Job, resolve_job_path
 from crowdfuse.runs.job_data import read_job_inputs
+from crowdfuse.runs.prediction import read_model_images
 
 USE_OF_HELD_OUT_GOLD = {
     "test": ("they were kept out of training", True),
@@ -95,7 +97,8 @@ def report_run(
             f"{run} has no {RUN_SETTINGS_FILE}: it is not a run folder; crowdfuse fit --out makes one"
         )
     job, hashes = read_job(run)
-    given = {"inputs": job.inputs} | {name: str(path) for name, path in job.files().items()}
+    given = {name: str(path) for name, path in job.files().items()}
+    given |= {} if job.inputs is None else {"inputs": job.inputs}
     found: dict[str, Any] = {name: str(resolve_job_path(run, path)) for name, path in given.items()}
     job = replace(job, **found)
     if not (run / "model").is_dir():
@@ -110,11 +113,11 @@ def report_run(
     if names is not None:
         del classifier.feature_names_in_  # columns have been selected by name, so scikit-learn need not warn
     loaded, gone_inputs = _read_inputs(job, hashes)
-    folder = Path(job.inputs) if _is_image_folder(job, classifier.input_shape_) else None
+    folder = job.inputs_path if _is_image_folder(job, classifier) else None
     sets = _sets_of_files(job, hashes, consensus, loaded, messages)
     report_data = report_data_of(consensus)
     if loaded is not None:
-        report_data = add_model(report_data, classifier, loaded.inputs)
+        report_data = add_model(report_data, classifier, classifier._inputs(use_encoded(loaded, run).inputs))
     else:
         if folder is not None:
             report_data = _add_remaining_images(report_data, classifier, folder)
@@ -154,7 +157,7 @@ def _is_unchanged(name: str, path: Path, hashes: dict[str, str], messages: _Mess
 
 def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None, str]:
     """Return the inputs, or None and the reason if they are missing or have changed since the run."""
-    path = Path(job.inputs)
+    path = job.inputs_path
     if not path.exists():
         return (
             None,
@@ -181,9 +184,11 @@ def _without_inputs(report_data: ReportData) -> str:
     )
 
 
-def _is_image_folder(job: Job, shape: tuple[int, ...]) -> bool:
+def _is_image_folder(job: Job, classifier: CrowdClassifier) -> bool:
     """Return whether the inputs are, or were, a folder of images."""
-    return len(shape) == 3 and (Path(job.inputs).is_dir() or not Path(job.inputs).suffix)
+    encoder = classifier.encoder_
+    is_image = len(classifier.input_shape_) == 3 if encoder is None else encoder.reads == "images"
+    return is_image and job.inputs is not None and (Path(job.inputs).is_dir() or not Path(job.inputs).suffix)
 
 
 # ---- records of the run -----------------------------------------------------------------------
@@ -199,12 +204,13 @@ def _stored_notes(run: Path, consensus: Consensus) -> list[str]:
 def _add_remaining_images(report_data: ReportData, classifier: CrowdClassifier, folder: Path) -> ReportData:
     """Add the weights, fused labels and map positions of the images that still exist unchanged."""
     try:
-        left = read_features(folder, image_shape=classifier.input_shape_)
+        left = read_model_images(classifier, folder)
         input_rows = left.rows_of(report_data.ann.items)
+        inputs = classifier._inputs(left.inputs)
     except (ValueError, OSError):  # the report already lists this limitation
         return report_data
-    unchanged = rows_with_unchanged_inputs(report_data, classifier, left.inputs, input_rows)
-    return add_model(report_data, classifier, left.inputs, unchanged)
+    unchanged = rows_with_unchanged_inputs(report_data, classifier, inputs, input_rows)
+    return add_model(report_data, classifier, inputs, unchanged)
 
 
 # ---- gold ----------------------------------------------------------------------------------------

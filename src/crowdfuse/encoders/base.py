@@ -1,0 +1,200 @@
+"""What all encoders have in common, and the inputs that an encoder has made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.io.inputs import Inputs, check_inputs
+from crowdfuse.io.texts import Texts
+
+
+class EncoderState(NamedTuple):
+    """Everything that defines a fitted encoder, in a form that is saved without pickle.
+
+    Attributes
+    ----------
+    settings : dict of str to object
+        Values that JSON can hold.
+    arrays : dict of str to ndarray
+        Numbers, saved as safetensors.
+    """
+
+    settings: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+class Encoder(ABC):
+    """Turns texts or images into rows of numbers, without labels.
+
+    An encoder is fitted on the training items, saved with the model, and applied to the inputs of every prediction.
+
+    Attributes
+    ----------
+    type_name : str
+        Name of the class in a saved model.
+    reads : {"texts", "images"}
+        What the encoder turns into numbers.
+    """
+
+    type_name: ClassVar[str]
+    reads: ClassVar[str]
+
+    def fit(self, inputs: Inputs) -> Self:
+        """Learn from the training items; an encoder whose weights are fixed learns nothing.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            Texts or images of the training items.
+
+        Returns
+        -------
+        self : Encoder
+        """
+        return self
+
+    @abstractmethod
+    def encode(self, inputs: Inputs, *, verbose: int = 0) -> Any:
+        """Turn inputs into numbers.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            Texts or images.
+        verbose : int, default=0
+            1 shows progress.
+
+        Returns
+        -------
+        rows : ndarray or sparse matrix of shape (n_items, n_features)
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the encoder in a few words, for the first lines of `crowdfuse fit`.
+
+        Returns
+        -------
+        description : str
+        """
+
+    @abstractmethod
+    def state(self) -> EncoderState:
+        """Return everything that defines the fitted encoder.
+
+        Returns
+        -------
+        state : EncoderState
+        """
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, state: EncoderState) -> Self:
+        """Return the encoder that a state describes.
+
+        Parameters
+        ----------
+        state : EncoderState
+            Return value of `state`.
+
+        Returns
+        -------
+        encoder : Encoder
+        """
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the fitted encoder, as hexadecimal text; compute it after `fit`."""
+        settings, arrays = self.state()
+        digest = hashlib.blake2b(json.dumps([self.type_name, settings], sort_keys=True).encode(), digest_size=16)
+        for name in sorted(arrays):
+            digest.update(f"{name}{arrays[name].shape}{arrays[name].dtype.str}".encode())
+            digest.update(np.ascontiguousarray(arrays[name]).data)
+        return digest.hexdigest()
+
+
+class EncodedInputs(Inputs):
+    """Rows of numbers that an encoder has made, together with the texts or images that they were made from.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_items, n_features)
+        The numbers.
+    raw : Inputs
+        The texts or images.
+    encoder : Encoder
+        The encoder that made the numbers.
+
+    Attributes
+    ----------
+    raw : Inputs
+        The texts or images.
+    encoder : Encoder
+        The encoder that made the numbers.
+
+    Examples
+    --------
+    >>> from crowdfuse.encoders.tfidf import TfidfEncoder
+    >>> texts = Texts(["good film", "bad film"])
+    >>> encoder = TfidfEncoder().fit(texts)
+    >>> EncodedInputs(encoder.encode(texts), texts, encoder).take(np.array([1])).raw.texts.tolist()
+    ['bad film']
+    """
+
+    def __init__(self, X: Any, raw: Inputs, encoder: Encoder) -> None:
+        super().__init__(X)
+        self.raw, self.encoder = raw, encoder
+
+    def take(self, rows: NDArray[Any]) -> EncodedInputs:
+        """Return the chosen rows, with their texts or images.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n,)
+            Row numbers, or a boolean mask over all rows.
+
+        Returns
+        -------
+        inputs : EncodedInputs
+        """
+        return EncodedInputs(self.values[rows], self.raw.take(rows), self.encoder)
+
+
+def encode_inputs(encoder: Encoder, raw: Inputs, *, verbose: int = 0) -> EncodedInputs:
+    """Encode inputs and check the numbers that result.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        A fitted encoder.
+    raw : Inputs
+        Texts or images, whichever the encoder reads.
+    verbose : int, default=0
+        1 shows progress.
+
+    Returns
+    -------
+    inputs : EncodedInputs
+
+    Raises
+    ------
+    ValueError
+        If the encoder reads other inputs, or returns something else than one row of finite numbers per item.
+    """
+    if (encoder.reads == "texts") != isinstance(raw, Texts):
+        given = "texts" if isinstance(raw, Texts) else f"inputs of shape {raw.item_shape}"
+        raise ValueError(f"the encoder {encoder.describe()} reads {encoder.reads}, got {given}")
+    rows = check_inputs(encoder.encode(raw, verbose=verbose), f"the result of the encoder {encoder.describe()}")
+    if len(rows) != len(raw) or len(rows.item_shape) != 1:
+        raise ValueError(
+            f"the encoder {encoder.describe()} must return one row of numbers per item, here {len(raw):,} rows; "
+            f"got an array of shape {(len(rows), *rows.item_shape)}"
+        )
+    return EncodedInputs(rows.values, raw, encoder)

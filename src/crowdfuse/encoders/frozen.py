@@ -1,0 +1,160 @@
+"""Encoders whose weights are fixed: found by name when they are needed, and refused if they changed since training."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from crowdfuse.encoders.base import Encoder, EncoderState
+from crowdfuse.io.inputs import Inputs
+
+
+class FrozenEncoder(Encoder):
+    """An encoder that is not trained. It is saved by its name and a checksum, and loaded when it is first needed.
+
+    Parameters
+    ----------
+    source : str or object
+        Name by which the encoder is found again, or the encoder itself, such as an `nn.Module`. An encoder without a
+        name has to be passed again to `crowdfuse.load`.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self._loaded: Any = None
+        self._expected: NDArray[Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes need; they load a named encoder themselves."""
+        return self.__dict__ | ({"_loaded": None} if isinstance(self.source, str) else {})
+
+    @property
+    def loaded(self) -> Any:
+        """The network or function itself; an error if it is not the one that the model was trained with."""
+        if self._loaded is None:
+            if self.source is None:
+                raise ValueError(
+                    "this model was trained with an encoder that has no name: pass it as load(path, encoder=...)"
+                )
+            self._loaded = self._load()
+            if self._expected is not None and not self._is_same(self._expected, self._checksum()):
+                self._loaded = None
+                raise ValueError(
+                    f"the encoder {self.describe()} has changed since the model was trained: its checksum is another "
+                    "one. Restore the version used in training, or train again"
+                )
+        return self._loaded
+
+    @abstractmethod
+    def _load(self) -> Any:
+        """Return the network or function that `source` names."""
+
+    @abstractmethod
+    def _checksum(self) -> NDArray[Any]:
+        """Return numbers that are the same for the same encoder."""
+
+    def _is_same(self, expected: NDArray[Any], found: NDArray[Any]) -> bool:
+        """Return whether two checksums belong to the same encoder."""
+        return np.array_equal(expected, found)
+
+    def fit(self, inputs: Inputs) -> Self:
+        """Load the encoder, so that one that cannot be loaded is reported before the training.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            Texts or images of the training items.
+
+        Returns
+        -------
+        self : FrozenEncoder
+        """
+        self._remember_checksum()
+        return self
+
+    def _remember_checksum(self) -> NDArray[Any]:
+        """Return the checksum that the encoder has to have; it is computed in training."""
+        if self._expected is None:
+            self._loaded = self.loaded
+            self._expected = self._checksum()
+        return self._expected
+
+    def attach(self, source: Any) -> None:
+        """Set the encoder of a model that was saved without its name.
+
+        Parameters
+        ----------
+        source : object
+            The network or function that the model was trained with.
+        """
+        self.source, self._loaded = source, None
+
+    def describe(self) -> str:
+        """Return the name of the encoder.
+
+        Returns
+        -------
+        description : str
+        """
+        if isinstance(self.source, str):
+            return self.source
+        return str(getattr(self.source, "__qualname__", type(self.source).__qualname__))
+
+    def state(self) -> EncoderState:
+        """Return the name and the checksum.
+
+        Returns
+        -------
+        state : EncoderState
+        """
+        name = self.source if isinstance(self.source, str) else None
+        return EncoderState({"source": name}, {"checksum": self._remember_checksum()})
+
+    @classmethod
+    def from_state(cls, state: EncoderState) -> Self:
+        """Return the encoder of a state; it is loaded when it is first needed.
+
+        Parameters
+        ----------
+        state : EncoderState
+            Return value of `state`.
+
+        Returns
+        -------
+        encoder : FrozenEncoder
+        """
+        encoder = cls(state.settings["source"])
+        encoder._expected = state.arrays["checksum"]
+        return encoder
+
+
+def checksum_of_network(network: nn.Module) -> NDArray[np.uint8]:
+    """Return a SHA-256 of the class and the weights of a network.
+
+    Parameters
+    ----------
+    network : nn.Module
+        The network.
+
+    Returns
+    -------
+    checksum : ndarray of shape (32,), uint8
+
+    Examples
+    --------
+    >>> a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    >>> bool((checksum_of_network(a) == checksum_of_network(b)).all())
+    False
+    """
+    digest = hashlib.sha256(type(network).__qualname__.encode())
+    for name, tensor in network.state_dict().items():
+        if isinstance(tensor, torch.Tensor):
+            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return np.frombuffer(digest.digest(), np.uint8).copy()

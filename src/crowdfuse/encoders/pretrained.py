@@ -1,0 +1,95 @@
+"""Pretrained image networks of torchvision and timm, by name, if the user has these packages."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from crowdfuse.encoders.frozen_network import IMAGENET_MEAN, IMAGENET_STD
+from crowdfuse.nets.importing import format_error
+
+PACKAGES = ("torchvision", "timm")
+HEAD_NAMES = ("fc", "classifier", "head", "heads")  # the classification head of torchvision's networks
+INSTALL_COMMAND = "pip install {package} --no-deps"  # with its dependencies, pip may replace a CPU build of torch
+
+
+class PretrainedNetwork(NamedTuple):
+    """A network without its classification head, and the pixels that it expects.
+
+    Attributes
+    ----------
+    module : nn.Module
+        The network.
+    image_size : int or None
+        Height and width of its images in pixels; None if any size is fine.
+    mean, std : sequence of float
+        Its pixels, which range from 0 to 1, are shifted by `mean` and divided by `std`.
+    """
+
+    module: nn.Module
+    image_size: int | None = None
+    mean: Any = IMAGENET_MEAN
+    std: Any = IMAGENET_STD
+
+
+def is_pretrained_name(name: str) -> bool:
+    """Return whether a name is that of a network of torchvision or timm.
+
+    >>> is_pretrained_name("timm/resnet50"), is_pretrained_name("mynets:resnet50")
+    (True, False)
+    """
+    return name.partition("/")[0] in PACKAGES
+
+
+def load_pretrained(name: str) -> PretrainedNetwork:
+    """Load a network with pretrained weights, which its package may download.
+
+    Parameters
+    ----------
+    name : str
+        "torchvision/resnet50" or "timm/resnet50": the package, and the name of a network in it.
+
+    Returns
+    -------
+    network : PretrainedNetwork
+
+    Raises
+    ------
+    ValueError
+        If the package is not installed, or the network cannot be loaded.
+    """
+    package, _, model = name.partition("/")
+    if importlib.util.find_spec(package) is None:
+        raise ValueError(
+            f"the encoder {name!r} needs the package {package}: {INSTALL_COMMAND.format(package=package)}; choose the "
+            "version of torchvision that belongs to your version of torch"
+        )
+    try:
+        return _load_torchvision(model) if package == "torchvision" else _load_timm(model)
+    except Exception as error:  # it reads files and the network
+        raise ValueError(f"{package} cannot load {model!r}: {format_error(error)}") from error
+
+
+def _load_torchvision(model: str) -> PretrainedNetwork:
+    """Return a network of torchvision with its best weights."""
+    from torchvision.models import get_model, get_model_weights
+
+    weights = get_model_weights(model).DEFAULT
+    network: nn.Module = get_model(model, weights=weights)
+    head = next((name for name in HEAD_NAMES if hasattr(network, name)), None)
+    if head is None:
+        raise ValueError("its classification head is not known; wrap the network, and name it as module:callable")
+    setattr(network, head, nn.Identity())
+    transforms = weights.transforms()
+    return PretrainedNetwork(network, transforms.crop_size[0], transforms.mean, transforms.std)
+
+
+def _load_timm(model: str) -> PretrainedNetwork:
+    """Return a network of timm."""
+    import timm
+
+    network: nn.Module = timm.create_model(model, pretrained=True, num_classes=0)
+    config = timm.data.resolve_model_data_config(network)
+    return PretrainedNetwork(network, config["input_size"][-1], config["mean"], config["std"])

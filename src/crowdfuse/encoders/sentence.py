@@ -1,0 +1,96 @@
+"""Sentence encoders of the package sentence-transformers, which is an extra."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.encoders.frozen import FrozenEncoder, checksum_of_network
+from crowdfuse.io.inputs import Inputs
+from crowdfuse.nets.importing import format_error
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+TEXTS_PER_BATCH = 32
+INSTALL_COMMAND = "pip install 'crowdfuse[text]'"
+
+
+class SentenceEncoder(FrozenEncoder):
+    """A pretrained network from texts to vectors, by sentence-transformers.
+
+    Parameters
+    ----------
+    source : str, default="all-MiniLM-L6-v2"
+        Name of a model, or a local folder that holds one. A model that is not on this machine is downloaded by
+        sentence-transformers.
+
+    Raises
+    ------
+    ValueError
+        On first use, if sentence-transformers is not installed, the model cannot be loaded, or its weights have
+        changed since training.
+
+    Examples
+    --------
+    >>> SentenceEncoder("my-models/minilm").describe()
+    'sentence encoder my-models/minilm'
+    """
+
+    type_name: ClassVar[str] = "sentence"
+    reads: ClassVar[str] = "texts"
+
+    def __init__(self, source: str = DEFAULT_MODEL) -> None:
+        super().__init__(source)
+
+    def _load(self) -> Any:
+        """Return the model."""
+        if importlib.util.find_spec("sentence_transformers") is None:
+            raise ValueError(
+                f"the encoder 'sentence' needs the package sentence-transformers: {INSTALL_COMMAND}; "
+                "or use --encoder tfidf (encoder='tfidf'), which needs no other package"
+            )
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            return SentenceTransformer(self.source, device="cpu")
+        except Exception as error:  # it reads files and the network
+            what = "folder" if Path(self.source).exists() else "model"
+            raise ValueError(
+                f"sentence-transformers cannot load the {what} {self.source!r}: {format_error(error)}. Name a model "
+                "or a local folder as --encoder sentence:NAME (encoder='sentence:NAME')"
+            ) from error
+
+    def _checksum(self) -> NDArray[Any]:
+        """Return a hash of the weights."""
+        return checksum_of_network(self.loaded)
+
+    def encode(self, inputs: Inputs, *, verbose: int = 0) -> Any:
+        """Return the vector of each text.
+
+        Parameters
+        ----------
+        inputs : Texts
+            The texts. The end of a long text is not used; the model says how many tokens it reads.
+        verbose : int, default=0
+            1 shows progress.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_items, n_features), float32
+        """
+        rows = self.loaded.encode(
+            inputs.values.tolist(), batch_size=TEXTS_PER_BATCH, show_progress_bar=bool(verbose), convert_to_numpy=True
+        )
+        return np.asarray(rows, np.float32)
+
+    def describe(self) -> str:
+        """Return the name of the model.
+
+        Returns
+        -------
+        description : str
+        """
+        return f"sentence encoder {self.source}"

@@ -1,0 +1,163 @@
+"""Tf-idf of words and of character sequences, with scikit-learn's vectorizers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from crowdfuse.encoders.base import Encoder, EncoderState
+from crowdfuse.io.inputs import Inputs
+
+MAX_CHARACTERS = 50_000  # read per text; the rest of a longer text is not used
+WORD_SETTINGS = {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
+CHARACTER_SETTINGS = {"analyzer": "char_wb", "ngram_range": (2, 4)}
+
+
+class TfidfEncoder(Encoder):
+    """Weights of words, pairs of words, and sequences of two to four characters.
+
+    The weight of a term in a text is ``1 + log(count)`` times the inverse document frequency of the term. Words and
+    character sequences are scaled to length 1 separately. Upper and lower case are not distinguished. Only the first
+    50,000 characters of a text are read.
+
+    Parameters
+    ----------
+    n_words : int, default=5000
+        Largest number of words and pairs of words; the most frequent ones are kept.
+    n_character_sequences : int, default=5000
+        Largest number of character sequences; the most frequent ones are kept. Sequences do not cross the boundary of
+        a word.
+
+    See Also
+    --------
+    sklearn.feature_extraction.text.TfidfVectorizer : Computes the weights.
+
+    Examples
+    --------
+    >>> from crowdfuse.io.texts import Texts
+    >>> encoder = TfidfEncoder(n_words=3, n_character_sequences=2).fit(Texts(["a good film", "a bad film"]))
+    >>> encoder.encode(Texts(["good", ""])).shape
+    (2, 5)
+    """
+
+    type_name: ClassVar[str] = "tfidf"
+    reads: ClassVar[str] = "texts"
+
+    def __init__(self, n_words: int = 5_000, n_character_sequences: int = 5_000) -> None:
+        self.n_words, self.n_character_sequences = n_words, n_character_sequences
+        self._vectorizers: list[Any] = []
+
+    def fit(self, inputs: Inputs) -> Self:
+        """Choose the terms and compute their inverse document frequencies.
+
+        Parameters
+        ----------
+        inputs : Texts
+            The texts of the training items.
+
+        Returns
+        -------
+        self : TfidfEncoder
+
+        Raises
+        ------
+        ValueError
+            If no text has a word or a character sequence.
+        """
+        texts = _cut(inputs)
+        parts = ((WORD_SETTINGS, self.n_words), (CHARACTER_SETTINGS, self.n_character_sequences))
+        self._vectorizers = []
+        for settings, n_terms in parts:
+            vectorizer = _make_vectorizer(settings, max_features=n_terms)
+            analyze = vectorizer.build_analyzer()
+            if any(analyze(text) for text in texts):  # else scikit-learn raises an error
+                self._vectorizers.append(vectorizer.fit(texts))
+        if not self._vectorizers:
+            raise ValueError(f"none of the {len(inputs):,} training texts has a word; check the column of the texts")
+        return self
+
+    def encode(self, inputs: Inputs, *, verbose: int = 0) -> Any:
+        """Return the weights of the terms in each text.
+
+        Parameters
+        ----------
+        inputs : Texts
+            The texts.
+        verbose : int, default=0
+            Not used.
+
+        Returns
+        -------
+        rows : csr_matrix of shape (n_items, n_terms), float32
+            Words first, then character sequences. The row of a text without a known term is 0.
+        """
+        texts = _cut(inputs)
+        return sparse.hstack([part.transform(texts) for part in self._vectorizers], format="csr", dtype=np.float32)
+
+    @property
+    def terms(self) -> NDArray[Any]:
+        """The term of each column; character sequences are written with a space where a word begins or ends."""
+        return np.concatenate([part.get_feature_names_out() for part in self._vectorizers]).astype(object)
+
+    def describe(self) -> str:
+        """Return the name and the numbers of terms.
+
+        Returns
+        -------
+        description : str
+        """
+        counts = {part.analyzer: len(part.vocabulary_) for part in self._vectorizers}
+        return f"tf-idf ({counts.get('word', 0):,} words, {counts.get('char_wb', 0):,} character sequences)"
+
+    def state(self) -> EncoderState:
+        """Return the terms and their inverse document frequencies.
+
+        Returns
+        -------
+        state : EncoderState
+        """
+        parts = {part.analyzer: part for part in self._vectorizers}
+        return EncoderState(
+            {
+                "n_words": self.n_words,
+                "n_character_sequences": self.n_character_sequences,
+                "terms": {name: part.get_feature_names_out().tolist() for name, part in parts.items()},
+            },
+            {f"idf_{name}": np.asarray(part.idf_, np.float32) for name, part in parts.items()},
+        )
+
+    @classmethod
+    def from_state(cls, state: EncoderState) -> Self:
+        """Return the encoder with the terms and frequencies of a state.
+
+        Parameters
+        ----------
+        state : EncoderState
+            Return value of `state`.
+
+        Returns
+        -------
+        encoder : TfidfEncoder
+        """
+        encoder = cls(state.settings["n_words"], state.settings["n_character_sequences"])
+        for settings in (WORD_SETTINGS, CHARACTER_SETTINGS):
+            name = str(settings["analyzer"])
+            if name in state.settings["terms"]:
+                vectorizer = _make_vectorizer(settings, vocabulary=state.settings["terms"][name])
+                vectorizer.idf_ = state.arrays[f"idf_{name}"]
+                encoder._vectorizers.append(vectorizer)
+        return encoder
+
+
+def _make_vectorizer(settings: dict[str, Any], **others: Any) -> Any:
+    """Return a vectorizer that has not been fitted."""
+    return TfidfVectorizer(**settings, **others, sublinear_tf=True, dtype=np.float32)
+
+
+def _cut(inputs: Inputs) -> list[str]:
+    """Return the first characters of each text."""
+    return [text[:MAX_CHARACTERS] for text in inputs.values]

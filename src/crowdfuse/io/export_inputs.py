@@ -1,0 +1,81 @@
+"""Read the inputs that a file of labels holds itself: the texts or the images of its items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crowdfuse.io.item_fields import ExportInputs, choose_inputs
+from crowdfuse.io.labels import read_label_file
+from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.reading import Reading
+
+
+def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
+    """Read the texts or images of the items from a file of labels.
+
+    Parameters
+    ----------
+    path : Path
+        A file of labels, as in `crowdfuse.io.read_labels`.
+    reading : Reading
+        The options. `text` names the field of the inputs.
+
+    Returns
+    -------
+    inputs : ExportInputs or None
+        The ids of the items that have an input, its kind ("text" or "image"), the values as written, and the name of
+        the field. None if the file holds no inputs.
+
+    Raises
+    ------
+    TableError
+        If the labels cannot be read, if several fields may hold the inputs, or if an item has two different inputs.
+
+    See Also
+    --------
+    read_labels_and_inputs : Reads the labels, too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "labels.csv"
+    >>> _ = path.write_text("item,text,annotator,label\\n7,so good,ada,pos\\n7,so good,bob,neg\\n")
+    >>> read_export_inputs(path, Reading())
+    ExportInputs(items=array([7]), kind='text', values=['so good'], field='text')
+    """
+    return read_labels_and_inputs(path, reading)[1]
+
+
+def read_labels_and_inputs(path: Path, reading: Reading) -> tuple[Annotations, ExportInputs | None]:
+    """Read labels and, in the same pass over the file, the texts or images of the items.
+
+    Parameters
+    ----------
+    path : Path
+        A file of labels, as in `crowdfuse.io.read_labels`.
+    reading : Reading
+        The options. `text` names the field of the inputs.
+
+    Returns
+    -------
+    annotations : Annotations
+        The labels, as from `crowdfuse.io.read_labels`.
+    inputs : ExportInputs or None
+        As from `read_export_inputs`.
+
+    Raises
+    ------
+    TableError
+        As in `read_export_inputs`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "labels.csv"
+    >>> _ = path.write_text("image,annotator,label\\ncats/1.png,ada,cat\\n")
+    >>> annotations, inputs = read_labels_and_inputs(path, Reading())
+    >>> annotations.n_labels, inputs.kind, inputs.values
+    (1, 'image', ['cats/1.png'])
+    """
+    found = read_label_file(path, reading, with_fields=True)
+    return found.annotations, choose_inputs(found.fields, found.annotations.items, reading.text)

@@ -1,0 +1,150 @@
+"""Read gold labels by item, from tables and from exports of Label Studio."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfuse.io.column_encoding import encode_column
+from crowdfuse.io.exports import JSON_ENDINGS
+from crowdfuse.io.file_content import file_ending
+from crowdfuse.io.hugging_face import with_class_names
+from crowdfuse.io.label_studio import label_studio_gold
+from crowdfuse.io.tables import TABLE_ENDINGS, TableError, TableFile, choose_columns
+from crowdfuse.labels.ids import format_names, parse_integer_ids
+from crowdfuse.labels.reading import Reading
+
+
+def column_beside(path: Path, name: str | None) -> str | None:
+    """Return a column name that was given for the labels if it also applies to the file `path`, else None.
+
+    The name applies to a table that has a column of this name. Other tables must use one of the usual names. The name
+    always applies to an export, because all exports of a tool have the same fields.
+    """
+    if name is None or file_ending(path) in JSON_ENDINGS:
+        return name
+    return name if file_ending(path) in TABLE_ENDINGS and name in TableFile(path).columns else None
+
+
+def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Read gold labels with the options that were given for reading the annotators' labels.
+
+    A column named in the options is used only if the gold file has it. Otherwise the gold file must use one of the
+    usual column names.
+
+    Parameters
+    ----------
+    path : Path
+        A table or a Label Studio export, as in `read_gold`.
+    reading : Reading
+        The options for the labels. Only `item`, `label`, `question` and `on_bad` are used.
+
+    Returns
+    -------
+    items : ndarray of shape (n_items,)
+        Item ids.
+    classes : ndarray of shape (n_items,)
+        The true class of each item.
+
+    Raises
+    ------
+    TableError
+        As in `read_gold`.
+
+    See Also
+    --------
+    read_gold : The same, but it raises an error if a named column does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "gold.csv"
+    >>> _ = path.write_text("item,label\\n1,cat\\n")
+    >>> read_gold_beside_labels(path, Reading(item="page"))  # the item column is called page only in the labels
+    (array([1]), array(['cat'], dtype=object))
+    """
+    return read_gold(
+        path,
+        item=column_beside(path, reading.item),
+        label=column_beside(path, reading.label),
+        question=reading.question,
+        on_bad=reading.on_bad,
+    )
+
+
+def read_gold(
+    path: Path,
+    *,
+    item: str | None = None,
+    label: str | None = None,
+    question: str | None = None,
+    on_bad: str = "error",
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Read gold labels from a table, or the ground truth from an export of Label Studio.
+
+    Parameters
+    ----------
+    path : Path
+        A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file with an item and a label column, or a Label Studio export
+        (``.json``).
+    item : str, default=None
+        Name of the item column; for an export, name of the field that identifies items. By default a column with a
+        usual name, or the tool's own id.
+    label : str, default=None
+        Name of the label column of a table; by default a column with a usual name. Not used for an export.
+    question : str, default=None
+        The question whose answers are read from an export. Required if there are several questions.
+    on_bad : {'error', 'drop'}, default='error'
+        What to do with answers of an export that cannot be used: raise an error or drop them.
+
+    Returns
+    -------
+    items : ndarray of shape (n_items,)
+        Item ids, in the order of the file, each once.
+    classes : ndarray of shape (n_items,)
+        The true class of each item.
+
+    Raises
+    ------
+    TableError
+        If a value is empty, or if an item has two different gold labels.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "gold.csv"
+    >>> _ = path.write_text("task,label\\n10,cat\\n9,dog\\n")
+    >>> read_gold(path)
+    (array([10,  9]), array(['cat', 'dog'], dtype=object))
+    """
+    if file_ending(path) in JSON_ENDINGS:
+        gold = label_studio_gold(path, item, question, on_bad)
+        return parse_integer_ids(np.array(list(gold), object)), parse_integer_ids(np.array(list(gold.values()), object))
+    file = TableFile(path)
+    columns = choose_columns(file.columns, {"item": item, "label": label}, str(path))
+    table = with_class_names(file.read(list(columns.values()), text=True))
+    if not table.num_rows:
+        raise TableError(f"{path} has a header but no rows; expected one row per item")
+    ids, row = encode_column(table[columns["item"]], columns["item"], str(path), text=file.is_text)
+    names, code = encode_column(table[columns["label"]], columns["label"], str(path), text=file.is_text)
+    for role, codes in (("item", row), ("label", code)):
+        if (codes < 0).any():
+            raise TableError(
+                f"{file.describe_row(int(np.argmax(codes < 0)))}: the {role} is empty; fill it in or remove the row"
+            )
+    _, first = np.unique(row, return_index=True)
+    differing = np.flatnonzero(code != code[first][row])
+    if len(differing):
+        rows = [int(first[row[differing[0]]]), int(differing[0])]
+        places = [
+            f"{format_names([names[code[at]]])} ({place})"
+            for at, place in zip(rows, file.describe_rows(rows), strict=True)
+        ]
+        raise TableError(
+            f"item {format_names([ids[row[rows[0]]]])} has two different gold labels, "
+            f"{' and '.join(places)}; remove one of them"
+        )
+    return ids, names[code[first]]

@@ -1,0 +1,78 @@
+"""The encoded inputs of a run, stored in its folder: texts and images are encoded once per run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from scipy import sparse
+
+from crowdfuse.encoders.base import EncodedInputs
+from crowdfuse.encoders.persistence import load_encoder, save_encoder
+from crowdfuse.io.features import LoadedInputs
+from crowdfuse.io.files import atomic_file
+from crowdfuse.io.inputs import Inputs
+
+ENCODED_FOLDER = "encoded"  # the features of all items, and the encoder that made them
+FEATURES_FILE = "features.safetensors"
+
+
+def write_encoded(inputs: Inputs, run: Path) -> None:
+    """Store encoded inputs and their encoder in a run folder; inputs that are not encoded are not stored.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The inputs that the network reads.
+    run : Path
+        The run folder.
+    """
+    if not isinstance(inputs, EncodedInputs):
+        return
+    folder = run / ENCODED_FOLDER
+    folder.mkdir(exist_ok=True)
+    values = inputs.values
+    names = ("data", "indices", "indptr")
+    arrays = {name: getattr(values, name) for name in names} if inputs.is_sparse else {"X": values}
+    content = {
+        "raw": inputs.raw.fingerprint,
+        "shape": list(values.shape),
+        "encoder_sha256": save_encoder(inputs.encoder, folder),
+    }
+    with atomic_file(folder / FEATURES_FILE) as temporary:
+        save_file(arrays, temporary, metadata={"encoded": json.dumps(content)})
+
+
+def use_encoded(loaded: LoadedInputs, run: Path) -> LoadedInputs:
+    """Return the inputs of a run as its encoder has encoded them, if the run folder holds the result.
+
+    Parameters
+    ----------
+    loaded : LoadedInputs
+        The inputs as read from the user's files.
+    run : Path
+        The run folder.
+
+    Returns
+    -------
+    loaded : LoadedInputs
+        With `EncodedInputs`; unchanged if there is no stored result for these inputs.
+    """
+    path = run / ENCODED_FOLDER / FEATURES_FILE
+    if not path.exists():
+        return loaded
+    try:
+        with safe_open(path, "numpy") as file:
+            content = json.loads(file.metadata()["encoded"])
+            if content["raw"] != loaded.inputs.fingerprint:
+                return loaded
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        encoder = load_encoder(path.parent, content["encoder_sha256"])
+    except (SafetensorError, ValueError, KeyError, OSError):  # a damaged result is computed again
+        return loaded
+    parts = (arrays.get("data"), arrays.get("indices"), arrays.get("indptr"))
+    values = arrays["X"] if "X" in arrays else sparse.csr_matrix(parts, shape=content["shape"])
+    return replace(loaded, inputs=EncodedInputs(values, loaded.inputs, encoder))
