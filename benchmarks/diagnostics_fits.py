@@ -2,8 +2,8 @@
 
     CROWDFUSE_DATA=data python benchmarks/diagnostics_fits.py --json diagnostics_fits.json
 
-Independent annotators: 20 fits of the soft vote (20 epochs, two folds) on 300 to 1,500 points in 20 dimensions, 3 or 5
-classes, 4 to 12 annotators, 40 to 100 % of the labels present. Every finding is a false alarm.
+Independent annotators: 200 fits of the soft vote (20 epochs, two folds) on 100 to 5,000 points in 20 dimensions, 2, 3
+or 10 classes, 3 to 50 annotators, 40 to 100 % of the labels present. Every finding is a false alarm.
 
 Real crowds: LabelMe, Music and 2,000 images of CIFAR-10N, with the same method. A finding about a pair is compared with
 gold: how many of their common items both label with the same wrong class, and how many would be expected if they were
@@ -39,11 +39,11 @@ def findings(X: NDArray[Any], ann: Annotations, epochs: int = 20) -> list[dict[s
 def fit_independent(number: int) -> dict[str, Any]:
     """Return the findings of a fit on independent annotators."""
     generator = np.random.default_rng([SEED, number])
-    n, K = int(generator.choice([300, 700, 1_500])), int(generator.choice([3, 5]))
-    R, density = int(generator.choice([4, 6, 12])), float(generator.choice([0.4, 0.7, 1.0]))
+    n, K = round(np.exp(generator.uniform(np.log(100), np.log(5_000)))), int(generator.choice([2, 3, 10]))
+    R, density = int(generator.choice([3, 4, 8, 15, 30, 50])), float(generator.choice([0.4, 0.7, 1.0]))
     truth = generator.integers(0, K, n)
     X = (0.8 * generator.normal(size=(K, 20)))[truth] + generator.normal(size=(n, 20))
-    is_right = generator.random((n, R)) < generator.uniform(0.5, 0.95, R)
+    is_right = generator.random((n, R)) < generator.uniform(0.6 if K == 2 else 0.5, 0.95, R)
     labels = np.where(is_right, truth[:, None], (truth[:, None] + generator.integers(1, K, (n, R))) % K)
     labels[generator.random((n, R)) > density] = -1
     ann = Annotations.from_matrix(labels, classes=range(K))
@@ -90,7 +90,7 @@ def fit_real(name: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fits", type=int, default=20)
+    parser.add_argument("--fits", type=int, default=200)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     content: dict[str, Any] = {"real": {}, "independent": []}

@@ -352,8 +352,8 @@ def test_an_existing_file_is_replaced_only_with_force_and_after_success(images: 
     [
         ({"--out": "features.csv"}, "written to an .npz file, got features.csv"),
         ({"--out": "folder.npz"}, "folder.npz is a folder"),
-        ({"IMAGES": "nowhere"}, "nowhere: no such folder of images"),
-        ({"IMAGES": "file.txt"}, "file.txt: a file, not a folder of images"),
+        ({"IMAGES": "nowhere"}, "the folder of images nowhere does not exist"),
+        ({"IMAGES": "file.txt"}, "file.txt is a file; pass the folder that holds the images"),
         ({"--backbone": "resnet50"}, "'resnet50' is not of the form module:callable"),
         ({"--backbone": "net.pth"}, "are pickles"),
         ({"--backbone": "torch.nn:Linear"}, "calling it with () failed: TypeError"),

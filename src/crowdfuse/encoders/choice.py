@@ -119,7 +119,7 @@ def apply_encoder(encoder: Encoder | None, inputs: Inputs, *, verbose: int = 0) 
     Raises
     ------
     ValueError
-        If the model was trained on other inputs.
+        If the model was trained on another kind of input, for example on texts instead of numbers.
     """
     if isinstance(inputs, EncodedInputs):
         if encoder is None or encoder.fingerprint != inputs.encoder.fingerprint:

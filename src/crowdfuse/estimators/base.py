@@ -104,8 +104,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     batch_size : int
         Items per step.
     epochs : int or None
-        Passes over the data. None: as many as the method needs to converge, whatever the number of items; with few
-        items, several passes then count as one epoch in `history_` and in the progress.
+        Passes over the data. None: the method chooses, with more passes if there are few items. `history_` and the
+        progress display then group several passes into one epoch.
     mixup : float
         If above 0, training uses weighted means of two items each, with weights from a beta distribution whose
         parameters both have this value; 0.2 to 1 are usual. Regularizes, at twice the cost per step.

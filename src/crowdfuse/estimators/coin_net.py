@@ -30,8 +30,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         How improbable the labels of an item must be for the item to be an outlier. With 1, the outliers are roughly the
         items whose labels are less probable than chance; larger values give fewer outliers.
     volume_weight : float
-        Strength of the regularizer that spreads the class probabilities, so that only one combination of probabilities
-        and matrices explains the labels; see `GeoCrowdNetClassifier`.
+        Strength of the regularizer that pushes the class probabilities of different items apart, so that only one
+        combination of probabilities and matrices explains the labels; see `GeoCrowdNetClassifier`.
     start : float or None
         Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes (23 % for 10 classes), as
         in the authors' code.

@@ -289,7 +289,7 @@ def make_table(
     metric : str
         Name of the result to show. It must be a share from 0 to 1; the table shows it in percent.
     paper : mapping of (str, str) to float
-        The paper's accuracies (%) by value and row.
+        The paper's accuracies (%). The keys are the column and the row of the table.
 
     Returns
     -------

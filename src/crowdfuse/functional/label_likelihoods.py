@@ -157,8 +157,8 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
     In the annotator model, the annotator gives the true class with probability g and each of the K - 1 other labels
     with probability `(1 - g) / (K - 1)`. Given the probabilities q of the annotator's labels, the best g for class k is
     q_k, and the expected log-likelihood of a label is `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. This value is
-    high if q_k is large. It is also high if q_k is far below 1 / K, because an annotator who guesses would not avoid
-    class k.
+    high if q_k is large. It is also high if q_k is far below 1 / K: an annotator who guessed would say k as
+    often as any other class, so avoiding k shows knowledge of this class, with a small g.
 
     Parameters
     ----------

@@ -125,7 +125,9 @@ def _answers_to(question: str, given: Any) -> Iterator[Answer]:
         return
     for answer in given if isinstance(given, list) else [] if given is None else [given]:
         if not isinstance(answer, dict):
-            raise ValueError(f"an answer to {question!r} is {format_names([answer])}; expected 'value' and 'user_id'")
+            raise ValueError(
+                f"an answer to {question!r} is {format_names([answer])}; expected keys 'value' and 'user_id'"
+            )
         yield Answer(question, answer.get("user_id"), answer.get("value"), answer.get("status"))
 
 

@@ -486,8 +486,8 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     (['one.png'], (3, 32, 32))
     """
     if not folder.is_dir():
-        kind = "a file, not a folder" if folder.exists() else "no such folder"
-        raise FileNotFoundError(f"{folder}: {kind} of images")
+        problem = "is a file; pass the folder that holds the images" if folder.exists() else "does not exist"
+        raise FileNotFoundError(f"the folder of images {folder} {problem}")
     paths = find_images(folder)
     return LoadedInputs(ImageFiles(paths, size), *image_names(folder, paths))
 

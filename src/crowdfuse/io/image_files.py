@@ -61,7 +61,8 @@ class ImageFiles(Inputs):
     Raises
     ------
     ValueError
-        If there are no files, if `size` is not an integer of at least 1, or if `workers` is not one of at least 0.
+        If there are no files, if `size` is not an integer of at least 1, or if `workers` is not an integer of
+        at least 0.
     TypeError
         If `paths` is a single path.
 
