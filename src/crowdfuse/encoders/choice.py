@@ -138,7 +138,7 @@ def apply_encoder(encoder: Encoder | None, inputs: Inputs, *, verbose: int = 0) 
 
 
 def make_encoder(choice: EncoderChoice, inputs: Inputs) -> Encoder | None:
-    """Return a new encoder for inputs, not fitted; None if they are numbers that need none.
+    """Return a new, unfitted encoder for inputs, or None if the inputs are numbers, which need no encoder.
 
     Parameters
     ----------

@@ -467,7 +467,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             weight = weight[known]
         if not weight.sum() > 0:
             raise ValueError(
-                "there is nothing to score on: y has no label for an item with a weight above 0; "
+                "there is nothing to score on: no item has both a label in y and a weight above 0; "
                 "pass labels, or weights above 0"
             )
         return float(np.average(right, weights=weight))

@@ -207,7 +207,7 @@ class Experiment:
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None
-            Entries of the data definition that differ from those of the scale, such as `n_train`.
+            Entries to replace in the data definition, such as `n_train`. The others keep the values of the scale.
         **changes : object
             Settings to change in every run, such as `epochs`.
 

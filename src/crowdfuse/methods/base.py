@@ -413,7 +413,7 @@ class Method(nn.Module, ABC):
     def limitations(self) -> tuple[str, ...]:
         """Return what the user should know about how the training went, one sentence each: by default nothing.
 
-        They become `limitations` of the consensus, which `fit`, report and review page show.
+        The consensus stores these sentences as `limitations`; `fit`, the report and the review page show them.
 
         Returns
         -------

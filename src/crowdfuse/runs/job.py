@@ -49,8 +49,9 @@ class Job:
         Images are resized to this many pixels per side. None keeps the size if all images have the same size of at most
         96 x 96, and otherwise resizes to 64 x 64; with an encoder, None is the size that the encoder expects.
     folds : int, default=5
-        Number of folds of the cross-fitting behind the consensus, which is the number of trainings beside that of the
-        model. 0 trains only the model; the consensus then states that its confidence is too high.
+        Number of folds of the cross-fitting that the consensus is computed from. Each fold costs one training, in
+        addition to that of the model itself. 0 trains only the model; the consensus then states that its confidence is
+        too high.
     threads : int, default=1
         Number of CPU threads. The number affects how floating-point sums are rounded, so a resumed run uses the same
         number.

@@ -137,8 +137,8 @@ def weakness_annotators(
                 raise ValueError(f"weakness names {len(rows):,} rows, but distances has {len(reach):,} columns")
         elif wrong == "looks":
             raise ValueError(
-                "wrong='looks' gives the class of the weakness image, which distances= does not contain; "
-                "pass the row of each annotator's weakness image as well, weakness=[...]"
+                "with wrong='looks', the wrong label is the class of the weakness image, which distances= does not tell; "
+                "also pass weakness=[...], the row of each annotator's weakness image"
             )
     else:
         if X is None:
