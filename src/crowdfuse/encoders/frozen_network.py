@@ -77,7 +77,7 @@ def _as_rows(features: Any, n_images: int, role: str) -> Tensor:
     if not isinstance(features, Tensor):
         raise ValueError(
             f"the {role} must give one tensor of features, got {type(features).__name__}{_parts(features)}; "
-            f"{advice} returns one of its parts"
+            f"to use one part of the output, {advice} returns this part"
         )
     shape = tuple(features.shape)
     if not features.is_floating_point():

@@ -29,20 +29,21 @@ MIN_EPOCHS = 2  # one for the label networks and one for the class networks
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusTrainingClassifier(CrowdClassifier):
-    """Trains networks on a consensus that networks trained without the item helped to find.
+    """Trains networks on a consensus that also rests on predictions of networks that were not trained on the item.
 
-    The labelled items are split into folds, and every network is trained without one of them. In several rounds, the
-    consensus of all items is computed from their labels, the confusion matrices of the annotators, and what the
-    networks say about items that they were not trained on; then the networks are trained on this consensus. Further
-    networks learn on which items an annotator is right. All of this runs from two starts, the shares of the votes and
-    the classes that explain best what annotators would say. The start under which the labels are more likely is kept.
-    Predictions are the mean of the networks of all folds.
+    The labelled items are split into five folds, and every network is trained without one of them. Each round has two
+    steps. First, the consensus of all items is computed from their labels, the confusion matrices of the annotators, and
+    the predictions of the networks that were not trained on the item. Then the networks are trained on this consensus:
+    class networks to predict the class, gate networks to predict whether an annotator is right. Two initial consensuses
+    are tried side by side: the shares of the votes, and the classes under which the predicted labels of the annotators
+    are most likely. The one that leads to more likely labels is kept, or both if they hardly differ. Predictions are the
+    mean of the networks of all folds.
 
     Parameters
     ----------
     effort : {"high", "low"}
         "high": five folds. "low": one network of each kind, trained on all items, in about a third of the time. The
-        consensus then knows no network that was trained without the item, and its confidence is too high.
+        consensus then rests on networks that were trained on the item, so its confidence is too high.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that describe annotators. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
@@ -58,10 +59,10 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     Notes
     -----
-    The networks of the folds belong to the method, so `consensus` does not train again. Its confidence is too high with
-    few items, because the labels of an item influence the consensus that networks of other folds are trained on. Gold
-    labels given to `fit` are treated as certain. docs/consensus-training.md explains the method, what was tried, and
-    where it fails.
+    The networks of the folds belong to the method, so `consensus` does not train again. With few items its confidence is
+    too high: a network that is not trained on an item is still influenced by its labels, through the consensus of the
+    items that it is trained on. Gold labels given to `fit` are treated as certain. docs/consensus-training.md explains
+    the method, what was tried, and where it fails.
 
     References
     ----------

@@ -109,7 +109,7 @@ class Scale:
 
 
 def _no_settings(value: Any) -> dict[str, Any]:
-    """Return no settings, for experiments whose parameter is not one of the method.
+    """Return no settings: for experiments whose varied parameter is not a setting of the method.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class Experiment:
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None
-            Entries to replace in the data definition, such as `n_train`. The others keep the values of the scale.
+            Entries to replace in the data definition, such as `n_train`. The others keep their values.
         **changes : object
             Settings to change in every run, such as `epochs`.
 

@@ -191,7 +191,8 @@ def read_features(
         - ``.npz`` with the arrays ``X`` and ``items``, and optionally ``short_names``, a second id for each row;
         - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`; the item ids are the row numbers;
         - ``.csv``, ``.tsv`` or ``.parquet`` with an item column and numeric columns, or a column of texts;
-        - a folder of images; the item ids are their paths in the folder, with or without the ending.
+        - a folder of images; the item ids are their paths in the folder; labels may leave out the
+          endings, such as ``.png``.
     item : str, default=None
         Name of the item column of a table; by default a column with a usual name.
     text : str, default=None
@@ -467,7 +468,7 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     Returns
     -------
     loaded : LoadedInputs
-        `inputs` are `ImageFiles`; item ids are the paths in the folder, with or without the ending.
+        `inputs` are `ImageFiles`; item ids are the paths in the folder; labels may leave out the endings, such as ``.png``.
 
     Raises
     ------

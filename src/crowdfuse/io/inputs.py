@@ -152,9 +152,9 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
     Raises
     ------
     ValueError
-        If X is not numeric, has fewer than two dimensions, is empty, or has NaN or infinite values.
+        If X holds strings or complex numbers, has fewer than two dimensions, is empty, or has NaN or infinite values.
     TypeError
-        If X holds objects that are not numbers.
+        If X holds other Python objects that are not numbers, such as lists.
 
     Examples
     --------

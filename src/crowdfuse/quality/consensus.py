@@ -60,10 +60,11 @@ class Consensus(Aggregate):
         more than 256 MB.
     parameters : mapping of str to ndarray
         `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier; sharpness 0 means that it has no
-        say. `gate_weight` (a scalar) is the weight of `right_probability`. `error_dependence` (a scalar) says how
-        strongly mistakes depend on the input, and `temperature` (a scalar) how far the confidence is lowered for it.
+        say. `gate_weight` (a scalar) is the weight of the argument `right_probability` of `crowdfuse.consensus`.
+        `error_dependence` (a scalar) is how strongly mistakes depend on the input. `temperature` (a scalar) is how far
+        the confidence is lowered because of this dependence.
     log_likelihood : tuple of float
-        log P(labels) under the fitted model; one number.
+        A tuple with one number: log P(labels) under the fitted model.
     converged : bool
         Whether EM converged.
     annotations : Annotations
