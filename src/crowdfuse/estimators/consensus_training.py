@@ -32,12 +32,12 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     """Trains networks on a consensus that also rests on predictions of networks that were not trained on the item.
 
     The labelled items are split into five folds, and every network is trained without one of them. Each round has two
-    steps. First, the consensus of all items is computed from their labels, the confusion matrices of the annotators, and
-    the predictions of the networks that were not trained on the item. Then the networks are trained on this consensus:
-    class networks to predict the class, gate networks to predict whether an annotator is right. Two initial consensuses
-    are tried side by side: the shares of the votes, and the classes under which the predicted labels of the annotators
-    are most likely. The one that leads to more likely labels is kept, or both if they hardly differ. Predictions are the
-    mean of the networks of all folds.
+    steps. First, the consensus of all items is computed from their labels, the confusion matrices of the annotators,
+    and the predictions of the networks that were not trained on the item. Then the networks are trained on this
+    consensus: class networks to predict the class, gate networks to predict whether an annotator is right. Two initial
+    consensuses are tried side by side: the shares of the votes, and the classes under which the predicted labels of the
+    annotators are most likely. The one that leads to more likely labels is kept, or both if they hardly differ.
+    Predictions are the mean of the networks of all folds.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     Notes
     -----
-    The networks of the folds belong to the method, so `consensus` does not train again. With few items its confidence is
-    too high: a network that is not trained on an item is still influenced by its labels, through the consensus of the
-    items that it is trained on. Gold labels given to `fit` are treated as certain. docs/consensus-training.md explains
+    The networks of the folds belong to the method, so `consensus` does not train again. With few items its confidence
+    is too high: a network that is not trained on an item is still influenced by its labels, through the consensus of
+    the items that it is trained on. Gold labels given to `fit` are treated as certain. docs/consensus-training.md explains
     the method, what was tried, and where it fails.
 
     References

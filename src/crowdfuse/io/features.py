@@ -468,7 +468,7 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     Returns
     -------
     loaded : LoadedInputs
-        `inputs` are `ImageFiles`; item ids are the paths in the folder; labels may leave out the endings, such as ``.png``.
+        `inputs` are `ImageFiles`; item ids are the paths in the folder. Labels may leave out endings such as ``.png``.
 
     Raises
     ------

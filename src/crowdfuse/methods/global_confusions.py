@@ -98,7 +98,7 @@ class GlobalConfusions(Method):
         return posterior(self.log_prior(features), self.class_log_likelihoods(annotator, label), item)
 
     def class_log_likelihoods(self, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return `log A_r[k, y]` of each label y of annotator r and each class k: its log-probability if the class is k.
+        """Return `log A_r[k, y]` of each label y of annotator r and class k: its log-probability if the class is k.
 
         Parameters
         ----------

@@ -137,8 +137,8 @@ def weakness_annotators(
                 raise ValueError(f"weakness names {len(rows):,} rows, but distances has {len(reach):,} columns")
         elif wrong == "looks":
             raise ValueError(
-                "wrong='looks' needs the weakness image of each annotator, whose class is the wrong label, and distances= "
-                "alone does not say which image that is; also pass weakness=[...], its row in X"
+                "wrong='looks' needs the weakness image of each annotator, whose class is the wrong label, and "
+                "distances= alone does not say which image that is; also pass weakness=[...], its row in X"
             )
     else:
         if X is None:
