@@ -61,8 +61,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     -----
     The networks of the folds belong to the method, so `consensus` does not train again. With few items its confidence
     is too high: a network that is not trained on an item is still influenced by its labels, through the consensus of
-    the items that it is trained on. Gold labels given to `fit` are treated as certain. docs/consensus-training.md explains
-    the method, what was tried, and where it fails.
+    the items that it is trained on. Gold labels given to `fit` are treated as certain. docs/consensus-training.md
+    explains the method, what was tried, and where it fails.
 
     References
     ----------
