@@ -31,7 +31,7 @@ def test_stacked_networks_equal_networks_one_by_one(hidden: tuple[int, ...], tra
     assert isinstance(last.weight.grad, Tensor)
     gradient = stacked.weights[-1].grad
     assert gradient is not None
-    torch.testing.assert_close(gradient[2].T, last.weight.grad)
+    torch.testing.assert_close(gradient[2], last.weight.grad)
 
 
 def test_dropout_acts_in_training_only() -> None:

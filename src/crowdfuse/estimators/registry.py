@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
 ESTIMATORS = {
-    "consensus-training": "ConsensusTrainingClassifier",
     "fusion": "FusionClassifier",
     "gated": "GatedClassifier",
+    "consensus-training": "ConsensusTrainingClassifier",
     "majority-vote": "MajorityVoteClassifier",
     "single-annotator": "SingleAnnotatorClassifier",
     "trace-reg": "TraceRegClassifier",

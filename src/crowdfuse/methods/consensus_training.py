@@ -335,9 +335,7 @@ class ConsensusTraining(Method):
         probabilities = np.zeros((len(STARTS), len(data), self.n_classes))
         gates = np.zeros((len(STARTS), data.annotations.n_labels))
         for members, batch, h, labels in self._out_of_fold_batches(data):
-            f = torch.stack(
-                [self._class_probabilities(h, start, members).double().mean(0) for start in range(len(STARTS))]
-            )
+            f = torch.stack([self._class_probabilities(h, start, members).mean(0) for start in range(len(STARTS))])
             probabilities[:, batch.row.cpu().numpy()] = f.cpu().numpy()
             gates[:, labels] = self._gate_logits(h, batch.item, batch.annotator, members).double().T.cpu().numpy()
         return OutOfFoldOutputs(probabilities, gates)
@@ -360,11 +358,14 @@ class ConsensusTraining(Method):
                     yield members, moved, self.features(moved.x.to(dtype)), labels
 
     def _class_probabilities(self, h: Tensor, start: int, members: slice = slice(None)) -> Tensor:
-        """Return the class probabilities by networks of a start, (n_members, B, K)."""
+        """Return the class probabilities by networks of a start, (n_members, B, K), in double precision.
+
+        In single precision, the last digit of a softmax depends on the position of the row.
+        """
         first, last, _ = members.indices(self.n_networks)
         offset = start * self.n_networks
-        probabilities: Tensor = self.class_networks(h, slice(offset + first, offset + last)).softmax(-1)
-        return probabilities
+        logits: Tensor = self.class_networks(h, slice(offset + first, offset + last))
+        return logits.double().softmax(-1)
 
     def _gate_logits(self, h: Tensor, item: Tensor, annotator: Tensor, members: slice = slice(None)) -> Tensor:
         """Return the mean gates of pairs over networks, as logits, (L, n_starts)."""
@@ -421,7 +422,7 @@ class ConsensusTraining(Method):
         mean = torch.stack(
             [w * self._class_probabilities(h, start).mean(0) for start, w in enumerate(weights) if w > 0]
         ).sum(0)
-        return mean.clamp(min=1e-12).log()
+        return mean.clamp(min=1e-12).log().to(h.dtype)
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the probability that the annotator is right, for each pair, (L,)."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
+from torch.nn.functional import dropout, linear
 
 
 class Committee(nn.Module):
@@ -68,10 +68,10 @@ class StackedMLPs(nn.Module):
         super().__init__()
         layers = [[layer for layer in network.modules() if isinstance(layer, nn.Linear)] for network in networks]
         self.weights = nn.ParameterList(
-            torch.stack([layer.weight.detach().T for layer in same]) for same in zip(*layers, strict=True)
+            torch.stack([layer.weight.detach() for layer in same]) for same in zip(*layers, strict=True)
         )
         self.biases = nn.ParameterList(
-            torch.stack([layer.bias.detach()[None] for layer in same]) for same in zip(*layers, strict=True)
+            torch.stack([layer.bias.detach() for layer in same]) for same in zip(*layers, strict=True)
         )
         rates = [layer.p for layer in networks[0].modules() if isinstance(layer, nn.Dropout)]
         self.dropout = rates[0] if rates else 0.0
@@ -99,13 +99,13 @@ class StackedMLPs(nn.Module):
                 h = h.relu()
                 if self.training and self.dropout:  # one mask for all networks: drawing it takes most of the time
                     h = h * dropout(h.new_ones(h.shape[1:]), self.dropout)
-            h = torch.baddbmm(bias[members], h, weight[members])
+            h = torch.baddbmm(bias[members, None], h, weight[members].transpose(1, 2))
         return h
 
     def _evaluate(self, h: Tensor, index: int) -> Tensor:
         """Return the outputs of one network; unlike in a batched product, they do not depend on the order of rows."""
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            h = torch.addmm(bias[index], h.relu() if number else h, weight[index])
+            h = linear(h.relu() if number else h, weight[index], bias[index])
         return h
 
 
