@@ -404,8 +404,9 @@ def test_two_classes_always_use_the_rule_above_chance() -> None:
     def never(ask: Any) -> ValidationScore:
         raise AssertionError("the mirror image is as likely: nothing to ask")
 
+    assert method._best_class_rule(never) == "above chance"
     method.phase_index = 1
-    method.begin_phase(data, predict_on(method, x), never)
+    method.begin_phase(data, predict_on(method, x), None)
     assert method.target.tolist() == [0, 0]
 
 

@@ -235,3 +235,14 @@ def test_gold_alone_trains() -> None:
     nothing = Annotations.from_matrix(np.full_like(Y, -1), classes=range(4))
     clf = GatedClassifier(epochs=20, batch_size=16, learning_rate=0.01).fit(X, nothing, gold=truth)
     assert clf.score(X, truth) > 0.85
+
+
+def test_memorized_labels_are_not_taken_for_contradicting_annotators(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, 2, 120)
+    X = generator.normal(size=(120, 200)).astype(np.float32)  # more features than items: any labels can be memorized
+    X[:, :20] += 0.3 * (2 * truth[:, None] - 1)
+    said = np.where(generator.random((120, 3)) < [0.9, 0.75, 0.65], truth[:, None], 1 - truth[:, None])
+    assert GatedClassifier(epochs=100).fit(X, said).method_.limitations() == ()
+    monkeypatch.setattr(Gated, "_has_memorized", lambda *_: False)
+    assert "trained on the majority vote" in GatedClassifier(epochs=100).fit(X, said).method_.limitations()[0]

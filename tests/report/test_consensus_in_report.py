@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from crowdfuse import Annotations, Consensus, FusionClassifier, MajorityVoteClas
 from crowdfuse.quality.diagnostics import Finding
 from crowdfuse.report.item_explanation import explain_item, share_right
 from tests.report.crowd import HOSTILE_CLASSES, assert_equals_consensus
+from tests.text_crowd import make_labels, make_texts
 
 
 def crowd(n: int = 120) -> tuple[Any, Annotations]:
@@ -242,3 +244,18 @@ def test_explanations_are_in_every_format_with_names_escaped(fitted: Any) -> Non
     assert shown
     for text in (report.to_html(), report.to_markdown()):
         assert "alert(4)</script>" not in text
+
+
+def test_cards_show_texts_escaped_and_cut() -> None:
+    texts, truth = make_texts(30)
+    texts = [f"<b>{text}</b> {'very ' * 80}long {number}" for number, text in enumerate(texts)]
+    ann, items = make_labels(truth), [f"text-{number}" for number in range(30)]
+    clf = MajorityVoteClassifier(epochs=2).fit(texts, ann, items=items)
+    page = clf.report(texts, ann, items=items, folds=2).to_html()
+    shown = re.findall(r'<div class="wide text" dir="auto">(.*?)</div>', page)
+    assert shown
+    for text in shown:
+        start, rest = text.split("<details><summary>more</summary>")
+        assert start.startswith("&lt;b&gt;a ")
+        assert len(start) < 330
+        assert re.search(r"long \d+</details>$", rest)

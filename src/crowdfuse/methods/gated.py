@@ -39,9 +39,11 @@ from crowdfuse.methods.wrong_labels import WrongLabels
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 
 PHASE_EPOCH_SHARES = (0.25, 0.08)  # of the epochs, for phases 1 and 2; phase 3 has the rest
+MAX_PHASE_PASSES, MIN_PHASE_STEPS = (31, 10), 100  # of phases 1 and 2, if the number of epochs is not given
 MIN_CONFIDENT_PROBABILITY = 0.8  # of a label, for an annotator to count as confident
 MAX_CONTESTED_SHARE = 0.14  # of confident pairs of annotators, with two classes; above it, train on the vote
 MAX_DISAGREEMENT_SHARE = 0.5  # the same with more classes
+MAX_MEMORIZED_GAP = 0.1  # accepted difference of the accuracy of confident predictions on training and held-out labels
 MIN_COMMON_CLASS_SHARE = 0.01  # of the items; gold must contain every class that is more common than this
 MIN_PAIR_SHARE = 0.05  # of pairs of annotators that must be confident for a conflict to be measured
 MAX_CONFLICT_CHECK_ITEMS = 5_000
@@ -141,11 +143,17 @@ class Gated(Method):
     def phases(self, epochs: int) -> list[Phase]:
         """Return the three phases; validation chooses from the last epoch of the second and all of the third."""
         labels, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
-        return [
-            Phase("annotator labels", labels, selection="never"),
-            Phase("start", start, selection="end"),
-            Phase("gates", max(0, epochs - labels - start), selection="any"),
-        ]
+        return _phases(labels, start, max(0, epochs - labels - start))
+
+    def default_phases(self, n_steps_per_pass: int, n_steps_per_epoch: int) -> list[Phase]:
+        """Return the three phases; with few items the first two stay short, since they would memorize the labels."""
+        n_steps = max(self.default_passes * n_steps_per_pass, self.min_steps)
+        epochs = -(-n_steps // n_steps_per_epoch)
+        labels, start = (
+            min(max(1, round(share * epochs)), -(-max(most * n_steps_per_pass, MIN_PHASE_STEPS) // n_steps_per_epoch))
+            for share, most in zip(PHASE_EPOCH_SHARES, MAX_PHASE_PASSES, strict=True)
+        )
+        return _phases(labels, start, epochs - labels - start)
 
     def prepare(self, data: TrainingData) -> None:
         """Reset the decisions of an earlier training and choose the annotators to poll."""
@@ -177,7 +185,7 @@ class Gated(Method):
                 held_out = known[::2]
                 self.held_out_gold[held_out] = torch.from_numpy(data.gold[held_out]).to(self.held_out_gold)
                 self.start_held_out_accuracy.fill_(float(gold_classifier.is_correct_out_of_fold[::2].mean()))
-        elif self._is_undecided(data, predict):
+        elif self._is_undecided(data, predict, score_held_out):
             self.trains_on_vote.fill_(True)
             if self.n_classes == 2:
                 self._reset_trunk()
@@ -214,20 +222,56 @@ class Gated(Method):
         above_score, any_score = (score_held_out(partial(self._rule_log_likelihood, rule)) for rule in CLASS_RULES)
         return "any" if any_score.beats(above_score) else "above chance"
 
-    def _is_undecided(self, data: TrainingData, predict: Predict) -> bool:
-        """Return whether confident annotators contradict each other so often that labels do not show who is right."""
+    def _confident_hits(self, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+        """Return 1 for labels that were predicted with confidence, 0 for other labels than predicted, -1 if unsure."""
+        probability, predicted = self.label_head(h, item, annotator).softmax(1).max(1)
+        is_hit = (predicted == label).to(probability)
+        return torch.where(probability > MIN_CONFIDENT_PROBABILITY, is_hit, -1)
+
+    def _is_undecided(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> bool:
+        """Return whether confident annotators contradict each other so often that labels do not show who is right.
+
+        False if the network has memorized the labels of the training items, mistakes included: then contradictions of
+        its predictions say nothing about the annotators.
+        """
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_CONFLICT_CHECK_ITEMS])
         weight = self.poll_weights[self.poll_weights > 0].cpu().numpy()
-        if self.n_classes == 2:
-            second_class = predict(lambda h: self._polled_label_probabilities(h)[..., 1], rows)
-            return contested_share(second_class, weight) > MAX_CONTESTED_SHARE
         best = predict(
             lambda h: torch.cat([part.to(h) for part in self._polled_label_probabilities(h).max(2)], 1), rows
         )
         probability, label = np.split(best, 2, axis=1)
         confident_label = np.where(probability > MIN_CONFIDENT_PROBABILITY, label, -1).astype(np.int64)
-        return disagreement_share(confident_label, weight) > MAX_DISAGREEMENT_SHARE
+        if self.n_classes == 2:
+            second_class = np.where(label == 1, probability, 1 - probability)
+            is_undecided = contested_share(second_class, weight) > MAX_CONTESTED_SHARE
+        else:
+            is_undecided = disagreement_share(confident_label, weight) > MAX_DISAGREEMENT_SHARE
+        return is_undecided and not self._has_memorized(data, rows, confident_label, score_held_out)
+
+    def _has_memorized(
+        self,
+        data: TrainingData,
+        rows: NDArray[np.int64],
+        confident_label: NDArray[np.int64],
+        score_held_out: HeldOutScorer | None,
+    ) -> bool:
+        """Return whether confident predictions are right much more often on training labels than on held-out ones.
+
+        `confident_label` (n_rows, n_polled) holds the label predicted for each polled annotator, -1 if not confident.
+        """
+        if score_held_out is None:
+            return False
+        held_out = score_held_out(self._confident_hits).values
+        held_out = held_out[held_out >= 0]
+        position = np.full(self.n_annotators, -1)
+        position[self.poll_weights.cpu().numpy() > 0] = np.arange(confident_label.shape[1])
+        ann = data.annotations[rows]
+        predicted = np.where(position[ann.annotator] >= 0, confident_label[ann.item, position[ann.annotator]], -1)
+        trained = (predicted == ann.label)[predicted >= 0]
+        if not len(held_out) or not len(trained):
+            return False
+        return float(trained.mean() - held_out.mean()) > MAX_MEMORIZED_GAP
 
     def _reset_trunk(self) -> None:
         """Restore the initial trunk: one that has learned who gives which label follows wrong labels more closely."""
@@ -363,6 +407,15 @@ class Gated(Method):
         """Append `count` annotators; they are not polled."""
         super().add_annotators(count)
         self.poll_weights = torch.cat([self.poll_weights, self.poll_weights.new_zeros(count)])
+
+
+def _phases(labels: int, start: int, gates: int) -> list[Phase]:
+    """Return the phases, given their epochs."""
+    return [
+        Phase("annotator labels", labels, selection="never"),
+        Phase("start", start, selection="end"),
+        Phase("gates", gates, selection="any"),
+    ]
 
 
 def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:

@@ -17,7 +17,7 @@ from crowdfuse.report.line_chart import line_chart
 from crowdfuse.report.number_format import format_confidence, format_number, format_percent
 from crowdfuse.report.summary_sentences import evaluated_thing, gold_use_sentence, summary_sentences
 
-EMPTY_PREVIEW: ItemPreview = {"image": None, "missing": None, "features": None}
+EMPTY_PREVIEW: ItemPreview = {"image": None, "missing": None, "text": None, "features": None}
 MAX_NAME_CHARACTERS, MAX_TOOLTIP_CHARACTERS = 90, 300
 
 

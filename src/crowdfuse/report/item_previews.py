@@ -1,4 +1,4 @@
-"""Previews of items: a thumbnail of an image, or the most unusual features of a row of numbers."""
+"""Previews of items: a thumbnail of an image, the text, or the most unusual features of a row of numbers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from crowdfuse.encoders.base import EncodedInputs
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import IMAGE_ENDINGS, open_upright
 from crowdfuse.io.inputs import Inputs
+from crowdfuse.io.texts import Texts
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.printable import printable
 
 THUMBNAIL_SIDES_PIXELS = (96, 64, 48, 32)  # tried in this order, until all thumbnails fit in the page
 MAX_LISTED_FEATURES = 4
+MAX_TEXT_START, MAX_TEXT = 280, 4_000  # characters shown at once, and after a click
 MAX_SAMPLED_ROWS = 5_000  # rows that mean and standard deviation are estimated from
 MAX_BLOCK_VALUES = 4_000_000  # numbers read at a time
 
 ItemPreview = dict[str, Any]
-"""One of `image` (a data URI), `missing` (the file that cannot be shown) and `features`; or empty.
+"""One of `image` (a data URI), `missing` (the file that cannot be shown), `text` and `features`; or empty.
 
-`features` holds [name, value, deviation from the mean in standard deviations].
+`text` holds the beginning of the text and the rest, which may be empty. `features` holds [name, value, deviation from
+the mean in standard deviations].
 """
 
 
@@ -73,11 +76,13 @@ def previews_of_inputs(
     Returns
     -------
     list of dict
-        One preview per row. A preview is empty if the inputs are neither images nor rows of numbers. Encoded inputs
-        have the previews of what they were made from.
+        One preview per row. A preview is empty if the inputs are neither images nor texts nor rows of numbers. Encoded
+        inputs have the previews of what they were made from.
     """
     if isinstance(inputs, EncodedInputs):
         return previews_of_inputs(inputs.raw, rows, side)
+    if isinstance(inputs, Texts):
+        return [{"text": split_text(text)} for text in inputs.texts[rows]]
     if isinstance(inputs, ImageFiles):
         return [preview_of_file(Path(inputs.paths[row]), side) for row in rows]
     if not len(rows):
@@ -88,6 +93,22 @@ def previews_of_inputs(
     if len(shape) == 2 or (len(shape) == 3 and shape[0] in (1, 3)):
         return [{"image": _data_uri(image, side)} for image in _images(inputs, rows)]
     return [{} for _ in rows]
+
+
+def split_text(text: str) -> list[str]:
+    """Return the beginning of a text, cut at a space if there is one, and the rest up to 4,000 characters.
+
+    >>> split_text("short"), [len(part) for part in split_text("word " * 100)]
+    (['short', ''], [279, 220])
+    """
+    text = printable(" ".join(text.split()))
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT] + " ..."
+    if len(text) <= MAX_TEXT_START:
+        return [text, ""]
+    at = text.rfind(" ", MAX_TEXT_START // 2, MAX_TEXT_START)
+    at = MAX_TEXT_START if at < 0 else at
+    return [text[:at], text[at:]]
 
 
 def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
