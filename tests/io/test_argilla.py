@@ -97,7 +97,7 @@ def test_item_can_be_a_field(tmp_path: Path) -> None:
             nested("b", animal=[answer([{"value": "cat", "rank": 1}])]),
             "(item 'b'): the label is {'value': 'cat', 'rank'",
         ),
-        (nested("b", animal=["cat"]), "an answer to 'animal' is 'cat'; expected 'value' and 'user_id'"),
+        (nested("b", animal=["cat"]), "an answer to 'animal' is 'cat'; expected keys 'value' and 'user_id'"),
         (nested("b") | {"responses": ["cat"]}, "the response 'cat' has no 'values'"),
         (nested("b", animal=[answer("cat")]) | {"id": None}, "the item is empty"),
         ({"text": "b"}, "expected responses or an annotation, got the keys 'text'"),

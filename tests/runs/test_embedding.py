@@ -252,9 +252,9 @@ def test_a_killed_embedding_leaves_no_output(images: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (lambda x: (x, x), "one tensor of features, got tuple of 2; wrap it"),
-        (lambda x: {"pooled": x, "last": x}, "got dict with 'pooled', 'last'; wrap it"),
-        (lambda x: None, "got NoneType; wrap it"),
+        (lambda x: (x, x), "one tensor of features, got tuple of 2; .* wrap it"),
+        (lambda x: {"pooled": x, "last": x}, "got dict with 'pooled', 'last'; .* wrap it"),
+        (lambda x: None, "got NoneType; .* wrap it"),
         (
             lambda x: x.flatten(2),
             r"gives \(10, 3, 256\), which looks like \(images, tokens.*features\[:, 0\]",

@@ -21,6 +21,7 @@ from crowdfuse.io.file_content import file_ending
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import (
     GREY_MODES,
+    check_image_folder,
     find_images,
     image_names,
     is_image_name,
@@ -486,9 +487,7 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     >>> loaded.items.tolist(), loaded.inputs.item_shape
     (['one.png'], (3, 32, 32))
     """
-    if not folder.is_dir():
-        problem = "is a file; pass the folder that holds the images" if folder.exists() else "does not exist"
-        raise FileNotFoundError(f"the folder of images {folder} {problem}")
+    check_image_folder(folder)
     paths = find_images(folder)
     return LoadedInputs(ImageFiles(paths, size), *image_names(folder, paths))
 

@@ -20,6 +20,30 @@ MAX_JPEG_REDUCTION = 8  # the decoder of JPEG can leave out all but every eighth
 GREY_MODES = {"1", "L", "LA", *SIXTEEN_BIT_MODES}
 
 
+def check_image_folder(folder: Path) -> None:
+    """Raise an error unless the path is a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of images.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the path does not exist or is a file.
+
+    Examples
+    --------
+    >>> check_image_folder(Path("nowhere"))
+    Traceback (most recent call last):
+    FileNotFoundError: the folder of images nowhere does not exist
+    """
+    if not folder.is_dir():
+        problem = "is a file; pass the folder that holds the images" if folder.exists() else "does not exist"
+        raise FileNotFoundError(f"the folder of images {folder} {problem}")
+
+
 def find_images(folder: Path) -> list[Path]:
     """The images in a folder and its subfolders, recognised by their endings, sorted."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_ENDINGS and p.is_file())

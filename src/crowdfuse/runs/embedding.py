@@ -17,7 +17,7 @@ from crowdfuse.checks.choices import check_choice
 from crowdfuse.encoders.frozen_network import IMAGENET_MEAN, IMAGENET_STD, FrozenNetwork
 from crowdfuse.io.files import atomic_file, refuse_existing
 from crowdfuse.io.image_files import ImageFiles, find_unreadable
-from crowdfuse.io.images import find_images, image_names
+from crowdfuse.io.images import check_image_folder, find_images, image_names
 from crowdfuse.labels.ids import format_count, format_count_with_verb, format_names
 from crowdfuse.training.progress import make_progress_bar, print_message
 from crowdfuse.training.recipes import DEVICES
@@ -131,10 +131,7 @@ def embed(
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     _refuse_output(out, force)
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder}: {'a file, not a folder' if folder.exists() else 'no such folder'} of images"
-        )
+    check_image_folder(folder)
     paths = find_images(folder)
     files = ImageFiles(paths, image_size, workers=workers)
     torch_device = _find_device(device)
