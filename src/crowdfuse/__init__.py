@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdfuse.estimators.registry import ESTIMATORS
 from crowdfuse.labels import Annotations, Summary
-from crowdfuse.quality import Consensus, consensus, label_likelihood, label_score, next_labels
+from crowdfuse.quality import Consensus, consensus, label_likelihood, label_score, load_consensus, next_labels
 
 if TYPE_CHECKING:
     from crowdfuse.estimators import *  # noqa: F403 (every estimator, without a second list to maintain)
@@ -24,6 +24,7 @@ __all__ = [
     "label_likelihood",
     "label_score",
     "load",
+    "load_consensus",
     "next_labels",
     "report_labels",
     *ESTIMATORS.values(),

@@ -131,7 +131,7 @@ def test_one_item_and_one_annotator(name: str, labels: list[list[str]]) -> None:
 
 @every_method
 def test_annotations_that_cannot_be_aggregated_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"all labels say 'a', so there is nothing to decide.*--classes"):
+    with pytest.raises(ValueError, match=r"all labels are 'a', so there is nothing to aggregate.*--classes"):
         AGGREGATORS[name](Annotations.from_matrix([["a", "a"], ["a", None]]))
     with pytest.raises(ValueError, match="no label to aggregate"):
         AGGREGATORS[name](Annotations.from_matrix([[-1, -1]], classes=[0, 1]))

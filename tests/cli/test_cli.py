@@ -199,7 +199,7 @@ def test_folds_and_jobs_reach_the_run(crowd: Crowd, monkeypatch: pytest.MonkeyPa
 def test_cross_fitting_is_the_default(crowd: Crowd) -> None:
     shown = run_ok("fit", "--help")
     assert "--folds" in shown
-    assert "default: 5" in shown
+    assert "Default: 5" in shown
 
 
 def test_jobs_are_refused_in_launched_processes(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,14 +212,18 @@ def test_jobs_are_refused_in_launched_processes(crowd: Crowd, monkeypatch: pytes
 
 
 def test_fit_prints_data_network_and_results_in_few_lines(crowd: Crowd) -> None:
-    lines = run(*crowd.fit("--method", "majority-vote", "--set", "hidden=[16,8]")).stdout.splitlines()
+    lines = run(*crowd.fit("--method", "majority-vote", "--set", "hidden=[16,8]", "--folds", "2")).stdout.splitlines()
     n_labels = len(crowd.triples)
-    assert lines[:3] == [
+    assert lines[:4] == [
         f"data: {N} items, 3 annotators, {n_labels} labels, classes \"Zoë's dog\", 'cat'",
         "method: majority-vote",
         f"network: mlp (16, 8) on {crowd.X.shape[1]} features",
+        "effort: normal (3 trainings: the model, and 2 folds for the consensus)",
     ]
-    assert all(line.startswith(("note: ", "warning: ", "run folder: ", "next: ")) for line in lines[3:])
+    assert all(line.startswith(("note: ", "warning: ", "result: ", "run folder: ", "next: ")) for line in lines[4:])
+    summary = json.loads((crowd.out / "summary.json").read_text())
+    found = f"consensus for {N} items, mean confidence {summary['mean_confidence']:.2f}; "
+    assert f"result: {found}{summary['n_inaccurate_annotators']} of 3 annotators below 60 % accuracy" in lines
     assert "run folder: " + str(crowd.out) in lines
 
 
@@ -236,17 +240,64 @@ def test_fit_prints_each_warning_of_the_summary(crowd: Crowd, monkeypatch: pytes
     assert "warning: class 'b' is never predicted" in lines
 
 
+def test_low_effort_trains_once_and_says_what_is_missing(crowd: Crowd) -> None:
+    lines = run(*crowd.fit("--method", "majority-vote", "--effort", "low")).stdout.splitlines()
+    assert "effort: low (1 training; no folds, so the confidence will be too high)" in lines
+    summary = json.loads((crowd.out / "summary.json").read_text())
+    assert (summary["effort"], summary["n_folds"]) == ("low", 0)
+    assert any("confidence" in note and "too high" in note for note in summary["notes"])
+    assert json.loads((crowd.out / "settings.json").read_text())["job"]["effort"] == "low"
+
+
+def test_low_effort_uses_the_cheapest_settings_of_the_method_unless_others_are_given() -> None:
+    from crowdfuse.runs import Job, make_classifier
+
+    job = Job("labels.csv", method="consensus-training", effort="low")
+    assert make_classifier(job).get_params()["effort"] == "low"
+    other = Job("labels.csv", method="consensus-training", effort="low", settings={"epochs": 3})
+    assert make_classifier(other).get_params()["epochs"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--effort", "none"], "--effort"),
+        (["--effort", "low", "--folds", "3"], "--effort low trains no folds"),
+        (["--max-time", "soon"], "--max-time must be a duration above 0 such as 90s, 10m or 2h, got 'soon'"),
+        (["--max-time", "3m", "--set", "max_time=7"], "--max-time and --set max_time set the same parameter"),
+    ],
+)
+def test_wrong_efforts_and_time_limits_are_refused(crowd: Crowd, options: list[str], message: str) -> None:
+    result = run(*crowd.fit(*options))
+    assert result.exit_code == 2
+    assert message in output_of(result)
+    assert not crowd.out.exists()
+
+
+def test_the_time_limit_is_shared_by_all_trainings_and_the_result_says_that_it_was_reached(crowd: Crowd) -> None:
+    options = [*crowd.fit("--method", "mbem", "--max-time", "0.003s", "--folds", "2")]
+    options[options.index("--epochs") + 1] = "50"
+    lines = run(*options).stdout.splitlines()
+    assert any(line.startswith("effort: normal (3 trainings") and "at most 0 s" in line for line in lines)
+    assert any(line.startswith("note: The time limit (max_time) cut the training short") for line in lines)
+    assert any(line.startswith("note: The time limit (max_time) cut the trainings of the folds") for line in lines)
+    stored = json.loads((crowd.out / "settings.json").read_text())["job"]["settings"]["max_time"]
+    assert stored == pytest.approx(0.001)
+    assert json.loads((crowd.out / "summary.json").read_text())["cut_short"] is True
+
+
 # ---- fit and predict -------------------------------------------------------------------------------
 
 
 def test_fit_in_a_new_process_writes_the_whole_run_folder(crowd: Crowd) -> None:
-    arguments = [str(part) for part in crowd.fit() if part != "--quiet"]
+    arguments = [str(part) for part in crowd.fit("--folds", "2") if part != "--quiet"]
     program = Path(sys.executable).with_name("crowdfuse")
     done = subprocess.run([program, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"run folder: {crowd.out}"
     assert done.stderr.splitlines()[-1] == f"next: crowdfuse report {crowd.out}"
-    assert "epoch 2/2" in done.stderr
+    finished = [line for line in done.stderr.splitlines() if " finished: " in line]
+    assert [line.split(" finished")[0] for line in finished] == [f"training {k} of 3" for k in (1, 2, 3)]
     assert "Warning" not in done.stderr
     tables = ["annotators.csv", "consensus.csv", "suspicious_labels.csv"]
     names = [*tables, "log.jsonl", "model", "posterior.safetensors", "settings.json", "summary.json"]
@@ -352,7 +403,7 @@ def test_on_missing_drop_leaves_out_items_without_inputs_or_labels(crowd: Crowd)
     labels = write_rows(crowd.folder / "part.csv", "item,annotator,label", rows)
     text = run_ok(*crowd.fit("--on-missing", "drop", labels=labels))
     assert "1 labelled items have no inputs and were left out" in text
-    assert "1 items have inputs but no labels: not trained on" in text
+    assert "1 items have inputs but no labels; they are not trained on" in text
     n_labels = {row["item"]: int(row["n_labels"]) for row in read_rows(crowd.out / "consensus.csv")}
     assert set(n_labels) == {*crowd.items}
     assert [item for item, count in n_labels.items() if count == 0] == ["i2"]
@@ -543,13 +594,13 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: fit_with_images(c, [("b", "x", 0), ("c", "x", 1)], "c.png"),
         ("c.png: not a readable image", "remove"),
     ),
-    "id that fits two images": (
+    "id that matches two images": (
         lambda c: fit_with_images(c, [("a", "x", 0), ("b", "x", 1)]),
-        ("the id 'a' fits two images: 'a.jpg', 'a.png'", "full names"),
+        ("the id 'a' matches two images: 'a.jpg', 'a.png'", "full names"),
     ),
     "one image with two names": (
         lambda c: fit_with_images(c, [("b", "x", 0), ("b.png", "y", 1), ("a.png", "x", 0), ("a.jpg", "x", 0)]),
-        ("l.csv calls one input by several names: 'b', 'b.png'",),
+        ("l.csv uses several ids for the same input: 'b', 'b.png'",),
     ),
     "image paths relative to another folder": (
         lambda c: fit_with_images(c, [("in/photos/b.png", "x", 0), ("in/photos/a.jpg", "x", 1)]),

@@ -182,6 +182,7 @@ def test_invalid_rows_are_refused_with_their_line(tmp_path: Path, rows: list[lis
 def test_file_of_another_data_set_is_refused(tmp_path: Path) -> None:
     write(tmp_path, [[0, 1]], ["task", "label"])
     with pytest.raises(
-        ValueError, match=r"line 1: expected the columns cifar10_test_test_idx,.* missing in 'task', 'label'"
+        ValueError,
+        match=r"line 1: expected the columns .*; the header \('task', 'label'.*\) lacks cifar10_test_test_idx",
     ):
         load_cifar10h_labels(tmp_path)

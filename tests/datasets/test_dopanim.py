@@ -128,7 +128,7 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
         (
             None,
             {"9": annotation_record(301, "neon-ninja", {}) | {"likelihoods": "Jaguar"}},
-            "must be a number per animal, found",
+            "must be one number per animal, found",
         ),
         (None, {"9": {"observation_id": 301}}, "'9': has no annotator_id, likelihoods"),
         (None, [1, 2], r"annotation_data.json: expected records by id, found \[1, 2\]"),

@@ -105,7 +105,7 @@ def test_unreadable_files_are_skipped_only_on_request(tmp_path: Path, workers: i
 
     for path in (tmp_path / "b").iterdir():
         path.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"no image of the classes 'b' can be read; unreadable are 'a/2.jpg', 'b/0"):
+    with pytest.raises(ValueError, match=r"no image of the classes 'b' can be read. Unreadable files: 'a/2.jpg', 'b/0"):
         read_image_folder(tmp_path, on_unreadable="skip")
 
 

@@ -136,7 +136,7 @@ def test_encoded_inputs_keep_their_texts_and_encoder() -> None:
     clf = MajorityVoteClassifier(epochs=1).fit(inputs, ANNOTATIONS, items=ITEMS)
     assert clf.encoder_ is encoder
     other = TfidfEncoder(n_words=5).fit(Texts(TEXTS))
-    with pytest.raises(ValueError, match="another encoder"):
+    with pytest.raises(ValueError, match="a different encoder"):
         clf.predict(EncodedInputs(other.encode(Texts(TEXTS)), Texts(TEXTS), other))
 
 

@@ -60,15 +60,15 @@ def test_true_label_is_cross_fitted_over_the_items_with_gold() -> None:
     assert clf.consensus(X, Y, gold=one, folds=3).n_folds == 0
 
 
-def test_a_fold_that_the_method_cannot_be_trained_for_gets_no_say() -> None:
+def test_a_fold_that_the_method_cannot_be_trained_for_is_not_used() -> None:
     """max-mig needs two annotators: without the only item of the second one it cannot learn."""
     X, _, Y = crowd(n_annotators=2)
     Y[1:, 1] = -1
     clf = MaxMIGClassifier(epochs=1).fit(X, Y)
     found = clf.consensus(X, Y, folds=5)
     assert found.n_folds == 5
-    (line,) = [line for line in found.limitations if "no say" in line and "cannot be trained" in line]
-    assert "On 12 items" in line
+    (line,) = [line for line in found.limitations if "ignores the model" in line and "cannot be trained" in line]
+    assert "The consensus of 12 items" in line
     assert "by one annotator" in line
 
 
@@ -87,11 +87,13 @@ def test_the_reason_of_an_untrained_fold_is_stored(tmp_path: Path) -> None:
 def test_progress_has_one_line_per_fold_if_it_is_not_shown_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     X, _, Y = crowd()
     clf = GatedClassifier(epochs=10, verbose=1).fit(X, Y)
-    training = capsys.readouterr().err.splitlines()
-    assert len(training) == 5
-    assert training[-1].startswith("gated  gates  epoch 10/10")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("training finished: gated, 10 epochs, loss ")
     clf.consensus(X, Y, folds=3)
-    assert capsys.readouterr().err.splitlines() == [f"gated, fold {k} of 3 is trained" for k in (1, 2, 3)]
+    lines = capsys.readouterr().err.splitlines()
+    expected = [f"training {k} of 3 finished: gated, fold {k} of 3, 10 epochs" for k in (1, 2, 3)]
+    assert [line.split(", loss")[0] for line in lines] == expected
+    assert [line.endswith(" left") for line in lines] == [True, True, False]
     clf.set_params(verbose=0).consensus(X, Y, folds=2)
     assert capsys.readouterr().err == ""
 

@@ -112,7 +112,7 @@ def test_one_report_has_aggregation_and_networks(data: Path) -> None:
     for part in (
         "Made by `crowdfuse reproduce crowds --values sentiment,cifar10n,dog --methods fusion,",
         "--seeds 0,1 --epochs 2`",
-        "Gold evaluates, and trains true-label",
+        "Gold is used for evaluation and to train true-label",
         "| method | Sentiment Polarity | Sentiment Polarity, external test | CIFAR-10N |",
         "the annotators are the workers",
         "minus soft vote",

@@ -173,7 +173,7 @@ def test_an_export_without_ids(tmp_path: Path) -> None:
 
 def test_an_id_that_numbers_the_labels(tmp_path: Path) -> None:
     path = write(tmp_path / "labels.csv", "id,text,annotator,label\n1,so good,ada,pos\n2,so good,bob,neg\n")
-    assert "'id' differs in every row" in complaint(path)
+    assert "'id' has a different value in every row" in complaint(path)
     assert read_labels(path, Reading(item="text")).n_items == 1
     assert read_labels(path, Reading(item="id")).n_items == 2
 

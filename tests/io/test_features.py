@@ -53,7 +53,7 @@ def test_an_npz_may_give_its_items_a_second_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.eye(2), items=["a", "b"], short_names=["c", "c"])
     loaded = read_features(tmp_path / "f.npz")
     assert loaded.rows_of(ids("b", "a")).tolist() == [1, 0]
-    with pytest.raises(ValueError, match="the id 'c' fits two images: 'a', 'b'"):
+    with pytest.raises(ValueError, match="the id 'c' matches two images: 'a', 'b'"):
         loaded.rows_of(ids("c"))
 
 
@@ -287,7 +287,7 @@ def test_id_that_fits_two_images_is_refused_when_it_is_used(tmp_path: Path, othe
     loaded = read_features(tmp_path)
     used = "a" if other == "a.jpg" else "a.png"
     assert loaded.rows_of(ids("b", other)).tolist() == [2, loaded.items.tolist().index(other)]
-    with pytest.raises(ValueError, match=f"the id '{used}' fits two images: .*'{other}'.*full names"):
+    with pytest.raises(ValueError, match=f"the id '{used}' matches two images: .*'{other}'.*full names"):
         loaded.rows_of(ids("b", used))
 
 

@@ -259,5 +259,5 @@ def test_an_id_with_another_ending_must_fit_one_image(tmp_path: Path) -> None:
         Image.new("L", (4, 4)).save(tmp_path / name)
     loaded = read_features(tmp_path)
     assert loaded.rows_of(np.array(["dog.jpg", "dog.txt", "cow.jpg"], object)).tolist() == [2, -1, -1]
-    with pytest.raises(ValueError, match="fits two images"):
+    with pytest.raises(ValueError, match="matches two images"):
         loaded.rows_of(np.array(["cat.jpg"], object))

@@ -19,7 +19,7 @@ from crowdfuse import (
 )
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.intervals import wilson_interval
-from crowdfuse.report.annotator_details import detail_facts, method_confusion, sample_labels
+from crowdfuse.report.annotator_details import detail_facts, sample_labels
 from crowdfuse.report.annotator_facts import annotator_facts, expected_items_per_class
 from crowdfuse.report.gold_facts import GoldSet, abstention_facts, accuracy_facts, evaluation_rows, operating_point
 from crowdfuse.report.item_facts import (
@@ -156,24 +156,34 @@ def test_weakest_class_is_found(data: ReportData) -> None:
     assert row["strongest"]["share"] > 0.8
 
 
-def test_method_confusion_is_converted_to_said_given_true(
-    fitted: tuple[CrowdClassifier, Any, Any], data: ReportData
-) -> None:
-    classifier, X, Y = fitted
-    own = sample_labels(data, np.array([2]))[2]
-    found = method_confusion(data, 2, own)
-    if classifier.confusion_given_ is None:
-        assert found is None
-        return
-    assert found is not None
-    rows = np.flatnonzero(Y[:, 2] >= 0)
-    mean = classifier.confusion_matrices(X)[rows, 2].mean(0, dtype=np.float64)
-    if classifier.confusion_given_ == "said":
-        share = np.bincount(Y[rows, 2], minlength=K) / len(rows)
-        mean = mean * share[None] / (mean * share[None]).sum(1, keepdims=True)
-    np.testing.assert_allclose(found[0], mean, atol=1e-5)
-    np.testing.assert_allclose(found[0].sum(1), 1)
-    assert found[1] == len(rows)
+def test_weakest_class_needs_enough_labels() -> None:
+    """Six labels, of which one of class 1 is wrong: chance may decide which class looks weaker."""
+    truth = np.array([0, 0, 0, 1, 1, 1] * 10)
+    Y = np.stack([truth, truth, truth, np.full(60, -1)], 1)
+    Y[:6, 3] = [0, 0, 0, 1, 1, 0]
+    rows = annotator_facts(report_data_of(consensus(Annotations.from_matrix(Y))), np.full(60, -1))["rows"]
+    assert [(row["strongest"], row["weakest"]) for row in rows] == [(None, None)] * 4
+
+
+def test_weakest_class_is_clearly_weaker_than_the_strongest(data: ReportData) -> None:
+    matrices = data.consensus.confusion_matrices
+    assert matrices is not None
+    for row in annotator_facts(data, np.full(N, -1))["rows"]:
+        if row["weakest"]:
+            n_items = expected_items_per_class(data, np.array([row["position"]]))[0]
+            low, high = wilson_interval(np.diagonal(matrices[row["position"]]) * n_items, n_items)
+            assert high[int(row["weakest"]["class"])] < low[int(row["strongest"]["class"])]
+
+
+def test_mean_weight_leaves_out_items_with_one_label() -> None:
+    """The only label of an item has all the weight, whoever gave it."""
+    ann = Annotations.from_matrix([[0, 0], [0, -1], [0, -1], [-1, 1]])
+    weights = np.array([0.25, 0.75, 1, 1, 1], np.float32)
+    assert mean_relative_weights(weights, ann) == pytest.approx([0.5, 1.5])
+    alone = Annotations.from_matrix([[0, 0, -1], [-1, -1, 1]])
+    mean = mean_relative_weights(np.array([0.25, 0.75, 1], np.float32), alone)
+    assert mean is not None
+    assert np.isnan(mean[2])
 
 
 @pytest.mark.parametrize("measure", ["agreement", "weight"])
@@ -241,24 +251,33 @@ def test_ambiguous_and_mislabelled_items_are_told_apart() -> None:
 
 
 def test_suspicious_labels_equal_those_of_the_consensus(data: ReportData) -> None:
-    expected = data.consensus.suspicious_labels().slice(0, 10).to_pylist()
+    expected = [x for x in data.consensus.suspicious_labels().to_pylist() if x["label"] != x["consensus"]][:10]
     facts = suspicious_facts(data, 10)
     assert [(row["row"], row["annotator"]) for row in facts["rows"]] == [
-        (row["item"], str(row["annotator"])) for row in expected if row["suspicion"] >= 0.5
+        (row["item"], str(row["annotator"])) for row in expected
     ]
-    assert facts["total"] == (data.consensus.suspicion > 0.5).sum()
 
 
 def test_class_confusion_equals_a_loop(of_labels: ReportData) -> None:
-    ann, soft = of_labels.ann, of_labels.consensus.class_probabilities
+    ann, codes = of_labels.ann, of_labels.consensus.consensus_codes
     counts = np.zeros((K, K))
     for n, y in zip(ann.item, ann.label, strict=True):
-        counts[:, y] += soft[n]
+        counts[codes[n], y] += 1
     facts = class_confusion_facts(of_labels)
-    np.testing.assert_allclose(facts["matrix"], counts / counts.sum(1, keepdims=True), atol=1e-4)
-    wrong = (1 - of_labels.consensus.annotator_accuracy) * of_labels.consensus.labels_per_annotator
-    assert facts["expected_wrong_labels"] == pytest.approx(wrong.sum())
-    assert (facts["pairs"][0]["true"], facts["pairs"][0]["said"]) == ("2", "0")
+    np.testing.assert_allclose(facts["matrix"], counts / counts.sum(1, keepdims=True))
+    assert (facts["pairs"][0]["consensus"], facts["pairs"][0]["said"]) == ("2", "0")
+    assert facts["pairs"][0]["n_labels"] == counts[2, 0]
+
+
+def test_wrong_labels_are_counted_in_one_way(of_labels: ReportData) -> None:
+    """Labels that differ from the consensus, whether counted in the CSV, in the lists or by pairs of classes."""
+    rows = of_labels.consensus.suspicious_labels().to_pylist()
+    expected = sum(row["label"] != row["consensus"] for row in rows)
+    assert suspicious_facts(of_labels, 10)["total"] == expected
+    confusion = class_confusion_facts(of_labels)
+    assert confusion["n_pairs"] == len(confusion["pairs"])
+    assert sum(pair["n_labels"] for pair in confusion["pairs"]) == expected
+    assert f"of which {expected} differ from the consensus" in repr(of_labels.consensus)
 
 
 # ---- gold --------------------------------------------------------------------------------------

@@ -117,11 +117,11 @@ def test_changes_between_two_runs_are_counted(run: Path, tmp_path: Path) -> None
 
 
 def test_progress_counts_the_training_of_the_model_and_of_every_fold() -> None:
-    lines = ["gated  epoch 5/10  loss 1", "gated  epoch 10/10  loss 1", "gated, fold 1 of 3 is trained"]
-    found = [read_progress(lines[:count], 3) for count in range(4)]
-    assert [status["progress"] for status in found] == [None, 0.125, 0.25, 0.5]
-    assert "fold" not in found[2]["message"]
-    assert "1 of 3 folds" in found[3]["message"]
+    lines = ["about 40 s for 4 trainings", "training 1 of 4 finished: gated", "training 2 of 4 finished: gated, fold 1"]
+    found = [read_progress(lines[:count]) for count in range(4)]
+    assert [status["progress"] for status in found] == [None, None, 0.25, 0.5]
+    assert found[1]["message"] == lines[0]
+    assert "2 of 4" in found[3]["message"]
 
 
 def test_earlier_gold_labels_are_kept_unless_a_decision_replaces_them(tmp_path: Path) -> None:

@@ -300,3 +300,14 @@ def test_bad_requests_are_refused_before_any_work(crowd: Path, arguments: list[s
     assert said in result.output
     assert not Path("comparison").exists()
     assert Path("labels.csv").read_text() == labels
+
+
+def test_the_time_limit_is_shared_by_all_runs_and_the_notes_say_that_it_was_reached(crowd: Path) -> None:
+    options = ("--methods", "majority-vote,mbem", "--seeds", "0,1", "--gold", "others.csv")
+    result = compare(*options, "--max-time", "0.004s")
+    assert result.exit_code == 0, result.output
+    assert "the time limit cut 4 of 4 trainings short" in " ".join(result.output.split())
+    stored = [json.loads(line) for line in Path("comparison", "runs.jsonl").read_text().splitlines()]
+    assert [record["run"]["settings"]["max_time"] for record in stored] == [pytest.approx(0.001)] * 4
+    assert "cut" not in compare(*options, "--max-time", "4d", "--out", "other").output
+    assert "got 'soon'" in compare(*options, "--max-time", "soon").output

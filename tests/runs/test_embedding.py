@@ -215,7 +215,7 @@ def test_ids_that_fit_two_images_are_refused_as_in_the_folder(tmp_path: Path, ou
     for loaded in (read_features(folder), read_features(out)):
         assert loaded.rows_of(np.array(["a.png", "7"], object)).tolist() == [2, 0]
         assert loaded.rows_of(np.array([7])).tolist() == [0]
-        with pytest.raises(ValueError, match="the id 'a' fits two images"):
+        with pytest.raises(ValueError, match="the id 'a' matches two images"):
             loaded.rows_of(np.array(["a"], object))
 
 
@@ -257,9 +257,9 @@ def test_a_killed_embedding_leaves_no_output(images: Path, tmp_path: Path) -> No
         (lambda x: None, "got NoneType; .* wrap it"),
         (
             lambda x: x.flatten(2),
-            r"gives \(10, 3, 256\), which looks like \(images, tokens.*features\[:, 0\]",
+            r"returns shape \(10, 3, 256\), which looks like \(images, tokens.*features\[:, 0\]",
         ),
-        (lambda x: x.mean((1, 2, 3)), r"must give \(10, D\) or \(10, D, H, W\) for 10 images, got \(10,\)"),
+        (lambda x: x.mean((1, 2, 3)), r"must return \(10, D\) or \(10, D, H, W\) for 10 images, got \(10,\)"),
         (lambda x: x.flatten(1)[:3], r"got \(3, 768\)"),
         (lambda x: x[..., None], r"got \(10, 3, 16, 16, 1\)"),
         (lambda x: x.flatten(1)[:, :0], r"got \(10, 0\)"),
@@ -294,7 +294,7 @@ def test_features_that_are_not_finite_name_the_image(images: Path, out: Path, va
 
 
 def test_a_number_of_features_that_changes_is_refused(images: Path, out: Path) -> None:
-    with pytest.raises(ValueError, match="gives 4 features per image, but 2 in a batch of 2"):
+    with pytest.raises(ValueError, match="returns 4 features per image, but 2 in a batch of 2"):
         embed(images, out, Recording(lambda x: x.flatten(1)[:, : len(x)]), image_size=SIZE, batch_size=4)
 
 

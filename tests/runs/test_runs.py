@@ -125,7 +125,7 @@ def test_gold_to_train_on_leaves_out_what_is_held_out(crowd: dict[str, Any], tmp
     material = read_job_data(job(crowd, method="true-label", gold=everything, test=test))
     assert material.gold is not None
     assert material.gold[0].tolist() == list(range(10, N))
-    assert any("10 items with gold labels to train on are validation or test items" in note for note in material.notes)
+    assert any("10 items with gold labels for training are also" in note for note in material.notes)
 
 
 def test_a_note_counts_items_in_both_validation_and_test(crowd: dict[str, Any], tmp_path: Path) -> None:
@@ -358,11 +358,11 @@ def test_two_names_for_one_image_are_refused(crowd: dict[str, Any], tmp_path: Pa
         Image.new("L", (20, 20)).save(tmp_path / "images" / f"{name}.png")
     rows = [("a", "x", 0), ("a.png", "y", 1), ("b", "x", 1)]
     labels = write_rows(tmp_path / "l.csv", "item,annotator,label", rows)
-    with pytest.raises(ValueError, match=r"l\.csv calls one input by several names: 'a', 'a\.png'"):
+    with pytest.raises(ValueError, match=r"l\.csv uses several ids for the same input: 'a', 'a\.png'"):
         read_job_data(Job(labels, str(tmp_path / "images")))
     labels = write_rows(tmp_path / "l.csv", "item,annotator,label", [("a", "x", 0), ("b", "x", 1)])
     test = write_rows(tmp_path / "g.csv", "item,label", [("a", 0), ("a.png", 1)])
-    with pytest.raises(ValueError, match=r"g\.csv calls one input by several names: 'a', 'a\.png'"):
+    with pytest.raises(ValueError, match=r"g\.csv uses several ids for the same input: 'a', 'a\.png'"):
         read_job_data(Job(labels, str(tmp_path / "images"), test=test))
 
 

@@ -88,7 +88,7 @@ def test_the_command_prints_accuracies_and_the_share_of_all_wrong_items(tmp_path
     result = synthesize("--wrong", "copy", "--out", str(out), "--json", str(figures))
     assert result.exit_code == 0, result.output
     made = weakness_annotators(X, Y, weakness=[4, 2, 3], epsilon=48, wrong="copy")
-    assert f"no annotator is correct on {100 * made.all_wrong_share:.1f} % of the items" in result.output
+    assert f"on {100 * made.all_wrong_share:.1f} % of the items, no annotator is right" in result.output
     assert json.loads(figures.read_text())["nobody_right"] == made.all_wrong_share
     np.testing.assert_array_equal(
         Annotations.read(out).align(np.arange(len(X))).to_matrix(), made.annotations.to_matrix()
@@ -101,7 +101,7 @@ def test_the_command_takes_habits(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     made = habit_annotators(X, Y, habits=[[(5, 6), (3, 8)], [(1, 2)]], share=[0.3, 0.6])
     assert f"annotator-2: 1,797 labels, {100 * made.accuracy[1]:.1f} % correct" in result.output
-    assert "no annotator is correct on 0.0 % of the items" in result.output
+    assert "on 0.0 % of the items, no annotator is right" in result.output
     np.testing.assert_array_equal(
         Annotations.read(out).align(np.arange(len(X))).to_matrix(), made.annotations.to_matrix()
     )
@@ -180,7 +180,7 @@ def test_images_come_from_the_data_folder(
         ({"items": 0}, "items must be at least 1"),
         ({"items": 4}, "items must be more than 4, .* rows 4, 2, 3, got 4; use more items, or give weakness="),
         ({"missing": 1.0}, "missing must be a share"),
-        ({"data": Path("data")}, "digits come with scikit-learn"),
+        ({"data": Path("data")}, "digits is part of scikit-learn"),
         ({"rule": "hammer-spammer", "by": "annotator"}, "give exactly one of n_hammers and p"),
     ],
 )

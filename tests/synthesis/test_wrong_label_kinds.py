@@ -199,7 +199,7 @@ NEXT = {0: 1, 1: 2, 2: 0}
         ({"wrong": None}, "wrong must be one of .* got None"),
         (
             FAR | {"wrong": "looks"},
-            r"distances= alone does not say which image that is; also pass weakness=\[...\]",
+            r"distances= does not tell which image this is; also pass weakness=",
         ),
         (FAR | {"wrong": "looks", "weakness": [0]}, "weakness names 1 rows, but distances has 2 columns"),
         (FAR | {"wrong": "looks", "weakness": [0, 6]}, "weakness 6 is not a row"),

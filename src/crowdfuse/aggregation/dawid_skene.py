@@ -39,17 +39,17 @@ def dawid_skene(
     ann : Annotations
         The labels. There must be at least one label and two classes.
     gold : sequence of length n_items, default=None
-        True classes by name, None where unknown. A known class has probability 1 throughout. It therefore also helps to
-        estimate the confusion matrices of the annotators who labelled the item.
+        Name of the true class of each item; None if unknown. A known class has probability 1 throughout. It therefore
+        also helps to estimate the confusion matrices of the annotators who labelled the item.
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
         Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
         `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Added to every count of the confusion matrices. The textbook version has 0: there, a single label can rule out a
-        true class for good, and a row of a confusion matrix without labels is uniform. A value above 0 acts as a prior:
-        `smoothing * sum(log(confusion))` is part of the log-likelihood, and dominates it if there are very few labels.
+        Added to every count of the confusion matrices. With 0, as in textbooks, a single label can give a class
+        probability 0, and a matrix row without labels is uniform. A value above 0 acts as a prior: `smoothing *
+        sum(log(confusion))` is part of the log-likelihood, and dominates it if there are very few labels.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None

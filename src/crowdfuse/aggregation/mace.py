@@ -34,11 +34,11 @@ def mace(
     seed: int = 0,
     on_iteration: OnIteration | None = None,
 ) -> Aggregate:
-    """Estimate class probabilities, and how often and with which labels each annotator spams, by EM.
+    """Estimate class probabilities, the competence of each annotator and their distribution of spam labels, by EM.
 
     With probability `competence[r]`, annotator r gives the true class k. Otherwise the annotator spams: the label y is
-    drawn from the distribution `spam[r]`, whatever the item is. With (y = k) equal to 1 for a right label and 0 for a
-    wrong one, the model is::
+    drawn from the distribution `spam[r]`, regardless of the item. The model is as follows, where (y = k) is 1 for a
+    right label and 0 for a wrong one::
 
         P(label y | true k)  =  competence[r] * (y = k) + (1 - competence[r]) * spam[r, y]
 

@@ -5,7 +5,7 @@ For item n, annotator r, true class k and label y, the model is (~ means proport
     P(true = k | item n)  ~  exp(sharpness * log p[n, k] + bias[k])  *  product over the labels (r, y) of item n:
                                                                         confusion[r, k, y]
 
-Here p[n, k] is the classifier's probability. With sharpness 0 the classifier has no say, and the first factor is the
+Here p[n, k] is the classifier's probability. With sharpness 0 the classifier is ignored, and the first factor is the
 same for all items: the frequency of the class.
 
 A method may know that an annotator is better on some items than on others. Let g[n, r] be its estimate of the
@@ -56,7 +56,7 @@ class AnnotatorModel(NamedTuple):
         P(said | true), axes (annotator, said, true). None if the matrices would take more than 256 MB: then `accuracy`
         and `wrong_labels` take their place.
     gate_weight : float
-        Weight of what a method knows about annotators on single items; 0 ignores it.
+        Weight of the probabilities that annotators are right on single items, as estimated by a method; 0 ignores them.
     """
 
     accuracy: FloatArray

@@ -34,9 +34,8 @@ class Aggregate:
     consensus_codes : ndarray of int64, shape (n_items,)
         Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken at random.
     annotator_accuracy : ndarray of float64, shape (n_annotators,)
-        Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. A label counts
-        with the probability of its class in `class_probabilities`, and the accuracy is the mean over the annotator's
-        labels. All methods compute it in this way.
+        Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. All methods
+        compute it as the mean, over the annotator's labels, of the probability of the label in `class_probabilities`.
     labels_per_item : ndarray of int, shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of int, shape (n_annotators,)
@@ -44,7 +43,7 @@ class Aggregate:
     confusion_matrices : ndarray of float64, shape (n_annotators, n_classes, n_classes), or None
         P(label | true class), axes (annotator, true, label); None if the method does not estimate them.
     parameters : mapping of str to ndarray
-        Further estimates by name; the method's docstring lists them.
+        Other estimates of the method, by name; the docstring of the method lists them.
     log_likelihood : tuple of float
         log P(labels) at each iteration, plus the log prior if the method has one. It never decreases. Empty if the
         method is not iterative.

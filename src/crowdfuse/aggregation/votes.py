@@ -129,7 +129,7 @@ class Votes:
             raise ValueError(f"there is no label to aggregate in {ann!r}; pass at least one")
         if ann.n_classes < 2:
             raise ValueError(
-                f"all labels say {format_names(ann.classes)}, so there is nothing to decide; if there are other "
+                f"all labels are {format_names(ann.classes)}, so there is nothing to aggregate; if there are other "
                 "classes, list all of them with classes= (--classes on the command line)"
             )
         self.annotations = ann

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crowdfuse.checks.choices import check_choice, did_you_mean
+from crowdfuse.checks.durations import format_duration, parse_duration
 from crowdfuse.checks.numbers import (
     check_above_chance,
     check_layer_widths,
@@ -21,4 +22,6 @@ __all__ = [
     "check_probability",
     "check_share_below_one",
     "did_you_mean",
+    "format_duration",
+    "parse_duration",
 ]

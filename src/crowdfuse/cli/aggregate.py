@@ -32,15 +32,22 @@ if TYPE_CHECKING:
 @with_reading_options
 def aggregate(
     labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
-    out: Annotated[Path, typer.Option("--out", help="CSV file to write: item, label, confidence, n_labels.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="CSV file to write, with the columns item, label, confidence and n_labels.")
+    ],
     method: Annotated[str, typer.Option(help=f"Aggregation method, one of: {', '.join(AGGREGATORS)}.")] = "dawid-skene",
     proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
     annotators: Annotated[
         Path | None,
-        typer.Option(help="Also write the annotators to this CSV file: annotator, labels, accuracy (estimated)."),
+        typer.Option(
+            help="Also write one row per annotator to this CSV file: id, number of labels, estimated accuracy."
+        ),
     ] = None,
     gold: Annotated[
-        Path | None, typer.Option(help="File of gold (trusted) labels: item, label. Used only for scoring the result.")
+        Path | None,
+        typer.Option(
+            help="File of gold (trusted) labels, with the columns item and label. Used only to score the result."
+        ),
     ] = None,
     iterations: Annotated[
         int | None, typer.Option(help="Maximum number of iterations of an iterative method. Default: 100.", min=1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.durations import parse_duration
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -38,6 +40,7 @@ from crowdfuse.cli.options import (
     refuse_same,
 )
 from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
+from crowdfuse.labels.ids import format_count
 from crowdfuse.labels.reading import Reading
 
 
@@ -47,21 +50,31 @@ def compare(
     labels: Annotated[Path, typer.Argument(help=LABELS_HELP)],
     inputs: Annotated[Path | None, typer.Option(help=INPUTS_HELP)] = None,
     gold: Annotated[
-        Path | None, typer.Option(help="File of gold (trusted) labels for scoring the methods: item, label.")
+        Path | None,
+        typer.Option(help="File of gold (trusted) labels to score the methods by, with the columns item and label."),
     ] = None,
     methods: Methods = None,
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
     test_share: Annotated[
         float,
         typer.Option(
-            help="Share of the labelled items to keep out of training for testing; with --gold, share of the labelled "
-            "items that have gold. Not used if at least 100 items have gold but no annotator labels: these are then "
-            "the test items.",
+            help="Share of the labelled items to hold out for testing. With --gold, only labelled items "
+            "that have gold are held out. Ignored if at least 100 items have gold but no annotator "
+            "labels: these are then the test items.",
             min=0.01,
             max=0.99,
         ),
     ] = 0.3,
-    epochs: Annotated[int | None, typer.Option(help="Number of passes over the data. Default: 40.", min=1)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of passes over the data. Default: as many as the method needs.", min=1)
+    ] = None,
+    max_time: Annotated[
+        str | None,
+        typer.Option(
+            help="Time limit of all trainings together, such as 10m or 2h; each gets an equal share, and fewer epochs "
+            "if these would take longer. Default: none."
+        ),
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Number of items per training step. Default: 64.", min=1)
     ] = None,
@@ -110,7 +123,13 @@ def compare(
         refuse_same(json_file, given)
     refuse_own(json_file, folder)
     store = open_store(folder)
-    chosen = {"epochs": epochs, "batch_size": batch_size, "backbone": backbone, "encoder": encoder}
+    chosen = {
+        "epochs": epochs,
+        "max_time": max_time,
+        "batch_size": batch_size,
+        "backbone": backbone,
+        "encoder": encoder,
+    }
     given_settings = parse_settings(
         {name: value for name, value in chosen.items() if value is not None}, settings or []
     )
@@ -129,6 +148,10 @@ def compare(
         fitting, remarks = parse_names(methods, "--methods"), []
     seed_numbers = parse_integers(seeds, "--seeds")
     cells = comparison.cells(fitting, seed_numbers)
+    if max_time is not None:
+        share = parse_duration("--max-time", max_time) / len(cells)
+        comparison = replace(comparison, job=replace(job, settings=given_settings | {"max_time": share}))
+        cells = comparison.cells(fitting, seed_numbers)
     if plan:
         print_plan("comparison", store, cells)
         return
@@ -140,6 +163,12 @@ def compare(
         finished = run_cells(cells, comparison, store, jobs=jobs, cluster=cluster, title="compare", quiet=quiet)
     table = make_table(cells, finished.records, comparison.metric, {})
     notes = [*comparison.notes(fitting), *remarks]
+    n_cut_short = sum(record.result.get("cut_short", False) for record in finished.records)
+    if n_cut_short:
+        notes.append(
+            f"the time limit cut {n_cut_short} of {format_count(len(finished.records), 'training')} short: methods "
+            "that need more time look worse than they are; raise --max-time"
+        )
     if table.entries:
         baselines = comparison.baselines(seed_numbers)
         figures = write_comparison(table, comparison.metric, notes, baselines, folder)

@@ -38,9 +38,9 @@ def crowds(
     tune: Annotated[
         int | None,
         typer.Option(
-            help="Tune each method: try this many settings, the default first. The best is chosen once by the labels "
-            "of the crowd and once by gold labels. Uses the three data sets with inputs, seeds 0 to 4, and the rules "
-            "of mnist-kinds.",
+            help="Tune each method: try this many combinations of settings, the defaults first. The best "
+            "one is chosen twice: by the labels of the crowd, and by gold labels. Uses the three "
+            "data sets with inputs, seeds 0 to 4, and the same protocol as reproduce mnist-kinds.",
             min=1,
         ),
     ] = None,

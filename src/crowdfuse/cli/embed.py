@@ -40,13 +40,13 @@ def embed(
     ] = 224,
     mean: Annotated[
         str,
-        typer.Option(help="Subtracted from the red, green and blue values (0 to 1). Default: ImageNet's mean."),
+        typer.Option(help="Mean to subtract from the red, green and blue values (0 to 1). Default: that of ImageNet."),
     ] = "0.485,0.456,0.406",
     std: Annotated[
         str,
         typer.Option(
-            help="After --mean is subtracted, the values are divided by this. Default: ImageNet's standard deviation. "
-            "--mean 0 --std 1 keeps the range 0 to 1."
+            help="Standard deviation to divide the values by, after subtracting --mean. Default: that of "
+            "ImageNet. --mean 0 --std 1 keeps the range 0 to 1."
         ),
     ] = "0.229,0.224,0.225",
     batch_size: Annotated[int, typer.Option(help="Number of images per batch.", min=1)] = 64,

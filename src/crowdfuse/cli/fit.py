@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from crowdfuse.checks.choices import check_choice
+from crowdfuse.checks.durations import format_duration, parse_duration
 from crowdfuse.cli.options import (
     INPUTS_HELP,
     LABELS_HELP,
@@ -36,7 +37,7 @@ from crowdfuse.training.distributed import is_rank_zero, launched_processes, rai
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
-    from crowdfuse.runs import JobData
+    from crowdfuse.runs import Job, JobData
 
 
 @print_errors
@@ -56,16 +57,24 @@ def fit(
         ),
     ] = None,
     validation: Annotated[
-        Path | None, typer.Option(help="File of gold (trusted) labels for choosing the best epoch: item, label.")
+        Path | None,
+        typer.Option(
+            help="File of gold (trusted) labels to choose the best epoch by, with the columns item and label."
+        ),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="File of gold labels for scoring the trained model: item, label.")
+        Path | None,
+        typer.Option(help="File of gold labels to score the trained model by, with the columns item and label."),
     ] = None,
     gold: Annotated[
         Path | None,
-        typer.Option(help="File of gold labels to train on: item, label. Required by the method true-label."),
+        typer.Option(
+            help="File of gold labels to train on, with the columns item and label. Required by the method true-label."
+        ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of passes over the data. Default: 40.", min=1)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of passes over the data. Default: as many as the method needs.", min=1)
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Number of items per training step. Default: 64.", min=1)
     ] = None,
@@ -77,13 +86,25 @@ def fit(
         ),
     ] = None,
     encoder: Encoder = None,
-    folds: Annotated[
-        int,
+    effort: Annotated[
+        str,
+        typer.Option(help="normal, or low: train once, without folds; faster, but the confidence is then too high."),
+    ] = "normal",
+    max_time: Annotated[
+        str | None,
         typer.Option(
-            help="Number of folds of the cross-fitting behind the consensus; 0: none, the confidence is then too high.",
+            help="Time limit of all trainings together, such as 90s, 10m or 2h; each gets an equal share, and fewer "
+            "epochs if these would take longer. Default: none."
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of cross-fitting folds for the consensus. With 0 there is no cross-fitting, and "
+            "the confidence is too high. Default: 5.",
             min=0,
         ),
-    ] = 5,
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Number of processes that train folds at the same time.", min=1)] = 1,
     seed: Seed = 0,
     device: Annotated[
@@ -128,6 +149,8 @@ def fit(
         _refuse_jobs(jobs)
         if folds == 1:
             raise ValueError("--folds must be 0 or at least 2, got 1; with one fold nothing is left to train on")
+        if folds and effort == "low":
+            raise ValueError(f"--effort low trains no folds; leave out --folds {folds} or --effort low")
         refuse_json(json_file, force)
         for given in (labels, inputs, validation, test, gold):
             refuse_same(json_file, given)
@@ -138,6 +161,7 @@ def fit(
             "encoder": encoder,
             "device": device,
             "random_state": seed,
+            "max_time": max_time,
         }
         job = runs.Job(
             labels=str(labels),
@@ -152,16 +176,21 @@ def fit(
             reading=reading,
             on_missing=check_choice("--on-missing", on_missing, ("error", "drop")),
             image_size=image_size,
-            folds=folds,
+            folds=5 if folds is None else folds,
+            effort=check_choice("--effort", effort, ("normal", "low")),
             threads=threads,
         )
+        if max_time is not None:
+            job.settings["max_time"] = parse_duration("--max-time", max_time) / (1 + job.n_folds)
     on_ready = partial(_print_start, is_default=method is None, shown=shown)
     summary = runs.start(job, folder, force=force, verbose=verbose, jobs=jobs, on_ready=on_ready)
     _print_summary(summary, folder, json_file, shown)
 
 
-def _print_start(classifier: CrowdClassifier, data: JobData, *, is_default: bool, shown: list[str]) -> None:
+def _print_start(classifier: CrowdClassifier, data: JobData, job: Job, *, is_default: bool, shown: list[str]) -> None:
     """Print what was read and what is trained, before the training; add the notes that were printed to `shown`."""
+    from crowdfuse.runs.cross_fitting import count_trainings
+
     ann = data.train_annotations
     n_items = int((np.diff(ann.indptr) > 0).sum())
     typer.echo(
@@ -175,6 +204,7 @@ def _print_start(classifier: CrowdClassifier, data: JobData, *, is_default: bool
     if classifier.encoder_ is not None:
         typer.echo(f"encoder: {classifier.encoder_.describe()}, {classifier.n_features_in_:,} features per item")
     typer.echo(f"network: {_describe_network(classifier)}")
+    typer.echo(f"effort: {_describe_effort(job, count_trainings(classifier, job, data))}")
     if classifier.encoder_ is None and data.loaded.short_names is not None and len(classifier.input_shape_) == 3:
         typer.echo(
             "note: this network is trained from scratch on your images. A frozen pretrained encoder would do better: "
@@ -201,12 +231,38 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None, s
         typer.echo(f"test accuracy: {100 * summary['test_accuracy']:.2f} % of {summary['n_test_items']:,} items")
     if json_file is not None:
         write_json(json_file, summary)
-    if summary["interrupted"]:
+    if not summary["interrupted"]:
+        typer.echo(f"result: {_describe_result(summary)}")
+    else:
         typer.echo(f"interrupted after {summary['n_epochs']} epochs; continue with: crowdfuse fit --resume {run}")
     typer.echo(f"run folder: {run}")
     if summary["interrupted"]:
         raise typer.Exit(130)
     typer.echo(f"next: crowdfuse report {shlex.quote(str(run))}", err=True)
+
+
+def _describe_result(summary: dict[str, Any]) -> str:
+    """Return the result of a run in one line."""
+    line = f"consensus for {format_count(summary['n_labelled_items'], 'item')}"
+    if summary.get("mean_confidence") is not None:  # a run of an earlier version does not have it
+        line += f", mean confidence {summary['mean_confidence']:.2f}"
+    if summary.get("n_estimated_annotators"):
+        n_annotators = format_count(summary["n_estimated_annotators"], "annotator")
+        line += f"; {summary['n_inaccurate_annotators']:,} of {n_annotators} below 60 % accuracy"
+    return line
+
+
+def _describe_effort(job: Job, n_trainings: int) -> str:
+    """Return the effort of a job, how often it trains, and its time limit: 'normal (6 trainings: ...)'."""
+    parts = ["1 training"]
+    if n_trainings > 1:
+        parts = [f"{n_trainings} trainings: the model, and {n_trainings - 1} folds for the consensus"]
+    elif job.effort == "low" or not job.folds:
+        parts.append("no folds, so the confidence will be too high")
+    if job.settings.get("max_time") is not None:
+        seconds = parse_duration("max_time", job.settings["max_time"])
+        parts.append(f"at most {format_duration(seconds * (1 + job.n_folds))}")
+    return f"{job.effort} ({'; '.join(parts)})"
 
 
 def _describe_network(classifier: CrowdClassifier) -> str:
@@ -227,8 +283,8 @@ def _refuse_jobs(jobs: int) -> None:
     """Raise an error if --jobs is given to one of several launched processes, which already share the machine."""
     if jobs > 1 and launched_processes() not in (None, (1, 1)):
         raise ValueError(
-            f"--jobs {jobs} cannot be combined with several launched processes (torchrun): each of them would start "
-            "more; leave out --jobs"
+            f"--jobs {jobs} cannot be combined with several launched processes (torchrun): each of these would start "
+            "more processes; leave out --jobs"
         )
 
 
@@ -260,7 +316,7 @@ def predict(
     text: Annotated[
         str | None,
         typer.Option(
-            help="Name of the column of texts. Default: a column found by its name, such as text, or content."
+            help="Name of the column of texts. Default: detected by its name, such as text, or by its contents."
         ),
     ] = None,
     image_size: Annotated[
@@ -270,7 +326,7 @@ def predict(
     threads: Threads = 1,
     force: Force = False,
 ) -> None:
-    """Predict the class of new items, and write a CSV file: item, label, confidence."""
+    """Predict the class of new items, and write a CSV file with the columns item, label and confidence."""
     from crowdfuse.runs import predict_file
 
     use_threads(threads)

@@ -21,7 +21,9 @@ SEEDS = "0,1,2,3,4"
 def mnist_kinds(
     tune: Annotated[
         int,
-        typer.Option(help="Number of settings to try per method; the first is the default. 1 means no tuning.", min=1),
+        typer.Option(
+            help="Number of combinations of settings to try per method, the defaults first. 1 means no tuning.", min=1
+        ),
     ] = 1,
     values: Annotated[
         str | None,

@@ -36,12 +36,13 @@ OnMissing = Annotated[
 ]
 INPUTS_HELP = (
     "Features (.npy, .npz, .csv, .tsv, .parquet), a table with an item column and a column of texts, or a folder of "
-    "images. Default: the texts or images that the file of labels holds."
+    "images. Default: the texts or images in the file of labels."
 )
 Encoder = Annotated[
     str | None,
     typer.Option(
-        help="How texts and images become numbers. Texts: tfidf (default), sentence or sentence:NAME (a model of "
+        help="Encoder that turns texts or images into numbers. Texts: tfidf (default), sentence or "
+        "sentence:NAME (a model of "
         "sentence-transformers, or a folder). Images: torchvision/NAME or timm/NAME, a frozen pretrained network "
         "(default: none). Either: module:callable; importing runs its code."
     ),

@@ -41,7 +41,8 @@ def report(
         ),
     ] = None,
     gold: Annotated[
-        Path | None, typer.Option(help="File of gold (trusted) labels: item, label. Used only for scoring.")
+        Path | None,
+        typer.Option(help="File of gold (trusted) labels, with the columns item and label. Used only for scoring."),
     ] = None,
     items: Annotated[int, typer.Option(help="Number of disputed items to show, at most 200.", min=1, max=200)] = 30,
     sensitivity: Annotated[
@@ -67,7 +68,7 @@ def report(
     json_file: Json = None,
     force: Force = False,
 ) -> None:
-    """Write a report: how good the model is, how good each annotator is, and which items to check.
+    """Write a report on the accuracy of the model and of each annotator, and on the items to check.
 
     For a file of labels, the report contains only what can be computed without inputs and a model. --method and the
     options for reading labels apply only to a file of labels. A run folder stores how its labels were read.
@@ -135,6 +136,10 @@ def _report_labels(labels: Path, reading: Reading, gold: Path | None, *, method:
         known = rows >= 0
         truth = np.full(len(ann), None, object)
         truth[rows[known]] = ann.classes[codes[known]]
-        if not known.all():
-            notes.append(f"{format_count(int((~known).sum()), 'item')} of {gold} left out because of missing labels.")
+        n_left_out = int((~known).sum())
+        if n_left_out:
+            notes.append(
+                f"{format_count(n_left_out, 'item')} of {gold} left out: "
+                f"{'it has' if n_left_out == 1 else 'they have'} no labels."
+            )
     return report_labels(ann, method=method, gold=truth, notes=notes, title=f"{labels.name}: {method}", **shown)

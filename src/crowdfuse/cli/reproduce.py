@@ -211,7 +211,7 @@ def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
 
 def _too_long(seconds: float, n_runs: int, jobs: int) -> str:
     """Return the message that runs at the paper's scale take long without a GPU."""
-    from crowdfuse.experiments.grid_progress import format_duration
+    from crowdfuse.checks.durations import format_duration
 
     return (
         f"there is no GPU, and {format_count(n_runs, 'run')} at the paper's scale would take about "

@@ -15,7 +15,8 @@ from crowdfuse.cli.options import Force, Threads, print_errors, refuse_same, use
 def review(
     run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit.")],
     export: Annotated[
-        Path | None, typer.Option(help="Write the decisions so far to this CSV file (item, label), and exit.")
+        Path | None,
+        typer.Option(help="Write the decisions so far to this CSV file, with the columns item and label, and exit."),
     ] = None,
     reviewer: Annotated[
         str | None, typer.Option(help="Name stored with each decision. Default: your login name.")
@@ -77,7 +78,7 @@ def _export(run: Path, out: Path, force: bool) -> None:
             f"crowdfuse review {run}"
         )
     write_text(out, gold_csv(rows))
-    typer.echo(f"{len(rows):,} decisions: {out} (the last line of {DECISIONS_FILE} has the hash {last[:16]})")
+    typer.echo(f"wrote {len(rows):,} decisions to {out} (the last line of {DECISIONS_FILE} has the hash {last[:16]})")
 
 
 def _login() -> str:

@@ -25,7 +25,7 @@ from crowdfuse.cli.options import (
 @print_errors
 def synthesize(
     dataset: Annotated[str, typer.Argument(help="mnist, fashion-mnist, or digits (built in).")],
-    out: Annotated[Path, typer.Option("--out", help="CSV file to write: item, annotator, label.")],
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write, with the columns item, annotator and label.")],
     rule: Annotated[
         str,
         typer.Option(
@@ -74,8 +74,8 @@ def synthesize(
     p: Annotated[
         float | None,
         typer.Option(
-            help="hammer-spammer: probability of always being right (of an annotator, or on a class), instead of "
-            "--n-hammers or --n-correct."
+            help="hammer-spammer: probability that an annotator is a hammer, drawn for each class or once "
+            "for all items (see --by). Replaces --n-correct and --n-hammers."
         ),
     ] = None,
     habits: Annotated[
@@ -103,7 +103,7 @@ def synthesize(
         int | None, typer.Option(help="Use only this many items, the first ones of the data set. Default: all.", min=2)
     ] = None,
     gold: Annotated[
-        Path | None, typer.Option(help="Also write the true classes to this CSV file: item, label.")
+        Path | None, typer.Option(help="Also write the true classes to this CSV file, with the columns item and label.")
     ] = None,
     seed: Seed = 0,
     data: Data = None,
@@ -148,7 +148,7 @@ def synthesize(
         typer.echo(f"note: {warning.message}", err=True)
     for row in made["annotators"]:
         typer.echo(f"{row['annotator']}: {row['labels']:,} labels, {100 * row['right']:.1f} % correct")
-    typer.echo(f"no annotator is correct on {100 * made['nobody_right']:.1f} % of the items")
+    typer.echo(f"on {100 * made['nobody_right']:.1f} % of the items, no annotator is right")
     if json_file is not None:
         write_json(json_file, made)
     typer.echo(f"{made['labels']:,} labels of {made['items']:,} items: {out}")

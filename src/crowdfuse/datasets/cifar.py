@@ -104,8 +104,8 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names. The data set
-        can be there in three forms:
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. The data set can be there
+        in three forms:
 
         - The data folder contains the unpacked folder ``cifar-100-python/`` (for CIFAR-10, ``cifar-10-batches-py/``).
         - The data folder is this unpacked folder itself.

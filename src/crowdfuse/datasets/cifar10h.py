@@ -64,9 +64,9 @@ def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crow
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        ``cifar10h-raw.csv``, or the published ``cifar10h-raw.zip``, is in its subfolder ``cifar10h``, in a clone of the
-        authors' repository ``cifar-10h``, or in the folder itself. CIFAR-10 is where `load_cifar` expects it.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. It contains
+        ``cifar10h-raw.csv`` or the published ``cifar10h-raw.zip``, either directly, in the subfolder ``cifar10h``, or
+        in a clone of the authors' repository ``cifar-10h``. CIFAR-10 must be where `load_cifar` expects it.
     download : bool, default=False
         Whether to download missing files.
 
@@ -107,7 +107,7 @@ def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``.
     download : bool, default=False
         Whether to download missing files.
 

@@ -25,15 +25,15 @@ SLOTS = ["slot-1", "slot-2", "slot-3"]
 def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     """Load CIFAR-10N as frozen features.
 
-    The annotators are the workers, by the ids in the array ``workers`` of ``labels.npz``. If a worker labelled an image
-    twice, the first label is used. Without this array, the annotators are the three slots (first, second and third
-    label of an image).
+    Each image has three labels. If ``labels.npz`` has an array ``workers``, it tells which worker gave each label, and
+    the annotators are the workers; if a worker labelled an image twice, the first label is used. Without this array,
+    there are three annotators: the first gave the first label of every image, and so on.
 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``cifar10n`` has ``features.npz`` and ``labels.npz``.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder ``cifar10n``
+        has ``features.npz`` and ``labels.npz``.
 
     Returns
     -------

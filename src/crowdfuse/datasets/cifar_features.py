@@ -25,8 +25,8 @@ class CifarFeatures:
     y_train, y_test : ndarray of shape (n_images,), int64
         Class numbers.
     distances : ndarray of shape (n_train_images, n_annotators), float32
-        Distance of each training image to the weakness image of each annotator, with pixels scaled to [0, 1]; see
-        `weakness_annotators`.
+        Euclidean distance, with pixels scaled to [0, 1], of each training image to the weakness image of each simulated
+        annotator; see `weakness_annotators`.
     """
 
     X_train: NDArray[np.float32]
@@ -42,8 +42,8 @@ def load_cifar_features(folder: Path | None = None) -> CifarFeatures:
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``cifar100`` has ``features.npz``, ``labels.npz`` and ``distances.npz``.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder ``cifar100``
+        has ``features.npz``, ``labels.npz`` and ``distances.npz``.
 
     Returns
     -------

@@ -25,8 +25,8 @@ def read_rows(lines: Iterable[str], where: str, needed: Sequence[str]) -> tuple[
     lacking = [name for name in needed if name not in header]
     if lacking:
         raise ValueError(
-            f"{where}, line 1: expected the columns {', '.join(needed)}; {', '.join(lacking)} missing in "
-            f"{format_names(header)}. Is it a file of another data set?"
+            f"{where}, line 1: expected the columns {', '.join(needed)}; the header ({format_names(header)}) lacks "
+            f"{', '.join(lacking)}. Is it a file of another data set?"
         )
     return header, _rows(reader, where, len(header))
 

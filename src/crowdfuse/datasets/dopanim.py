@@ -47,15 +47,14 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
     """Load dopanim as images, which are read from their files when needed.
 
     Item ids are the observation numbers of the files. If an annotator labelled an image twice, the last label is used,
-    as in the authors' code. If an annotator gave no animal a likelihood above 0, the label is missing. The validation
-    images are not used.
+    as in the authors' code. Annotators gave a likelihood to each animal; the label is the most likely one, or missing
+    if all likelihoods are 0. The validation images are not used.
 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``dopanim`` has ``task_data.json``, ``annotation_data.json`` and the images, such as
-        ``train/Jaguar/123.jpeg``.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder ``dopanim``
+        has ``task_data.json``, ``annotation_data.json`` and the images, such as ``train/Jaguar/123.jpeg``.
     size : int
         Height and width of the images in pixels.
     workers : int, default=0
@@ -148,7 +147,7 @@ def _likeliest(likelihoods: NDArray[np.float64], seed: int) -> tuple[NDArray[np.
 def _likelihoods(said: Any, where: str) -> list[float]:
     """The likelihood of each animal, 0 if it is not named."""
     if not isinstance(said, dict):
-        raise ValueError(f"{where}: likelihoods must be a number per animal, found {format_names([said])}")
+        raise ValueError(f"{where}: likelihoods must be one number per animal, found {format_names([said])}")
     for name, value in said.items():
         if name not in ANIMALS:
             raise ValueError(f"{where}: likelihoods name {name!r}, which is not one of {', '.join(ANIMALS)}")

@@ -73,7 +73,7 @@ class ImageFolder:
 
 
 class ImageFolderSplit(NamedTuple):
-    """The rows of the three parts of an image folder.
+    """Row numbers of the training, validation and test images of an `ImageFolder`.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ class ImageFolderSplit(NamedTuple):
 def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: int = 0) -> ImageFolder:
     """List the images in ``folder/CLASS/``, or in ``folder/train/CLASS/`` and ``folder/val/CLASS/`` together.
 
-    Subfolders of classes are searched too. Files are ignored if their name begins with a dot or does not end like an
-    image file. If ``train`` and ``val`` are read, other folders next to them are ignored.
+    Subfolders of classes are searched too. Files are ignored if their name begins with a dot or does not have an image
+    extension such as ``.png``. If ``train`` and ``val`` are read, other folders next to them are ignored.
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ def _skip_unreadable(folder: Path, found: ImageFolder, workers: int) -> ImageFol
     names = format_names([path.relative_to(folder).as_posix() for path in out])
     if len(lost):
         raise ValueError(
-            f"{folder}: no image of the classes {format_names(found.class_names[k] for k in lost)} can be read; "
-            f"unreadable are {names}. The first: {next(iter(bad.values()))}"
+            f"{folder}: no image of the classes {format_names(found.class_names[k] for k in lost)} can be read. "
+            f"Unreadable files: {names}. The first error: {next(iter(bad.values()))}"
         )
     warnings.warn(f"{folder}: {format_count(len(bad), 'unreadable image')} left out: {names}", stacklevel=3)
     return ImageFolder(tuple(found.paths[row] for row in kept), found.class_names, found.y[kept], out)
@@ -262,8 +262,8 @@ def weakness_distances(
     weakness_rows : sequence of int
         For each annotator, the row of `files` that holds the weakness image.
     cache : Path, default=None
-        An ``.npz`` file that stores the result. If the file exists, its distances are used for the same files and rows;
-        for others, the file is replaced.
+        An ``.npz`` file that stores the result. If the file exists and was computed for the same files and rows, its
+        distances are returned; otherwise the file is replaced.
 
     Returns
     -------

@@ -24,7 +24,7 @@ class LabelOnly:
     judged : ndarray of shape (n_gold,)
         Row numbers of the items that have both labels and a gold label.
     truth : ndarray of shape (n_gold,)
-        True classes of these items, as positions in ``annotations.classes``; -1 if no annotator ever uses the class.
+        True class of each of these items, as a position in ``annotations.classes``; -1 if no annotator used this class.
     """
 
     annotations: Annotations
@@ -42,8 +42,8 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     name : str
         The data set, such as 'bluebird', 'dog', 'rte', 'web', 'product' or 'zencrowd'.
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``labels_only/NAME`` has ``labels.csv`` and ``gold.csv``.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder
+        ``labels_only/NAME`` has ``labels.csv`` and ``gold.csv``.
 
     Returns
     -------

@@ -33,8 +33,8 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``labelme`` has ``labelme_vgg_avg.npz``.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder ``labelme``
+        has ``labelme_vgg_avg.npz``.
 
     Returns
     -------
@@ -74,8 +74,8 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names. Its subfolder
-        ``LabelMe`` is the authors' unpacked archive: ``filenames_train.txt`` lists the images (such as
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder ``LabelMe``
+        is the authors' unpacked archive: ``filenames_train.txt`` lists the images (such as
         ``train/coast/coast_n203030.jpg``), ``labels_train.txt`` has their classes, and ``answers.txt`` has one row per
         image and one column per annotator, with -1 for a missing label. ``filenames_test.txt`` and ``labels_test.txt``
         describe the test images.

@@ -104,9 +104,8 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        The four idx files, compressed or not, are in its subfolder ``mnist`` or ``MNIST/raw`` (torchvision), or in the
-        folder itself.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. The four idx files,
+        compressed or not, are in the folder itself or in its subfolder ``mnist`` or ``MNIST/raw`` (torchvision).
     name : {'mnist', 'fashion-mnist'}, default='mnist'
         The data set.
     download : bool, default=False

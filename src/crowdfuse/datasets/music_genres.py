@@ -42,16 +42,16 @@ class _Songs(NamedTuple):
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Load the music genres.
 
-    Features are not scaled. From the authors' archive, songs are in the order of the gold file, item ids are the names
-    of the songs, and the first label is used if an annotator labelled a song twice. From the file of arrays, items and
-    annotators are numbered.
+    Features are not scaled. If the data is read from the authors' archive, songs are in the order of the gold file,
+    item ids are the names of the songs, and the first label is used if an annotator labelled a song twice. If it is
+    read from the ``.npz`` file, items and annotators are numbered.
 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``music_genre_classification`` has the three files of the authors' archive. Without that
-        subfolder, ``music_genre/music_genre.npz`` is read: the arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``,
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder
+        ``music_genre_classification`` has the three files of the authors' archive. Without that subfolder,
+        ``music_genre/music_genre.npz`` is read: the arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``,
         ``answers`` (one row per song, one column per annotator, -1 for no label) and ``class_names``.
 
     Returns

@@ -205,7 +205,7 @@ class _Machine:
 def _once(value: Any) -> Any:
     """A value from the memo. Containers are refused: reuse could make a huge or circular result from few bytes."""
     if type(value) in (list, dict, tuple):
-        _refuse(f"it uses the same {type(value).__name__} a second time")
+        _refuse(f"it refers to the same {type(value).__name__} twice")
     return value
 
 
@@ -223,7 +223,7 @@ def _make(name: Any, arguments: Any) -> bytes | _Dtype | _Array:
             return _Array()
         case "buffer", (bytes(raw), _Dtype() as dtype, tuple(shape), "C" | "F" as order):
             return _Array(_values(raw, dtype, shape, order))
-    _refuse("it has a call that NumPy's arrays are not written with")
+    _refuse("it calls a function that pickled NumPy arrays do not use")
 
 
 def _fill(target: Any, state: Any) -> None:
@@ -232,20 +232,20 @@ def _fill(target: Any, state: Any) -> None:
         case _Dtype(dtype=None), (2 | 3, ("<" | ">" | "|" | "=" | b"<" | b">" | b"|" | b"=") as order, *rest):
             # no subtype, fields or flags; the sizes in between are those of the code
             if rest[:3] != [None, None, None] or any(rest[5:]):
-                _refuse(f"it has an array of dtype {target.code!r} with parts")
+                _refuse(f"it has an array of dtype {target.code!r} with fields")
             sign = order.decode() if isinstance(order, bytes) else order
             target.dtype = np.dtype(sign + target.code)
         case _Array(values=None), (1, tuple(shape), _Dtype() as dtype, bool() | int() as columns_first, bytes(raw)):
             target.values = _values(raw, dtype, shape, "F" if columns_first else "C")
         case _:
-            _refuse("it sets a state that NumPy's arrays are not written with")
+            _refuse("it sets a state that pickled NumPy arrays do not have")
 
 
 def _values(raw: bytes, dtype: _Dtype, shape: Iterable[Any], order: Literal["C", "F"]) -> NDArray[Any]:
     """The array; an error unless the number of bytes fits its shape."""
     sizes = tuple(shape)
     if dtype.dtype is None or len(sizes) > MAX_DIMENSIONS or any(type(n) is not int or n < 0 for n in sizes):
-        _refuse(f"it has an array of dtype {dtype.code} without a proper shape or byte order")
+        _refuse(f"it has an array of dtype {dtype.code} without a valid shape or byte order")
     if math.prod(sizes) * dtype.dtype.itemsize != len(raw):
         _refuse(f"it has an array of shape {sizes!s:.80} and dtype {dtype.code} in {len(raw):,} bytes")
     if dtype.dtype == np.bool_:  # NumPy expects only 0 and 1
@@ -264,5 +264,5 @@ def _finish(value: Any, depth: int) -> Any:
     if type(value) is _Array and value.values is not None:
         return value.values
     if type(value) not in PLAIN:
-        _refuse(f"it holds something unfinished, {type(value).__name__.strip('_')}")
+        _refuse(f"it contains an unfinished object, {type(value).__name__.strip('_')}")
     return value

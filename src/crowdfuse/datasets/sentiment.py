@@ -20,7 +20,7 @@ MAX_TFIDF_FEATURES = 5_000
 
 @dataclass(frozen=True)
 class Sentiment:
-    """Sentences with labels and gold labels, and sentences from another source.
+    """Sentences with labels and gold labels, and unlabelled sentences from another source, with gold labels.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Sentiment:
     external_texts : list of str
         Sentences from another source, without labels.
     external_y : ndarray of shape (n_external_texts,), int64
-        Gold label of each sentence.
+        Gold label of each sentence in `external_texts`.
     """
 
     texts: list[str]
@@ -85,8 +85,8 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the folder that the environment variable ``CROWDFUSE_DATA`` names.
-        Its subfolder ``sentiment_polarity`` has ``labels.csv``, ``train_text.csv`` and ``test_text.csv``.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder
+        ``sentiment_polarity`` has ``labels.csv``, ``train_text.csv`` and ``test_text.csv``.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crowdfuse.encoders.base import EncodedInputs, Encoder, EncoderState, encode_inputs
+from crowdfuse.encoders.base import EncodedInputs, Encoder, EncoderState, FeatureOccurrences, encode_inputs
 from crowdfuse.encoders.choice import EncoderChoice, apply_encoder, check_raw_inputs, fit_encoder, make_encoder
 from crowdfuse.encoders.images import ImageEncoder
 from crowdfuse.encoders.sentence import SentenceEncoder
@@ -14,6 +14,7 @@ __all__ = [
     "Encoder",
     "EncoderChoice",
     "EncoderState",
+    "FeatureOccurrences",
     "ImageEncoder",
     "SentenceEncoder",
     "TextFunctionEncoder",

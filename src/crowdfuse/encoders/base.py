@@ -30,6 +30,24 @@ class EncoderState(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
 
+class FeatureOccurrences(NamedTuple):
+    """The places of a text at which features occur. A feature may occur several times, and features may overlap.
+
+    Attributes
+    ----------
+    column : ndarray of shape (n_occurrences,)
+        The feature, as its column in the encoded rows.
+    start : ndarray of shape (n_occurrences,)
+        Position of its first character in the text.
+    end : ndarray of shape (n_occurrences,)
+        Position after its last character.
+    """
+
+    column: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
 class Encoder(ABC):
     """Turns texts or images into rows of numbers, without labels.
 
@@ -40,14 +58,14 @@ class Encoder(ABC):
     type_name : str
         Name of the class in a saved model.
     reads : {"texts", "images"}
-        What the encoder turns into numbers.
+        Kind of input that the encoder takes.
     """
 
     type_name: ClassVar[str]
     reads: ClassVar[str]
 
     def fit(self, inputs: Inputs) -> Self:
-        """Learn from the training items; an encoder whose weights are fixed learns nothing.
+        """Fit the encoder to the training items; has no effect on an encoder with fixed weights.
 
         Parameters
         ----------
@@ -75,6 +93,21 @@ class Encoder(ABC):
         -------
         rows : ndarray or sparse matrix of shape (n_items, n_features)
         """
+
+    def locate_features(self, text: str) -> FeatureOccurrences | None:
+        """Return where the features of a text are in it.
+
+        Parameters
+        ----------
+        text : str
+            A text.
+
+        Returns
+        -------
+        occurrences : FeatureOccurrences or None
+            None, the default, if the features are not parts of the text.
+        """
+        return None
 
     @abstractmethod
     def describe(self) -> str:
@@ -186,7 +219,7 @@ def encode_inputs(encoder: Encoder, raw: Inputs, *, verbose: int = 0) -> Encoded
     Raises
     ------
     ValueError
-        If the encoder reads other inputs, or returns something else than one row of finite numbers per item.
+        If the encoder takes another kind of input, or does not return one row of finite numbers per item.
     """
     if (encoder.reads == "texts") != isinstance(raw, Texts):
         given = "texts" if isinstance(raw, Texts) else f"inputs of shape {raw.item_shape}"

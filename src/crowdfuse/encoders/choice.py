@@ -27,7 +27,7 @@ SENTENCE_PREFIX = "sentence:"
 
 
 def check_raw_inputs(X: Any, name: str = "X") -> Inputs:
-    """Return what a user passed as inputs: texts if it holds strings, else numbers.
+    """Convert inputs from a user: strings become `Texts`, anything else becomes numeric `Inputs`.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def fit_encoder(
     encoder : Encoder or None
         None if the inputs are numbers already.
     encoded : Inputs
-        Numbers.
+        All inputs as rows of numbers.
 
     Raises
     ------
     ValueError
-        If the encoder is unknown, cannot be loaded or reads other inputs, or if all texts are numbers.
+        If the encoder is unknown, cannot be loaded or takes another kind of input, or if all texts are numbers.
 
     Examples
     --------
@@ -101,12 +101,12 @@ def fit_encoder(
 
 
 def apply_encoder(encoder: Encoder | None, inputs: Inputs, *, verbose: int = 0) -> Inputs:
-    """Turn the inputs of a prediction into numbers, as in training.
+    """Encode new inputs with the encoder that was fitted in training.
 
     Parameters
     ----------
     encoder : Encoder or None
-        The encoder of the fitted model; None if it was trained on numbers.
+        The encoder of the fitted model; None if the model was trained on numbers.
     inputs : Inputs
         Raw inputs, or inputs that this encoder has encoded.
     verbose : int, default=0
@@ -123,7 +123,9 @@ def apply_encoder(encoder: Encoder | None, inputs: Inputs, *, verbose: int = 0) 
     """
     if isinstance(inputs, EncodedInputs):
         if encoder is None or encoder.fingerprint != inputs.encoder.fingerprint:
-            raise ValueError("X was encoded by another encoder than that of this model; pass the texts or images")
+            raise ValueError(
+                "X was encoded by a different encoder than the one of this model; pass the texts or images themselves"
+            )
         return inputs
     is_text = isinstance(inputs, Texts)
     if encoder is None:
@@ -172,7 +174,7 @@ def make_encoder(choice: EncoderChoice, inputs: Inputs) -> Encoder | None:
 def _text_encoder(choice: Any) -> Encoder:
     """Return a new encoder for texts."""
     if choice is None:
-        raise ValueError("X holds texts and encoder=None turns them into nothing; use encoder='auto' or 'tfidf'")
+        raise ValueError("X holds texts, which need an encoder, but encoder is None; use encoder='auto' or 'tfidf'")
     if not isinstance(choice, str):
         return TextFunctionEncoder(choice)
     if choice in ("auto", "tfidf"):

@@ -21,7 +21,7 @@ class FrozenEncoder(Encoder):
     Parameters
     ----------
     source : str or object
-        Name by which the encoder is found again, or the encoder itself, such as an `nn.Module`. An encoder without a
+        Name from which the encoder can be loaded, or the encoder itself, such as an `nn.Module`. An encoder without a
         name has to be passed again to `crowdfuse.load`.
     """
 
@@ -36,7 +36,7 @@ class FrozenEncoder(Encoder):
 
     @property
     def loaded(self) -> Any:
-        """The network or function itself; an error if it is not the one that the model was trained with."""
+        """The network or function. Raises an error if it differs from the one used in training."""
         if self._loaded is None:
             if self.source is None:
                 raise ValueError(
@@ -46,8 +46,8 @@ class FrozenEncoder(Encoder):
             if self._expected is not None and not self._is_same(self._expected, self._checksum()):
                 self._loaded = None
                 raise ValueError(
-                    f"the encoder {self.describe()} has changed since the model was trained: its checksum is another "
-                    "one. Restore the version used in training, or train again"
+                    f"the encoder {self.describe()} has changed since the model was trained: its checksum is "
+                    "different. Restore the version used in training, or train again"
                 )
         return self._loaded
 
@@ -64,7 +64,7 @@ class FrozenEncoder(Encoder):
         return np.array_equal(expected, found)
 
     def fit(self, inputs: Inputs) -> Self:
-        """Load the encoder, so that one that cannot be loaded is reported before the training.
+        """Load the encoder, so that a failure is reported before the training.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class FrozenEncoder(Encoder):
         return self._expected
 
     def attach(self, source: Any) -> None:
-        """Set the encoder of a model that was saved without its name.
+        """Set the network or function of an encoder that was saved without a name.
 
         Parameters
         ----------

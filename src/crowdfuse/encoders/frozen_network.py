@@ -26,7 +26,7 @@ class FrozenNetwork:
     device : torch.device
         Device that computes the features.
     mean : ndarray of shape (3,)
-        Subtracted from the red, green and blue values, which range from 0 to 1.
+        Mean to subtract from the red, green and blue values, which range from 0 to 1.
     std : ndarray of shape (3,)
         After subtracting the mean, the values are divided by this.
     role : str, default="backbone"
@@ -76,20 +76,20 @@ def _as_rows(features: Any, n_images: int, role: str) -> Tensor:
     advice = "wrap it in a module whose forward"
     if not isinstance(features, Tensor):
         raise ValueError(
-            f"the {role} must give one tensor of features, got {type(features).__name__}{_parts(features)}; "
-            f"to use one part of the output, {advice} returns this part"
+            f"the {role} must return one tensor of features, got {type(features).__name__}{_parts(features)}; to use "
+            f"one part of the output, {advice} returns this part"
         )
     shape = tuple(features.shape)
     if not features.is_floating_point():
-        raise ValueError(f"the {role} must give floating-point features, got {features.dtype}")
+        raise ValueError(f"the {role} must return floating-point features, got {features.dtype}")
     if len(shape) == 3:
         raise ValueError(
-            f"the {role} gives {shape}, which looks like (images, tokens, features); {advice} returns one token, "
-            "such as features[:, 0], or their mean, features.mean(1)"
+            f"the {role} returns shape {shape}, which looks like (images, tokens, features); {advice} returns one "
+            "token, such as features[:, 0], or their mean, features.mean(1)"
         )
     if len(shape) not in (2, 4) or shape[0] != n_images or 0 in shape:
         raise ValueError(
-            f"the {role} must give ({n_images}, D) or ({n_images}, D, H, W) for {format_count(n_images, 'image')}, "
+            f"the {role} must return ({n_images}, D) or ({n_images}, D, H, W) for {format_count(n_images, 'image')}, "
             f"got {shape}; {advice} returns features of one of these shapes"
         )
     return features if len(shape) == 2 else features.mean((2, 3))

@@ -26,8 +26,8 @@ IMAGES_PER_BATCH = 64
 class ImageEncoder(FrozenEncoder):
     """A frozen network that turns images into features.
 
-    Pixels are scaled to the range from 0 to 1, shifted and divided by the mean and standard deviation that the network
-    expects: those of torchvision or timm, else those of ImageNet. Features are computed on the CPU.
+    Pixels are scaled to the range from 0 to 1, then normalized with the mean and standard deviation that torchvision or
+    timm name for the network, or else with those of ImageNet. Features are computed on the CPU.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class ImageEncoder(FrozenEncoder):
         "torchvision/NAME", "timm/NAME" or "module:callable"; or the network, or a function that returns it. It maps
         images (N, 3, size, size) to features (N, D) or (N, D, H, W), which are averaged over H and W.
     image_size : int, default=None
-        Height and width of images in pixels. By default the size of the training images; for image files of 224
-        pixels, the size that torchvision or timm name for the network.
+        Height and width of images in pixels. By default the size of the training images. For image files whose size was
+        not chosen (224), it is the size that torchvision or timm name for the network.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class ImageEncoder(FrozenEncoder):
         Raises
         ------
         ValueError
-            If an image cannot be read, or X holds something else than images.
+            If an image cannot be read, or X does not hold images.
         """
         pixels = self._pixels(inputs)
         network = self.loaded

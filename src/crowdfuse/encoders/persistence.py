@@ -67,7 +67,8 @@ def load_encoder(folder: Path, hashes: dict[str, str]) -> Encoder:
             raise ValueError(f"{folder / name} is missing; copy the whole model folder again, or save the model again")
         if sha256(folder / name) != expected:
             raise ValueError(
-                f"{folder / name} is damaged: its content is not what was saved; copy it again, or save the model again"
+                f"{folder / name} is damaged: its content has changed since it was saved; copy it again, or save the "
+                "model again"
             )
     content: dict[str, Any] = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
     return ENCODER_TYPES[content["type"]].from_state(EncoderState(content["settings"], load_file(folder / ARRAYS_FILE)))

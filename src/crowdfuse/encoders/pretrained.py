@@ -80,7 +80,10 @@ def _load_torchvision(model: str) -> PretrainedNetwork:
     network: nn.Module = get_model(model, weights=weights)
     head = next((name for name in HEAD_NAMES if hasattr(network, name)), None)
     if head is None:
-        raise ValueError("its classification head is not known; wrap the network, and name it as module:callable")
+        raise ValueError(
+            "crowdfuse cannot find its classification head to remove it; pass a function that "
+            "returns the network without its head, as module:callable"
+        )
     setattr(network, head, nn.Identity())
     transforms = weights.transforms()
     return PretrainedNetwork(network, transforms.crop_size[0], transforms.mean, transforms.std)

@@ -19,7 +19,7 @@ INSTALL_COMMAND = "pip install 'crowdfuse[text]'"
 
 
 class SentenceEncoder(FrozenEncoder):
-    """A pretrained network from texts to vectors, by sentence-transformers.
+    """A pretrained model of sentence-transformers that turns each text into a vector.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class SentenceEncoder(FrozenEncoder):
         Parameters
         ----------
         inputs : Texts
-            The texts. The end of a long text is not used; the model says how many tokens it reads.
+            The texts. Texts longer than the model's token limit are truncated.
         verbose : int, default=0
             1 shows progress.
 

@@ -18,9 +18,10 @@ TEXTS_PER_CALL = 1024
 
 
 class TextFunctionEncoder(FrozenEncoder):
-    """A function from a list of strings to one row of numbers per string.
+    """Encodes texts with a function that returns one row of numbers per string.
 
-    Whether the function has changed since training is checked by its result for two fixed texts.
+    A loaded model checks whether the function has changed since training: its result for two fixed texts must be the
+    same.
 
     Parameters
     ----------

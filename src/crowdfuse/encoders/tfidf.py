@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,28 +12,28 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from crowdfuse.encoders.base import Encoder, EncoderState
+from crowdfuse.encoders.base import Encoder, EncoderState, FeatureOccurrences
 from crowdfuse.io.inputs import Inputs
 
 MAX_CHARACTERS = 50_000  # read per text; the rest of a longer text is not used
-WORD_SETTINGS = {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
-CHARACTER_SETTINGS = {"analyzer": "char_wb", "ngram_range": (2, 4)}
+WORD_SETTINGS: dict[str, Any] = {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
+CHARACTER_SETTINGS: dict[str, Any] = {"analyzer": "char_wb", "ngram_range": (2, 4)}
 
 
 class TfidfEncoder(Encoder):
-    """Weights of words, pairs of words, and sequences of two to four characters.
+    """Tf-idf weights of words, pairs of words, and sequences of two to four characters.
 
-    The weight of a term in a text is ``1 + log(count)`` times the inverse document frequency of the term. Words and
-    character sequences are scaled to length 1 separately. Upper and lower case are not distinguished. Only the first
-    50,000 characters of a text are read.
+    The weight of a term in a text is ``1 + log(count)`` times the inverse document frequency of the term. In each row,
+    word weights and character-sequence weights are separately scaled to Euclidean norm 1. Upper and lower case are not
+    distinguished. Only the first 50,000 characters of a text are read.
 
     Parameters
     ----------
     n_words : int, default=5000
-        Largest number of words and pairs of words; the most frequent ones are kept.
+        Maximum number of words and pairs of words; the most frequent ones are kept.
     n_character_sequences : int, default=5000
-        Largest number of character sequences; the most frequent ones are kept. Sequences do not cross the boundary of
-        a word.
+        Maximum number of character sequences; the most frequent ones are kept. Sequences do not cross the boundary of a
+        word.
 
     See Also
     --------
@@ -98,13 +101,46 @@ class TfidfEncoder(Encoder):
         texts = _cut(inputs)
         return sparse.hstack([part.transform(texts) for part in self._vectorizers], format="csr", dtype=np.float32)
 
+    def locate_features(self, text: str) -> FeatureOccurrences:
+        """Return where the terms are in a text.
+
+        Parameters
+        ----------
+        text : str
+            A text.
+
+        Returns
+        -------
+        occurrences : FeatureOccurrences
+            Every occurrence of a known term in the first 50,000 characters.
+
+        Examples
+        --------
+        >>> from crowdfuse.io.texts import Texts
+        >>> encoder = TfidfEncoder(n_words=2, n_character_sequences=1).fit(Texts(["a good film", "a film"]))
+        >>> found = encoder.locate_features("Film!")
+        >>> encoder.terms[found.column].tolist(), found.start.tolist(), found.end.tolist()
+        (['film'], [0], [4])
+        """
+        text = text[:MAX_CHARACTERS]
+        # lower case may have more characters than the text: the position of each of its characters in the text
+        position = np.repeat(np.arange(len(text) + 1), [*(len(character.lower()) for character in text), 1])
+        lower, found, offset = text.lower(), [], 0
+        for part in self._vectorizers:
+            spans = _word_spans(lower) if part.analyzer == "word" else _character_spans(lower)
+            columns = _columns_of_terms(part)
+            found += [(columns[term] + offset, start, end) for term, start, end in spans if term in columns]
+            offset += len(columns)
+        column, start, end = np.array(found, np.int64).reshape(-1, 3).T
+        return FeatureOccurrences(column, position[start], position[end - 1] + 1)
+
     @property
     def terms(self) -> NDArray[Any]:
         """The term of each column; character sequences are written with a space where a word begins or ends."""
         return np.concatenate([part.get_feature_names_out() for part in self._vectorizers]).astype(object)
 
     def describe(self) -> str:
-        """Return the name and the numbers of terms.
+        """Return the name of the encoder and its numbers of words and of character sequences.
 
         Returns
         -------
@@ -161,3 +197,28 @@ def _make_vectorizer(settings: dict[str, Any], **others: Any) -> Any:
 def _cut(inputs: Inputs) -> list[str]:
     """Return the first characters of each text."""
     return [text[:MAX_CHARACTERS] for text in inputs.values]
+
+
+def _columns_of_terms(vectorizer: Any) -> dict[str, int]:
+    """Return the column of each term, also of a vectorizer that was loaded and has not been used yet."""
+    return dict(zip(vectorizer.get_feature_names_out().tolist(), range(len(vectorizer.idf_)), strict=True))
+
+
+def _word_spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the words and the pairs of words of a text, as the vectorizer finds them, with start and end."""
+    words = [(match[0], match.start(), match.end()) for match in re.finditer(WORD_SETTINGS["token_pattern"], text)]
+    yield from words
+    for (first, start, _), (second, _, end) in pairwise(words):
+        yield f"{first} {second}", start, end
+
+
+def _character_spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the character sequences of a text, as the vectorizer finds them, with start and end without spaces."""
+    shortest, longest = CHARACTER_SETTINGS["ngram_range"]
+    for match in re.finditer(r"\S+", text):
+        padded, first, last = f" {match[0]} ", match.start(), match.end()
+        for size in range(shortest, longest + 1):
+            for at in range(max(1, len(padded) - size + 1)):
+                yield padded[at : at + size], max(first, first + at - 1), min(last, first + at - 1 + size)
+            if size >= len(padded):  # a short word is one sequence
+                break

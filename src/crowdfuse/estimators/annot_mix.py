@@ -14,12 +14,12 @@ from crowdfuse.methods.base import Method, ModelSpec
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AnnotMixClassifier(GlobalConfusionsClassifier):
-    """Annot-mix: trains on blends of two labels (mixup), with a confusion matrix per annotator.
+    """Annot-mix: mixup of labelled examples, with one confusion matrix per annotator.
 
-    Each training example blends two labels: their inputs, their annotators and their classes. The method suits few and
-    noisy labels, which a network would otherwise memorize. The backbone runs once per label, not once per item, so
-    training takes longer. The loss of an item is the sum of the losses of its labels, so items with more labels have
-    more influence.
+    Each training example is a weighted mean of two labels: of their inputs, their annotators and their classes. The
+    method suits data with few and noisy labels, which a network would otherwise memorize. The backbone runs once per
+    label, not once per item, so training takes longer. The loss of an item is the sum of the losses of its labels, so
+    items with more labels have more influence.
 
     Parameters
     ----------

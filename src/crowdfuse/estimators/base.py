@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
+from crowdfuse.checks.durations import parse_duration
 from crowdfuse.checks.numbers import check_layer_widths, check_positive_integer, check_share_below_one
 from crowdfuse.encoders import EncoderChoice, apply_encoder, check_raw_inputs, fit_encoder
 from crowdfuse.estimators.docstrings import ComposedDocstring
@@ -68,11 +69,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     Parameters
     ----------
     encoder : str, Encoder, nn.Module, callable or None
-        How texts and images become rows of numbers before training. "auto" is "tfidf" for texts, and no encoder for
+        Turns texts or images into rows of numbers before training. "auto" is "tfidf" for texts, and no encoder for
         other inputs. For texts: "tfidf", "sentence", "sentence:NAME" (a model of sentence-transformers, or a folder),
         "module:callable" or a function of a list of strings. For images: "torchvision/NAME", "timm/NAME",
-        "module:callable", an nn.Module or a function that returns one; it is frozen. The encoder is fitted on the items
-        that have labels, and saved with the model.
+        "module:callable", an nn.Module or a function that returns one; the network is not trained further. The encoder
+        is fitted on the items that have labels, and saved with the model.
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
         Network that turns inputs into features of shape (n_items, n_features). "auto" is an MLP for rows of numbers and
         LeNet for images; "identity" uses the inputs as features. A module is copied, so the original is not trained. A
@@ -106,9 +107,14 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     epochs : int or None
         Passes over the data. None: the method chooses, with more passes if there are few items. `history_` and the
         progress display then group several passes into one epoch.
+    max_time : float, str or None
+        Time limit of a training: seconds, or text such as "90s", "10m" or "2h". A training that would take longer gets
+        fewer epochs, at least one per phase; each phase gets its share of the time. A training that was cut short is
+        not reproducible bit for bit, one that fits into the limit is. `consensus` applies the limit to each fold. None:
+        no limit.
     mixup : float
-        If above 0, training uses weighted means of two items each, with weights from a beta distribution whose
-        parameters both have this value; 0.2 to 1 are usual. Regularizes, at twice the cost per step.
+        If above 0, training uses mixup: weighted means of two items, with weights drawn from Beta(mixup, mixup). Usual
+        values are 0.2 to 1. Mixup regularizes, but a training step takes twice as long.
     device : {"auto", "cpu", "cuda", "mps"}
         Kind of device to train on. Prediction runs on the CPU.
     devices : int
@@ -117,8 +123,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     precision : str
         Numeric precision of training, as named in Lightning Fabric: for example "32-true", "bf16-mixed" or "64-true".
     channels_last : bool
-        Whether to store images with channels last in memory while training. Convolutions are faster, and rounding
-        differs.
+        Whether to store images with channels last in memory while training. Convolutions are then faster, and results
+        differ by rounding errors.
     compile : bool
         Whether to apply `torch.compile` to the backbone while training. It is slow to start and useful on GPUs.
     random_state : int, RandomState instance or None
@@ -154,7 +160,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         epoch failed).
     best_epoch_ : int or None
         The epoch that validation chose; None without validation. If the method has several phases, validation chooses
-        an epoch of the last phase, unless the method says otherwise.
+        an epoch of the last phase, unless the method's own documentation says otherwise.
     n_iter_ : int
         Number of epochs trained.
     gold_used_for_ : str
@@ -162,6 +168,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         epoch".
     interrupted_ : bool
         Whether Ctrl-C ended the training early.
+    cut_short_ : bool
+        Whether `max_time` shortened the training; `consensus` then says so in its `limitations`.
     confusion_given_ : {"said", "true"} or None
         "true": confusion matrices are P(label | true class). "said": they are P(true class | label). None if the method
         has no confusion matrices.
@@ -181,6 +189,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     """Values to try for the method's own settings when they are tuned."""
     trains_on_labels: ClassVar[bool] = True
     """Whether training uses the annotators' labels."""
+    low_effort_settings: ClassVar[dict[str, Any]] = {}
+    """Settings of the cheapest training of the method, for `crowdfuse fit --effort low`."""
 
     encoder: EncoderChoice = "auto"
     backbone: Backbone = "auto"
@@ -196,6 +206,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     schedule: str | Schedule = "one-cycle"
     batch_size: int = 64
     epochs: int | None = None
+    max_time: float | str | None = None
     mixup: float = 0.0
     device: str = "auto"
     devices: int = 1
@@ -211,7 +222,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
     @classmethod
     def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
-        """Return the variants of this method that a comparison runs, with their settings.
+        """Return the variants of this method that `crowdfuse compare` trains, with their settings.
 
         Parameters
         ----------
@@ -282,7 +293,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             `Annotations` must be in the order of the rows of X, or their ids must be row numbers. Arrays are always
             matched row by row.
         gold : array-like of shape (n_items,), default=None
-            True class of each item, by name; None or NaN where unknown. Training treats known classes as certain, and
+            Name of the true class of each item; None or NaN if unknown. Training treats known classes as certain, and
             uses them to estimate how accurate the annotators of these items are. To evaluate the model, keep other gold
             labels that are not passed here.
         validation : tuple, float, "annotations" or None, default=None
@@ -335,10 +346,10 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """Continue training with further items, labels and annotators.
 
         The first call creates the model. A new annotator starts with the parameters of the average annotator. Earlier
-        data is not kept, so the model gradually forgets items that are not passed again. MBEM and two-stage count
-        confusion matrices: for the annotators in this data, they count them anew from this data alone. Each call starts
-        a new optimizer and a new learning-rate schedule, and a method with phases runs all of them. There is no
-        validation and no checkpoint.
+        data is not kept, so the model gradually forgets items that are not passed again. MBEM and two-stage compute
+        confusion matrices by counting labels: the matrices of annotators in this data are counted again, from this data
+        alone. Each call starts a new optimizer and a new learning-rate schedule, and a method with several phases runs
+        all its phases. There is no validation and no checkpoint.
 
         Parameters
         ----------
@@ -352,11 +363,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         items : array-like of shape (n_items,), default=None
             Ids of the rows of X, as in `fit`.
         gold : array-like of shape (n_items,), default=None
-            True class of each item, by name; None or NaN where unknown. See `fit`.
+            Name of the true class of each item; None or NaN if unknown. See `fit`.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
         epochs : int, default=1
-            Number of passes over this data. A method with phases trains at least one epoch per phase.
+            Number of passes over this data. A method with several phases trains at least one epoch per phase.
 
         Returns
         -------
@@ -429,7 +440,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         y : array-like of shape (n_items,) or (n_items, n_annotators), or Annotations
-            A 1-D array holds true classes, None or NaN where unknown; the score is then the accuracy on items with a
+            A 1-D array holds true classes (None or NaN if unknown); the score is then the accuracy on items with a
             known class. A 2-D array or `Annotations` holds labels of annotators; the score is then the fraction of
             labels that equal the predicted class.
         sample_weight : array-like of shape (n_items,), default=None
@@ -445,7 +456,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         ValueError
-            If `y` holds no label, or if labels cannot be matched to rows.
+            If `y` has no labels, or if labels cannot be matched to rows.
 
         Examples
         --------
@@ -530,7 +541,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         items : array-like of shape (n_items,), default=None
             Ids of the rows of X, as in `fit`.
         gold : array-like of shape (n_items,), default=None
-            True class of each item, by name; None or NaN where unknown. See `fit`.
+            Name of the true class of each item; None or NaN if unknown. See `fit`.
         validation : tuple, float, "annotations" or None, default=None
             Data used to choose the epoch; see `fit`.
         sample_weight : array-like of shape (n_items,), default=None
@@ -539,7 +550,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         prepared : PreparedTraining
-            Named tuple (data, validation, recipe).
+            Named tuple (data, validation, recipe): the training data, the validation data or None, and the settings of
+            the training loop.
 
         Raises
         ------
@@ -687,6 +699,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         for name in ("batch_size", "epochs", "devices"):
             if isinstance(settings[name], Integral):  # NumPy's come from parameter grids
                 settings[name] = int(settings[name])
+        if self.max_time is not None:
+            settings["max_time"] = parse_duration("max_time", self.max_time)
         return Recipe(**settings, seed=int(seed))
 
     def _model_spec(self, seed: int) -> ModelSpec:
@@ -714,7 +728,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         -------
         settings : dict of str to object
             All parameters except `checkpoint`, `verbose`, `device`, `classes` and `random_state`. A module is
-            represented by the text of its layers, any other object by its name.
+            represented by its printed layers, any other object by its name.
 
         Examples
         --------
@@ -746,6 +760,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         self.history_ = trained.history
         self.best_epoch_ = trained.best_epoch
         self.interrupted_ = trained.interrupted
+        self.cut_short_ = trained.cut_short
         self.n_iter_ = max(1, len(trained.history))
         if trained.interrupted:
             warnings.warn(
@@ -753,6 +768,31 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
                 "the model keeps what it had learned by then",
                 stacklevel=3,
             )
+
+    def training_limitations(self) -> tuple[str, ...]:
+        """Return what the user should know about how the training went, one sentence each.
+
+        Returns
+        -------
+        limitations : tuple of str
+            Those of the method, and whether the time limit cut the training short.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, y = np.eye(2).repeat(20, 0), np.arange(2).repeat(20)
+        >>> crowdfuse.MajorityVoteClassifier(epochs=2).fit(X, y).training_limitations()
+        ()
+        """
+        check_is_fitted(self)
+        own = self.method_.limitations()
+        if not self.cut_short_:
+            return own
+        return (
+            *own,
+            f"The time limit (max_time) cut the training short after {format_count(len(self.history_), 'epoch')}; with "
+            "more time the model may be better.",
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

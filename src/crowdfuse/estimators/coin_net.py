@@ -20,21 +20,21 @@ from crowdfuse.methods.coin_net import COINNet
 class COINNetClassifier(GlobalConfusionsClassifier):
     """COINNet: one confusion matrix per annotator, and outlier terms for exceptional items.
 
-    On a few items, the outliers, annotators make other errors than their confusion matrices predict. Outlier terms
-    explain the labels of these items. At least one item must have two labels. The loss of an item is the sum of the
-    losses of its labels, so items with more labels have more influence.
+    Outliers are items on which annotators make other errors than their confusion matrices predict. The labels of these
+    few items are explained by outlier terms. At least one item must have two labels. The loss of an item is the sum of
+    the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     outlier_weight : float
-        How improbable the labels of an item must be for the item to be an outlier. With 1, the outliers are roughly the
-        items whose labels are less probable than chance; larger values give fewer outliers.
+        How improbable the labels of an item must be for the item to count as an outlier. With 1, the outliers are
+        roughly the items whose labels are less probable than chance; larger values give fewer outliers.
     volume_weight : float
         Strength of the regularizer that pushes the class probabilities of different items apart, so that only one
         combination of probabilities and matrices explains the labels; see `GeoCrowdNetClassifier`.
     start : float or None
-        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes (23 % for 10 classes), as
-        in the authors' code.
+        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes and Euler's number e, as
+        in the authors' code. This is 23 % for 10 classes.
 
     See Also
     --------
@@ -42,8 +42,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    The method `outliers` returns how much of an outlier each item is. `fused_labels` combines the network's prediction
-    (the prior) with the labels (the evidence) by Bayes' rule. The labels of outliers carry almost no evidence.
+    The method `outliers` returns an outlier score per item. `fused_labels` combines the network's prediction (the
+    prior) with the labels (the evidence) by Bayes' rule. The labels of outliers carry almost no evidence.
 
     References
     ----------
@@ -87,9 +87,9 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         return COINNet(spec, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return how much of an outlier each item is: to which degree outlier terms explain its labels.
+        """Return an outlier score per item: how much of the likelihood of its labels comes from outlier terms.
 
-        The items can be training items or any others.
+        The items may be training items or new ones.
 
         Parameters
         ----------
@@ -103,8 +103,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         Returns
         -------
         outliers : ndarray of shape (n_items,)
-            From 0 (not at all) to 1 (entirely): root mean square, over the labels of the item, of the likelihood that
-            the outlier terms add. NaN for items without labels.
+            Scores from 0 (not an outlier) to 1 (certain outlier): the root mean square, over the labels of the item, of
+            the probability that the outlier terms add to the label. NaN for items without labels.
 
         Examples
         --------

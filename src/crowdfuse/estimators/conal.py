@@ -19,18 +19,18 @@ from crowdfuse.methods.conal import CoNAL
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CoNALClassifier(CrowdClassifier):
-    """CoNAL: one confusion matrix that all annotators share, and one per annotator.
+    """CoNAL: a common confusion matrix that all annotators share, and an individual one per annotator.
 
-    Each label follows a mixture of the common and the annotator's individual confusion matrix. The share of each
-    depends on the item and the annotator. The loss of an item is the sum of the losses of its labels, so items with
-    more labels have more influence.
+    The distribution of an annotator's labels is a mixture of the common matrix and the annotator's individual matrix.
+    The share of each matrix in the mixture depends on the item and the annotator. The loss of an item is the sum of the
+    losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     separation : float
         Strength, per label, of the term that pushes the individual matrices away from the common one. The authors' code
-        uses 0.00001 per annotator, which for their 44 and 59 annotators corresponds to 0.0005 here. With synthetic
-        confusions, 0.01 separated better, and 0.1 outweighed the labels.
+        uses 0.00001 per annotator, which for their 44 and 59 annotators corresponds to 0.0005 here. On synthetic
+        annotators, 0.01 separated the matrices better, and 0.1 was too strong: the term outweighed the labels.
     embedding : int
         Size of the embeddings of annotators and items from which the shares of the two matrices are computed.
 

@@ -29,25 +29,27 @@ MIN_EPOCHS = 2  # one for the label networks and one for the class networks
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusTrainingClassifier(CrowdClassifier):
-    """Trains networks on a consensus that also rests on predictions of networks that were not trained on the item.
+    """Consensus training: alternates between computing a consensus and training cross-fitted networks on it.
 
     The labelled items are split into five folds, and every network is trained without one of them. Each round has two
-    steps. First, the consensus of all items is computed from their labels, the confusion matrices of the annotators,
-    and the predictions of the networks that were not trained on the item. Then the networks are trained on this
-    consensus: class networks to predict the class, gate networks to predict whether an annotator is right. Two initial
-    consensuses are tried side by side: the shares of the votes, and the classes under which the predicted labels of the
-    annotators are most likely. The one that leads to more likely labels is kept, or both if they hardly differ.
-    Predictions are the mean of the networks of all folds.
+    steps. First, the consensus of each item is computed from its labels, the confusion matrices of the annotators, and
+    the predictions of networks that were not trained on the item. Then the networks are trained on this consensus:
+    class networks to predict the class, gate networks to predict whether an annotator is right. The rounds are run
+    twice, from two initial consensuses. One consists of the vote shares of each item. The other is inferred from
+    predicted labels: a network learns which label each annotator would give to each item. The run with the higher
+    likelihood of the labels is kept, or both runs if they hardly differ. The class probabilities of new items are the
+    mean over the networks of all folds.
 
     Parameters
     ----------
     effort : {"high", "low"}
         "high": five folds. "low": one network of each kind, trained on all items, in about a third of the time. The
-        consensus then rests on networks that were trained on the item, so its confidence is too high.
+        networks are then trained on the same items that they predict for the consensus, so its confidence is too high.
     annotator_heads : {"auto", "shared", "embedded"}
-        Networks that describe annotators. "shared": one network for all annotators, except for its last layer, which is
-        separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
-        annotator as input; suited to many annotators. "auto": "shared" for up to 1,000 annotators, else "embedded".
+        Structure of the networks that predict the labels and the accuracy of annotators. "shared": one network for all
+        annotators, except for its last layer, which is separate for each annotator. "embedded": one network for all
+        annotators, which takes an embedding of the annotator as input; suited to many annotators. "auto": "shared" for
+        up to 1,000 annotators, else "embedded".
     embedding : int
         Size of the annotator embedding of embedded heads.
 
@@ -59,10 +61,11 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     Notes
     -----
-    The networks of the folds belong to the method, so `consensus` does not train again. With few items its confidence
-    is too high: a network that is not trained on an item is still influenced by its labels, through the consensus of
-    the items that it is trained on. Gold labels given to `fit` are treated as certain. docs/consensus-training.md
-    explains the method, what was tried, and where it fails.
+    `consensus` uses the networks of the folds, so it does not train again. With few items, its confidence is too high:
+    a network that was not trained on an item is still influenced by the item's labels, because they affect the
+    confusion matrices and so the consensus of the items that the network was trained on. Gold labels given to `fit` are
+    treated as certain. docs/consensus-training.md explains the method, the variants that were tried, and the cases in
+    which it fails.
 
     References
     ----------
@@ -90,6 +93,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     )
     estimates_item_accuracy: ClassVar[bool] = True
     cross_fits_itself: ClassVar[bool] = True
+    low_effort_settings: ClassVar[dict[str, Any]] = {"effort": "low"}
     search_space: ClassVar[SearchSpace] = {"dropout": [0.0, 0.25, 0.5]}
 
     dropout: float = 0.5
@@ -176,8 +180,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     ) -> NDArray[np.float32]:
         """Return the probability that each annotator is right on each item.
 
-        This is what the method has learned about an annotator from the input, without the labels of the item.
-        `consensus` has one accuracy per annotator, with an interval.
+        The probability is predicted from the input alone, without the labels of the item. For one accuracy per
+        annotator, with an interval, see `consensus`.
 
         Parameters
         ----------

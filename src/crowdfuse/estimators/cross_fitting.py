@@ -18,10 +18,13 @@ from crowdfuse.labels.ids import IntArray, format_count
 from crowdfuse.quality.consensus import Consensus, consensus
 from crowdfuse.training.distributed import all_gather, is_rank_zero
 from crowdfuse.training.loop import UnfitDataError
-from crowdfuse.training.progress import print_message, prints_lines
+from crowdfuse.training.progress import next_training, training_series
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
+
+
+CUT_SHORT_FOLD = "The time limit (max_time) cut the trainings of the folds short, too."
 
 
 def check_folds(folds: Any) -> int:
@@ -159,21 +162,22 @@ def predict_fold(
     train, names = np.setdiff1d(rows, fold), classifier.classes_
     ann = ann.with_classes(names)
     copy = clone(classifier).set_params(checkpoint=checkpoint, classes=list(names))
-    shows_lines = prints_lines(classifier.verbose)
-    copy.set_params(verbose=0 if shows_lines else classifier.verbose)
     train_gold = None if gold is None else [names[k] if k >= 0 else None for k in gold[train]]
     try:
         prepared = copy.prepare(inputs.take(train), ann[train], gold=train_gold, validation=validation)
     except UnfitDataError as error:
-        no_say = f"On {format_count(len(fold), 'item')} the model has no say, because it cannot be trained without them"
+        next_training()
+        no_say = (
+            f"The consensus of {format_count(len(fold), 'item')} ignores the model, which cannot be "
+            "trained without them"
+        )
         uniform = np.full((len(fold), len(names)), 1 / len(names))
         return OutOfFold(uniform, None, 0, (f"{no_say}: {error}.",))
     copy.fit_prepared(prepared, title=title)
     if copy.interrupted_:
         return None
-    if shows_lines and is_rank_zero():
-        print_message(classifier.verbose, f"{title} is trained")
-    return predict_items(copy, inputs.take(fold), ann[fold], 0)
+    predicted = predict_items(copy, inputs.take(fold), ann[fold], 0)
+    return predicted._replace(limitations=(CUT_SHORT_FOLD,)) if copy.cut_short_ else predicted
 
 
 def cross_fit(
@@ -225,30 +229,33 @@ def cross_fit(
     limitations: list[str] = []
     if folds and not parts:
         limitations.append("Cross-fitting is not possible, because there is only one item to learn from.")
-    for number, fold in enumerate(parts):
-        file = None if folder is None else fold_file(folder, number)
-        found = None if file is None else all_gather(read_fold(file))[0]  # all processes do the same
-        if found is None:
-            found = predict_fold(
-                classifier,
-                inputs,
-                ann,
-                gold,
-                validation,
-                fold,
-                rows,
-                title=f"{classifier.method_name}, fold {number + 1} of {len(parts)}",
-                checkpoint=None if folder is None else folder / f"fold-{number + 1}",
-            )
-            if found is None:
-                return None
-            if file is not None and is_rank_zero():
-                write_fold(file, found)
-        probabilities[fold] = found.class_probabilities
-        if right is not None and found.right_probability is not None:
-            right[np.isin(labels.item, fold)] = found.right_probability
-        limitations += found.limitations
-    return OutOfFold(probabilities, right, len(parts), tuple(limitations))
+    with training_series(len(parts)):
+        for number, fold in enumerate(parts):
+            file = None if folder is None else fold_file(folder, number)
+            found = None if file is None else all_gather(read_fold(file))[0]  # all processes do the same
+            if found is not None:
+                next_training()
+            else:
+                found = predict_fold(
+                    classifier,
+                    inputs,
+                    ann,
+                    gold,
+                    validation,
+                    fold,
+                    rows,
+                    title=f"{classifier.method_name}, fold {number + 1} of {len(parts)}",
+                    checkpoint=None if folder is None else folder / f"fold-{number + 1}",
+                )
+                if found is None:
+                    return None
+                if file is not None and is_rank_zero():
+                    write_fold(file, found)
+            probabilities[fold] = found.class_probabilities
+            if right is not None and found.right_probability is not None:
+                right[np.isin(labels.item, fold)] = found.right_probability
+            limitations += found.limitations
+    return OutOfFold(probabilities, right, len(parts), tuple(dict.fromkeys(limitations)))
 
 
 def combine(
@@ -282,7 +289,7 @@ def combine(
         predicted=classifier.predict_proba(inputs),
         right_probability=predictions.right_probability,
     )
-    more = (*classifier.method_.limitations(), *predictions.limitations)
+    more = (*classifier.training_limitations(), *predictions.limitations)
     return replace(result, limitations=(*result.limitations, *more))
 
 

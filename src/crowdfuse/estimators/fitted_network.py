@@ -48,7 +48,8 @@ class FittedNetwork:
         if inputs.item_shape != self.input_shape_:
             raise ValueError(
                 f"X has {int(np.prod(inputs.item_shape))} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input (rows of shape {inputs.item_shape} and {self.input_shape_})"
+                f"{self.n_features_in_} features as input (rows of shape {inputs.item_shape} instead of "
+                f"{self.input_shape_})"
             )
         return inputs
 

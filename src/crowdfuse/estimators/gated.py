@@ -48,9 +48,9 @@ class GatedClassifier(CrowdClassifier):
     n_bases : int
         Number of permutations; used only with wrong="basis".
     hold_out : bool
-        Whether to hold out a tenth of all labels, at most 5,000, from items with several labels. The held-out labels
-        choose the starting point and the epoch. If False, or if no item has two labels, the last epoch is kept. Used
-        only if `fit` is called with validation=None.
+        Whether to hold out a tenth of all labels, at most 5,000, from items with several labels. Their likelihood
+        decides how the second phase infers classes and which epoch of the third phase is kept. If False, or if no item
+        has two labels, the last epoch is kept. Used only if `fit` is called with validation=None.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
@@ -67,8 +67,8 @@ class GatedClassifier(CrowdClassifier):
     -----
     The labels alone are not enough in two cases, in which some gold is needed: if annotators make the same mistakes, or
     if there are only two classes and different annotators fail on different items. Ten or more items with gold can
-    overrule the classes inferred from the labels. docs/method.md describes the model, what it was compared with, and
-    where it fails.
+    overrule the classes inferred from the labels. docs/method.md describes the model, comparisons with other models,
+    and the cases in which it fails.
 
     References
     ----------
@@ -153,8 +153,8 @@ class GatedClassifier(CrowdClassifier):
     ) -> NDArray[np.float32]:
         """Return the probability that each annotator is right on each item.
 
-        These are the gates of the method: what it has learned about an annotator from the input, without the labels of
-        the item. `consensus` has one accuracy per annotator, with an interval.
+        These probabilities are the gates of the method. They are predicted from the input alone, without the labels of
+        the item. For one accuracy per annotator, with an interval, see `consensus`.
 
         Parameters
         ----------

@@ -31,8 +31,8 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     volume_weight : float
         Strength of the regularizer. With 0, the loss is the likelihood of the labels alone.
     start : float or None
-        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes (23 % for 10 classes), as
-        in the authors' code.
+        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes and Euler's number e, as
+        in the authors' code. This is 23 % for 10 classes.
 
     See Also
     --------

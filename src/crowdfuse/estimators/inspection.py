@@ -66,7 +66,7 @@ class LabelledPredictions(NamedTuple):
 
 
 class Inspection(FittedNetwork):
-    """Methods of a fitted classifier that read its network."""
+    """Methods of a fitted classifier: predictions, annotator weights, confusion matrices, consensus and report."""
 
     estimates_item_accuracy: ClassVar[bool] = False
     """Whether `annotator_accuracy_per_item` is available."""
@@ -112,8 +112,8 @@ class Inspection(FittedNetwork):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            Labels of the items. If given, the weights of an item are shared among the annotators who labelled it, and
-            all others have weight 0. If None, the weights are shared among all annotators of `annotators_`.
+            Labels of the items. If given, the weights of an item sum to 1 over the annotators who labelled it, and all
+            others have weight 0. If None, they sum to 1 over all annotators in `annotators_`.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         sparse : bool, default=False
@@ -274,11 +274,11 @@ class Inspection(FittedNetwork):
         Returns
         -------
         fused : ndarray of shape (n_items, n_classes)
-            Class probabilities. NaN for items without a label that the method uses.
+            Class probabilities. NaN for items without labels, and for items whose labels the method ignores.
 
         See Also
         --------
-        consensus : The one recommended label and its confidence, which use the classifier and all annotators.
+        consensus : The recommended label of each item, with its confidence; the classifier counts as evidence too.
 
         Examples
         --------
@@ -314,7 +314,9 @@ class Inspection(FittedNetwork):
         Returns
         -------
         predictions : LabelledPredictions
-            Named tuple (annotations, class_probabilities, fused_labels, annotator_weights).
+            Named tuple (annotations, class_probabilities, fused_labels, annotator_weights). The first is the labels in
+            the order of the rows of X; the other three have the shapes (n_items, n_classes), (n_items, n_classes) and
+            (n_labels,).
 
         See Also
         --------
@@ -358,7 +360,9 @@ class Inspection(FittedNetwork):
         Returns
         -------
         log_probabilities : LabelLogProbabilities
-            Named tuple (class_log_probabilities, label_log_probabilities, annotations).
+            Named tuple (class_log_probabilities, label_log_probabilities, annotations): log P(class | input) of shape
+            (n_items, n_classes), log P(label | class) of shape (n_labels, n_classes), and the labels in the order of
+            the rows of X.
 
         See Also
         --------
@@ -394,11 +398,11 @@ class Inspection(FittedNetwork):
         gold: ArrayLike | None = None,
         folds: int = 5,
     ) -> Consensus:
-        """Return one answer per item and one figure per annotator, from labels, classifier and gold together.
+        """Estimate the class of each item and the accuracy of each annotator from labels, this classifier and gold.
 
-        The classifier's part is out of fold: for each of the folds, a fresh copy of this classifier is trained on the
-        other items and predicts the items of the fold. A classifier that judged labels it was trained on would agree
-        with mistakes that it has memorized. See `crowdfuse.consensus` for the model.
+        The consensus uses out-of-fold predictions: for each fold, a fresh copy of this classifier is trained on the
+        other folds and predicts the items of this fold. A classifier that predicted its own training items would repeat
+        mistakes that it has memorized. See `crowdfuse.consensus` for the model.
 
         Parameters
         ----------
@@ -409,17 +413,17 @@ class Inspection(FittedNetwork):
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
-            True class of each item, by name; None or NaN where unknown. Known classes are treated as certain, and the
+            Name of the true class of each item; None or NaN if unknown. Known classes are treated as certain, and the
             copies are trained on them as in `fit`.
         folds : int, default=5
-            Number of folds, which is the number of trainings. 0 uses this fitted classifier for all items; the result
-            then states in `limitations` that confidence is too high.
+            Number of folds; one copy is trained per fold. With 0, this fitted classifier predicts all items, and the
+            `limitations` of the result warn that the confidence is too high.
 
         Returns
         -------
         result : Consensus
-            Probability of each class, consensus and confidence per item; suspicion per label; accuracy with a 95 %
-            interval, and confusion matrix, per annotator.
+            Per item: class probabilities, consensus and confidence. Per label: the probability that it is wrong. Per
+            annotator: accuracy with a 95 % interval, and a confusion matrix.
 
         Raises
         ------
@@ -494,10 +498,10 @@ class Inspection(FittedNetwork):
     ) -> Report:
         """Make a report on this model and these labels: an HTML page, which notebooks display.
 
-        The report describes the annotators and where they fail, which classes are confused, which items are disputed
-        and which labels are likely wrong. Its figures are those of `consensus`. With gold it also evaluates the model
-        and the consensus. `report.save("report.html")` writes a page that needs no network access, and the same content
-        as Markdown and JSON.
+        The report shows the accuracy and the weaknesses of each annotator, confused classes, disputed items, and labels
+        that are probably wrong. Its numbers come from `consensus`. With gold, it also evaluates the model and the
+        consensus. `report.save("report.html")` writes a page that needs no network access, and the same content as
+        Markdown and JSON.
 
         Parameters
         ----------
@@ -508,13 +512,13 @@ class Inspection(FittedNetwork):
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), or data frame, default=None
-            True class of each item, by name; None or NaN where unknown. A data frame has the columns item and label,
+            Name of the true class of each item; None or NaN if unknown. A data frame has the columns item and label,
             and may leave out items. Used only to evaluate model and consensus.
         consensus : Consensus, default=None
             Result of `consensus(X, annotations, items=items)`, if you have it already. If None, it is computed.
         folds : int, default=5
-            Number of folds of the consensus, which is the number of trainings; see `consensus`. Not used if
-            `consensus` is given.
+            Number of folds of the consensus; one copy of this classifier is trained per fold. Not used if `consensus`
+            is given.
         n_items : int, default=30
             Number of disputed items to show, at most 200.
         sensitivity : float, default=0.95
@@ -537,7 +541,7 @@ class Inspection(FittedNetwork):
 
         See Also
         --------
-        consensus : The figures of the report.
+        consensus : Computes the numbers of the report.
 
         Examples
         --------

@@ -13,16 +13,16 @@ from crowdfuse.methods.majority_vote import MajorityVote
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MajorityVoteClassifier(CrowdClassifier):
-    """Majority vote: trains on the vote of each item; all annotators have the same weight.
+    """Majority vote: trains on the vote of each item, in which all annotators have the same weight.
 
     Parameters
     ----------
     vote : {"soft", "hard"}
-        "soft": train on the fraction of the item's labels that each class got. "hard": train on the class with most
-        labels; ties are broken at random, from the seed.
+        "soft": train on the vote shares, which are the fractions of the item's labels that name each class. "hard":
+        train on the class with the most labels; ties are broken at random, from the seed.
     loss_scale : {"plain", "paper"}
         "plain": the loss is the mean over items. "paper": it is the mean divided by the number of classes, as in the
-        paper's soft vote.
+        paper under References.
 
     See Also
     --------

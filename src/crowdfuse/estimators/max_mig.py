@@ -33,10 +33,10 @@ class MaxMIGClassifier(CrowdClassifier):
 
     Notes
     -----
-    Any number of annotators who copy each other's labels do no harm if these labels hardly depend on the items. But
-    training starts from the vote, so copies of labels with systematic errors can mislead it. `fused_labels` is the
-    aggregate of the labels alone, without the classifier. `annotator_weights` measures how much an annotator's labels
-    change the aggregate; it is the same for all items.
+    Annotators who copy each other's labels do no harm if these labels hardly depend on the items, even if such
+    annotators are many. But training starts from the vote, so copies of labels with systematic errors can mislead it.
+    `fused_labels` is the aggregate of the labels alone, without the classifier. `annotator_weights` measures how much
+    an annotator's labels change the aggregate; it is the same for all items.
 
     References
     ----------

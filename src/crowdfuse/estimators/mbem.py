@@ -18,9 +18,9 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     """Model-bootstrapped EM: estimates confusion matrices from the predictions of the network.
 
     Each round trains the network on the posterior class probabilities of each item. In the first round, these are the
-    fractions of the item's labels that each class got. Before every later round, the network's predictions are treated
-    as the true classes, which gives a class prior and one confusion matrix per annotator. Bayes' rule then computes the
-    new posterior from the prior, the matrices and the item's labels.
+    vote shares: the fractions of the item's labels that name each class. Before every later round, the network's
+    predictions are treated as the true classes, which gives a class prior and one confusion matrix per annotator.
+    Bayes' rule then computes the new posterior from the prior, the matrices and the item's labels.
 
     Parameters
     ----------

@@ -73,6 +73,7 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
             "history": classifier.history_,
             "best_epoch": classifier.best_epoch_,
             "interrupted": classifier.interrupted_,
+            "cut_short": classifier.cut_short_,
             "gold_used_for": classifier.gold_used_for_,
             "weights_sha256": sha256(folder / WEIGHTS_FILE),
             "encoder_sha256": None if classifier.encoder_ is None else save_encoder(classifier.encoder_, folder),
@@ -92,8 +93,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
         The backbone, built in the same way as for training. Required if the model was trained with a module or a
         callable as backbone. Not allowed if it was trained with a backbone given by name.
     encoder : nn.Module or callable, default=None
-        The encoder, if the model was trained with a module or function as `encoder`. An encoder given by name is found
-        again by its name.
+        The encoder, built in the same way as for training. Required if the model was trained with a module or function
+        as `encoder`; not needed if it was trained with an encoder given by name.
 
     Returns
     -------
@@ -109,8 +110,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
     ModelFormatError
         If the folder has the format of another version of crowdfuse. A subclass of ValueError.
     ValueError
-        If `backbone` or `encoder` is not given although it is required, is given although it is not allowed, or is not
-        that of the saved model.
+        If `backbone` or `encoder` is required but missing, is given but not allowed, or differs from the one used in
+        training.
 
     See Also
     --------
@@ -132,7 +133,7 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
         raise DamagedModelError(f"{weights} is missing; copy the whole model folder again, or save the model again")
     if sha256(weights) != content["weights_sha256"]:
         raise DamagedModelError(
-            f"{weights} is damaged: its content is not what was saved; copy it again, or save the model again"
+            f"{weights} is damaged: its content has changed since it was saved; copy it again, or save the model again"
         )
     classifier = estimator_class(content["method"])(**_settings(content["settings"], backbone, folder))
     classifier.classes_ = _names(content["classes"])
@@ -145,6 +146,7 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
     classifier.n_iter_ = max(1, len(classifier.history_))
     classifier.best_epoch_ = content["best_epoch"]
     classifier.interrupted_ = content["interrupted"]
+    classifier.cut_short_ = content.get("cut_short", False)
     classifier.gold_used_for_ = content["gold_used_for"]
     classifier.encoder_ = _load_encoder(folder, content.get("encoder_sha256"), encoder)
     if encoder is not None:
@@ -166,7 +168,7 @@ def _load_weights(classifier: CrowdClassifier, weights: Path, *, has_custom_back
             raise ValueError(
                 f"the backbone given is not the one that {weights.parent} was trained with: {error}"
             ) from error
-        raise DamagedModelError(f"{weights} does not fit the model: {error}") from error
+        raise DamagedModelError(f"{weights} does not match the model: {error}") from error
     classifier.method_.eval()
 
 
@@ -228,7 +230,7 @@ def _read_settings(folder: Path) -> dict[str, Any]:
         raise DamagedModelError(f"{path} is damaged: {error!r}") from error
     if _digest(content) != stored:
         raise DamagedModelError(
-            f"{path} is damaged: its content is not what was saved; copy it again, or save the model again"
+            f"{path} is damaged: its content has changed since it was saved; copy it again, or save the model again"
         )
     _check_format(path, content)
     return content

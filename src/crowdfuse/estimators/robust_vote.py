@@ -22,11 +22,11 @@ class RobustVoteClassifier(CrowdClassifier):
     Parameters
     ----------
     q : float
-        Tolerance of wrong votes, above 0 and at most 1. As `q` approaches 0, the loss approaches cross-entropy. At 1 it
-        is 1 - p, where p is the predicted probability of the voted class: wrong votes hardly affect it, but learning is
-        slow, especially with many classes. The authors use 0.7.
+        Tolerance of wrong votes, above 0 and at most 1. As `q` approaches 0, the loss approaches cross-entropy. With q
+        = 1, the loss is 1 - p, where p is the predicted probability of the voted class. Wrong votes then have little
+        effect, but learning is slow, especially with many classes. The authors use 0.7.
     vote : {"hard", "soft"}
-        "hard": train on the class with most labels. "soft": train on all labels of an item, with equal weight.
+        "hard": train on the class with the most labels. "soft": train on all labels of an item, with equal weight.
 
     See Also
     --------

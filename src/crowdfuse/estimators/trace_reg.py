@@ -25,8 +25,8 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     trace_weight : float
         Strength of the trace penalty; 0.01 in the paper.
     start : float or None
-        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes, as in the fusion paper's
-        code. This is 23 % for 10 classes and 3 % for 100.
+        Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes and Euler's number e, as
+        in the fusion paper's code. This is 23 % for 10 classes and 3 % for 100.
 
     See Also
     --------

@@ -53,9 +53,9 @@ class WDNClassifier(CrowdClassifier):
     -----
     Time and memory of prediction grow with the number of annotators. `annotator_weights` is the same for all items. It
     is computed from `weights_`: negative weights become 0, annotators without labels get the mean weight of the others,
-    and the result is normalized to sum to 1. It measures how much each annotator contributes to the vote, to which the
-    average is fitted. It does not measure accuracy; see `consensus`. In `history_`, "phase" tells whether
-    networks or weights were trained.
+    and the result is normalized to sum to 1. Since the average is fitted to the vote, the weights measure how much each
+    annotator contributes to the vote, not how accurate the annotator is; for accuracies, see `consensus`. In
+    `history_`, "phase" tells whether networks or weights were trained.
 
     References
     ----------
@@ -79,7 +79,9 @@ class WDNClassifier(CrowdClassifier):
     """
 
     method_name: ClassVar[str] = "wdn"
-    assumes: ClassVar[str] = "each annotator deserves a classifier, and the average of these is better than any of them"
+    assumes: ClassVar[str] = (
+        "annotators label differently, and the average of one classifier per annotator is better than each of them"
+    )
     paper_settings: ClassVar[dict[str, Any]] = {"weights": "released", "weight_epochs": 5, "loss_scale": "paper"}
     search_space: ClassVar[SearchSpace] = {"weight_epochs": [2, 5, 10]}
 

@@ -19,8 +19,8 @@ TARGET_ACCURACIES = [0.818, 0.529, 0.846]  # of the annotators, at TARGET_EPSILO
 TARGET_EPSILON = 20
 MAX_PIXEL_VALUE = 255  # pixels are bytes, but epsilon is for pixels from 0 to 1
 SELECTION_NOTE = (
-    "(MBEM: among the ends of its rounds; WDN: among the epochs of its second stage). No other choice uses gold; "
-    "true-label, the upper bound, trains on gold."
+    "(MBEM: among the last epochs of its rounds; WDN: among the epochs of its second stage). Gold is used for no "
+    "other choice; only true-label, the upper bound, is trained on gold."
 )
 
 # ---- the paper's scale ------------------------------------------------------------------------
@@ -66,9 +66,8 @@ PAPER_SCALE = Scale(
         "A ResNet-18 on the images. The paper does not state batch size, weight decay, schedule and augmentation; we "
         "use the common 128, 0.0005, cosine, crops and flips. It does not name its weakness images either; ours are "
         "those of 512 candidates whose annotator accuracies come closest to "
-        f"{', '.join(f'{100 * accuracy:.1f}' for accuracy in TARGET_ACCURACIES)} % at epsilon {TARGET_EPSILON}. "
-        "Gold of "
-        f"a fifth of the training images chooses the epoch {SELECTION_NOTE}"
+        f"{', '.join(f'{100 * accuracy:.1f}' for accuracy in TARGET_ACCURACIES)} % at epsilon {TARGET_EPSILON}. The "
+        f"epoch is chosen by the accuracy on gold of a fifth of the training images {SELECTION_NOTE}"
     ),
 )
 
@@ -104,8 +103,8 @@ SMALL_SCALE = Scale(
     executor=CifarFeaturesExecutor,
     protocol=(
         "Frozen features of all images and a network with one hidden layer. The paper trains a ResNet-18 on the "
-        "images, so its accuracies are not comparable. Gold of 10,000 validation items chooses the epoch "
-        f"{SELECTION_NOTE}"
+        "images, so its accuracies are not comparable. The epoch is chosen by the accuracy on gold of 10,000 "
+        f"validation items {SELECTION_NOTE}"
     ),
     uses_paper_recipe=False,
 )

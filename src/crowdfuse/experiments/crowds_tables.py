@@ -29,8 +29,9 @@ from crowdfuse.report.markdown import markdown_table
 FUSION, SOFT_VOTE, TWO_STAGE = "fusion", "majority-vote", "two-stage"
 REFERENCES = {SOFT_VOTE: "soft vote", TWO_STAGE: "two-stage Dawid-Skene"}
 GOLD_USE_NOTE = (
-    "Gold evaluates, and trains true-label, the upper bound. It chooses neither epoch nor method: all methods keep the "
-    "last epoch, except for gated and the rows marked held-out, which choose it by held-out labels."
+    "Gold is used for evaluation and to train true-label, the upper bound. It is not used to choose epochs or "
+    "methods: all methods keep the last epoch, except for gated and the rows marked held-out, which choose the epoch "
+    "by held-out labels."
 )
 Differences = dict[str, list[PairedDifference]]
 """By column, the difference of each method to a reference."""

@@ -20,7 +20,7 @@ SweptValue = float | str
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid and its place in the table.
+    """One run of a grid, with its row and column in the table of results.
 
     Parameters
     ----------
@@ -55,16 +55,16 @@ class Cell:
 
 
 class MethodVariant(NamedTuple):
-    """A row of a table: a method with settings or annotators of its own.
+    """A row of a table: a method with its own settings or its own simulated annotators.
 
     Parameters
     ----------
     method : str
         Name of the method.
     settings : dict, default={}
-        Settings of the method that differ from those of the experiment.
+        Settings of the method that replace those of the experiment.
     annotators : dict, default={}
-        Entries of the definition of the annotators that differ from those of the experiment.
+        Entries that replace those of the experiment in the definition of the simulated annotators.
 
     Examples
     --------
@@ -88,13 +88,13 @@ class Scale:
     data : dict
         Name of the data set and number of training items (`n_train`).
     annotators : dict
-        The part of the definition of the annotators that is the same at every value of the parameter.
+        Definition of the simulated annotators, without the entries that depend on the varied parameter.
     recipe : dict
         Settings of the training that all methods share.
     executor : callable
         Function that takes the folder of the data and returns the executor of the runs.
     protocol : str
-        Sentences for the table: how the model of a run is chosen and evaluated, and how gold is used.
+        Text below the table: how the model of a run is chosen and evaluated, and how gold is used.
     uses_paper_recipe : bool, default=True
         Whether training follows the paper, so that the paper's accuracies can be compared with ours.
     """
@@ -109,7 +109,7 @@ class Scale:
 
 
 def _no_settings(value: Any) -> dict[str, Any]:
-    """Return no settings: for experiments whose varied parameter is not a setting of the method.
+    """Return an empty dict, for experiments whose varied parameter is not a setting of the method.
 
     Parameters
     ----------
@@ -142,15 +142,15 @@ class Experiment:
     scale : Scale
         Data, recipe and protocol.
     annotators : callable
-        Function that takes a value of the parameter and returns entries of the definition of the annotators. They are
-        added to those of the scale.
+        Function that takes a value of the parameter and returns the entries of the annotator definition that depend on
+        it. They are added to `scale.annotators`.
     settings : callable, optional
-        Function that takes a value of the parameter and returns settings of the method. Default: no
-        settings, for a parameter that is not one of the method.
+        Function that takes a value of the parameter and returns settings of the method. Default: no settings, for a
+        parameter that does not belong to the method.
     count_range : tuple of (int, int) or None, default=None
         Smallest and largest allowed value, if the parameter is a whole number.
     method_settings : dict of str to dict, optional
-        For each method, its settings in this experiment. They override the `paper_settings` of the method.
+        Settings of each method in this experiment. They override the `paper_settings` of the method.
     extra_rows : dict of str to MethodVariant, optional
         Further rows by name, which can be requested like a method.
     paper_table_id : str or None, default=None
@@ -201,9 +201,9 @@ class Experiment:
         Parameters
         ----------
         values : sequence of float or str, default=()
-            Values of the parameter. Empty takes those of the experiment.
+            Values of the parameter. If empty, those of the experiment.
         methods : sequence of str, default=()
-            Methods and extra rows. Empty takes those of the experiment.
+            Methods and extra rows. If empty, those of the experiment.
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None

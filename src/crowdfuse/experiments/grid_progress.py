@@ -7,6 +7,8 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from crowdfuse.checks.durations import format_duration
+
 
 class GridProgress:
     """Progress on stderr: a bar if stderr is a terminal, otherwise one line per finished run.
@@ -29,7 +31,7 @@ class GridProgress:
         self.console = Console(stderr=True, quiet=not verbose, highlight=False, soft_wrap=True, emoji=False)
         self.bar: Progress | None = None
         if n_done and n_done < n_runs:
-            self.console.print(f"{title}: {n_done} of {n_runs} runs are in the store already", markup=False)
+            self.console.print(f"{title}: {n_done} of {n_runs} runs are already finished", markup=False)
         if self.console.is_terminal and n_done < n_runs and verbose:
             columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), MofNCompleteColumn())
             self.bar = Progress(*columns, TextColumn("{task.fields[left]}"), console=self.console, transient=True)
@@ -60,20 +62,3 @@ class GridProgress:
         """Remove the progress bar."""
         if self.bar is not None:
             self.bar.stop()
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration as text, in a unit that suits its length.
-
-    Examples
-    --------
-    >>> format_duration(42), format_duration(187), format_duration(7600), format_duration(1e6)
-    ('42 s', '3 min', '2 h 7 min', '12 days')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours / 24:,.0f} days"

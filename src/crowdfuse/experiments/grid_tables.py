@@ -227,7 +227,7 @@ def _gate_section(experiment: Experiment, table: Table) -> list[str]:
     return [
         "## Gates",
         "Gate error: calibration error of the gates over ten bins, mean over annotators and seeds.",
-        markdown_table([*header, "items with nobody right (%)"], rows),
+        markdown_table([*header, "items without a right label (%)"], rows),
     ]
 
 

@@ -137,9 +137,9 @@ def _listed(folder: Path, on_unreadable: str) -> ImageFolder:
 PROTOCOL = (
     "The images are split 25:1:1 by the seed. The paper does not name its weakness images; ours are those of "
     f"{N_WEAKNESS_CANDIDATES} candidates whose annotator accuracies come closest to "
-    f"{', '.join(f'{100 * accuracy:.0f}' for accuracy in TARGET_ACCURACIES)} % at epsilon {TARGET_EPSILON}. Gold of "
-    "the "
-    "validation images chooses the epoch. No other choice uses gold; true-label, the upper bound, trains on gold."
+    f"{', '.join(f'{100 * accuracy:.0f}' for accuracy in TARGET_ACCURACIES)} % at epsilon {TARGET_EPSILON}. The epoch "
+    "is chosen by the accuracy on gold of the validation images. Gold is used for no other choice; only true-label, "
+    "the upper bound, is trained on gold."
 )
 SHARED_SCALE_FIELDS: dict[str, Any] = {
     "annotators": {

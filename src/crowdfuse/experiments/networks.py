@@ -23,8 +23,9 @@ from crowdfuse.synthesis import SyntheticCrowd, network_annotators
 N_ITEMS = 20_000
 PROTOCOL = (
     "Three small networks annotate 20,000 items. Own: they were trained on the same items, as in the paper. Unseen: "
-    "they were trained on 20,000 other items. Given: they are models of the user. Gold of 10,000 validation items "
-    "chooses the epoch. No other choice uses gold; the annotators and true-label, the upper bound, train on gold."
+    "they were trained on 20,000 other items. Given: they are models of the user. The epoch is chosen by the accuracy "
+    "on gold of 10,000 validation items. Gold is used for no other choice; only the annotators and true-label, the "
+    "upper bound, are trained on gold."
 )
 
 

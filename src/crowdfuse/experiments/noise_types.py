@@ -133,9 +133,9 @@ def _rare(split: DataSplit) -> DataSplit:
 
 TASKS: dict[str, Callable[[DataSplit], DataSplit]] = {"digits": lambda split: split, "odd": _odd, "rare": _rare}
 PROTOCOL = (
-    "One recipe for all methods. No choice uses gold: gated chooses start and epoch by held-out labels, all others "
-    "keep "
-    "the last epoch. true-label trains on gold, and a row '50 gold' trains with gold of 50 items."
+    "One recipe for all methods. Gold is not used to choose anything: gated chooses its initial classes and its epoch "
+    "by held-out labels, and all other methods keep the last epoch. Only true-label is trained on gold, and the rows "
+    "named '50 gold' on the gold of 50 items."
 )
 SCALE = Scale(
     "MNIST", {"name": "mnist", "n_train": N_TRAIN}, {}, RECIPE, MnistNoiseExecutor, PROTOCOL, uses_paper_recipe=False

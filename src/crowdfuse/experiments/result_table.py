@@ -90,7 +90,7 @@ class PairedDifference:
     low, high : float or None
         Ends of the interval; None for one pair.
     interval_over : {"seeds", "items", "seeds and items"}, default="seeds"
-        What the interval accounts for: the choice of seeds, of test items, or of both.
+        Source of variation that the interval covers: the choice of seeds, of test items, or of both.
     """
 
     method: str
@@ -162,21 +162,21 @@ class Table:
         return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
 
     def paired_differences(self, method: str, at: str | None = None) -> list[PairedDifference]:
-        """Return one row minus every other row except the upper bound.
+        """Return the difference between one row and each other row, except the upper bound.
 
         Parameters
         ----------
         method : str
-            The row from which each of the other rows is subtracted.
+            The row that the others are compared with; each difference is this row minus the other row.
         at : str or None, default=None
             Value of the parameter at which rows are compared. None compares them at all values together.
 
         Returns
         -------
         list of PairedDifference
-            One difference per other row, over the values and seeds that both rows have. The interval is a bootstrap
-            interval over seeds and items if the runs store which items were predicted correctly. Otherwise it is
-            Student's t-interval over pairs of runs.
+            One mean difference per other row, computed over the values and seeds that both rows have. The interval is a
+            bootstrap interval over seeds and items if the runs store which items were predicted correctly. Otherwise it
+            is Student's t-interval over pairs of runs.
         """
         differences_by_row = []
         for row in self.rows:
@@ -289,7 +289,7 @@ def make_table(
     metric : str
         Name of the result to show. It must be a share from 0 to 1; the table shows it in percent.
     paper : mapping of (str, str) to float
-        The paper's accuracies (%). The keys are the column and the row of the table.
+        The paper's accuracies (%), by (value of the parameter, row).
 
     Returns
     -------

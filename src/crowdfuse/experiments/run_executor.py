@@ -43,7 +43,7 @@ class DataSplit:
     y, y_validation, y_test : ndarray of shape (n_train,), (n_validation,), (n_test,)
         Gold, as class numbers.
     distances : ndarray of shape (n_train, n_annotators) or None, default=None
-        Distance of each training item from each annotator's weakness image. None computes it from `X`.
+        Distance of each training item from the weakness image of each simulated annotator. None: computed from `X`.
     """
 
     X: Inputs
@@ -104,8 +104,7 @@ class PaperExecutor(ABC):
     Parameters
     ----------
     folder : Path or None
-        Folder with the files of the data set. None takes the folder that the environment variable
-        ``CROWDFUSE_DATA`` names.
+        Folder with the files of the data set. None: the value of the environment variable ``CROWDFUSE_DATA``.
     """
 
     folder: Path | None
@@ -128,7 +127,7 @@ class PaperExecutor(ABC):
         """
 
     def cached_split(self, run: RunSpec) -> DataSplit:
-        """Return the data of a run. The last data stay in memory, because most runs of a process use the same.
+        """Return the data of a run. They stay in memory, because most runs of a process use the same data.
 
         Parameters
         ----------

@@ -160,7 +160,7 @@ def run_grid(
     describe_run: Callable[[RunSpec], str],
     verbose: int = 0,
 ) -> GridResult:
-    """Execute the runs that are not in the store yet. A grid that was killed thereby continues where it stopped.
+    """Execute the runs that are not in the store yet, so that an interrupted grid continues where it stopped.
 
     A failed run is reported at the end and does not stop the others. Ctrl-C stops all runs and keeps the finished ones.
 
@@ -173,9 +173,9 @@ def run_grid(
     store : Store
         The store of finished runs. It is locked while the grid runs.
     n_jobs : int or None, default=None
-        Number of runs that are executed at the same time; None is the default of the backend.
+        Number of runs that are executed at the same time. None: the default of the backend.
     backend : Backend, default=run_locally
-        Where the runs are executed.
+        Function that executes the runs: on this machine (`run_locally`) or on a cluster.
     title : str, default="runs"
         Name of the grid, for the progress bar.
     describe_run : callable

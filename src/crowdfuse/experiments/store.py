@@ -91,14 +91,14 @@ class Store:
         self.path = path
 
     def read(self) -> tuple[dict[str, Record], list[str]]:
-        """Return the runs of this version, and notes on the lines that were left out.
+        """Return the runs of this version of crowdfuse, and notes on the lines that were left out.
 
         Returns
         -------
         records : dict of str to Record
             Finished runs by `run_key`.
         notes : list of str
-            One sentence per other version of the software whose runs were left out, and one on unreadable lines.
+            One sentence per other version of crowdfuse whose runs were left out, and one about unreadable lines.
 
         Raises
         ------
@@ -133,7 +133,10 @@ class Store:
         if broken and not records and not n_by_version:
             raise ValueError(f"{self.path} is not a store of finished runs; choose another folder with --out")
         if broken:
-            notes.append(f"{self.path}, line {broken[0]}: not a finished run (a kill while writing?); left out")
+            notes.append(
+                f"{self.path}, line {broken[0]}: not a finished run, left out (perhaps the process was "
+                "killed while writing)"
+            )
         return records, notes
 
     def add(self, record: Record) -> None:

@@ -15,7 +15,7 @@ MIN_CLASSES_FOR_ROWS_FIRST = 16
 
 
 def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-    """Return `log A_r[k, y]` of each pair and class k: the log-probability of label y if the item's class is k.
+    """Return `log A_r[k, y]` for each label y and class k: the log-probability of the label if the class is k.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Te
         Logarithms of one confusion matrix A_r per annotator. `A_r[k, y]` is the probability that annotator r gives
         label y to an item of class k, so rows sum to 1.
     annotator : Tensor of shape (L,)
-        Annotator r of each pair.
+        Annotator r of each label.
     label : Tensor of shape (L,)
-        Label y of each pair.
+        The labels y.
 
     Returns
     -------
@@ -46,10 +46,10 @@ def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Te
 def mixture_log_likelihood(
     log_f: Tensor, log_confusions: Tensor, item: Tensor, annotator: Tensor, label: Tensor
 ) -> Tensor:
-    """Return `log sum_k f_n(k) A_r[k, y]` of each pair: the log-probability of its label y.
+    """Return `log sum_k f_n(k) A_r[k, y]` for each label y: the log-probability of the label.
 
-    f_n are the class probabilities of the pair's item n, and A_r is the confusion matrix of its annotator r. The sum is
-    computed from probabilities, which takes half the time of log-sum-exp. Log-sum-exp is used only if a probability
+    f_n are the class probabilities of the label's item n, and A_r is the confusion matrix of its annotator r. The sum
+    is computed from probabilities, which takes half the time of log-sum-exp. Log-sum-exp is used only if a probability
     would underflow.
 
     Parameters
@@ -60,11 +60,11 @@ def mixture_log_likelihood(
         Logarithms of one confusion matrix A_r per annotator. `A_r[k, y]` is the probability that annotator r gives
         label y to an item of class k, so rows sum to 1.
     item : Tensor of shape (L,)
-        Position of each pair's item in the batch.
+        Position of each label's item in the batch.
     annotator : Tensor of shape (L,)
-        Annotator of each pair.
+        Annotator of each label.
     label : Tensor of shape (L,)
-        Label of each pair.
+        The labels y.
 
     Returns
     -------
@@ -157,8 +157,8 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
     In the annotator model, the annotator gives the true class with probability g and each of the K - 1 other labels
     with probability `(1 - g) / (K - 1)`. Given the probabilities q of the annotator's labels, the best g for class k is
     q_k, and the expected log-likelihood of a label is `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. This value is
-    high if q_k is large. It is also high if q_k is far below 1 / K: an annotator who guessed would say k as
-    often as any other class, so avoiding k shows knowledge of this class, with a small g.
+    high if q_k is large. It is also high if q_k is far below 1 / K, with a small g: an annotator who guesses gives
+    label k as often as any other label, so an annotator who avoids label k must recognize the class.
 
     Parameters
     ----------
@@ -198,9 +198,9 @@ def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tenso
     log_prior : Tensor of shape (B, K)
         Logarithms of the class probabilities before the labels are known.
     log_likelihoods : Tensor of shape (L, K)
-        `log A_r[k, y]` of each pair and class, as returned by `label_log_probabilities`.
+        `log A_r[k, y]` of each label and class, as returned by `label_log_probabilities`.
     item : Tensor of shape (L,)
-        Position of each pair's item in the batch.
+        Position of each label's item in the batch.
 
     Returns
     -------

@@ -27,7 +27,7 @@ def permutation_basis(
     n_classes : int
         Number of classes K, at least 2.
     n_bases : int
-        Number of permutations to return, at least 1. If there are fewer than that, all are returned.
+        Number of permutations to return, at least 1. If fewer exist, all are returned.
     kind : {"random", "latin"}, default="random"
         "random" draws permutations uniformly without repetition, as in the paper. "latin" uses shuffled cyclic shifts,
         so that with M >= K, some permutation maps any given label to any given class.
@@ -87,7 +87,7 @@ def permutation_basis(
 
 
 def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -> Tensor:
-    """Return distinct permutations that move every class (derangements).
+    """Return distinct permutations that map no class to itself (derangements).
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -
 
 
 def dense_confusions(coefficients: Tensor, basis: Tensor) -> Tensor:
-    """Return the confusion matrices `P = sum_m c_m B_m` of each pair.
+    """Return the confusion matrix `P = sum_m c_m B_m` of each pair (item, annotator).
 
     Parameters
     ----------

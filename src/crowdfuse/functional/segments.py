@@ -12,7 +12,7 @@ def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
     Parameters
     ----------
     values : Tensor of shape (L, ...)
-        One row per pair.
+        One row per pair (item, annotator).
     item : Tensor of shape (L,)
         Position of each pair's item in the batch.
     n_items : int
@@ -32,7 +32,7 @@ def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
 
 
 def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
-    """Turn scores into weights by a softmax over the pairs of each item.
+    """Turn scores into weights by a softmax over the pairs (item, annotator) of each item.
 
     Annotators who did not label the item have no pair, and so no weight.
 
@@ -62,12 +62,12 @@ def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
 
 
 def vote_shares(label: Tensor, item: Tensor, n_items: int, n_classes: int) -> Tensor:
-    """Return the fraction of each item's labels that each class got.
+    """Return the vote shares of each item: the fraction of its labels that name each class.
 
     Parameters
     ----------
     label : Tensor of shape (L,)
-        Label of each pair.
+        Class of each label.
     item : Tensor of shape (L,)
         Position of each pair's item in the batch.
     n_items : int

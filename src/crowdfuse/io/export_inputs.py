@@ -23,8 +23,8 @@ def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
     Returns
     -------
     inputs : ExportInputs or None
-        The ids of the items that have an input, its kind ("text" or "image"), the values as written, and the name of
-        the field. None if the file holds no inputs.
+        The item ids, the kind of the inputs ("text" or "image"), the texts or image paths, and the name of their field.
+        None if the file contains no inputs.
 
     Raises
     ------
@@ -59,9 +59,9 @@ def read_labels_and_inputs(path: Path, reading: Reading) -> tuple[Annotations, E
     Returns
     -------
     annotations : Annotations
-        The labels, as from `crowdfuse.io.read_labels`.
+        The labels, as returned by `crowdfuse.io.read_labels`.
     inputs : ExportInputs or None
-        As from `read_export_inputs`.
+        The inputs, as returned by `read_export_inputs`.
 
     Raises
     ------

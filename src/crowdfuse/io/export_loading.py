@@ -23,6 +23,7 @@ def load_export_inputs(
     labels: Path,
     *,
     image_size: int | None = None,
+    image_shape: tuple[int, ...] | None = None,
     files_of_size: int | None = None,
     drop_missing: bool = False,
 ) -> LoadedInputs:
@@ -36,6 +37,8 @@ def load_export_inputs(
         The file of labels. Images are searched at their path, and from the folder of this file.
     image_size : int, default=None
         Height and width of images in pixels, as in `crowdfuse.io.read_features`.
+    image_shape : tuple of int, default=None
+        Channels, height and width that a trained model expects, as in `crowdfuse.io.read_features`.
     files_of_size : int, default=None
         If given, images are not decoded now but when they are needed, at this size.
     drop_missing : bool, default=False
@@ -67,7 +70,7 @@ def load_export_inputs(
     items = found.items[np.array([path is not None for path in paths])]
     if files_of_size is not None:
         return LoadedInputs(ImageFiles(existing, files_of_size), items, note=note)
-    inputs, size_note = decode_images(existing, str(labels), image_size)
+    inputs, size_note = decode_images(existing, str(labels), image_size, image_shape)
     return LoadedInputs(inputs, items, note="; ".join(filter(None, (note, size_note))))
 
 

@@ -15,6 +15,7 @@ from crowdfuse.io.tables import TableError
 from crowdfuse.labels.ids import EXACT_FLOAT_LIMIT, format_names
 
 JSON_ENDINGS = {".json", ".jsonl", ".ndjson"}
+TOOL_ID_FIELDS = ("_input_hash", "id", "external_id", "doc_id")  # by which labelling tools identify items
 
 
 class ExportRecords(NamedTuple):

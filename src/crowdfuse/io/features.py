@@ -65,11 +65,13 @@ class LoadedInputs:
     items : ndarray of shape (n_items,)
         The id of each row.
     short_names : ndarray of shape (n_items,), default=None
-        A second id for each row. For an image, it is the path without the file ending.
+        A second id for each row. For an image, it is the path without the file extension.
     note : str, default=""
-        A remark for the user, such as that images were resized.
+        A message for the user, for example that images were resized.
     columns : tuple of str, default=None
         The names of the feature columns, if the inputs come from a table.
+    has_ids : bool, default=True
+        Whether the file has ids. If not, the ids are row numbers.
 
     Examples
     --------
@@ -83,6 +85,7 @@ class LoadedInputs:
     short_names: NDArray[Any] | None = None
     note: str = ""
     columns: tuple[str, ...] | None = None
+    has_ids: bool = True
 
     def rows_of(self, wanted: NDArray[Any]) -> NDArray[np.int64]:
         """Return the row of each item id.
@@ -95,13 +98,13 @@ class LoadedInputs:
         Returns
         -------
         rows : ndarray of shape (n,)
-            Row numbers; -1 for an id that is not among the rows. The id of an image may have another ending than its
-            file, such as ``cat.jpg`` for ``cat.png``.
+            Row numbers; -1 for an id that is not among the rows. The id of an image may have a different extension than
+            its file, such as ``cat.jpg`` for ``cat.png``.
 
         Raises
         ------
         ValueError
-            If an id fits two images, such as ``cat`` for ``cat.png`` and ``cat.jpg``.
+            If an id matches two images: for example, ``cat`` matches ``cat.png`` and ``cat.jpg``.
         """
         rows = positions_of(wanted, self.items).astype(np.int64)
         if self.short_names is None:
@@ -125,13 +128,13 @@ class LoadedInputs:
             name = wanted[several][0]
             both = self.items[(self.items == name) | (self.short_names == name)]
             raise ValueError(
-                f"the id {name!r} fits two images: {format_names(both)}. "
-                "Use their full names in the labels, or rename or remove one of the files"
+                f"the id {name!r} matches two images: {format_names(both)}. Use their full names in the labels, or "
+                "rename or remove one of the files"
             )
         return np.where(rows >= 0, rows, by_short_name)
 
     def other_endings_note(self, wanted: NDArray[Any], rows: NDArray[np.int64]) -> list[str]:
-        """Return a note if ids were matched with images of the same name but another ending.
+        """Return a note if ids were matched with images of the same name but another file extension.
 
         Parameters
         ----------
@@ -155,8 +158,8 @@ class LoadedInputs:
         if not pairs:
             return []
         return [
-            f"{format_count_with_verb(len(pairs), 'id')} matched with images of the same name but another ending, such "
-            f"as {pairs[0][0]!r} with {pairs[0][1]!r}"
+            f"{format_count_with_verb(len(pairs), 'id')} matched with images of the same name but another extension, "
+            f"such as {pairs[0][0]!r} with {pairs[0][1]!r}"
         ]
 
     def fingerprint(self) -> str:
@@ -192,8 +195,8 @@ def read_features(
         - ``.npz`` with the arrays ``X`` and ``items``, and optionally ``short_names``, a second id for each row;
         - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`; the item ids are the row numbers;
         - ``.csv``, ``.tsv`` or ``.parquet`` with an item column and numeric columns, or a column of texts;
-        - a folder of images; the item ids are their paths in the folder; labels may leave out the
-          endings, such as ``.png``.
+        - a folder of images; the item ids are the paths relative to the folder, and labels may leave out extensions
+          such as ``.png``.
     item : str, default=None
         Name of the item column of a table; by default a column with a usual name.
     text : str, default=None
@@ -264,7 +267,7 @@ def _read_numpy(path: Path) -> LoadedInputs:
     inputs = check_inputs(arrays["X"], name)
     if "items" not in arrays:
         note = f"{path} has no item ids; its row numbers, 0 to {len(inputs) - 1:,}, are used as ids"
-        return LoadedInputs(inputs, np.arange(len(inputs)), note=note)
+        return LoadedInputs(inputs, np.arange(len(inputs)), note=note, has_ids=False)
     items = normalize_ids(arrays["items"], f"{path}, items")
     if len(items) != len(inputs):
         raise ValueError(
@@ -285,7 +288,7 @@ def _read_sparse(path: Path) -> LoadedInputs:
     """Inputs from a file of `scipy.sparse.save_npz`, with row numbers as ids."""
     inputs = check_inputs(sparse.load_npz(path), str(path))
     note = f"{path} has no item ids; its row numbers, 0 to {len(inputs) - 1:,}, are used as ids"
-    return LoadedInputs(inputs, np.arange(len(inputs)), note=note)
+    return LoadedInputs(inputs, np.arange(len(inputs)), note=note, has_ids=False)
 
 
 def read_texts(
@@ -300,9 +303,9 @@ def read_texts(
     item : str, default=None
         Name of the item column; by default a column with a usual name.
     text : str, default=None
-        Name of the column of texts; by default the one that is found by its name, such as text, or by its content.
+        Name of the column of texts; by default the column is detected by its name, such as text, or by its contents.
     needs_items : bool, default=True
-        Whether a table without an item column is an error. If not, its row numbers are the item ids.
+        Whether a table without an item column is an error. If False, row numbers are used as item ids.
 
     Returns
     -------
@@ -331,7 +334,7 @@ def read_texts(
         column = choose_text_column(file, text, [])
         texts = _texts_of(file, column)
         note = f"{path} has no item column; its row numbers, 0 to {len(texts) - 1:,}, are used as ids"
-        return LoadedInputs(texts, np.arange(len(texts)), note=note)
+        return LoadedInputs(texts, np.arange(len(texts)), note=note, has_ids=False)
     id_column, items = _read_items(file, item)
     column = choose_text_column(file, text, [id_column])
     texts = _texts_of(file, column)
@@ -457,7 +460,7 @@ def decode_images(
 
 
 def read_image_files(folder: Path, size: int) -> LoadedInputs:
-    """List the images of a folder, to be decoded when they are needed.
+    """List the images of a folder; each image is decoded only when it is needed.
 
     Parameters
     ----------
@@ -469,14 +472,15 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     Returns
     -------
     loaded : LoadedInputs
-        `inputs` are `ImageFiles`; item ids are the paths in the folder. Labels may leave out endings such as ``.png``.
+        `inputs` are `ImageFiles`; item ids are the paths relative to the folder. Labels may leave out extensions such
+        as ``.png``.
 
     Raises
     ------
     FileNotFoundError
         If there is no such folder.
     ValueError
-        If the folder holds no images.
+        If the folder contains no images.
 
     Examples
     --------

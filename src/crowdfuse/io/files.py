@@ -150,7 +150,7 @@ def write_text(path: Path, text: str) -> None:
     path : Path
         The file to write. An existing file is replaced.
     text : str
-        Its content.
+        The content of the file.
 
     Examples
     --------

@@ -1,19 +1,31 @@
-"""Read gold labels by item, from tables and from exports of Label Studio."""
+"""Read gold labels by item, from tables and from exports of labelling tools, and match them with inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.io.column_encoding import encode_column
-from crowdfuse.io.exports import JSON_ENDINGS
+from crowdfuse.io.exports import JSON_ENDINGS, TOOL_ID_FIELDS, read_json
+from crowdfuse.io.features import LoadedInputs
 from crowdfuse.io.file_content import file_ending
+from crowdfuse.io.format_detection import detect_format
 from crowdfuse.io.hugging_face import with_class_names
 from crowdfuse.io.label_studio import label_studio_gold
-from crowdfuse.io.tables import TABLE_ENDINGS, TableError, TableFile, choose_columns
+from crowdfuse.io.labels import read_labels
+from crowdfuse.io.tables import (
+    TABLE_ENDINGS,
+    TableError,
+    TableFile,
+    choose_columns,
+    item_or_text_column,
+    usual_columns,
+)
+from crowdfuse.io.texts import Texts
 from crowdfuse.labels.ids import format_names, parse_integer_ids
 from crowdfuse.labels.reading import Reading
 
@@ -81,18 +93,19 @@ def read_gold(
     item: str | None = None,
     label: str | None = None,
     question: str | None = None,
-    on_bad: str = "error",
+    on_bad: Literal["error", "drop"] = "error",
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Read gold labels from a table, or the ground truth from an export of Label Studio.
+    """Read gold labels from a table, or from an export of a labelling tool.
 
     Parameters
     ----------
     path : Path
-        A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file with an item and a label column, or a Label Studio export
-        (``.json``).
+        A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file with an item and a label column, or an export (``.json``,
+        ``.jsonl``). Gold of Label Studio is its ground truth; gold of any other tool are all labels of the export,
+        which must agree.
     item : str, default=None
         Name of the item column; for an export, name of the field that identifies items. By default a column with a
-        usual name, or the tool's own id.
+        usual name or the name of a tool's own id, such as ``_input_hash``, or else the column of texts.
     label : str, default=None
         Name of the label column of a table; by default a column with a usual name. Not used for an export.
     question : str, default=None
@@ -112,6 +125,10 @@ def read_gold(
     TableError
         If a value is empty, or if an item has two different gold labels.
 
+    See Also
+    --------
+    rows_of_gold : Finds the rows of these items.
+
     Examples
     --------
     >>> import tempfile
@@ -121,10 +138,12 @@ def read_gold(
     (array([10,  9]), array(['cat', 'dog'], dtype=object))
     """
     if file_ending(path) in JSON_ENDINGS:
+        if detect_format(read_json(path)) != "label-studio":
+            return _gold_of_annotations(path, Reading(item=item, question=question, on_bad=on_bad))
         gold = label_studio_gold(path, item, question, on_bad)
         return parse_integer_ids(np.array(list(gold), object)), parse_integer_ids(np.array(list(gold.values()), object))
     file = TableFile(path)
-    columns = choose_columns(file.columns, {"item": item, "label": label}, str(path))
+    columns = choose_columns(file.columns, {"item": item or _id_column(file.columns), "label": label}, str(path))
     table = with_class_names(file.read(list(columns.values()), text=True))
     if not table.num_rows:
         raise TableError(f"{path} has a header but no rows; expected one row per item")
@@ -148,3 +167,69 @@ def read_gold(
             f"{' and '.join(places)}; remove one of them"
         )
     return ids, names[code[first]]
+
+
+def rows_of_gold(ids: NDArray[Any], loaded: LoadedInputs) -> NDArray[np.int64]:
+    """Find the rows of items with gold labels. If no id fits, the items are searched by their texts.
+
+    Parameters
+    ----------
+    ids : ndarray of shape (n_items,)
+        Ids or texts, from `read_gold`.
+    loaded : LoadedInputs
+        The inputs.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_items,)
+        Row numbers; -1 for an item that is not among the inputs.
+
+    Raises
+    ------
+    ValueError
+        If a text belongs to several items.
+
+    Examples
+    --------
+    >>> loaded = LoadedInputs(Texts(["so good", "so bad"]), np.array([7, 8]))
+    >>> rows_of_gold(np.array([8]), loaded).tolist(), rows_of_gold(np.array(["so bad"], object), loaded).tolist()
+    ([1], [1])
+    """
+    rows = loaded.rows_of(ids)
+    if (rows >= 0).any() or not isinstance(loaded.inputs, Texts):
+        return rows
+    rows_by_text: dict[str, list[int]] = {}
+    for row, text in enumerate(loaded.inputs.texts):
+        rows_by_text.setdefault(text.strip(), []).append(row)
+    found = [rows_by_text.get(str(text).strip(), [-1]) for text in ids]
+    several = next((rows for rows in found if len(rows) > 1), None)
+    if several is not None:
+        raise ValueError(
+            f"the gold labels name items by their texts, but the items {format_names(loaded.items[several])} have the "
+            "same text; use item ids in the file of gold labels"
+        )
+    return np.array([rows[0] for rows in found], np.int64)
+
+
+def _id_column(columns: Sequence[str]) -> str | None:
+    """Return the column of a tool's own ids, or the only column of texts, if no column has a usual name for items."""
+    if usual_columns(columns, "item"):
+        return None
+    own = [name for name in columns if name in TOOL_ID_FIELDS]
+    return own[0] if own else item_or_text_column(columns, None)
+
+
+def _gold_of_annotations(path: Path, reading: Reading) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the labels of an export as gold labels; an error if an item has two different labels."""
+    ann = read_labels(path, reading)
+    differs = ann.label != ann.label[ann.indptr[ann.item]]
+    if differs.any():
+        at = int(differs.argmax())
+        row = int(ann.item[at])
+        both = ann.classes[[ann.label[ann.indptr[row]], ann.label[at]]]
+        raise TableError(
+            f"{path}: item {format_names([ann.items[row]])} has two different labels, {format_names(both)}, so they "
+            "cannot be gold; export the labels of one person, or write a table with the columns item and label"
+        )
+    labelled = np.flatnonzero(np.diff(ann.indptr))
+    return ann.items[labelled], ann.classes[ann.label[ann.indptr[labelled]]]

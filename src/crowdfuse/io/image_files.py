@@ -31,9 +31,9 @@ FILES_PER_CHECK_TASK = 64  # files that a worker process checks per task
 class ImageFiles(Inputs):
     """Image files as inputs: each file is decoded only when its row is needed.
 
-    A row is an RGB image of shape (3, size, size) with values from 0 to 255. Each image is rotated as its EXIF data
-    say, cropped to the largest square in its centre, and resized. Grey images become RGB, 16-bit images lose their
-    lower 8 bits, and transparency is dropped.
+    A row is an RGB image of shape (3, size, size) with values from 0 to 255. Each image is rotated according to its
+    EXIF orientation, cropped to the largest square in its centre, and resized. Grey images become RGB, 16-bit images
+    lose their lower 8 bits, and transparency is dropped.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class ImageFiles(Inputs):
         Height and width of the rows in pixels.
     workers : int, default=0
         Number of worker processes that decode batches in advance in `stream`. With 0, the calling process decodes them.
-        The pixels are the same for any number. In training on several devices, each training process has this many
-        workers. As always with Python's multiprocessing, a script that uses workers needs
-        ``if __name__ == "__main__":``.
+        The pixels do not depend on the number of workers. In training on several devices, each training process has
+        this many workers. As always with Python's multiprocessing, a script that uses workers needs ``if __name__ ==
+        "__main__":``.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ def find_unreadable(paths: Sequence[str | Path], *, workers: int = 0) -> dict[in
     Returns
     -------
     reasons : dict of int to str
-        What is wrong with each unreadable file, by its position in `paths`.
+        Maps the position of each unreadable file in `paths` to the reason.
 
     Examples
     --------

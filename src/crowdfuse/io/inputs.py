@@ -17,10 +17,10 @@ PositionDescriber = Callable[[tuple[int, ...]], str]
 
 
 class Inputs:
-    """The rows of X, returned as dense float32 arrays.
+    """The inputs of a model, one row per item, which are read as dense float32 arrays.
 
-    X itself keeps its form. Only the requested rows become dense and float32, which saves memory for sparse matrices
-    and for images stored as bytes.
+    X is stored as given. Only requested rows are converted to dense float32, which saves memory for sparse matrices and
+    for images stored as bytes.
 
     Parameters
     ----------

@@ -22,18 +22,18 @@ InputKind = Literal["text", "image"]
 
 
 class ExportInputs(NamedTuple):
-    """The inputs of items, as a file of labels holds them.
+    """Texts or image paths of the items, as read from a file of labels.
 
     Parameters
     ----------
     items : ndarray of shape (n_items,)
         The ids of the items that have an input, as in the labels.
     kind : {'text', 'image'}
-        What the inputs are.
+        Kind of the inputs.
     values : list of str
-        The text of each item, or the path or URL of its image, as written.
+        The text of each item, or the path or URL of its image, exactly as in the file.
     field : str
-        Name of the field or column.
+        Name of the field or column that the inputs were read from.
 
     Examples
     --------
@@ -137,8 +137,8 @@ def choose_inputs(fields: ItemFields, items: NDArray[Any], text: str | None) -> 
         return None
     if name in fields.differing:
         raise TableError(
-            f"{fields.where}: {name!r} has two different values for {fields.differing[name]}; correct them, or "
-            "give each its own id"
+            f"{fields.where}: {name!r} has two different values for {fields.differing[name]}; correct them, or give "
+            "each value its own item id"
         )
     found = [(at, value) for at, value in enumerate(fields.values[name]) if value is not None]
     values = [value for _, value in found]

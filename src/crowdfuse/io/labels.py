@@ -71,7 +71,7 @@ class Request(NamedTuple):
 
 
 def read_labels(path: Path, reading: Reading) -> Annotations:
-    """Read labels from a file. Problems are listed in `notes`, without warnings.
+    """Read labels from a file. Problems are stored in `notes`; no warnings are given.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
 
 
 def labels_from_table(table: Any, reading: Reading) -> Annotations:
-    """Create annotations from a table in memory. Problems are listed in `notes`, without warnings.
+    """Create annotations from a table in memory. Problems are stored in `notes`; no warnings are given.
 
     Parameters
     ----------
@@ -322,8 +322,9 @@ def _refuse_row_ids(item: Column, name: str, source: Source, reading: Reading) -
     """Raise an error if a column called id, which nobody named as the item, numbers the labels."""
     if reading.item is None and name.strip().lower() == "id" and 1 < len(item.codes) == len(item.names):
         raise TableError(
-            f"{source.name} has no column for the item: {name!r} differs in every row, so it seems to number the "
-            f"labels. Choose the item column with item= (--item on the command line), even if it is {name!r}"
+            f"{source.name} has no column for the item: {name!r} has a different value in every row, so it seems to "
+            "number the labels, not the items. Choose the item column with item= (--item on the command line), even "
+            f"if it is {name!r}"
         )
 
 

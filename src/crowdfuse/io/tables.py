@@ -51,7 +51,7 @@ CSV_BLOCK_BYTES = 1 << 22  # parsed at a time; fits the processor's cache
 
 
 class TableError(ValueError):
-    """An error in a table or an export: the message names the place and what to do.
+    """Raised for an error in a table or an export; the message names the place and the solution.
 
     Examples
     --------

@@ -26,7 +26,7 @@ class Texts(Inputs):
     texts : ndarray of shape (n_items,), object
         The texts.
     values : ndarray of shape (n_items,), object
-        The same array, under the name that all inputs have.
+        The same array; every kind of inputs has this attribute.
     item_shape : tuple of int
         Always ``()``.
     is_sparse : bool

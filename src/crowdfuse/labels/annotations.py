@@ -66,8 +66,8 @@ class Annotations:
         Whether item i belongs to row i of X. True for annotations from a matrix or vector without item ids, and for the
         result of `align` or `ann[rows]`. If false, items are matched to rows by their ids.
     ids_may_be_row_numbers : bool, default=False
-        Whether `fit` may take integer item ids as row numbers of X, if it is called without `items=`. It has no effect
-        if `by_row` is true. True for annotations from tables.
+        Whether integer item ids may be used as row numbers of X when `fit` is called without `items=`. True for
+        annotations from tables. Ignored if `by_row` is true.
     dropped : tuple of three ints, default=(0, 0, 0)
         How many labels were dropped while reading: empty labels, repeated labels, and labels that conflict with another
         label by the same annotator on the same item.
@@ -137,7 +137,7 @@ class Annotations:
         three conditions:
 
         - No column has a usual name for annotators or labels, such as "annotator" or "label".
-        - There are at least two columns besides the item column and columns of texts or paths of images.
+        - Apart from the item column and any columns of texts or image paths, there are at least two columns.
         - Any two of these columns have at least one value in common, because annotators choose from the same classes.
 
         A warning is given if rows that cannot be used are dropped, if words such as "NA" count as missing, or if
@@ -249,8 +249,8 @@ class Annotations:
         Raises
         ------
         ValueError
-            If the array is not two-dimensional, if ids are repeated or empty, if their number is wrong, or if a label
-            is not one of the given classes.
+            If the array is not two-dimensional, if ids are repeated or empty, if the number of ids is wrong, or if a
+            label is not one of the given classes.
 
         See Also
         --------
@@ -531,14 +531,14 @@ class Annotations:
         return self._rows(rows, by_row=True)
 
     def with_gold(self, gold: Any) -> AnnotationsWithGold:
-        """Return the same labels, for scorers of scikit-learn such as ``scoring="accuracy"`` that need gold.
+        """Return these labels together with gold, so that scikit-learn's ``scoring="accuracy"`` can use the gold.
 
         `fit` still trains on the labels alone.
 
         Parameters
         ----------
         gold : array-like of shape (n_items,)
-            True class of each item, by name, in the order of the rows of X; known for every item.
+            Name of the true class of each item, in the order of the rows of X. No class may be missing.
 
         Returns
         -------
@@ -549,7 +549,7 @@ class Annotations:
         TypeError
             If `by_row` is false; call `align` first.
         ValueError
-            If `gold` has another length, an unknown class, or a missing one.
+            If `gold` does not have one class per item, or if a class is unknown or missing.
 
         Examples
         --------
@@ -737,9 +737,9 @@ class Annotations:
         Returns
         -------
         ndarray of shape (n_items, n_annotators)
-            Row i holds the labels of `items[i]`, which is row i of X only if `by_row` is true. If the classes are
-            integers other than -1, the matrix holds integers, with -1 where a label is missing. Otherwise it holds
-            objects, with None where a label is missing.
+            Row i holds the labels of `items[i]`, which is row i of X only if `by_row` is true. If all classes are
+            integers and none is -1, the matrix holds integers, and -1 means that the label is missing. Otherwise it
+            holds objects, and None means that the label is missing.
 
         Raises
         ------

@@ -86,10 +86,11 @@ class Reading:
     text: str | None = field(
         default=None,
         metadata={
-            "doc": "Name of the column or field that holds the text of each item, or the path of its image, if these "
-            "are to be the inputs. Required if several may be meant. In a wide table, this column is not an annotator.",
-            "help": "Name of the column or field with the text of each item, or the path of its image. Default: one "
-            "with a usual name, such as text or review, or with such contents.",
+            "doc": "Name of the column or field with the text of each item, or the path of its image, to use as the "
+            "input. Required if several columns or fields qualify. In a wide table, the column is not read as an "
+            "annotator.",
+            "help": "Name of the column or field with the text of each item, or the path of its image. Default: "
+            "the one with a usual name, such as text or review, or else the one that contains texts or image paths.",
         },
     )
     format: Format = field(
@@ -121,8 +122,9 @@ class Reading:
     merge_similar: bool = field(
         default=False,
         metadata={
-            "doc": "Whether class names that differ only by case or spaces are one class, in the spelling of `classes` "
-            "or else in the most frequent one. By default they are an error, unless `classes` lists them.",
+            "doc": "Whether to merge class names that differ only by case or spaces. The merged class has the spelling "
+            "in `classes`, or else the most frequent spelling. By default such names are an error, unless `classes` "
+            "lists them.",
             "help": "Treat class names that differ only by case or spaces as one class. Default: stop at such names.",
         },
     )
@@ -130,7 +132,7 @@ class Reading:
         default="error",
         metadata={
             "doc": "What to do if an annotator gave several different labels to one item. 'error': raise an error. "
-            "'first', 'last': keep only that label. 'drop': drop all labels of this annotator on this item.",
+            "'first' or 'last': keep only the first or last of them. 'drop': drop all of them.",
             "help": "What to do if an annotator gave different labels to one item: error (stop), first or last (keep "
             "that label), or drop (drop all of them).",
         },
@@ -148,8 +150,8 @@ class Reading:
     sep: str | None = field(
         default=None,
         metadata={
-            "doc": "The character that separates the columns of a text file: one character, or 'tab'. By default the "
-            "one of comma, semicolon, tab and vertical bar that gives the header the most columns.",
+            "doc": "The character that separates the columns of a text file: one character, or 'tab'. By default "
+            "comma, semicolon, tab or vertical bar, whichever splits the header into the most columns.",
             "help": "Character that separates the columns of a text file, such as ';' or tab. Default: detected.",
         },
     )

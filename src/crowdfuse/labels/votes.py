@@ -24,7 +24,7 @@ def vote_counts(
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        For each label, its cell in a table of items and classes, as the flat index `item * n_classes + class`.
+        For each label, the flat index `item * n_classes + class` of its cell in a table of shape (n_items, n_classes).
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None
@@ -54,7 +54,7 @@ def vote_shares(
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        For each label, its cell in a table of items and classes, as the flat index `item * n_classes + class`.
+        For each label, the flat index `item * n_classes + class` of its cell in a table of shape (n_items, n_classes).
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None

@@ -84,13 +84,13 @@ class Phase(NamedTuple):
     Parameters
     ----------
     name : str
-        Shown to users; "" for a training with one phase.
+        Name shown to users; "" for a training with one phase.
     epochs : int
         Length of the phase.
     trainable : tuple of str, optional
-        Attributes of the method that are trained; the others are frozen and in evaluation mode. By default all are
-        trained. If `trainable` is the same as in the previous phase, the optimizer continues, otherwise a new one is
-        created.
+        Names of the attributes of the method whose parameters are trained; the others are frozen and in evaluation
+        mode. By default all are trained. If `trainable` is the same as in the previous phase, the optimizer continues,
+        otherwise a new one is created.
     selection : {"epoch", "end", "any", "never"}, default="epoch"
         Candidate epochs from which validation chooses. "epoch": all epochs of this phase, but none of earlier phases.
         "end": the last epoch of this phase and the candidates of earlier phases. "any": all epochs of this phase and
@@ -105,7 +105,7 @@ class Phase(NamedTuple):
 
 
 class Predict(Protocol):
-    """The current network, in evaluation mode, applied to the training data."""
+    """A function that applies the current network, in evaluation mode, to the training data."""
 
     def __call__(
         self, feature_function: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
@@ -135,8 +135,8 @@ HeldOutScorer = Callable[[LabelFunction], ValidationScore]
 class Method(nn.Module, ABC):
     """Base class of all methods.
 
-    A method must define `crowd_loss`. It may override the other hooks: those for training (`prepare`, `phases`,
-    `begin_phase`, ...) and those that describe annotators (`weight_logits`, `confusions`, `accuracies`, `fused`,
+    A method must define `crowd_loss`. It may override other hooks: hooks for training (`prepare`, `phases`,
+    `begin_phase`, ...) and hooks that describe annotators (`weight_logits`, `confusions`, `accuracies`, `fused`,
     `label_log_probabilities`). By default all annotators have the same weight.
 
     Parameters
@@ -309,7 +309,7 @@ class Method(nn.Module, ABC):
         return None
 
     def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
-        """Return which rows are trained on: by default those with a label or gold.
+        """Return a mask of the rows to train on: by default all rows with a label or gold.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class Method(nn.Module, ABC):
             self.standardize.measure(inputs, rows)
 
     def prepare(self, data: TrainingData) -> None:
-        """Initialize from the whole training data, before the first step of every training.
+        """Initialize the method from the training data. Called before the first step of every training.
 
         Parameters
         ----------
@@ -346,7 +346,7 @@ class Method(nn.Module, ABC):
         """
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return the phases of a training of this many epochs: by default a single one.
+        """Return the phases of a training with the given number of epochs: by default a single phase.
 
         Parameters
         ----------
@@ -360,7 +360,7 @@ class Method(nn.Module, ABC):
         return [Phase("", epochs)]
 
     def default_phases(self, n_steps_per_pass: int, n_steps_per_epoch: int) -> list[Phase]:
-        """Return the phases of a training whose number of epochs is not given: long enough at any size of the data.
+        """Return the phases of a training whose number of epochs is not given.
 
         Parameters
         ----------
@@ -372,7 +372,8 @@ class Method(nn.Module, ABC):
         Returns
         -------
         phases : list of Phase
-            By default `default_passes` passes in all, or more if these have fewer than `min_steps` steps.
+            By default the phases have `default_passes` passes over the data in total, or more passes if needed to reach
+            `min_steps` steps.
         """
         n_steps = max(self.default_passes * n_steps_per_pass, self.min_steps)
         return self.phases(-(-n_steps // n_steps_per_epoch))
@@ -411,7 +412,7 @@ class Method(nn.Module, ABC):
         return label_checks
 
     def limitations(self) -> tuple[str, ...]:
-        """Return what the user should know about how the training went, one sentence each: by default nothing.
+        """Return sentences that tell the user about problems in the training: by default none.
 
         The consensus stores these sentences as `limitations`; `fit`, the report and the review page show them.
 
@@ -452,7 +453,7 @@ class Method(nn.Module, ABC):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            Position of the item in the batch, number of the annotator, and class of each label.
+            For each label, the position of the item in the batch, the number of the annotator, and the class.
 
         Returns
         -------
@@ -461,14 +462,14 @@ class Method(nn.Module, ABC):
         return None
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return scores whose softmax over an item's pairs gives the annotators' weights; by default all equal.
+        """Return one score per pair (item, annotator); a softmax over the pairs of an item gives the weights.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item in the batch, and number of the annotator, of each pair.
+            For each pair, the position of the item in the batch and the number of the annotator.
 
         Returns
         -------
@@ -477,14 +478,14 @@ class Method(nn.Module, ABC):
         return features.new_zeros(len(item))
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of each pair.
+        """Return the confusion matrix of each pair (item, annotator).
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item in the batch, and number of the annotator, of each pair.
+            For each pair, the position of the item in the batch and the number of the annotator.
 
         Returns
         -------
@@ -499,14 +500,14 @@ class Method(nn.Module, ABC):
         raise TypeError(f"{type(self).__name__} has no confusion matrices; use GatedClassifier, for example")
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the probability that the annotator is right, for each pair.
+        """Return, for each pair (item, annotator), the probability that the annotator is right.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item in the batch, and number of the annotator, of each pair.
+            For each pair, the position of the item in the batch and the number of the annotator.
 
         Returns
         -------
@@ -520,14 +521,14 @@ class Method(nn.Module, ABC):
         raise TypeError(f"{type(self).__name__} does not estimate annotator accuracies per item; use GatedClassifier")
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the fused label of each item; by default the mean of its labels, weighted by annotator.
+        """Return the fused label of each item: by default the weighted mean of its labels.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            Position of the item in the batch, number of the annotator, and class of each label.
+            For each label, the position of the item in the batch, the number of the annotator, and the class.
 
         Returns
         -------

@@ -412,8 +412,8 @@ class ConsensusTraining(Method):
         if not self.n_folds:
             return ()
         return (
-            "The networks were not trained on the items that they judge, but on a consensus that the labels of these "
-            "items have influenced: confidence is too high, most of all with fewer than about 2,000 items.",
+            "Confidence is too high, most of all with fewer than about 2,000 items: each network was trained without "
+            "the items that it predicts, but on a consensus that the labels of these items have influenced.",
         )
 
     def class_logits(self, h: Tensor) -> Tensor:

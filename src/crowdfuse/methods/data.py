@@ -90,7 +90,7 @@ class Batch(NamedTuple):
         Parameters
         ----------
         order : Tensor of int of shape (B,)
-            Position of each item of the result: a permutation of 0 to B - 1.
+            Current position of each item of the result: a permutation of 0 to B - 1.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class Batch(NamedTuple):
         Parameters
         ----------
         device : torch.device
-            Where to put all tensors.
+            Device to move all tensors to.
 
         Returns
         -------
@@ -127,7 +127,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """All training rows. Row i of the inputs, the annotations, the gold and the weights is the same item.
+    """All training rows. Row i of the inputs, annotations, gold and weights belongs to the same item.
 
     Parameters
     ----------

@@ -197,8 +197,9 @@ class Gated(Method):
         if not self.trains_on_vote:
             return ()
         return (
-            "Annotators contradict each other, and these labels do not show who is right, so the model was trained on "
-            f"the majority vote. Gold labels of {MIN_GOLD_ITEMS} or more items (--gold, gold= in Python) can show it.",
+            "Annotators contradict each other, and these labels do not show who is right, so the model was trained "
+            f"on the majority vote. Gold labels of {MIN_GOLD_ITEMS} or more items (--gold, gold= in Python) can tell "
+            "who is right.",
         )
 
     def _fit_gold_classifier(

@@ -19,7 +19,7 @@ PSEUDO_COUNT_PER_CELL = 0.01  # added to every count, so that labels never seen 
 
 
 class GlobalConfusions(Method):
-    """A method with matrices `A_r[k, y] = P(annotator r gives label y | the class is k)`; rows sum to 1.
+    """Base class of methods with one matrix per annotator r: `A_r[k, y] = P(label y | class k)`.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class GlobalConfusions(Method):
 
     @abstractmethod
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the log class probabilities of each item before its labels are known.
+        """Return the log class probabilities of each item, without its labels.
 
         Parameters
         ----------
@@ -63,14 +63,14 @@ class GlobalConfusions(Method):
         """
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the matrix of each pair's annotator.
+        """Return the confusion matrix of the annotator of each pair.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item in the batch, and number of the annotator, of each pair.
+            For each pair (item, annotator), the position of the item in the batch and the number of the annotator.
 
         Returns
         -------
@@ -88,7 +88,7 @@ class GlobalConfusions(Method):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            Position of the item in the batch, number of the annotator, and class of each label.
+            For each label, the position of the item in the batch, the number of the annotator, and the class.
 
         Returns
         -------
@@ -98,7 +98,7 @@ class GlobalConfusions(Method):
         return posterior(self.log_prior(features), self.class_log_likelihoods(annotator, label), item)
 
     def class_log_likelihoods(self, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return `log A_r[k, y]` of each label y of annotator r and class k: its log-probability if the class is k.
+        """Return `log A_r[k, y]` for each label y and class k: the log-probability of the label if the class is k.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class GlobalConfusions(Method):
         return label_log_probabilities(self.log_confusions(active), position, label)
 
     def gold_label_log_likelihood(self, annotator: Tensor, label: Tensor, gold: Tensor) -> Tensor:
-        """Return `log A_r[gold, y]` of each label of an item whose class is known.
+        """Return `log A_r[gold, y]` for each label: its log-probability given the gold class of the item.
 
         Parameters
         ----------

@@ -18,8 +18,8 @@ MAX_DENSE_CELLS_PER_PAIR = 16
 class AnnotatorHead(PerAnnotator):
     """An MLP on the item's features, with shared hidden layers and one output layer per annotator.
 
-    The function is that of one MLP with R x `n_out` outputs. Only the outputs of the given pairs are computed, so cost
-    and memory grow with the number of pairs.
+    The outputs equal those of one MLP with R x `n_out` outputs, but only the outputs of the requested pairs (item,
+    annotator) are computed. Cost and memory grow with the number of pairs.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class AnnotatorHead(PerAnnotator):
         self.last = PerAnnotatorLinear(hidden[-1] if hidden else n_features, n_out, n_annotators)
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the outputs of each pair.
+        """Return the outputs for each pair (item, annotator).
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class SeparateHeads(PerAnnotator):
         self.n_averages = 0
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the outputs of each pair.
+        """Return the outputs for each pair (item, annotator).
 
         Parameters
         ----------
@@ -196,8 +196,8 @@ class EmbeddedHead(nn.Module):
 
     Suited to many annotators.
 
-    The first layer is linear in both inputs, so the item's part is computed once per item. Cost and memory grow with
-    the number of pairs, and an additional annotator adds only one embedding.
+    The first layer is linear, so its part for the item's features is computed once per item. Cost and memory grow with
+    the number of pairs (item, annotator), and an additional annotator adds only one embedding.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class EmbeddedHead(nn.Module):
         self.rest = nn.Sequential(nn.ReLU(), *mlp(first, tuple(more), n_out))
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the outputs of each pair.
+        """Return the outputs for each pair (item, annotator).
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ DEFAULT_HEAD_HIDDEN = (128,)  # widths of a head's hidden layers on ResNet-18 an
 
 @dataclass(frozen=True)
 class Trunk:
-    """A backbone for inputs of one shape.
+    """A backbone, with the number of features that it returns.
 
     Parameters
     ----------

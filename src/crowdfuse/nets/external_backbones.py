@@ -39,7 +39,7 @@ def load_backbone(
     trust_model : bool, default=False
         Allow loading a `.pt2` file, which can run code hidden in it.
     role : str, default="backbone"
-        What error messages call the network.
+        Word for the network in error messages.
 
     Returns
     -------

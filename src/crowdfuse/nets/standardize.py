@@ -47,7 +47,7 @@ class Standardize(nn.Module):
         self.register_buffer("scale", torch.ones(size))
 
     def measure(self, inputs: Inputs, rows: np.ndarray[Any, Any]) -> None:
-        """Set mean and scale to those of the given rows, computed in float64.
+        """Compute mean and scale from the given rows, in float64.
 
         If inputs are not in memory, at most 4,096 evenly spaced rows are read. A constant feature has scale 1.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crowdfuse.quality.consensus import Consensus, consensus
+from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.quality.diagnostics import Finding, diagnose
 from crowdfuse.quality.model_selection import label_likelihood, label_score
 from crowdfuse.quality.next_labels import next_labels
@@ -14,5 +15,6 @@ __all__ = [
     "diagnose",
     "label_likelihood",
     "label_score",
+    "load_consensus",
     "next_labels",
 ]

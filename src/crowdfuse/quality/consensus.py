@@ -26,10 +26,10 @@ ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabiliti
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Consensus(Aggregate):
-    """One posterior: what labels, classifier, annotators' records and gold say together.
+    """The consensus of labels, classifier and gold: class probabilities per item and accuracy per annotator.
 
-    Returned by `crowdfuse.consensus` and by `consensus` of a classifier, and stored in every run folder. Report, review
-    page and CSV files show its numbers.
+    Returned by `crowdfuse.consensus` and by the method `consensus` of a classifier. A run folder of `crowdfuse fit`
+    stores it, and the report, the review page and the CSV files show its numbers.
 
     Attributes
     ----------
@@ -47,24 +47,25 @@ class Consensus(Aggregate):
     consensus_codes : ndarray of shape (n_items,)
         The most probable class, as a position in `classes`.
     annotator_accuracy : ndarray of shape (n_annotators,)
-        Estimated share of the annotator's labels that are right. NaN for annotators without labels, and for all if it
-        cannot be estimated; `limitations` then says why.
+        Estimated share of each annotator's labels that are right. NaN for annotators without labels. NaN for all
+        annotators if their accuracy cannot be estimated; `limitations` then says why.
     annotator_accuracy_interval : ndarray of shape (n_annotators, 2)
-        Lower and upper end of its 95 % interval.
+        Lower and upper end of the 95 % interval of each accuracy.
     labels_per_item : ndarray of shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of shape (n_annotators,)
         Number of labels of each annotator.
     confusion_matrices : ndarray of shape (n_annotators, n_classes, n_classes) or None
-        P(said | true), axes (annotator, true, said), shrunk towards the average annotator. None if they would take
-        more than 256 MB.
+        P(given label | true class), with axes (annotator, true class, given label). Annotators with few labels get a
+        matrix close to that of the average annotator. None if the matrices would take more than 256 MB.
     parameters : mapping of str to ndarray
-        `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier; sharpness 0 means that it has no
-        say. `gate_weight` (a scalar) is the weight of the argument `right_probability` of `crowdfuse.consensus`.
-        `error_dependence` (a scalar) is how strongly mistakes depend on the input. `temperature` (a scalar) is how far
-        the confidence is lowered because of this dependence.
+        Fitted parameters of the model. `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier's
+        probabilities; if sharpness is 0, the classifier is ignored. `gate_weight` (a scalar) is the weight of the
+        argument `right_probability` of `crowdfuse.consensus`. `error_dependence` (a scalar) measures how strongly the
+        annotators' mistakes depend on the input. `temperature` (a scalar) is the exponent that lowers the confidence
+        because of this dependence; 1 leaves the confidence unchanged.
     log_likelihood : tuple of float
-        A tuple with one number: log P(labels) under the fitted model.
+        Log-likelihood of the labels under the fitted model, as a tuple with one number.
     converged : bool
         Whether EM converged.
     annotations : Annotations
@@ -72,22 +73,22 @@ class Consensus(Aggregate):
     label_confidence : ndarray of shape (n_labels,)
         Probability that each label is right, in the order of `annotations`.
     predicted_probabilities : ndarray of shape (n_items, n_classes) or None
-        What the classifier says from the inputs alone. None if there is no classifier.
+        Class probabilities that the classifier predicts from the inputs alone. None if there is no classifier.
     out_of_fold_probabilities : ndarray of shape (n_items, n_classes) or None
-        What the classifier contributed, before calibration: predictions for each item by a copy that was trained
-        without it, unless `n_folds` is 0. None if there is no classifier.
+        The classifier's probabilities that the consensus was computed from, before calibration. Each item is predicted
+        by a copy of the classifier that was not trained on it, unless `n_folds` is 0. None if there is no classifier.
     gold_codes : ndarray of shape (n_items,) or None
-        Gold that the consensus was given, as positions in `classes`; -1 for items without. None if there was none.
+        Gold class of each item, as a position in `classes`; -1 for items without gold. None if no gold was given.
     n_folds : int or None
         Number of folds of the cross-fitting; 0 if the classifier was trained on these labels; None if unknown.
     limitations : tuple of str
-        What cannot be estimated from these labels, one sentence each.
+        Sentences about quantities that cannot be estimated, or not reliably, with the reason.
     findings : tuple of Finding
-        What statistical tests found, such as annotators who share mistakes; see `diagnose`.
+        Faults that statistical tests found in the labels, such as annotators who share mistakes; see `diagnose`.
 
     See Also
     --------
-    consensus : Computes it from the probabilities of any classifier.
+    consensus : Computes this result from the probabilities of any classifier.
     next_labels : Chooses the labels to ask for next.
     """
 
@@ -108,6 +109,16 @@ class Consensus(Aggregate):
         return wrong
 
     @property
+    def differs_from_consensus(self) -> NDArray[np.bool_]:
+        """Whether each label differs from the consensus of its item, shape (n_labels,), in the order of `annotations`.
+
+        The report and the review page count these labels as mistakes.
+        """
+        ann = self.annotations
+        differs: NDArray[np.bool_] = ann.label != self.consensus_codes[ann.item]
+        return differs
+
+    @property
     def predicted_codes(self) -> IntArray | None:
         """Class that the classifier predicts, ndarray of shape (n_items,); None without a classifier."""
         return None if self.predicted_probabilities is None else self.predicted_probabilities.argmax(1)
@@ -122,7 +133,7 @@ class Consensus(Aggregate):
         return share
 
     def to_table(self, *, proba: bool = False) -> Any:
-        """Return the consensus as a table with one row per item; in a run folder it is `consensus.csv`.
+        """Return the consensus as a table with one row per item, as in the file `consensus.csv` of a run folder.
 
         Parameters
         ----------
@@ -166,9 +177,10 @@ class Consensus(Aggregate):
         return pa.table(columns)
 
     def annotator_table(self) -> Any:
-        """Return one row per annotator with labels; in a run folder it is `annotators.csv`.
+        """Return a table with one row per annotator, as in the file `annotators.csv` of a run folder.
 
-        Those who are surely the least accurate come first: the rows are sorted by the upper end of the interval.
+        Annotators without labels are left out. The rows are sorted by the upper end of the accuracy interval, lowest
+        first.
 
         Returns
         -------
@@ -199,12 +211,13 @@ class Consensus(Aggregate):
         )
 
     def suspicious_labels(self) -> Any:
-        """Return all labels, the most suspicious first; in a run folder it is `suspicious_labels.csv`.
+        """Return a table of all labels, the most suspicious first, as in `suspicious_labels.csv` of a run folder.
 
         Returns
         -------
         pyarrow.Table
-            One row per label, with the columns item, annotator, label, consensus and suspicion.
+            One row per label, with the columns item, annotator, label, consensus and suspicion (the probability that
+            the label is wrong).
 
         Examples
         --------
@@ -229,10 +242,10 @@ class Consensus(Aggregate):
         )
 
     def __repr__(self) -> str:
-        doubtful = int((self.label_confidence < 0.5).sum())
+        n_differing = int(self.differs_from_consensus.sum())
         return (
             f"Consensus({len(self.items):,} items, {len(self.annotators):,} annotators, {len(self.classes):,} classes, "
-            f"{len(self.label_confidence):,} labels, {doubtful:,} of them more likely wrong than right)"
+            f"{len(self.label_confidence):,} labels, of which {n_differing:,} differ from the consensus)"
         )
 
 
@@ -248,7 +261,7 @@ def consensus(
     right_probability: ArrayLike | None = None,
     seed: int = 0,
 ) -> Consensus:
-    """Combine labels, a classifier's probabilities and gold into one answer per item and one figure per annotator.
+    """Estimate the class of each item and the accuracy of each annotator from labels, a classifier and gold.
 
     Parameters
     ----------
@@ -257,26 +270,28 @@ def consensus(
     pred_probs : array-like of shape (n_items, n_classes) or None, default=None
         Class probabilities predicted by any classifier. They should be out of fold, as returned by
         `cross_val_predict(..., method="predict_proba")`, because a classifier agrees too easily with labels that it was
-        trained on. None uses the labels alone.
+        trained on. None: only the labels are used.
     items : array-like of shape (n_items,) or None, default=None
         Item id of each row of `pred_probs`. None: the rows are in the order of the items of `ann`.
     classes : array-like of shape (n_classes,) or None, default=None
         Class name of each column of `pred_probs`, for example `clf.classes_`. A class that occurs in the labels but has
         no column gets probability 0. None: `ann.classes`.
     gold : array-like of shape (n_items,) or None, default=None
-        True class of each row, by name; None or NaN where unknown. Items with a known class keep it with probability 1,
-        and so help to estimate the accuracy of annotators and classifier.
+        Name of the true class of each row; None or NaN if unknown. A known class has probability 1. This helps to
+        estimate the accuracy of the annotators and to calibrate the classifier.
     n_folds : int or None, default=None
-        Number of folds that `pred_probs` come from. 0 says that the classifier was trained on these labels: then
-        calibration never makes its probabilities sharper, and the result states it. None: out of fold, number unknown.
+        Number of cross-validation folds that `pred_probs` were computed with. 0 means that the classifier was trained
+        on these same labels. In this case, calibration never raises its confidence, and `limitations` contains a
+        warning. None: `pred_probs` are out of fold, but the number of folds is unknown.
     predicted : array-like of shape (n_items, n_classes) or None, default=None
-        Probabilities of the final classifier, which the result shows as its prediction. None: `pred_probs`.
+        Class probabilities predicted by the final classifier, which was trained on all folds. They are stored as
+        `predicted_probabilities` and do not affect the consensus. None: the same as `pred_probs`.
     right_probability : array-like of shape (n_labels,) or None, default=None
         For each label, in the order of `ann`, the probability that its annotator is right on this item, as estimated by
-        a method that was trained without the item. Used as far as it helps to explain the labels. Cannot be combined
-        with `items`, which changes the order of the labels.
+        a method that was trained without the item. The more it helps to explain the labels, the more it counts. Cannot
+        be combined with `items`, which changes the order of the labels.
     seed : int, default=0
-        Seed of the draws behind the intervals, and of ties.
+        Seed of the random draws from which the intervals are computed, and of the random choice between tied classes.
 
     Returns
     -------
@@ -287,24 +302,24 @@ def consensus(
     TypeError
         If `ann` is not an Annotations.
     ValueError
-        If `pred_probs` are not probabilities, rows, columns or gold do not match the annotations, or both `items` and
-        `right_probability` are given.
+        If `pred_probs` are not probabilities, if rows, columns or gold do not match the annotations, or if both `items`
+        and `right_probability` are given.
 
     See Also
     --------
-    CrowdClassifier.consensus : The same with a classifier of this library, cross-fitted.
+    CrowdClassifier.consensus : The same for a classifier of this library; computes the out-of-fold probabilities too.
     next_labels : Chooses the labels to ask for next.
     crowdfuse.aggregation.dawid_skene : Consensus without a classifier.
 
     Notes
     -----
-    `crowdfuse.aggregation.posterior` has the model, fitted by EM. An annotator's accuracy is shrunk towards that of all
-    annotators with the weight of 10 labels, and each row of their confusion matrix towards this accuracy with
-    the weight of 30. The fit is made with the classifier and without it. If the classifier hardly raises the likelihood
-    of the labels, it gets no say, and the result is the consensus of the labels alone. The confidence is lowered where
-    mistakes of annotators depend on the input, since annotators then share mistakes: see
-    `crowdfuse.quality.shared_mistakes`. The accuracy of an annotator is the mean over draws of the true classes: see
-    `crowdfuse.quality.annotator_accuracy`.
+    The model is described in `crowdfuse.aggregation.posterior` and fitted by EM. Each annotator's accuracy is shrunk
+    towards the accuracy of all annotators, which counts like 10 labels. Each row of the annotator's confusion matrix is
+    shrunk towards the annotator's accuracy, which counts like 30 labels. The model is fitted with the classifier and
+    without it. If the classifier hardly raises the likelihood of the labels, it is ignored, and the result is the
+    consensus of the labels alone. If the mistakes of annotators depend on the input, several annotators tend to make
+    the same mistake, so the confidence is lowered: see `crowdfuse.quality.shared_mistakes`. The accuracy of an
+    annotator is averaged over random draws of the true classes: see `crowdfuse.quality.annotator_accuracy`.
 
     Examples
     --------
@@ -316,7 +331,9 @@ def consensus(
     2
     """
     if not isinstance(ann, Annotations):
-        raise TypeError(f"ann must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
+        raise TypeError(
+            f"ann must be Annotations, got {type(ann).__name__}; create them with Annotations.from_matrix()"
+        )
     if items is not None and right_probability is not None:
         raise ValueError(
             "right_probability= has one number per label in the order of ann, and items= changes this order: pass "

@@ -17,6 +17,7 @@ from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.diagnostics import Finding
 
 FORMAT_VERSION = 2
+POSTERIOR_FILE = "posterior.safetensors"  # in a run folder: the consensus, from which all tables and pages are made
 ARRAYS = ("class_probabilities", "consensus_codes", "annotator_accuracy", "annotator_accuracy_interval")
 OPTIONAL_ARRAYS = ("confusion_matrices", "predicted_probabilities", "out_of_fold_probabilities", "gold_codes")
 
@@ -59,41 +60,68 @@ def save_consensus(result: Consensus, path: Path) -> None:
         )
 
 
-def load_consensus(path: Path) -> Consensus:
-    """Read a consensus that `save_consensus` wrote.
+def load_consensus(path: str | Path) -> Consensus:
+    """Read the consensus of a run folder.
 
     Parameters
     ----------
-    path : Path
-        The file.
+    path : str or Path
+        Folder that `crowdfuse fit` wrote, or the file `posterior.safetensors` in it.
 
     Returns
     -------
     result : Consensus
-        Equal to the one that was written, to the digit.
+        The consensus that the run computed, with exactly the same numbers: arrays such as `result.consensus`,
+        `result.confidence`, `result.annotator_accuracy` and `result.suspicion`, and the tables in the CSV files of the
+        run.
 
     Raises
     ------
     DamagedConsensusError
-        If the file is missing, damaged or of another format.
+        If the file is missing, damaged or of another format. A subclass of ValueError.
+
+    See Also
+    --------
+    crowdfuse.load : Reads the classifier of a run folder.
+
+    Examples
+    --------
+    Here `save_consensus` writes the file, instead of `crowdfuse fit`:
+
+    >>> import crowdfuse, tempfile
+    >>> ann = Annotations.from_matrix([["cat", "cat", "dog"], ["dog", "dog", "dog"]], items=["a", "b"])
+    >>> run = Path(tempfile.mkdtemp())
+    >>> save_consensus(crowdfuse.consensus(ann), run / "posterior.safetensors")
+    >>> result = crowdfuse.load_consensus(run)
+    >>> dict(zip(result.items.tolist(), result.consensus.tolist()))
+    {'a': 'cat', 'b': 'dog'}
+    >>> result.confidence.shape, result.annotator_accuracy.shape, result.suspicion.shape
+    ((2,), (3,), (6,))
+    >>> result.to_table().column_names[:3]
+    ['item', 'label', 'confidence']
     """
+    path = Path(path)
+    if path.is_dir():
+        path = path / POSTERIOR_FILE
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {})["consensus"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
-        raise DamagedConsensusError(f"{path} does not exist; fit again") from None
+        raise DamagedConsensusError(
+            f"{path} does not exist; load_consensus reads the folder of a run that crowdfuse fit has finished"
+        ) from None
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise DamagedConsensusError(f"{path} is damaged ({error!r}); fit again") from error
+        raise DamagedConsensusError(f"{path} is damaged ({error!r}); run crowdfuse fit again") from error
     if header.get("format_version") != FORMAT_VERSION:
         raise DamagedConsensusError(
             f"{path} has format {header.get('format_version')}; this version of crowdfuse reads format "
-            f"{FORMAT_VERSION}; fit again"
+            f"{FORMAT_VERSION}; run crowdfuse fit again"
         )
     try:
         return _consensus(header, arrays)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DamagedConsensusError(f"{path} is damaged ({error!r}); fit again") from error
+        raise DamagedConsensusError(f"{path} is damaged ({error!r}); run crowdfuse fit again") from error
 
 
 def _consensus(header: dict[str, Any], arrays: dict[str, Any]) -> Consensus:

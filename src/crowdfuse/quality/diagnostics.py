@@ -44,11 +44,11 @@ class Finding:
         Name of the test: "shared_mistakes", "copied_labels", "uninformative_annotator", "class_never_predicted",
         "gold_contradicts_consensus" or "labels_ignore_inputs".
     message : str
-        What was found, in how much data, and what to do about it.
+        A sentence that describes the fault, the number of items or labels, and what to do about it.
     p_value : float
         Probability of such a finding if there is no fault, corrected for the number of tests of this kind; below 0.01.
     n : int
-        Number of items (for an annotator: labels) that the finding rests on.
+        Number of items that were tested; for a finding about one annotator, number of labels.
 
     See Also
     --------
@@ -77,10 +77,10 @@ def diagnose(
         The labels.
     class_probabilities : array-like of shape (n_items, n_classes)
         Probabilities of the consensus. Rows of items without labels are not used and may be NaN. If `gold` is given,
-        compute the probabilities without gold; otherwise gold is compared with itself.
+        pass probabilities that were computed without gold, so that gold is not compared with itself.
     predicted : array-like of int, shape (n_items,), or None, default=None
         Class that the classifier predicts for each item, as a position in `ann.classes`; -1 if unknown. Out-of-fold
-        predictions are also used as one more opinion about each item.
+        predictions are also used like the labels of one more annotator.
     out_of_fold : bool, default=True
         Whether the classifier predicted items that it was not trained on. If False, predictions are used only to find
         classes that are never predicted.
@@ -102,31 +102,32 @@ def diagnose(
     The null hypotheses, each of which is "there is no fault", are:
 
     shared_mistakes
-        The labels of two annotators are coupled on at most 2 % of the items: there the two agree as often as their
-        confusion matrices allow, and are independent on the others (`crowdfuse.quality.annotator_pairs` has the
-        model). If the labels of other pairs are coupled too (for example because some items are hard for everybody),
-        the pair may exceed their median by 2 %. Needs 40 common items, and on them two other labels or predictions
-        per item (one is enough if fewer than half of all items are common).
+        The labels of two annotators are coupled on at most 2 % of the items. On coupled items, the two agree as often
+        as their confusion matrices allow; on all other items, their labels are independent given the true class.
+        `crowdfuse.quality.annotator_pairs` describes the model. If the labels of other pairs are coupled too, for
+        example because some items are hard for everybody, the limit is 2 % above the median of the other pairs. Needs
+        40 items that both annotators labelled. Each of these items needs two other labels or predictions, or one if the
+        two annotators share fewer than half of all items.
     copied_labels
-        Two annotators have at least half of the disagreements of independent annotators.
+        Two annotators disagree at least half as often as independent annotators would.
     uninformative_annotator
-        At least 20 % of the annotator's labels are given with knowledge of the class (beyond right guesses). Needs 30
-        labels. Annotators whose labels depend on the class in another way, such as swapped classes, are not reported.
+        The annotator recognizes the class of at least 20 % of the items; lucky guesses do not count. Needs 30 labels.
+        An annotator whose wrong labels depend on the class, for example by swapping two classes, is not reported.
     class_never_predicted
-        The classifier predicts the class for at least 25 % as many items as have it according to the consensus.
+        If n items have the class as their consensus, the classifier predicts this class for at least n / 4 items.
     gold_contradicts_consensus
-        Gold contradicts the consensus on at most 1.5 times as many items as the confidence of the consensus predicts,
-        plus 5 %. Needs 20 items.
+        The share of items whose gold differs from the consensus is at most 1.5 times the error rate expected from the
+        confidence, plus 5 percentage points. Needs 20 items with gold.
     labels_ignore_inputs
-        The predictions agree with the labels better than chance, by at least 10 % of what is possible. Needs 50 items
-        and out-of-fold predictions.
+        The predictions agree with the labels at least 10 % better than chance, where 100 % is full agreement. Needs 50
+        items and out-of-fold predictions.
 
-    Shared mistakes are judged by the ratio of two likelihoods of the labels of the common items, copied labels by the
-    number of disagreements, and an uninformative annotator by comparison with the labels of all others. The three use
-    confusion matrices of annotators and classifier, estimated by EM that starts from `class_probabilities`. Two
-    annotators who make the same mistakes may outvote others and make them look bad. So the most dependent pair is
-    judged first, and everybody else without the labels of one of the two.
-    `benchmarks/diagnostics.py` measures false alarms and power.
+    The test for shared mistakes is a likelihood-ratio test on the items that both annotators labelled. The test for
+    copied labels counts disagreements. The test for an uninformative annotator compares the annotator's labels with
+    those of all others. All three use confusion matrices of the annotators and of the classifier, which are estimated
+    by EM, starting from `class_probabilities`. Two annotators who make the same mistakes may outvote accurate
+    annotators, who then seem inaccurate. Therefore the most dependent pair is tested first, and one of its two
+    annotators is left out when the others are tested. `benchmarks/diagnostics.py` measures false alarms and power.
 
     Examples
     --------
@@ -289,9 +290,9 @@ def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Find
         constant = label_counts[one].max() == n
         always = f" Every label is {_name(ann.classes[label_counts[one].argmax()])}." if constant else ""
         message = (
-            f"{_sentence(_annotator(ann.annotators[one]))} labels as if without looking at the items: {agreeing:,} of "
-            f"{n:,} labels agree with the other evidence; {by_chance[one]:,.0f} expected from guessing.{always} Look "
-            "at some of these labels, and leave the annotator out if they are guesses."
+            f"{_sentence(_annotator(ann.annotators[one]))} seems to label without looking at the items: {agreeing:,} "
+            f"of {n:,} labels agree with the other labels and the predictions; {by_chance[one]:,.0f} expected from "
+            f"guessing.{always} Look at some of these labels, and leave the annotator out if they are guesses."
         )
         yield Finding("uninformative_annotator", message, p_value, n)
 
@@ -320,8 +321,8 @@ def _test_predicted_classes(ann: Annotations, probabilities: FloatArray, predict
         never = "never predicts" if n_predicted[k] == 0 else f"predicts only {n_predicted[k]:,} times"
         message = (
             f"The classifier {never} class {_name(ann.classes[k])}, although about {n_items[k]:,.0f} of {len(rows):,} "
-            "labelled items belong to it by consensus. Collect more items of this class, give it more weight in "
-            "training, or merge it with another class."
+            "labelled items have this class as their consensus. Collect more items of this class, give it more weight "
+            "in training, or merge it with another class."
         )
         yield Finding("class_never_predicted", message, p_value, len(rows))
 

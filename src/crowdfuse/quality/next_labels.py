@@ -93,7 +93,9 @@ def next_labels(
     import pyarrow as pa
 
     if not isinstance(ann, Annotations):
-        raise TypeError(f"ann must be Annotations, got {type(ann).__name__}; Annotations.from_matrix() makes them")
+        raise TypeError(
+            f"ann must be Annotations, got {type(ann).__name__}; create them with Annotations.from_matrix()"
+        )
     if not isinstance(model, Aggregate):
         raise TypeError(
             f"model must be an Aggregate, got {type(model).__name__}; pass the result of consensus(ann, "

@@ -40,7 +40,7 @@ def error_dependence(fit: PosteriorFit) -> tuple[float, float]:
     Returns
     -------
     dependence : float
-        0 if the classifier has no say.
+        0 if the classifier is ignored.
     standard_error : float
     """
     if fit.sharpness == 0:

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.labels.ids import IntArray, positions_of
+from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.item_map import MAP_COLUMNS, ItemMap
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FloatArray, ReportData
 
 MAX_DETAILED_ANNOTATORS = 24  # annotators shown one by one
 MAX_ITEMS_PER_ANNOTATOR = 400  # items sampled for each of them
-MAX_CONFUSION_VALUES = 8_000_000  # numbers in the confusion matrices of one annotator's items
 MAX_MATRIX_CLASSES = 12  # classes shown in a confusion matrix
-MIN_ITEMS = 5  # items needed to measure an annotator on a map or a class
+MIN_ITEMS = 5  # items needed to measure an annotator on a map
 AGREEMENT_PRIOR_ITEMS = 3  # pseudo-count of items with the annotator's overall agreement, added to each cell of the map
 
 
@@ -42,7 +41,7 @@ def sample_labels(data: ReportData, annotators: IntArray) -> dict[int, IntArray]
 def detail_facts(
     data: ReportData, labels_by_annotator: dict[int, IntArray], item_map: ItemMap | None
 ) -> list[dict[str, Any]]:
-    """Return the confusion matrices and the map of each annotator as the `annotator_details` entry of a report.
+    """Return the confusion matrix and the map of each annotator as the `annotator_details` entry of a report.
 
     Parameters
     ----------
@@ -64,60 +63,10 @@ def detail_facts(
             "annotator": printable(data.ann.annotators[r]),
             "position": r,
             "confusion": _confusion_facts(data, estimated_confusion(data, r)),
-            "method_confusion": _method_confusion_facts(data, r, labels),
             "map": None if item_map is None else _annotator_map_facts(data, labels, relative, item_map),
         }
         for r, labels in labels_by_annotator.items()
     ]
-
-
-def method_confusion(data: ReportData, r: int, labels: IntArray) -> tuple[FloatArray, int] | None:
-    """Return the confusion matrix that the method estimates for one annotator, averaged over items.
-
-    The result is P(said | true): the probability of each label given the true class. If the method estimates P(true |
-    said) instead, its matrices are converted by Bayes' rule. Here k is the true class, j is the label, P(said = j) is
-    the frequency of j among the annotator's labels, and ~ means proportional to:
-
-        P(said = j | true = k)  ~  mean over items of P(true = k | said = j)  *  P(said = j)
-
-    Parameters
-    ----------
-    data : ReportData
-        Labels and model.
-    r : int
-        Position of the annotator.
-    labels : ndarray of shape (n_sampled,)
-        Positions of labels of this annotator among all labels. The average is over the items of these labels.
-
-    Returns
-    -------
-    matrix : ndarray of shape (n_classes, n_classes)
-        P(said | true), with axes (true, said).
-    n_items : int
-        Number of items averaged over.
-
-    Notes
-    -----
-    Returns None if the method has no confusion matrices, if the annotator was not seen in training, or if none of
-    the items has inputs.
-    """
-    K = data.ann.n_classes
-    given = None if data.model is None else data.model.classifier.confusion_given_
-    if data.model is None or given is None:
-        return None
-    if (positions_of(data.ann.annotators[[r]], data.model.classifier.annotators_) < 0).any():
-        return None
-    labels = labels[data.model.input_rows[data.ann.item[labels]] >= 0][: max(1, MAX_CONFUSION_VALUES // K**2)]
-    if not len(labels):
-        return None
-    rows = data.ann.item[labels]  # without duplicates: an annotator labels an item once
-    own_labels = data.ann[rows].select_annotator(data.ann.annotators[r])
-    mean = data.model.classifier.confusion_matrices(data.model.take(rows), own_labels).mean(0, dtype=np.float64)
-    if given == "said":
-        all_labels = data.ann.label[data.ann.annotator == r]
-        joint = mean * (np.bincount(all_labels, minlength=K) / len(all_labels))
-        mean = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
-    return mean, len(rows)
 
 
 def estimated_confusion(data: ReportData, r: int) -> FloatArray:
@@ -133,12 +82,6 @@ def estimated_confusion(data: ReportData, r: int) -> FloatArray:
     np.add.at(joint.T, data.ann.label[is_own], data.consensus.class_probabilities[data.ann.item[is_own]])
     normalized: FloatArray = joint / np.maximum(joint.sum(1, keepdims=True), 1e-12)
     return normalized
-
-
-def _method_confusion_facts(data: ReportData, r: int, labels: IntArray) -> dict[str, Any] | None:
-    """Return the method's own confusion matrix of one annotator, or None if it has none."""
-    result = method_confusion(data, r, labels)
-    return None if result is None else _confusion_facts(data, result[0]) | {"n_items": result[1]}
 
 
 def _confusion_facts(data: ReportData, matrix: FloatArray) -> dict[str, Any]:
@@ -172,8 +115,7 @@ def _annotator_map_facts(
     if keep.sum() < MIN_ITEMS:
         return None
     labels, rows, cell = labels[keep], rows[keep], cell[keep]
-    predicted = data.predictions.codes[rows]
-    agrees = (data.ann.label[labels] == predicted).astype(np.float64)
+    agrees = (data.ann.label[labels] == data.predictions.codes[rows]).astype(np.float64)
     measured = agrees if relative is None else relative[labels]
     cells, position, count = np.unique(cell, return_inverse=True, return_counts=True)
     overall = measured.mean()
@@ -184,7 +126,6 @@ def _annotator_map_facts(
     return {
         "measure": "agreement" if relative is None else "weight",
         "n_items": len(rows),
-        "overall_mean": float(overall),
         "cells": [
             {
                 "x": int(c % MAP_COLUMNS),
@@ -195,17 +136,4 @@ def _annotator_map_facts(
             }
             for c, n, m, v in zip(cells, count, mean, value, strict=True)
         ],
-        "weakest_class": _weakest_class(data, predicted, measured),
     }
-
-
-def _weakest_class(data: ReportData, predicted: IntArray, measured: FloatArray) -> dict[str, Any] | None:
-    """Return the predicted class where the annotator is weakest; None without two classes of enough items."""
-    count = np.bincount(predicted, minlength=data.ann.n_classes)
-    has_enough = count >= MIN_ITEMS
-    if has_enough.sum() < 2:
-        return None
-    with np.errstate(invalid="ignore"):
-        mean = np.bincount(predicted, measured, minlength=data.ann.n_classes) / count
-    k = int(np.where(has_enough, mean, np.inf).argmin())
-    return {"class": printable(data.ann.classes[k]), "mean": float(mean[k]), "n_items": int(count[k])}

@@ -13,8 +13,7 @@ from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FloatArray, ReportData, mean_relative_weights
 
 MAX_ANNOTATOR_ROWS = 1_000  # rows that the page can hold and sort without delay
-MIN_ITEMS_PER_CLASS = 3.0  # expected items of a class needed to judge an annotator on it
-MIN_RECALL_GAP = 0.005  # a smaller gap between best and worst class would show as the same percentage
+MIN_ITEMS_PER_CLASS = 5.0  # expected items of a class needed to judge an annotator on it
 
 ClassRecall = tuple[int, float]
 """Position of a class, and an annotator's recall: the share of the items of this class that they label correctly."""
@@ -115,16 +114,16 @@ def _recalls(data: ReportData, annotators: IntArray, n_items: FloatArray) -> Flo
 def _strongest_and_weakest(
     n_items: FloatArray, recall: FloatArray
 ) -> tuple[list[ClassRecall | None], list[ClassRecall | None]]:
-    """Return the strongest and the weakest class of each annotator; None if their recalls hardly differ.
+    """Return the strongest and the weakest class of each annotator; None if there are too few labels to tell.
 
-    The strongest class has the highest lower bound of the recall's confidence interval. The weakest class has the
-    lowest upper bound.
+    The strongest class has the highest lower end of the 95 % interval of its recall, the weakest class the lowest upper
+    end. They are named only if the two intervals do not overlap: otherwise chance may decide which is which.
     """
     low, high = wilson_interval(recall * n_items, n_items)
     has_enough = n_items >= MIN_ITEMS_PER_CLASS
     best, worst = np.where(has_enough, low, -1).argmax(1), np.where(has_enough, high, 2).argmin(1)
     rows = np.arange(len(recall))
-    differs = (has_enough.sum(1) > 1) & (recall[rows, best] - recall[rows, worst] > MIN_RECALL_GAP)
+    differs = (has_enough.sum(1) > 1) & (low[rows, best] > high[rows, worst])
 
     def with_recall(classes: IntArray) -> list[ClassRecall | None]:
         return [(int(k), float(recall[row, k])) if differs[row] else None for row, k in enumerate(classes)]

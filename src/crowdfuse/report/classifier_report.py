@@ -35,7 +35,7 @@ def report_classifier(
     positive: Any = None,
     title: str | None = None,
 ) -> Report:
-    """Report on a fitted classifier and on the labels of the given items; `clf.report` calls this.
+    """Make a report on a fitted classifier and the labels of the given items; `clf.report` calls this function.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ def report_classifier(
     items : array-like of shape (n_items,), default=None
         Item id of each row of `X`, as in `fit`.
     gold : array-like of shape (n_items,), or data frame, default=None
-        True class of each row, None where unknown; or a data frame with the columns item and label, which may leave
-        out items. Gold is used only to measure accuracy.
+        Name of the true class of each row, None if unknown; or a data frame with the columns item and label, which may
+        leave out items. Gold is used only to measure accuracy.
     consensus : Consensus, default=None
-        Result of `classifier.consensus` on these items and labels. None computes it.
+        Result of `classifier.consensus` on these items and labels. None: it is computed.
     folds : int, default=5
         Number of folds of the consensus. Not used if `consensus` is given.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a
-        third as long.
+        Number of disputed items to show, from 1 to 200. The lists of ambiguous items and of mislabelled items have up
+        to a third as many.
     sensitivity : float, default=0.95
         For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
         report shows a decision threshold that reaches it.
@@ -102,13 +102,13 @@ def report_classifier(
     n_new = int((positions_of(active, classifier.annotators_) < 0).sum())
     notes = []
     if n_new:
-        notes.append(f"{format_count(n_new, 'annotator')} not seen in training, treated as the average annotator.")
+        notes.append(f"{format_count(n_new, 'annotator')} not seen in training, treated like the average annotator.")
     return make_report(
         data,
         training=training_facts(classifier),
         gold_sets=gold_sets,
         notes=notes,
-        make_previews=lambda rows, side: previews_of_inputs(inputs, rows, side, feature_names),
+        make_previews=lambda rows, side: previews_of_inputs(inputs, rows, side, feature_names, classifier),
         n_items=n_items,
         sensitivity=sensitivity,
         positive=positive,

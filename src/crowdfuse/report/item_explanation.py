@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.report.number_format import format_confidence, format_percent
 from crowdfuse.report.printable import printable
 
-LOW_SHARE_RIGHT = 0.6  # labels that are right less often count as a weak record: "right in only 40 % of cases"
+MAX_OPPOSING_CLASSES = 3  # classes that are named as opposing labels, those with the most labels first
 
 
 def explain_item(consensus: Consensus, row: int) -> str | None:
-    """Explain in one sentence why the consensus of an item is not what most annotators or the model say.
+    """List what speaks for the consensus of an item and what against, if most annotators or the model say otherwise.
+
+    Every class that an annotator or the model says is named, so that no opposing label is left out.
 
     Parameters
     ----------
@@ -25,13 +28,15 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
     Returns
     -------
     str or None
-        The sentence. None if the consensus is the most frequent label (or one of them) and the prediction, or if the
+        The explanation. None if the consensus is the most frequent label (or one of them) and the prediction, or if the
         item has no consensus.
 
     Notes
     -----
     "Right in 40 % of cases" is about the labels of one class by the annotators who gave it to this item: the mean of
-    the posterior of this class over all labels of this class that these annotators gave.
+    the posterior of this class over all labels of this class that these annotators gave. "The final model" is the
+    one whose prediction is shown beside the consensus. "The model trained without this item" is the
+    out-of-fold classifier, which is the one that is part of the consensus.
 
     Examples
     --------
@@ -43,14 +48,36 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
     chosen = int(consensus.consensus_codes[row])
     if chosen < 0:
         return None
-    labels = _labels_of_item(consensus, row)
-    predicted = None if consensus.predicted_codes is None else int(consensus.predicted_codes[row])
-    votes = np.bincount(labels, minlength=len(consensus.classes))
-    if not len(labels):
-        return None if predicted in (None, chosen) else _without_labels(consensus, row, chosen)
-    if votes[chosen] == votes.max():
-        return None if predicted in (None, chosen) else _against_prediction(consensus, row, chosen)
-    return _against_vote(consensus, row, chosen, int(votes.argmax()))
+    predicted = chosen if consensus.predicted_codes is None else int(consensus.predicted_codes[row])
+    votes = np.bincount(_labels_of_item(consensus, row), minlength=len(consensus.classes))
+    if votes[chosen] == votes.max() and predicted == chosen:
+        return None
+    if not votes.any():
+        return _without_labels(consensus, row, chosen)
+    opposing = [int(k) for k in np.lexsort((-consensus.class_probabilities[row], -votes)) if k != chosen and votes[k]]
+    against = [_labels_part(consensus, row, k) for k in opposing[:MAX_OPPOSING_CLASSES]]
+    if len(opposing) > MAX_OPPOSING_CLASSES:
+        against.append(f"{votes[opposing[MAX_OPPOSING_CLASSES:]].sum()} other labels")
+    support = [_labels_part(consensus, row, chosen)] if votes[chosen] else []
+    if consensus.gold_codes is not None and consensus.gold_codes[row] == chosen:
+        support.insert(0, f"the gold label is {_name(consensus, chosen)}")
+    said = None
+    if _model_has_a_say(consensus):
+        said, words = _model_part(consensus, row)
+        (support if said == chosen else against).append(words)
+    if predicted not in (chosen, said):
+        name, percent = _name(consensus, predicted), _percent(consensus.predicted_probabilities, row)
+        why = (
+            ", but the consensus ignores the model, because it does not help to explain the labels"
+            if said is None
+            else ""
+        )
+        against.append(f"the final model predicts {name} ({percent}){why}")
+    if not support:
+        voters, voted = _annotators_who_said(consensus, row, opposing[0]), _name(consensus, opposing[0])
+        meant = format_percent(share_right(consensus, voters, opposing[0], chosen), 0)
+        support = [f"'{voted}' labels of these annotators should be {_name(consensus, chosen)} in {meant} of cases"]
+    return f"For {_name(consensus, chosen)}: {'; '.join(support)}.\nAgainst: {'; '.join(against)}."
 
 
 def share_right(consensus: Consensus, annotators: IntArray, label: int, true: int | None = None) -> float:
@@ -78,45 +105,25 @@ def share_right(consensus: Consensus, annotators: IntArray, label: int, true: in
     return float(posterior.mean(dtype=np.float64)) if len(posterior) else float("nan")
 
 
-def _against_vote(consensus: Consensus, row: int, chosen: int, voted: int) -> str:
-    """Return why the consensus is `chosen` although more annotators said `voted`."""
-    named, voted_name = _name(consensus, chosen), _name(consensus, voted)
-    voters, supporters = _annotators_who_said(consensus, row, voted), _annotators_who_said(consensus, row, chosen)
-    right = share_right(consensus, voters, voted)
-    vote = f"{_count_annotators(consensus, row, voters)} said {voted_name}"
-    model, said, percent = _model_part(consensus, row)
-    support = []
-    if said == voted:
-        vote += f" like {model} ({percent})"
-    if said == chosen:
-        support.append(f"{model} says {named} ({percent})")
-    if len(supporters):
-        share = format_percent(share_right(consensus, supporters, chosen), 0)
-        count = f"{len(supporters)} annotator{'' if len(supporters) == 1 else 's'}"
-        support.append(f"{count} said {named}, whose '{named}' labels are right in {share} of cases")
-    if not support:
-        meant = format_percent(share_right(consensus, voters, voted, chosen), 0)
-        support.append(f"in {meant} of cases they should be {named}")
-    labels = f"their '{voted_name}' labels are right in"
-    if right < LOW_SHARE_RIGHT:
-        return f"{vote}, but {labels} only {format_percent(right, 0)} of cases; {', and '.join(support)}."
-    return f"{vote}, and {labels} {format_percent(right, 0)} of cases, but {', and '.join(support)}."
+def _labels_part(consensus: Consensus, row: int, label: int) -> str:
+    """Return how many annotators gave this label to an item, and how often their labels of this class are right."""
+    who, name = _annotators_who_said(consensus, row, label), _name(consensus, label)
+    share = format_percent(share_right(consensus, who, label), 0)
+    return f"{_count_annotators(consensus, row, who)} said {name} (their '{name}' labels are right in {share} of cases)"
 
 
-def _against_prediction(consensus: Consensus, row: int, chosen: int) -> str:
-    """Return why the consensus is `chosen`, which no class has more votes than, although the model says otherwise."""
-    assert consensus.predicted_codes is not None
-    predicted = _name(consensus, int(consensus.predicted_codes[row]))
-    model = f"The model says {predicted} ({_predicted_percent(consensus, row)})"
-    if not _model_has_a_say(consensus):
-        return f"{model}, but it has no say in the consensus, because it does not help to explain the labels."
-    supporters = _annotators_who_said(consensus, row, chosen)
-    count = _count_annotators(consensus, row, supporters)
-    share = format_percent(share_right(consensus, supporters, chosen), 0)
-    return (
-        f"{model}, but {count[0].lower()}{count[1:]} said {_name(consensus, chosen)}, and such labels of theirs are "
-        f"right in {share} of cases."
-    )
+def _model_part(consensus: Consensus, row: int) -> tuple[int, str]:
+    """Return what the classifier contributed to the consensus of an item: the class, and who says it in words.
+
+    The contribution is out of fold, and may differ from the prediction of the final model that stands beside it.
+    """
+    predicted, part = consensus.predicted_probabilities, consensus.out_of_fold_probabilities
+    part = predicted if part is None else part
+    assert part is not None
+    said = int(part[row].argmax())
+    is_shown = predicted is not None and np.array_equal(part[row], predicted[row])
+    who = "the final model predicts" if is_shown else "the model trained without this item says"
+    return said, f"{who} {_name(consensus, said)} ({_percent(part, row)})"
 
 
 def _without_labels(consensus: Consensus, row: int, chosen: int) -> str:
@@ -124,28 +131,16 @@ def _without_labels(consensus: Consensus, row: int, chosen: int) -> str:
     assert consensus.predicted_codes is not None
     predicted = _name(consensus, int(consensus.predicted_codes[row]))
     return (
-        f"No annotator labelled this item. The model says {predicted} ({_predicted_percent(consensus, row)}); after "
-        f"calibration on the other items, {_name(consensus, chosen)} is more probable."
+        f"No annotator labelled this item. The final model predicts {predicted} "
+        f"({_percent(consensus.predicted_probabilities, row)}); after calibration on the other items, "
+        f"{_name(consensus, chosen)} is more probable."
     )
 
 
-def _model_part(consensus: Consensus, row: int) -> tuple[str, int, str]:
-    """Return what the classifier contributed to the consensus of an item: who said it, the class and its percentage.
-
-    The class is -1 if the classifier has no say. The contribution is out of fold, and may differ from the prediction.
-    """
-    part, predicted = consensus.out_of_fold_probabilities, consensus.predicted_codes
-    part = consensus.predicted_probabilities if part is None else part
-    if part is None or predicted is None or not _model_has_a_say(consensus):
-        return "", -1, ""
-    said = int(part[row].argmax())
-    who = "the model" if said == predicted[row] else "the model trained without this item"
-    return who, said, format_confidence(float(part[row].max()))
-
-
 def _model_has_a_say(consensus: Consensus) -> bool:
-    """Return whether the classifier is part of the evidence; with sharpness 0 it is not."""
-    return bool(consensus.parameters.get("sharpness", np.array(1.0)) > 0)
+    """Return whether there is a classifier that is part of the evidence; with sharpness 0 it is not."""
+    has_model = consensus.predicted_probabilities is not None
+    return has_model and bool(consensus.parameters.get("sharpness", np.array(1.0)) > 0)
 
 
 def _labels_of_item(consensus: Consensus, row: int) -> IntArray:
@@ -164,19 +159,19 @@ def _annotators_who_said(consensus: Consensus, row: int, label: int) -> IntArray
 
 
 def _count_annotators(consensus: Consensus, row: int, some: IntArray) -> str:
-    """Return how many of the annotators of an item these are, at the start of a sentence."""
+    """Return how many of the annotators of an item these are, in words."""
     n_labels = int(consensus.labels_per_item[row])
     if n_labels == 1:
-        return "The only annotator"
+        return "the only annotator"
     if len(some) == n_labels:
-        return "Both annotators" if n_labels == 2 else f"All {n_labels} annotators"
+        return "both annotators" if n_labels == 2 else f"all {n_labels} annotators"
     return f"{len(some)} of {n_labels} annotators"
 
 
-def _predicted_percent(consensus: Consensus, row: int) -> str:
-    """Return the confidence of the prediction in percent."""
-    assert consensus.predicted_probabilities is not None
-    return format_confidence(float(consensus.predicted_probabilities[row].max()))
+def _percent(probabilities: NDArray[np.float32] | None, row: int) -> str:
+    """Return the highest probability of an item in percent."""
+    assert probabilities is not None
+    return format_confidence(float(probabilities[row].max()))
 
 
 def _name(consensus: Consensus, k: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.annotator_details import MAX_MATRIX_CLASSES
@@ -48,8 +47,7 @@ def mislabelled_rows(data: ReportData) -> IntArray:
     The items with the largest share of contradicting labels come first.
     """
     n_labels = data.labels_per_item
-    contradicts = data.ann.label != data.consensus.consensus_codes[data.ann.item]
-    n_contradicting = np.bincount(data.ann.item, contradicts, minlength=data.ann.n_items)
+    n_contradicting = np.bincount(data.ann.item, data.consensus.differs_from_consensus, minlength=data.ann.n_items)
     is_confident = (data.consensus.confidence >= CONFIDENT_THRESHOLD) & ~data.has_training_gold
     rows = np.flatnonzero((n_labels > 0) & is_confident & (2 * n_contradicting >= n_labels))
     share = n_contradicting[rows] / n_labels[rows]
@@ -103,7 +101,7 @@ def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
 
 
 def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
-    """Return the labels that are most probably wrong.
+    """Return the labels that differ from the consensus, those that are most probably wrong first.
 
     Parameters
     ----------
@@ -115,11 +113,12 @@ def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
     Returns
     -------
     dict
-        `total` is the number of labels that are more probably wrong than right, and `rows` the listed labels.
+        `total` is the number of labels that differ from the consensus, and `rows` the listed labels.
     """
     ann, suspicion = data.ann, data.consensus.suspicion
     item = ann.item
-    candidates = np.flatnonzero(~data.has_training_gold[item])
+    differs = data.consensus.differs_from_consensus
+    candidates = np.flatnonzero(differs & ~data.has_training_gold[item])
     order = candidates[np.argsort(-suspicion[candidates], kind="stable")[:max_labels]]
     rows = [
         {
@@ -131,9 +130,8 @@ def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
             "suspicion": float(suspicion[label]),
         }
         for label in order
-        if suspicion[label] >= 0.5
     ]
-    return {"total": int((suspicion > 0.5).sum()), "rows": rows}
+    return {"total": int(differs.sum()), "rows": rows}
 
 
 def class_confusion_facts(data: ReportData) -> dict[str, Any]:
@@ -142,42 +140,32 @@ def class_confusion_facts(data: ReportData) -> dict[str, Any]:
     Returns
     -------
     dict
-        `expected_wrong_labels` is the expected number of wrong labels among `n_labels` according to the accuracies of
-        the annotators; None if they cannot be estimated. `pairs` are the most frequent
-        pairs of true class and wrong label. `matrix` is the confusion matrix P(said | true); with more than 12 classes,
-        it holds the 12 most confused ones.
+        `pairs` are the most frequent pairs of a consensus and another label, with the number of such labels and their
+        share of all labels of items with this consensus. `n_pairs` is the number of all pairs; their labels add up to
+        the labels that differ from the consensus. `matrix` has the shares of all pairs, with axes (consensus, said);
+        with more than 12 classes, it holds the 12 most confused ones.
     """
     ann, K = data.ann, data.ann.n_classes
-    one_hot = sparse.csr_array((np.ones(ann.n_labels), ann.label, ann.indptr), shape=(ann.n_items, K))
-    labelled = data.labels_per_item > 0
-    probabilities = data.consensus.class_probabilities[labelled].astype(np.float64)
-    counts = (one_hot[labelled].T @ probabilities).T  # axes (true, said)
-    total = np.maximum(counts.sum(1), 1e-12)
-    wrong = counts * (1 - np.eye(K))
+    cells = data.consensus.consensus_codes[ann.item] * np.int64(K) + ann.label
+    counts = np.bincount(cells, minlength=K * K).reshape(K, K)  # axes (consensus, said)
+    total = np.maximum(counts.sum(1), 1)
+    wrong = counts * (1 - np.eye(K, dtype=np.int64))
     pairs = []
     for flat in np.argsort(-wrong.ravel(), kind="stable")[:MAX_CLASS_PAIRS]:
         k, j = divmod(int(flat), K)
-        if wrong[k, j] >= 0.5:
-            names = {"true": printable(ann.classes[k]), "said": printable(ann.classes[j])}
-            pairs.append(names | {"n_labels": float(wrong[k, j]), "share": float(wrong[k, j] / total[k])})
+        if wrong[k, j]:
+            names = {"consensus": printable(ann.classes[k]), "said": printable(ann.classes[j])}
+            pairs.append(names | {"n_labels": int(wrong[k, j]), "share": float(wrong[k, j] / total[k])})
     shown = np.arange(K)
     if K > MAX_MATRIX_CLASSES:
         shown = np.sort(np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:MAX_MATRIX_CLASSES])
     return {
-        "expected_wrong_labels": _expected_wrong_labels(data),
-        "n_labels": ann.n_labels,
         "pairs": pairs,
+        "n_pairs": int(np.count_nonzero(wrong)),
         "classes": [printable(name) for name in ann.classes[shown]],
         "n_classes": K,
         "matrix": (counts / total[:, None])[np.ix_(shown, shown)].tolist(),
     }
-
-
-def _expected_wrong_labels(data: ReportData) -> float | None:
-    """Return how many labels are wrong according to the accuracies of the annotators; None if they are unknown."""
-    counts = data.consensus.labels_per_annotator
-    expected = float(((1 - data.consensus.annotator_accuracy) * counts)[counts > 0].sum())
-    return None if np.isnan(expected) else expected
 
 
 def _n_different_labels(data: ReportData) -> IntArray:

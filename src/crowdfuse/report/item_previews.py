@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from crowdfuse.encoders.base import EncodedInputs
+from crowdfuse.estimators.base import CrowdClassifier
+from crowdfuse.estimators.word_scores import TextScores, WordScore, score_words
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import IMAGE_ENDINGS, open_upright
 from crowdfuse.io.inputs import Inputs
@@ -20,18 +23,43 @@ from crowdfuse.io.texts import Texts
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.printable import printable
 
-THUMBNAIL_SIDES_PIXELS = (96, 64, 48, 32)  # tried in this order, until all thumbnails fit in the page
+THUMBNAIL_SIDES_PIXELS = (320, 192, 96, 64, 48, 32)  # tried in this order, until all images fit in the page
 MAX_LISTED_FEATURES = 4
 MAX_TEXT_START, MAX_TEXT = 280, 4_000  # characters shown at once, and after a click
+MAX_LISTED_WORDS = 8  # listed below a text, for and against the predicted class
 MAX_SAMPLED_ROWS = 5_000  # rows that mean and standard deviation are estimated from
 MAX_BLOCK_VALUES = 4_000_000  # numbers read at a time
 
 ItemPreview = dict[str, Any]
 """One of `image` (a data URI), `missing` (the file that cannot be shown), `text` and `features`; or empty.
 
-`text` holds the beginning of the text and the rest, which may be empty. `features` holds [name, value, deviation from
-the mean in standard deviations].
+`text` is a `TextPreview`. `features` holds [name, value, deviation from the mean in standard deviations].
 """
+
+
+class TextPreview(NamedTuple):
+    """A text for display, in parts that are highlighted or not.
+
+    Attributes
+    ----------
+    beginning : list of tuple of str and int
+        The beginning of the text. The second entry of a part is 1 to 3 if it speaks for the predicted class, -1 to -3
+        if it speaks against it, and else 0.
+    rest : list of tuple of str and int
+        The rest up to 4,000 characters; it may be empty.
+    predicted : str or None
+        The predicted class; None if words have no scores.
+    words_for : list of str
+        The words that speak most for the predicted class, the strongest first.
+    words_against : list of str
+        The words that speak most against it, the strongest first.
+    """
+
+    beginning: list[tuple[str, int]]
+    rest: list[tuple[str, int]]
+    predicted: str | None = None
+    words_for: Sequence[str] = ()
+    words_against: Sequence[str] = ()
 
 
 def preview_of_file(path: Path, side: int) -> ItemPreview:
@@ -58,7 +86,11 @@ def image_file_of(folder: Path, item: str) -> Path | None:
 
 
 def previews_of_inputs(
-    inputs: Inputs, rows: IntArray, side: int, feature_names: Sequence[str] | None = None
+    inputs: Inputs,
+    rows: IntArray,
+    side: int,
+    feature_names: Sequence[str] | None = None,
+    classifier: CrowdClassifier | None = None,
 ) -> list[ItemPreview]:
     """Return the previews of the given rows.
 
@@ -72,6 +104,9 @@ def previews_of_inputs(
         Largest width and height of a thumbnail in pixels.
     feature_names : sequence of str, default=None
         Names of the columns; the default is "column 0", "column 1" and so on.
+    classifier : CrowdClassifier, default=None
+        The fitted classifier. If it reads texts by their words, previews of texts show which of them speak for and
+        against the predicted class.
 
     Returns
     -------
@@ -80,9 +115,9 @@ def previews_of_inputs(
         inputs have the previews of what they were made from.
     """
     if isinstance(inputs, EncodedInputs):
-        return previews_of_inputs(inputs.raw, rows, side)
+        return previews_of_inputs(inputs.raw, rows, side, classifier=classifier)
     if isinstance(inputs, Texts):
-        return [{"text": split_text(text)} for text in inputs.texts[rows]]
+        return [{"text": preview} for preview in _text_previews(inputs.texts[rows], classifier)]
     if isinstance(inputs, ImageFiles):
         return [preview_of_file(Path(inputs.paths[row]), side) for row in rows]
     if not len(rows):
@@ -95,20 +130,59 @@ def previews_of_inputs(
     return [{} for _ in rows]
 
 
-def split_text(text: str) -> list[str]:
-    """Return the beginning of a text, cut at a space if there is one, and the rest up to 4,000 characters.
+def _text_previews(texts: Iterable[str], classifier: CrowdClassifier | None) -> list[TextPreview]:
+    """Return the previews of texts, with the words that speak for and against the class that the classifier predicts.
 
-    >>> split_text("short"), [len(part) for part in split_text("word " * 100)]
-    (['short', ''], [279, 220])
+    >>> [preview] = _text_previews(["word " * 100], None)
+    >>> [len(preview.beginning[0][0]), len(preview.rest[0][0])]
+    [279, 220]
     """
-    text = printable(" ".join(text.split()))
-    if len(text) > MAX_TEXT:
-        text = text[:MAX_TEXT] + " ..."
-    if len(text) <= MAX_TEXT_START:
-        return [text, ""]
-    at = text.rfind(" ", MAX_TEXT_START // 2, MAX_TEXT_START)
-    at = MAX_TEXT_START if at < 0 else at
-    return [text[:at], text[at:]]
+    shown = [printable(" ".join(text.split())) for text in texts]
+    scores = None if classifier is None else score_words(classifier, shown)
+    return [_text_preview(text, None if scores is None else scores[at]) for at, text in enumerate(shown)]
+
+
+def _text_preview(text: str, scores: TextScores | None) -> TextPreview:
+    """Return the preview of a text, cut at a space if there is one."""
+    at = len(text)
+    if len(text) > MAX_TEXT_START:
+        space = text.rfind(" ", MAX_TEXT_START // 2, MAX_TEXT_START)
+        at = MAX_TEXT_START if space < 0 else space
+    words = [] if scores is None else [word for word in scores.words if word.end <= MAX_TEXT]
+    rest = highlighted_parts(text, words, at, min(len(text), MAX_TEXT)) + (
+        [(" ...", 0)] if len(text) > MAX_TEXT else []
+    )
+    beginning = highlighted_parts(text, words, 0, at)
+    if scores is None or not scores.words:
+        return TextPreview(beginning, rest)
+    listed = [list_words(text, scores.words, sign)[:MAX_LISTED_WORDS] for sign in (1, -1)]
+    return TextPreview(beginning, rest, printable(scores.predicted), *listed)
+
+
+def highlighted_parts(text: str, words: Sequence[WordScore], start: int, end: int) -> list[tuple[str, int]]:
+    """Return a part of a text in pieces, each with the strength of its highlight: -3 to 3, 0 for none.
+
+    >>> highlighted_parts("a good film", [WordScore(2, 6, 1.0)], 0, 11)
+    [('a ', 0), ('good', 3), (' film', 0)]
+    """
+    parts, at = [], start
+    for word in words:
+        first, last = max(word.start, start), min(word.end, end)
+        if first < last:
+            strength = math.ceil(3 * abs(word.score))
+            parts += [(text[at:first], 0), (text[first:last], strength if word.score > 0 else -strength)]
+            at = last
+    return [part for part in (*parts, (text[at:end], 0)) if part[0]]
+
+
+def list_words(text: str, words: Sequence[WordScore], sign: int) -> list[str]:
+    """Return the distinct words whose score has the sign 1 or -1, the strongest first.
+
+    >>> list_words("Good bad good", [WordScore(0, 4, 0.5), WordScore(5, 8, -1), WordScore(9, 13, 0.5)], 1)
+    ['good']
+    """
+    chosen = sorted((word for word in words if word.score * sign > 0), key=lambda word: -abs(word.score))
+    return list(dict.fromkeys(text[word.start : word.end].lower() for word in chosen))
 
 
 def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:

@@ -36,7 +36,7 @@ def report_labels(
     notes: Sequence[str] = (),
     seed: int = 0,
 ) -> Report:
-    """Report on labels without inputs or a model.
+    """Make a report on labels alone, without inputs or a model.
 
     An aggregation method computes a consensus label for each item. From the consensus, the report estimates the
     accuracy of each annotator, finds labels that are probably wrong, and lists the items on which annotators disagree.
@@ -49,11 +49,11 @@ def report_labels(
     method : str, default="dawid-skene"
         Aggregation method, one of `crowdfuse.aggregation.AGGREGATORS`.
     gold : array-like of shape (n_items,), default=None
-        True class of each item in the order of `annotations.items`, None where unknown. Gold is used only to measure
-        accuracy.
+        Name of the true class of each item, in the order of `annotations.items`; None if unknown. Gold is used only to
+        measure accuracy.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a
-        third as long.
+        Number of disputed items to show, from 1 to 200. The lists of ambiguous items and of mislabelled items have up
+        to a third as many.
     sensitivity : float, default=0.95
         For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
         report shows a decision threshold that reaches it.

@@ -46,9 +46,9 @@ def render_markdown(facts: dict[str, Any]) -> str:
         *_annotator_details(facts["annotator_details"]),
         "## Confused classes",
         _table(
-            ["true class", "labelled as", "wrong labels", "share of class"],
+            ["consensus", "labelled as", "labels", "share of its labels"],
             [
-                [x["true"], x["said"], format_number(x["n_labels"], 0), format_percent(x["share"])]
+                [x["consensus"], x["said"], f"{x['n_labels']:,}", format_percent(x["share"])]
                 for x in facts["class_confusion"]["pairs"]
             ],
         ),
@@ -68,7 +68,7 @@ def render_markdown(facts: dict[str, Any]) -> str:
     suspicious = facts["suspicious"]
     parts += [
         "## Labels most likely to be wrong",
-        f"{suspicious['total']:,} labels are more likely wrong than right.",
+        f"{suspicious['total']:,} labels differ from the consensus. The most suspicious first:",
         _table(
             ["item", "annotator", "label", "consensus", "probability wrong"],
             [
@@ -213,25 +213,18 @@ def _annotator_table(annotators: dict[str, Any]) -> list[str]:
 
 
 def _annotator_details(details: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the confusion matrix and the weakest class of each annotator."""
+    """Return the confusion matrix of each annotator."""
     parts = []
     for detail in details:
-        confusion, weakest = detail["confusion"], detail["map"] and detail["map"]["weakest_class"]
-        weakness = ""
-        if weakest:
-            weakness = (
-                f"Weakest on items that the model predicts as {escape_markdown(weakest['class'])}: "
-                f"{detail['map']['measure']} {format_number(weakest['mean'])}, "
-                f"{format_number(detail['map']['overall_mean'])} overall."
-            )
+        confusion = detail["confusion"]
         rows = [
             [name, *(f"{100 * value:.0f}" for value in row)]
             for name, row in zip(confusion["classes"], confusion["matrix"], strict=True)
         ]
         n_classes = confusion["n_classes"]
-        shown = "" if n_classes == len(rows) else f" The {len(rows)} most confused of {n_classes} classes:"
+        shown = "" if n_classes == len(rows) else f"The {len(rows)} most confused of {n_classes} classes:"
         matrix = _table(["true \\ label, in %", *map(escape_markdown, confusion["classes"])], rows)
-        parts += [f"### {escape_markdown(detail['annotator'])}", f"{weakness}{shown}".strip(), matrix]
+        parts += [f"### {escape_markdown(detail['annotator'])}", shown, matrix]
     return parts
 
 

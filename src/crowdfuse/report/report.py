@@ -25,7 +25,7 @@ class Report:
     Parameters
     ----------
     facts : dict
-        Every figure of the report, as `to_json` writes it.
+        All numbers and texts of the report, as `to_json` writes them.
     previews : dict of int to dict
         Preview of each item shown, by row: a thumbnail or its most unusual features. Previews appear in the HTML page
         only.
@@ -33,7 +33,7 @@ class Report:
     Attributes
     ----------
     facts : dict
-        Every figure of the report. The keys are snake_case; unknown values are None or NaN (`null` in JSON).
+        All numbers and texts of the report. The keys are snake_case; unknown values are None or NaN (`null` in JSON).
         The main entries are `data`, `training`, `accuracy`, `annotators`, `annotator_details`, `class_confusion`,
         `disputed`, `ambiguous`, `mislabelled` and `suspicious`.
     previews : dict of int to dict
@@ -67,7 +67,7 @@ class Report:
         return render_html(self.facts, self.previews)
 
     def to_markdown(self) -> str:
-        """Return the report as Markdown: the same figures, without charts and thumbnails.
+        """Return the report as Markdown: the same numbers, without charts and thumbnails.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class Report:
         Parameters
         ----------
         path : str or Path
-            The `.html` file to write. The `.md` and `.json` files get the same name with another ending.
+            The `.html` file to write. The `.md` and `.json` files get the same name with another extension.
         overwrite : bool, default=False
             Whether to replace existing files that are not reports. Earlier reports are always replaced.
 

@@ -135,6 +135,9 @@ def relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArr
 def mean_relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArray | None:
     """Return the mean weight of each annotator relative to an even share, NaN where unknown; None if all are even.
 
+    The mean is over the annotator's labels on items with at least two labels: the only label of an item has all the
+    weight, which says nothing about the annotator.
+
     Parameters
     ----------
     weights : ndarray of shape (n_labels,)
@@ -150,7 +153,7 @@ def mean_relative_weights(weights: NDArray[np.float32], ann: Annotations) -> Flo
     relative = relative_weights(weights, ann)
     if relative is None:
         return None
-    known = ~np.isnan(relative)
+    known = ~np.isnan(relative) & (np.diff(ann.indptr)[ann.item] > 1)
     n_weighted = np.bincount(ann.annotator[known], minlength=ann.n_annotators)
     with np.errstate(invalid="ignore"):
         mean: FloatArray = np.bincount(ann.annotator[known], relative[known], ann.n_annotators) / n_weighted

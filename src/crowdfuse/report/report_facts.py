@@ -74,8 +74,8 @@ def make_report(
     aggregation : dict, default=None
         For a report on labels alone: the aggregation method, its iterations, and whether it converged.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. The lists of ambiguous and of mislabelled items are each a
-        third as long.
+        Number of disputed items to show, from 1 to 200. The lists of ambiguous items and of mislabelled items have up
+        to a third as many.
     sensitivity : float, default=0.95
         For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
         report shows a decision threshold that reaches it.

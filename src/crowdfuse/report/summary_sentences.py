@@ -71,7 +71,7 @@ def _accuracy_with_interval(accuracy: dict[str, Any]) -> str:
 
 
 def _annotator_extremes(facts: dict[str, Any]) -> list[Sentence]:
-    """Return who is most and least accurate, if their intervals do not overlap."""
+    """Return who is most and least accurate by the ends of the intervals, if these do not overlap."""
     rows = [row for row in facts["annotators"]["rows"] if row["accuracy"]["value"] is not None]
     if len(rows) < 2:
         return []
@@ -81,27 +81,28 @@ def _annotator_extremes(facts: dict[str, Any]) -> list[Sentence]:
         return [("No annotator is clearly more accurate than another: their intervals overlap.",)]
     return [
         (
-            "The most accurate annotator is ",
+            "Most clearly accurate is annotator ",
             best["annotator"],
-            f" (estimated accuracy {format_percent(best['accuracy']['value'])}), the least accurate ",
+            f" (estimated accuracy {format_percent(best['accuracy']['value'])}, at least "
+            f"{format_percent(best['accuracy']['low'])}), most clearly inaccurate ",
             worst["annotator"],
-            f" ({format_percent(worst['accuracy']['value'])}).",
+            f" ({format_percent(worst['accuracy']['value'])}, at most {format_percent(worst['accuracy']['high'])}).",
         )
     ]
 
 
 def _label_errors(facts: dict[str, Any]) -> list[Sentence]:
-    """Return how many labels are probably wrong, and the most frequent confusion of classes."""
-    n_wrong, n_labels = facts["suspicious"]["total"], facts["data"]["n_labels"]
-    share = format_percent(n_wrong / n_labels)
-    sentences: list[Sentence] = [(f"{n_wrong:,} of {n_labels:,} labels ({share}) are more likely wrong than right.",)]
+    """Return how many labels differ from the consensus, and the most frequent confusion of classes."""
+    n_differing, n_labels = facts["suspicious"]["total"], facts["data"]["n_labels"]
+    share = format_percent(n_differing / n_labels)
+    sentences: list[Sentence] = [(f"{n_differing:,} of {n_labels:,} labels ({share}) differ from the consensus.",)]
     pairs = facts["class_confusion"]["pairs"]
     if pairs:
         worst = pairs[0]
         sentences.append(
             (
-                "The most frequent confusion: items of class ",
-                worst["true"],
+                "The most frequent confusion: items whose consensus is ",
+                worst["consensus"],
                 " are labelled ",
                 worst["said"],
                 f" in {format_percent(worst['share'])} of their labels.",

@@ -9,7 +9,7 @@ from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.review.session import read_gold_rows
-from crowdfuse.runs.folder import POSTERIOR_FILE, SUMMARY_FILE, read_json_object
+from crowdfuse.runs.folder import SUMMARY_FILE, read_json_object
 
 MAX_LISTED_CHANGES = 50  # per list
 MIN_ACCURACY_CHANGE = 0.0005  # smaller changes are invisible, since accuracies are shown with one decimal of a percent
@@ -28,14 +28,16 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
     Returns
     -------
     changes : dict of str to Any
-        The values that are pairs are lists [before, after]. The keys are:
+        A "pair" below is a list [before, after]. The keys are:
 
         - `n_items`: number of items of the run.
         - `n_settled`: number of items whose class a reviewer decided.
         - `n_test_items`: number of test items.
         - `test_accuracy`: pair of accuracies on the test items, both None without test items.
-        - `n_agreeing["consensus"]`: pair of counts, on how many settled items the consensus is the reviewer's class.
-        - `n_agreeing["predicted"]`: pair of counts, on how many settled items the prediction is the reviewer's class.
+        - `n_agreeing["consensus"]`: pair of numbers of settled items whose consensus is the class that the reviewer
+          chose.
+        - `n_agreeing["predicted"]`: pair of numbers of settled items whose prediction is the class that the reviewer
+          chose.
         - `consensus`: items whose consensus changed. `n_changed` is their number. `rows` lists the first 50, items
           that are not settled first, each with the keys item, before, after and settled (the reviewer's class or None).
         - `predicted`: items whose prediction changed, in the same form as `consensus`.
@@ -47,7 +49,7 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
     DamagedConsensusError
         If the consensus of a run is missing or damaged.
     """
-    old, new = (load_consensus(run / POSTERIOR_FILE) for run in (before, after))
+    old, new = (load_consensus(run) for run in (before, after))
     settled = dict(read_gold_rows(before)[0])
     summaries = [read_json_object(run / SUMMARY_FILE) for run in (before, after)]
     labels = {

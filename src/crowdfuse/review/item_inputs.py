@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import warnings
 from dataclasses import replace
@@ -16,6 +17,7 @@ from PIL import Image
 from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
+from crowdfuse.estimators.word_scores import score_words
 from crowdfuse.io.features import LoadedInputs, read_features, read_image
 from crowdfuse.io.gold import column_beside
 from crowdfuse.io.image_files import ImageFiles
@@ -28,6 +30,7 @@ from crowdfuse.runs.job_data import read_job_inputs
 MAX_SHOWN_VALUES = 40
 MAX_IMAGE_SIDE_PIXELS = 1400  # larger images are sent at this size
 MAX_LOSSLESS_SIDE_PIXELS = 512  # larger images are sent as JPEG
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NoPictureError(LookupError):
@@ -35,7 +38,7 @@ class NoPictureError(LookupError):
 
 
 class ItemInputs:
-    """The inputs and the model of a run, as far as their files still exist.
+    """The inputs and the model of a run, if their files still exist.
 
     Parameters
     ----------
@@ -45,7 +48,7 @@ class ItemInputs:
     Attributes
     ----------
     notes : list of str
-        Remarks for the reviewer on inputs that are missing or have changed.
+        Messages for the reviewer about inputs that are missing or have changed.
     folder : Path or None
         The folder of images; None if the inputs are not images in a folder.
     """
@@ -55,6 +58,7 @@ class ItemInputs:
         self.notes: list[str] = []
         self.folder: Path | None = None
         self._loaded: LoadedInputs | None = None
+        self._scores: dict[int, dict[str, Any]] = {}
         self._lock = threading.Lock()
         path = resolve_job_path(run.path, str(run.job.inputs_path))
         if run.job.inputs is None:
@@ -80,9 +84,10 @@ class ItemInputs:
         Returns
         -------
         description : dict of str to Any
-            The key `kind` is "image", "values", "text" or "missing", and decides the other keys. "image" has `file`
+            The key `kind` is "image", "values", "text" or "missing". The other keys depend on it. "image" has `file`
             and `exists`. "values" has `values` (the first values) and `n_more` (how many are left out). "text" has
-            `text`. "missing" has `reason`.
+            `text`, `predicted` (the predicted class) and `words`: start, end and score of each word that speaks for
+            (1 to 0.2) or against (-1 to -0.2) it. Without such scores, `predicted` is None. "missing" has `reason`.
         """
         if self.folder is not None:
             file = self._files[index]
@@ -91,7 +96,7 @@ class ItemInputs:
         if self._loaded is None or row is None:
             return {"kind": "missing", "reason": f"{self.run.job.inputs_path} has no readable values for this item"}
         if isinstance(self._loaded.inputs, Texts):
-            return {"kind": "text", "text": str(row)}
+            return {"kind": "text", "text": _printable_text(row)} | self._word_scores(index)
         if _is_picture(row):
             return {"kind": "image", "file": str(self.run.job.inputs_path), "exists": True}
         flat = row.ravel()
@@ -211,6 +216,21 @@ class ItemInputs:
             row = self._loaded.inputs.values[self._rows[index] : self._rows[index] + 1]
             return row.toarray()[0] if self._loaded.inputs.is_sparse else np.asarray(row)[0]
 
+    def _word_scores(self, index: int) -> dict[str, Any]:
+        """Return which words of a text speak for and against the predicted class; computed once."""
+        if index not in self._scores:
+            with self._lock:
+                found = None if self._classifier is None else score_words(self._classifier, [self._text(index)])
+            predicted = None if found is None or not found[0].words else str(found[0].predicted)
+            words = [] if found is None else [list(word) for word in found[0].words]
+            self._scores[index] = {"predicted": predicted, "words": words}
+        return self._scores[index]
+
+    def _text(self, index: int) -> str:
+        """Return the text of an item."""
+        assert self._loaded is not None
+        return str(self._loaded.inputs.values[self._rows[index]])
+
     def _load_features(self, path: Path) -> None:
         """Load the table or array of inputs; add a note if it cannot be read or has changed."""
         run = self.run
@@ -259,6 +279,11 @@ def _find_files(folder: Path, items: list[str]) -> list[Path]:
 def _printable_path(file: Path) -> str:
     """Return a path as text that can be encoded, even if its bytes are not valid text."""
     return str(file).encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _printable_text(text: str) -> str:
+    """Return a text of the same length without lone surrogates, which cannot be encoded."""
+    return LONE_SURROGATE.sub("\ufffd", text)
 
 
 def _is_picture(row: NDArray[Any]) -> bool:

@@ -40,7 +40,7 @@ class LedgerError(ValueError):
 
 
 class Ledger:
-    """The decisions on one run. Several threads and processes may read and write the ledger at the same time.
+    """The file of all decisions on one run. Several threads and processes may read and write it at the same time.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ class Ledger:
     Attributes
     ----------
     torn_bytes : int
-        Length in bytes of an incomplete last line that a crash left behind, 0 if there is none. The reviewer was never
-        told that this decision is saved. The next decision removes the line.
+        Length in bytes of an incomplete last line that a crash left behind; 0 if there is none. This decision was never
+        confirmed to the reviewer. The next decision overwrites the line.
 
     Examples
     --------

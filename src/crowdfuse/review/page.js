@@ -223,6 +223,8 @@ function showInput(item) {
   const input = item.facts.input;
   box.className = "";
   byId("file").textContent = "";
+  byId("words").replaceChildren();
+  byId("enlarge").hidden = true;
   if (input.kind === "values") {
     const list = createElement("dl");
     for (const [name, value] of input.values) {
@@ -238,7 +240,9 @@ function showInput(item) {
   }
   if (input.kind === "text") {
     box.className = "text";
-    box.replaceChildren(createElement("p", { text: input.text, dir: "auto" }));
+    box.replaceChildren(createElement("p", { dir: "auto" }, ...highlightedText(input)));
+    box.scrollTop = 0;
+    if (input.predicted !== null) byId("words").replaceChildren(...wordsLegend(input));
     box.tabIndex = 0;
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", "Text of the item");
@@ -262,6 +266,7 @@ function showInput(item) {
     if (!image.isConnected) return; // another item is shown now
     image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) <= 128);
     loading = false;
+    byId("enlarge").hidden = false;
     if (view.next_image !== null) new Image().src = `image/${view.next_image}`; // so that the next item shows at once
   });
   image.addEventListener("error", async () => {
@@ -272,6 +277,44 @@ function showInput(item) {
   });
   image.src = `image/${item.index}`;
   box.replaceChildren(image);
+}
+
+// The positions of words count characters as Python does: a character outside the basic plane is one, not two.
+function highlightedText(input) {
+  if (!input.words.length) return [input.text];
+  const characters = Array.from(input.text);
+  const parts = [];
+  let at = 0;
+  for (const [start, end, score] of input.words) {
+    const strength = Math.ceil(3 * Math.abs(score)); // the same rule as highlighted_parts in report/item_previews.py
+    parts.push(characters.slice(at, start).join(""),
+      createElement("mark", { class: `${score > 0 ? "for" : "against"} m${strength}`, text: characters.slice(start, end).join("") }));
+    at = end;
+  }
+  return [...parts, characters.slice(at).join("")];
+}
+function wordsLegend(input) {
+  const characters = Array.from(input.text);
+  const list = (sign) => {
+    const chosen = input.words.filter((word) => word[2] * sign > 0).sort((one, other) => Math.abs(other[2]) - Math.abs(one[2]));
+    return [...new Set(chosen.map(([start, end]) => characters.slice(start, end).join("").toLowerCase()))].slice(0, 8);
+  };
+  const names = (words) => words.flatMap((word, place) => [place ? ", " : "", isolateText(word)]);
+  const [pro, contra] = [list(1), list(-1)];
+  const legend = [];
+  if (pro.length) legend.push(createElement("span", { class: "for", text: "For" }), " the prediction ", isolateText(input.predicted, "b"), ": ", ...names(pro), ". ");
+  if (contra.length) legend.push(createElement("span", { class: "against", text: "Against" }), ...(pro.length ? [" it: "] : [" the prediction ", isolateText(input.predicted, "b"), ": "]), ...names(contra), ". ");
+  return [...legend, "(gradient times input)"];
+}
+
+function enlarge() {
+  const image = byId("input").querySelector("img");
+  if (!image || byId("enlarge").hidden) return;
+  byId("large").src = image.src;
+  byId("large").alt = image.alt;
+  byId("large").classList.toggle("tiny", image.classList.contains("tiny"));
+  byId("large-title").replaceChildren(isolateText(view.item.item));
+  byId("large-box").showModal();
 }
 
 function showMissingInput(title, text) {
@@ -325,7 +368,7 @@ function showClasses(facts) {
   }
   const focused = byId("classes").contains(document.activeElement) ? document.activeElement.dataset.label : null;
   byId("classes").classList.toggle("many", many);
-  byId("classes").classList.toggle("short", about.classes.every((entry) => entry.name.length <= 6));
+  byId("classes").classList.toggle("short", about.classes.every((entry) => entry.name.length <= 3));
   byId("classes").replaceChildren(...shown.map((entry) => {
     const words = createElement("span", {}, isolateText(entry.name));
     if (entry.votes) words.append(createElement("small", { text: formatCount(entry.votes, "label") }));
@@ -468,12 +511,13 @@ function table(title, total, heads, rows, numbers = false) {
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-  if (byId("help-box").open || event.target.matches("input, select, textarea")) return;
+  if (byId("help-box").open || byId("large-box").open || event.target.matches("input, select, textarea")) return;
   if (event.key === "?") { help(); event.preventDefault(); return; }
   if (!byId("shortcuts").checked) return;
   const key = event.key.toLowerCase();
   const label = about.classes.findIndex((entry) => entry.key === key);
-  if (key === "u") undo();
+  if (key === "+") enlarge();
+  else if (key === "u") undo();
   else if (key === "s") skip();
   else if (key === "/" && !byId("finder").hidden) byId("find").focus();
   else if (label >= 0) settle(label);
@@ -508,6 +552,7 @@ async function initialize() {
   byId("find").addEventListener("input", filterClasses);
   byId("undo").addEventListener("click", undo);
   byId("skip").addEventListener("click", skip);
+  byId("enlarge").addEventListener("click", enlarge);
   byId("help").addEventListener("click", help);
   byId("refit").addEventListener("click", startRefit);
   byId("export").addEventListener("click", (event) => { if (!view || !view.n_decisions) event.preventDefault(); });

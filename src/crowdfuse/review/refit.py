@@ -15,14 +15,13 @@ from typing import Any
 
 from crowdfuse import runs
 from crowdfuse.io.files import sha256, write_text
-from crowdfuse.io.gold import read_gold_beside_labels
 from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.review.changes import compare_run_folders
 from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.review.session import gold_csv, read_gold_rows
 from crowdfuse.runs.job import Job, resolve_job_path
 
-PROGRESS_PATTERN = re.compile(r"\bepoch (\d+)/(\d+)|\bfold (\d+) of (\d+) is trained")
+PROGRESS_PATTERN = re.compile(r"^training (\d+) of (\d+) finished")
 
 
 class Refit:
@@ -93,15 +92,16 @@ class Refit:
         Returns
         -------
         status : dict of str to Any
-            The key `state` decides the other keys. "none" (no refit so far) has no other keys; "running" has `out`,
-            `message` and `progress` (share of all epochs of all trainings that are done, None before the first epoch);
-            "failed" has `out` and `message`; "done" has `out` and `changes` (see `compare_run_folders`).
+            The key `state` is "none", "running", "failed" or "done". The other keys depend on it. "none" (no refit so
+            far) has no other keys; "running" has `out`, `message` and `progress` (finished epochs as a share of the
+            epochs of all trainings; None before the first epoch); "failed" has `out` and `message`; "done" has `out`
+            and `changes` (see `compare_run_folders`).
         """
         with self._lock:
             if self._process is not None and self._out is not None:
                 lines = self._lines()
                 if self._process.poll() is None:
-                    return {"state": "running", "out": _relative(self._out)} | read_progress(lines, self.run.job.folds)
+                    return {"state": "running", "out": _relative(self._out)} | read_progress(lines)
                 if not runs.is_finished(self._out):
                     message = lines[-1] if lines else f"the refit ended with exit code {self._process.returncode}"
                     return {
@@ -136,27 +136,21 @@ class Refit:
         return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def read_progress(lines: list[str], n_folds: int) -> dict[str, Any]:
+def read_progress(lines: list[str]) -> dict[str, Any]:
     """Return `message` and `progress` of a refit from what it has printed.
 
     The model is trained first, then one more model per fold of the cross-fitting.
 
-    >>> read_progress(["gated  epoch 2/10  loss 0.5"], n_folds=4)
-    {'message': 'training the model: epoch 2 of 10', 'progress': 0.04}
-    >>> read_progress(["gated  epoch 10/10  loss 0.4", "gated, fold 2 of 4 is trained"], n_folds=4)
-    {'message': 'cross-fitting: 2 of 4 folds are trained', 'progress': 0.6}
-    >>> read_progress([], n_folds=4)
+    >>> read_progress(["network: mlp", "training 2 of 5 finished: gated, fold 1 of 4, 40 epochs, loss 0.5, 3 s"])
+    {'message': '2 of 5 trainings are finished', 'progress': 0.4}
+    >>> read_progress([])
     {'message': 'reading the files', 'progress': None}
     """
     matches = [match for line in lines if (match := PROGRESS_PATTERN.search(line))]
     if not matches:
         return {"message": lines[-1] if lines else "reading the files", "progress": None}
-    epoch, n_epochs, fold, n_shown_folds = (int(part or 0) for part in matches[-1].groups())
-    if fold:  # with few items there are fewer folds than the job asks for
-        message, done = f"cross-fitting: {fold} of {n_shown_folds} folds are trained", 1.0 + fold
-    else:
-        message, done = f"training the model: epoch {epoch} of {n_epochs}", epoch / n_epochs
-    return {"message": message, "progress": round(done / (1 + (n_shown_folds or n_folds)), 4)}
+    n_done, n_trainings = map(int, matches[-1].groups())
+    return {"message": f"{n_done} of {n_trainings} trainings are finished", "progress": round(n_done / n_trainings, 4)}
 
 
 def list_refits(run: Path) -> list[Path]:
@@ -193,11 +187,12 @@ def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job
     """
     job = run.job
     paths = {name: str(resolve_job_path(run.path, str(path)).resolve()) for name, path in job.files().items()}
+    result = run.consensus
     gold: dict[str, str] = {}
-    if job.gold is not None:
-        path = Path(paths["gold"])
-        ids, truth = read_gold_beside_labels(path, job.reading)
-        gold = dict(zip(ids_to_strings(ids).tolist(), ids_to_strings(truth).tolist(), strict=True))
+    if result.gold_codes is not None:
+        known = result.gold_codes >= 0
+        items, classes = ids_to_strings(result.items[known]), ids_to_strings(result.classes[result.gold_codes[known]])
+        gold = dict(zip(items.tolist(), classes.tolist(), strict=True))
     gold |= dict(rows)
     file = out.with_name(f"{out.name}-gold.csv")
     write_text(file, gold_csv(list(gold.items())))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.estimators.persistence import SETTINGS_FILE as MODEL_FILE
-from crowdfuse.io.gold import read_gold_beside_labels
+from crowdfuse.io.gold import read_gold_beside_labels, rows_of_gold
 from crowdfuse.labels.ids import IntArray, ids_to_strings
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import load_consensus
-from crowdfuse.runs.folder import POSTERIOR_FILE, RUN_SETTINGS_FILE, is_finished, read_job, read_json_object
+from crowdfuse.runs.folder import RUN_SETTINGS_FILE, is_finished, read_job, read_json_object
 from crowdfuse.runs.job import Job, resolve_job_path
+from crowdfuse.runs.job_data import read_job_inputs
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class RunFolder:
     disputed : ndarray of shape (n_review_items,)
         Whether each item to review is disputed: an annotator or the prediction disagrees with the consensus.
     notes : list of str
-        Remarks for the reviewer: what limits the consensus, what diagnostics found, and files that cannot be read.
+        Messages for the reviewer: limitations of the consensus, faults found in the labels, and files that cannot be
+        read.
     """
 
     path: Path
@@ -101,10 +103,10 @@ def read_run(path: Path) -> RunFolder:
     job, hashes = read_job(path)
     if not is_finished(path):
         raise ValueError(f"{path} is not finished; finish it with crowdfuse fit --resume {path}, then review it")
-    result = load_consensus(path / POSTERIOR_FILE)
+    result = load_consensus(path)
     notes = [*result.limitations, *(finding.message for finding in result.findings)]
     names = ids_to_strings(result.items)
-    known = _held_out_items(path, job, notes)
+    known = _held_out_items(path, job, set(names.tolist()), notes)
     has_gold = np.array([name in known for name in names.tolist()], bool)
     if result.gold_codes is not None:
         has_gold |= result.gold_codes >= 0
@@ -140,10 +142,10 @@ def _model_sha256(run: Path) -> str:
     try:
         return str(read_json_object(path)["weights_sha256"])
     except (OSError, KeyError) as error:
-        raise ValueError(f"{path} is missing or damaged ({error!r}); fit again") from error
+        raise ValueError(f"{path} is missing or damaged ({error!r}); run crowdfuse fit again") from error
 
 
-def _held_out_items(run: Path, job: Job, notes: list[str]) -> set[str]:
+def _held_out_items(run: Path, job: Job, items: set[str], notes: list[str]) -> set[str]:
     """Return the items with gold labels for validation or test, which need no review."""
     known: set[str] = set()
     for name, file in job.files().items():
@@ -152,8 +154,18 @@ def _held_out_items(run: Path, job: Job, notes: list[str]) -> set[str]:
         path = resolve_job_path(run, str(file))
         try:
             ids, _ = read_gold_beside_labels(path, job.reading)
+            if items.isdisjoint(ids_to_strings(ids).tolist()):  # the file names its items by their texts
+                loaded = read_job_inputs(_with_found_inputs(run, job))
+                rows = rows_of_gold(ids, loaded)
+                ids = loaded.items[rows[rows >= 0]]
         except (OSError, ValueError) as error:
             notes.append(f"the gold labels in {path} cannot be read ({error}), so their items are shown for review too")
             continue
         known |= set(ids_to_strings(ids).tolist())
     return known
+
+
+def _with_found_inputs(run: Path, job: Job) -> Job:
+    """Return the job with the paths at which its labels and inputs are now."""
+    inputs = None if job.inputs is None else str(resolve_job_path(run, job.inputs))
+    return replace(job, labels=str(resolve_job_path(run, job.labels)), inputs=inputs)

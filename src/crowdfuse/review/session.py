@@ -31,7 +31,7 @@ CLASS_KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one key per class; s and u a
 
 
 class RefusedError(ValueError):
-    """Raised if a decision is refused because something changed after the item was shown; the message says what."""
+    """Raised if a decision is refused because the item changed after it was shown; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -286,10 +286,10 @@ class ReviewSession:
         -------
         facts : dict of str to Any
             Keys: rank, consensus, confidence, predicted and predicted_confidence (both None without a classifier),
-            explanation (why the consensus differs from votes or prediction; None if it does not), label_counts, labels,
-            input. `label_counts` has the keys label, n_labels and probability for each class with labels, the most
-            frequent first. Each of the `labels` has the keys annotator, label, accuracy, accuracy_low, accuracy_high
-            (all three None if unknown), weight (None if unknown) and suspicion.
+            explanation (why the consensus differs from the votes or from the prediction; None if it equals both),
+            label_counts, labels, input. `label_counts` has the keys label, n_labels and probability for each class with
+            labels, the most frequent first. Each of the `labels` has the keys annotator, label, accuracy, accuracy_low,
+            accuracy_high (all three None if unknown), weight (None if unknown) and suspicion.
         """
         return self._cached_facts(index) | {"input": self.item_inputs.describe(index)}
 

@@ -60,7 +60,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of methods on the data of a job, which has been read and checked.
+    """A comparison of methods on the data of a job. The data has already been read and checked.
 
     The object is callable: given a run and a checkpoint folder, it trains the classifier of that run and returns the
     results.
@@ -109,9 +109,9 @@ class Comparison:
     def split(self, seed: int) -> Split:
         """Split the rows into a training set and a test set.
 
-        The test set is the items that have a gold label but no annotator labels. If there are fewer than 100 of them, a
-        random `test_share` of the items that have both a gold label and annotator labels is moved from training to the
-        test set. Without a gold file, the test set is a random `test_share` of all labelled items.
+        The test set consists of the items that have a gold label but no annotator labels. If these are fewer than 100,
+        items with both a gold label and annotator labels are added: a random share of `test_share`, which is then left
+        out of training. Without a gold file, the test set is a random `test_share` of all labelled items.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class Comparison:
         return Split(train, test)
 
     def notes(self, methods: Sequence[str]) -> list[str]:
-        """Return remarks for the reader: which items form the test set, and what the results cannot show.
+        """Return notes for the reader: which items form the test set, and what cannot be concluded from the results.
 
         Parameters
         ----------
@@ -164,9 +164,10 @@ class Comparison:
     def _held_out_notes(self, n_test: int) -> list[str]:
         """Return the remarks on a comparison without gold labels."""
         return [
-            f"there are no gold labels: each seed draws {n_test:,} labelled items that are kept out of training. The "
-            "score of a method is the probability (%) that it gives to a label of these items, given the item and its "
-            "other labels; geometric mean over labels. Where annotators disagree, no method reaches 100",
+            f"there are no gold labels: each seed draws {n_test:,} labelled items that are kept out of training. A "
+            "method is scored by the probability (%) that it gives to each label of these items, given the item and "
+            "its other labels. The score is the geometric mean over all labels. Where annotators disagree, no method "
+            "reaches 100",
             "without gold labels, mistakes that all annotators make together cannot be detected. Gold labels (--gold) "
             "of 100 items show differences of 10 points; those of 1,000 items show differences of 3",
         ]
@@ -190,7 +191,7 @@ class Comparison:
         return notes
 
     def baselines(self, seeds: Sequence[int]) -> list[Baseline]:
-        """Return the figures of predictions without training on the test items, means over seeds.
+        """Return the test results of simple predictions that need no classifier, as means over seeds.
 
         Parameters
         ----------
@@ -200,8 +201,9 @@ class Comparison:
         Returns
         -------
         baselines : list of Baseline
-            Always the most frequent class of the training labels, and with gold the majority vote on the labels of the
-            test items; the vote has no figures if the test items have no labels.
+            The first baseline predicts the most frequent class of the training labels for every item. With gold, a
+            second one is the majority vote of the labels of each test item; it has no results if the test items have no
+            labels.
         """
         ann = self.data.train_annotations
         frequent, votes = [], []
@@ -278,7 +280,7 @@ class Comparison:
         cells : list of Cell
             The runs that can be trained.
         remarks : list of str
-            One remark per method or annotator that is left out, with the reason.
+            One sentence per method or annotator that is left out, with the reason.
 
         Raises
         ------
@@ -326,6 +328,7 @@ class Comparison:
             "n_evaluated": len(split.test),
             "predicted": predicted.tolist(),
             "seconds_per_epoch": round(float(np.median(seconds)), 4),
+            "cut_short": classifier.cut_short_,
         }
         if self.has_gold:
             gold = positions_of(self._gold()[split.test], classifier.classes_)
@@ -418,7 +421,7 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
 
 
 def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
-    """Return the methods that are compared by default: all that these files allow at a reasonable cost.
+    """Return the methods that are compared by default: all that can be trained on these files at a reasonable cost.
 
     Parameters
     ----------
@@ -430,7 +433,7 @@ def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
     methods : list of str
         Names of the methods.
     remarks : list of str
-        One remark per method that is left out, with the reason.
+        One sentence per method that is left out, with the reason.
     """
     n_annotators, left_out = comparison.data.train_annotations.n_annotators, {}
     if n_annotators > MAX_SINGLE_ANNOTATORS:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 import torch
 
+from crowdfuse.checks.durations import format_duration
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.cross_fitting import (
     OutOfFold,
@@ -51,18 +53,23 @@ def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Pat
     """
     folder = out / FOLDS_FOLDER
     gold = _training_gold(classifier, data)
-    in_processes = job.folds and jobs > 1 and not classifier.cross_fits_itself
-    if in_processes and not _train_in_processes(classifier, job, data, gold, out, jobs):
+    if job.n_folds and jobs > 1 and not _train_in_processes(classifier, job, data, gold, out, jobs):
         return None
     return classifier._out_of_fold(
         data.loaded.inputs,
         data.train_annotations,
         gold,
-        job.folds,
+        0 if job.effort == "low" else job.folds,
         validation=data.validation_set(),
         folder=folder,
         labels=data.all_annotations,
     )
+
+
+def count_trainings(classifier: CrowdClassifier, job: Job, data: JobData) -> int:
+    """Return how many trainings the run consists of: that of the model, and one per fold."""
+    rows = trained_rows(classifier, data.train_annotations, _training_gold(classifier, data))
+    return 1 + len(assign_folds(rows, job.n_folds))
 
 
 def _training_gold(classifier: CrowdClassifier, data: JobData) -> IntArray | None:
@@ -75,9 +82,10 @@ def _train_in_processes(
     classifier: CrowdClassifier, job: Job, data: JobData, gold: IntArray | None, out: Path, jobs: int
 ) -> bool:
     """Train the folds that are not stored yet in separate processes; False if one of them was interrupted."""
-    folds = assign_folds(trained_rows(classifier, data.train_annotations, gold), job.folds)
+    folds = assign_folds(trained_rows(classifier, data.train_annotations, gold), job.n_folds)
     left = [number for number in range(len(folds)) if not fold_file(out / FOLDS_FOLDER, number).exists()]
     running: dict[Future[bool], int] = {}
+    n_done, n_before, start_time = len(folds) - len(left), len(folds) - len(left), time.monotonic()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         try:
             while left or running:
@@ -89,8 +97,13 @@ def _train_in_processes(
                     number = running.pop(future)
                     if not future.result():
                         return False
+                    n_done += 1
+                    seconds = (time.monotonic() - start_time) / (n_done - n_before) * (len(folds) - n_done)
+                    time_left = f"; about {format_duration(seconds)} left" if n_done < len(folds) else ""
                     print_message(
-                        classifier.verbose, f"{classifier.method_name}, fold {number + 1} of {len(folds)} is trained"
+                        classifier.verbose,
+                        f"training {n_done + 1} of {len(folds) + 1} finished: {classifier.method_name}, fold "
+                        f"{number + 1} of {len(folds)}{time_left}",
                     )
         except KeyboardInterrupt:  # the processes get it too, and store their checkpoints
             return False
@@ -106,7 +119,7 @@ def _train_fold(out: Path, number: int) -> bool:
     classifier.classes_ = data.train_annotations.classes
     gold = _training_gold(classifier, data)
     rows = trained_rows(classifier, data.train_annotations, gold)
-    fold = assign_folds(rows, job.folds)[number]
+    fold = assign_folds(rows, job.n_folds)[number]
     found = predict_fold(
         classifier,
         data.loaded.inputs,

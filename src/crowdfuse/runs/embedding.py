@@ -24,7 +24,7 @@ from crowdfuse.training.recipes import DEVICES
 
 
 class EmbeddingSummary(NamedTuple):
-    """What `embed` wrote: number of images and features, and the images that were left out.
+    """Result of `embed`: numbers of images and features, and the images that were left out.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ def embed(
     """Compute features of all images below a folder, and write them to an `.npz` file.
 
     The file holds three arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
-    folder) and `short_names` (the same paths without file extension). Labels whose item ids are paths of images
-    therefore match the features too.
+    folder) and `short_names` (the same paths without file extension). Labels whose item ids are image paths, with or
+    without extension, therefore match the features.
 
     All files are first read once, so that errors appear before any feature is computed. Images are decoded batch by
-    batch, so memory never holds all of them.
+    batch and never held in memory all at once.
 
     Parameters
     ----------
@@ -79,10 +79,10 @@ def embed(
     image_size : int, default=224
         The central square of each image is cropped and resized to this many pixels per side.
     mean : sequence of float, default=(0.485, 0.456, 0.406)
-        Subtracted from the pixel values, which range from 0 to 1. One number, or one for each of red, green and blue.
-    std : sequence of float, default=(0.229, 0.224, 0.225)
-        After subtracting the mean, pixel values are divided by this. One number, or one for each of red, green and
+        Mean to subtract from the pixel values, which range from 0 to 1: one number, or one for each of red, green and
         blue.
+    std : sequence of float, default=(0.229, 0.224, 0.225)
+        Standard deviation to divide by after subtracting the mean: one number, or one for each of red, green and blue.
     batch_size : int, default=64
         Number of images per batch.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
@@ -162,7 +162,7 @@ def _compute_features(
             features = frozen(pixels)
             if features.shape[1] != n_features:
                 raise ValueError(
-                    f"the backbone gives {n_features:,} features per image, but {features.shape[1]:,} in a batch of "
+                    f"the backbone returns {n_features:,} features per image, but {features.shape[1]:,} in a batch of "
                     f"{len(batch)}; this number must be the same for all batches"
                 )
             bad = ~np.isfinite(features).all(1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from scipy import sparse
@@ -15,6 +17,7 @@ from crowdfuse.encoders.persistence import load_encoder, save_encoder
 from crowdfuse.io.features import LoadedInputs
 from crowdfuse.io.files import atomic_file
 from crowdfuse.io.inputs import Inputs
+from crowdfuse.io.texts import Texts
 
 ENCODED_FOLDER = "encoded"  # the features of all items, and the encoder that made them
 FEATURES_FILE = "features.safetensors"
@@ -76,3 +79,25 @@ def use_encoded(loaded: LoadedInputs, run: Path) -> LoadedInputs:
     parts = (arrays.get("data"), arrays.get("indices"), arrays.get("indptr"))
     values = arrays["X"] if "X" in arrays else sparse.csr_matrix(parts, shape=content["shape"])
     return replace(loaded, inputs=EncodedInputs(values, loaded.inputs, encoder))
+
+
+def are_encoded_texts(items: NDArray[Any], run: Path) -> bool:
+    """Return whether the item ids of a run are the texts that it was trained on.
+
+    Parameters
+    ----------
+    items : ndarray of shape (n_items,)
+        The item ids of the run.
+    run : Path
+        The run folder.
+
+    Returns
+    -------
+    are_texts : bool
+    """
+    path = run / ENCODED_FOLDER / FEATURES_FILE
+    if not path.exists() or not all(isinstance(item, str) for item in items):
+        return False
+    with safe_open(path, "numpy") as file:
+        content = json.loads(file.metadata()["encoded"])
+    return bool(content["raw"] == Texts(items).fingerprint)

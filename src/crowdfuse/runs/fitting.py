@@ -25,7 +25,7 @@ from crowdfuse.io.files import (
     sha256,
     write_json,
 )
-from crowdfuse.runs.cross_fitting import cross_fit_run
+from crowdfuse.runs.cross_fitting import count_trainings, cross_fit_run
 from crowdfuse.runs.encoded_inputs import use_encoded, write_encoded
 from crowdfuse.runs.folder import (
     FOLDS_FOLDER,
@@ -42,8 +42,9 @@ from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
 from crowdfuse.runs.results import write_results
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
 from crowdfuse.training.distributed import AllProcessesError, all_gather, is_rank_zero, raise_in_all_processes
+from crowdfuse.training.progress import training_series
 
-OnReady = Callable[[CrowdClassifier, JobData], None]
+OnReady = Callable[[CrowdClassifier, JobData, Job], None]
 
 
 def start(
@@ -68,7 +69,8 @@ def start(
     jobs : int, default=1
         Number of processes that train the folds of the cross-fitting at the same time.
     on_ready : callable, default=None
-        Called in the process of rank 0 before the training starts, with the prepared classifier and the data.
+        Called in the process of rank 0 before the training starts, with the prepared classifier, the data and the
+        job.
 
     Returns
     -------
@@ -114,7 +116,7 @@ def start(
             write_encoded(prepared.data.inputs, folder)
             write_json(folder / RUN_SETTINGS_FILE, settings)
     if on_ready is not None and is_rank_zero():
-        on_ready(classifier, data)
+        on_ready(classifier, data, job)
     return _train(classifier, prepared, job, data, out, jobs)
 
 
@@ -136,7 +138,7 @@ def _check_and_read(
 
 
 def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | None = None) -> dict[str, Any]:
-    """Continue a stopped run with its stored settings and its original files.
+    """Continue a stopped run with its stored settings and the same files.
 
     The result is bit-identical to that of an uninterrupted run. The number of processes may differ from that of the
     stopped run.
@@ -150,7 +152,8 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
     jobs : int, default=1
         Number of processes that train the folds of the cross-fitting at the same time.
     on_ready : callable, default=None
-        Called in the process of rank 0 before the training starts, with the prepared classifier and the data.
+        Called in the process of rank 0 before the training starts, with the prepared classifier, the data and the
+        job.
 
     Returns
     -------
@@ -191,7 +194,7 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
         classifier, data = make_classifier(job, out, verbose), read_job_data(job, use_encoded(loaded, out))
         prepared = _prepare(classifier, data)
     if on_ready is not None and is_rank_zero():
-        on_ready(classifier, data)
+        on_ready(classifier, data, job)
     return _train(classifier, prepared, job, data, out, jobs)
 
 
@@ -211,14 +214,14 @@ def _train(
     """Train, cross-fit, write the results, and return the summary; an empty dict in processes other than rank 0."""
     torch.set_num_threads(job.threads)
     data = replace(data, loaded=replace(data.loaded, inputs=prepared.data.inputs))  # encoded once, for all folds
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), training_series(count_trainings(classifier, job, data), jobs):
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary has it
         classifier.fit_prepared(prepared)
         predictions = None if classifier.interrupted_ else cross_fit_run(classifier, job, data, out, jobs)
     interrupted = predictions is None
     if not is_rank_zero():
         return {}
-    summary = write_results(classifier, data, out, predictions)
+    summary = write_results(classifier, data, out, predictions, job.effort)
     if not interrupted:
         _remove_checkpoints(out)
     return summary

@@ -13,7 +13,6 @@ RUN_FORMAT_VERSION = 3  # raise it when a file of the run folder changes its key
 RUN_SETTINGS_FILE = "settings.json"
 SUMMARY_FILE = "summary.json"
 INTERRUPTED_FILE = "interrupted.json"  # the summary of a run that was interrupted
-POSTERIOR_FILE = "posterior.safetensors"  # the consensus with its labels, from which all tables and pages are made
 CONSENSUS_FILE = "consensus.csv"
 ANNOTATORS_FILE = "annotators.csv"
 SUSPICIOUS_LABELS_FILE = "suspicious_labels.csv"
@@ -80,14 +79,17 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
         return Job.from_json(stored["job"]), dict(stored["hashes"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged: 'crowdfuse fit' does not write such content ({error!r}); restore it, or fit again"
+            f"{path} is damaged: 'crowdfuse fit' does not write such content ({error!r}); restore it, "
+            "or run crowdfuse fit again"
         ) from error
 
 
 def _check_format(path: Path, stored: dict[str, Any]) -> None:
     """Raise an error if the run folder has another format; the message says what to do."""
     if "job" not in stored:
-        raise ValueError(f"{path} is damaged: it lacks 'job', which 'crowdfuse fit' writes; restore it, or fit again")
+        raise ValueError(
+            f"{path} is damaged: it lacks 'job', which 'crowdfuse fit' writes; restore it, or run crowdfuse fit again"
+        )
     version = stored.get("format_version", 1)
     if version == RUN_FORMAT_VERSION:
         return
@@ -95,7 +97,7 @@ def _check_format(path: Path, stored: dict[str, Any]) -> None:
     advice = (
         "install a newer crowdfuse"
         if is_newer
-        else "fit again; crowdfuse review --export still reads the decisions of reviewers"
+        else "run crowdfuse fit again; crowdfuse review --export still reads the decisions of reviewers"
     )
     raise RunFormatError(
         f"{path.parent} has run format {version}, from {'a newer' if is_newer else 'an older'} version of crowdfuse; "
@@ -108,9 +110,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); restore it, or fit again") from error
+        raise ValueError(f"{path} is damaged ({error}); restore it, or run crowdfuse fit again") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: it does not hold a JSON object; restore it, or fit again")
+        raise ValueError(f"{path} is damaged: it does not hold a JSON object; restore it, or run crowdfuse fit again")
     return content
 
 

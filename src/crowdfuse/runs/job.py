@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crowdfuse.checks.choices import did_you_mean
+from crowdfuse.checks.choices import check_choice, did_you_mean
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
 from crowdfuse.labels.reading import Reading
@@ -29,7 +29,7 @@ class Job:
         relative path stays relative.
     inputs : str, default=None
         Path of the features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), of a table of texts, or of a folder of
-        images. None takes the texts or images that the file of labels holds.
+        images. None: the inputs are the texts or images in the file of labels.
     method : str, default="gated"
         Name of the method, one of `crowdfuse.estimators.registry.ESTIMATORS`.
     settings : dict of str to Any, default={}
@@ -46,12 +46,15 @@ class Job:
         What to do with items that have labels but no inputs, or inputs but no labels: raise an error, or leave them
         out.
     image_size : int, default=None
-        Images are resized to this many pixels per side. None keeps the size if all images have the same size of at most
-        96 x 96, and otherwise resizes to 64 x 64; with an encoder, None is the size that the encoder expects.
+        Images are resized to this many pixels per side. None: with an encoder, the size that the encoder expects.
+        Without one, images keep their size if it is the same for all and at most 96 x 96; otherwise they are resized to
+        64 x 64.
     folds : int, default=5
-        Number of folds of the cross-fitting that the consensus is computed from. Each fold costs one training, in
-        addition to that of the model itself. 0 trains only the model; the consensus then states that its confidence is
-        too high.
+        Number of cross-fitting folds for the consensus. One more classifier is trained per fold. With 0, only the model
+        itself is trained, and the consensus contains a warning that its confidence is too high.
+    effort : {"normal", "low"}, default="normal"
+        "low" trains once, without folds whatever `folds` says, and with the cheapest settings of the method
+        (`low_effort_settings`) where `settings` has no others.
     threads : int, default=1
         Number of CPU threads. The number affects how floating-point sums are rounded, so a resumed run uses the same
         number.
@@ -78,11 +81,12 @@ class Job:
     on_missing: str = "error"
     image_size: int | None = None
     folds: int = 5
+    effort: str = "normal"
     threads: int = 1
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Job:
-        """Return the job from its JSON form, which is made by `dataclasses.asdict`.
+        """Create a job from its JSON form, the result of `dataclasses.asdict`.
 
         Parameters
         ----------
@@ -102,7 +106,8 @@ class Job:
         """
         if "reading" not in content:
             raise ValueError(
-                "the stored job has no 'reading' and may come from an older version of crowdfuse; fit again"
+                "the stored job has no 'reading' and may come from an older version of crowdfuse; run "
+                "crowdfuse fit again"
             )
         return cls(**content | {"reading": Reading(**content["reading"])})
 
@@ -119,8 +124,13 @@ class Job:
 
     @property
     def inputs_path(self) -> Path:
-        """Where the inputs are read from: `inputs`, or else the file of labels."""
+        """Path that the inputs are read from: `inputs` if given, otherwise the file of labels."""
         return Path(self.labels if self.inputs is None else self.inputs)
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds that are trained beside the model: 0 with low effort, or if the method cross-fits itself."""
+        return 0 if self.effort == "low" or estimator_class(self.method).cross_fits_itself else self.folds
 
     @property
     def has_encoder(self) -> bool:
@@ -150,6 +160,7 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
     ValueError
         If the method or a setting is unknown, or a setting has the wrong type.
     """
+    check_choice("effort", job.effort, ("normal", "low"))
     cls = estimator_class(job.method)
     hints = typing.get_type_hints(cls)
     names = set(cls().get_params())
@@ -169,7 +180,8 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
         raise ValueError(
             f"random_state must be a whole number of at least 0, so that the run can be resumed, got {seed!r}"
         )
-    settings = {name: _to_type(value, hints[name]) for name, value in job.settings.items()}
+    settings = cls.low_effort_settings if job.effort == "low" else {}
+    settings = settings | {name: _to_type(value, hints[name]) for name, value in job.settings.items()}
     return cls(**settings, checkpoint=out, verbose=verbose)
 
 
@@ -221,7 +233,7 @@ def resolve_job_path(run: Path, path: str) -> Path:
     Returns
     -------
     resolved : Path
-        The first of these places where the file exists; `path` itself if it exists in none of them.
+        The first of these paths that exists; `path` itself if none exists.
     """
     candidates = [Path(path), *(folder / path for folder in run.resolve().parents)]
     return next((candidate for candidate in candidates if candidate.exists()), Path(path))

@@ -13,7 +13,7 @@ from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
 from crowdfuse.io.export_inputs import read_export_inputs, read_labels_and_inputs
 from crowdfuse.io.export_loading import load_export_inputs
 from crowdfuse.io.features import LoadedInputs, read_features, read_image_files
-from crowdfuse.io.gold import column_beside, read_gold_beside_labels
+from crowdfuse.io.gold import column_beside, read_gold_beside_labels, rows_of_gold
 from crowdfuse.io.item_fields import ExportInputs
 from crowdfuse.io.labels import read_labels
 from crowdfuse.labels.annotations import Annotations
@@ -25,7 +25,7 @@ GoldRows = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classe
 
 @dataclass(frozen=True)
 class JobData:
-    """The data of a job, checked and joined by item id. Row i of the inputs, item ids and labels is the same item.
+    """The data of a job, checked and joined by item id: row i of inputs, ids and labels belongs to the same item.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class JobData:
     test : tuple of ndarray or None
         Row numbers and true classes of the gold items used to score the trained model.
     notes : list of str
-        Remarks for the user, such as how many items were left out.
+        Messages for the user, for example how many items were left out.
     """
 
     loaded: LoadedInputs
@@ -199,7 +199,7 @@ def _check_unlabelled(
             f"{format_count_with_verb(int(unlabelled.sum()), 'item')} in {job.inputs_path} but not in {job.labels}: "
             f"{format_names(items[unlabelled])}. To train without them, use --on-missing drop"
         )
-    notes.append(f"{int(unlabelled.sum()):,} items have inputs but no labels: not trained on")
+    notes.append(f"{int(unlabelled.sum()):,} items have inputs but no labels; they are not trained on")
 
 
 def _match_gold_to_rows(
@@ -207,7 +207,7 @@ def _match_gold_to_rows(
 ) -> GoldRows:
     """Return the rows of the items in a gold file, and their true classes."""
     ids, truth = read_gold_beside_labels(path, job.reading)
-    rows = loaded.rows_of(ids)
+    rows = rows_of_gold(ids, loaded)
     without_inputs = ids[rows < 0]
     if len(without_inputs):
         _refuse_unless_drop(job, without_inputs, path, loaded)
@@ -260,7 +260,7 @@ def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) ->
     if (count > 1).any():
         names = ids[rows == values[count > 1][0]]
         raise ValueError(
-            f"{path} calls one input by several names: {format_names(names)}; use the same name everywhere"
+            f"{path} uses several ids for the same input: {format_names(names)}; use the same id everywhere"
         )
 
 
@@ -290,6 +290,7 @@ def _training_gold(gold_sets: dict[str, GoldRows], notes: list[str]) -> GoldRows
     keep = ~np.isin(rows, np.concatenate([np.zeros(0, np.int64), *other]))
     if not keep.all():
         notes.append(
-            f"{int((~keep).sum()):,} items with gold labels to train on are validation or test items: not trained on"
+            f"{int((~keep).sum()):,} items with gold labels for training are also validation or test items; they are "
+            "not trained on"
         )
     return rows[keep], truth[keep]

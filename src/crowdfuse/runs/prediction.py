@@ -11,11 +11,19 @@ from numpy.typing import NDArray
 from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
+from crowdfuse.io.export_loading import load_export_inputs
 from crowdfuse.io.features import LoadedInputs, read_features, read_image_files, read_texts
+from crowdfuse.io.file_content import file_ending
 from crowdfuse.io.files import refuse_existing, write_csv
+from crowdfuse.io.gold import column_beside
+from crowdfuse.io.new_items import holds_records, read_new_items
+from crowdfuse.io.tables import TABLE_ENDINGS
+from crowdfuse.io.texts import Texts
 from crowdfuse.labels.ids import ids_to_strings
-from crowdfuse.quality.consensus_file import load_consensus
-from crowdfuse.runs.folder import POSTERIOR_FILE, RUN_SETTINGS_FILE
+from crowdfuse.labels.reading import Reading
+from crowdfuse.quality.consensus_file import POSTERIOR_FILE, load_consensus
+from crowdfuse.runs.encoded_inputs import are_encoded_texts
+from crowdfuse.runs.folder import RUN_SETTINGS_FILE, read_job
 
 
 def predict_file(
@@ -31,27 +39,32 @@ def predict_file(
 ) -> int:
     """Predict the class of every item in a file or folder of inputs, and write the predictions to a CSV file.
 
-    An item that the run knows has the same id as in the tables of the run, so that they can be joined: the id as it is
-    written in the labels. Any other image has its path relative to the folder as id.
+    The column `item` holds the ids as they are written in the labels of the run, so that the file can be joined with
+    the tables of the run. The id of an image that is not among the items of the run is its path relative to the folder.
+    If a file of texts has no ids, the row numbers are the ids; but if the items of the run are identified by their
+    texts, so are the new ones.
 
     Parameters
     ----------
     run : Path
         A run folder, or the `model` folder in it.
     inputs : Path
-        Features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), a table of texts or a folder of images.
+        Features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), a table of texts, a folder of images, or an export or
+        table with the texts or image paths of items, with or without labels.
     out : Path
         The CSV file to write, with columns `item`, `label` and `confidence`.
     proba : bool
         Whether to add a column `p_<class>` for each class, with its probability.
     item : str or None
-        Name of the column with the item ids. None uses a column with a usual name.
+        Name of the column with the item ids. None: the column that holds the ids in the labels of the run, or one with
+        a usual name, such as item.
     image_size : int or None
-        Images are resized to this many pixels per side. None uses the size used in training.
+        Images are resized to this many pixels per side. None: the size used in training.
     force : bool
         Whether to replace `out` if it exists.
     text : str or None, default=None
-        Name of the column of texts. None finds it by its name or content.
+        Name of the column of texts. None: the column that the run was fitted on, or one that is detected by its name
+        or contents.
 
     Returns
     -------
@@ -79,14 +92,9 @@ def predict_file(
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(model)
     columns = getattr(classifier, "feature_names_in_", None)
-    if classifier.encoder_ is not None and classifier.encoder_.reads == "texts":
-        loaded = read_texts(inputs, item=item, text=text, needs_items=False)
-    elif classifier.encoder_ is not None:
-        loaded = read_model_images(classifier, inputs)
-    else:
-        loaded = read_features(
-            inputs, item=item, image_size=image_size, image_shape=classifier.input_shape_, columns=columns
-        )
+    reading = read_job(model.parent)[0].reading if (model.parent / RUN_SETTINGS_FILE).exists() else Reading()
+    item, text = item or _field_beside(inputs, reading.item), text or _field_beside(inputs, reading.text)
+    loaded = _read_inputs(classifier, inputs, item, text, image_size, columns)
     if columns is not None:
         # the columns have already been selected by name, so scikit-learn need not warn that the array has no names
         del classifier.feature_names_in_
@@ -104,6 +112,30 @@ def predict_file(
         ),
     )
     return len(best)
+
+
+def _read_inputs(
+    classifier: CrowdClassifier, path: Path, item: str | None, text: str | None, image_size: int | None, columns: Any
+) -> LoadedInputs:
+    """Return the inputs of a file or folder as the classifier expects them."""
+    encoder, shape = classifier.encoder_, classifier.input_shape_
+    reads_texts = encoder is not None and encoder.reads == "texts"
+    reads_images = len(shape) > 1 if encoder is None else encoder.reads == "images"
+    is_image_table = reads_images and path.is_file() and file_ending(path) in TABLE_ENDINGS
+    if (reads_texts or reads_images) and path.exists() and (holds_records(path) or is_image_table):
+        found = read_new_items(path, item=item, text=text)
+        files_of_size = None if encoder is None else DEFAULT_IMAGE_SIZE
+        return load_export_inputs(found, path, image_size=image_size, image_shape=shape, files_of_size=files_of_size)
+    if reads_texts:
+        return read_texts(path, item=item, text=text, needs_items=False)
+    if encoder is not None:
+        return read_model_images(classifier, path)
+    return read_features(path, item=item, image_size=image_size, image_shape=shape, columns=columns)
+
+
+def _field_beside(path: Path, name: str | None) -> str | None:
+    """Return the name of a field that was given for the labels of the run, if the inputs are a file that has it."""
+    return column_beside(path, name) if path.is_file() else None
 
 
 def read_model_images(classifier: CrowdClassifier, folder: Path) -> LoadedInputs:
@@ -126,10 +158,17 @@ def read_model_images(classifier: CrowdClassifier, folder: Path) -> LoadedInputs
 
 
 def _item_ids(loaded: LoadedInputs, run: Path) -> NDArray[Any]:
-    """Return the id of each row as in the tables of the run, which may write the id of an image without its ending."""
-    if loaded.short_names is None or not (run / POSTERIOR_FILE).exists():
+    """Return the id of each row as in the tables of the run.
+
+    They may write the id of an image without its ending, or have the texts themselves as ids.
+    """
+    if not (run / POSTERIOR_FILE).exists() or (loaded.has_ids and loaded.short_names is None):
         return loaded.items
-    known = set(ids_to_strings(load_consensus(run / POSTERIOR_FILE).items).tolist())
+    items = load_consensus(run).items
+    if loaded.short_names is None:
+        is_text = isinstance(loaded.inputs, Texts) and are_encoded_texts(items, run)
+        return loaded.inputs.values if is_text else loaded.items
+    known = set(ids_to_strings(items).tolist())
     count = Counter(loaded.short_names.tolist())
     ids = loaded.items.copy()
     for row, (name, short) in enumerate(zip(loaded.items, loaded.short_names, strict=True)):

@@ -13,7 +13,7 @@ from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs
 from crowdfuse.io.files import sha256
-from crowdfuse.io.gold import read_gold_beside_labels
+from crowdfuse.io.gold import read_gold_beside_labels, rows_of_gold
 from crowdfuse.labels.ids import IntArray, format_count, format_names, positions_of
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import load_consensus
@@ -27,7 +27,6 @@ from crowdfuse.report.report_facts import check_settings, make_report
 from crowdfuse.runs.encoded_inputs import use_encoded
 from crowdfuse.runs.folder import (
     INTERRUPTED_FILE,
-    POSTERIOR_FILE,
     RUN_SETTINGS_FILE,
     SUMMARY_FILE,
     is_finished,
@@ -58,7 +57,7 @@ def report_run(
 ) -> Report:
     """Make a report on the model, the annotators and the disputed items of a run folder.
 
-    Labels, consensus and all figures that follow from them are those that the run stored; they are not computed again.
+    Labels, consensus and all numbers based on them are read from the run folder; they are not computed again.
 
     Parameters
     ----------
@@ -77,8 +76,8 @@ def report_run(
     Returns
     -------
     report : Report
-        The report. It lists the files that are missing or have changed since the run, and leaves out what depends on
-        them.
+        The report. It lists files that are missing or have changed since the run, and leaves out sections that need
+        these files.
 
     Raises
     ------
@@ -104,7 +103,7 @@ def report_run(
     if not (run / "model").is_dir():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
     classifier = load(run / "model")
-    consensus = load_consensus(run / POSTERIOR_FILE)
+    consensus = load_consensus(run)
     messages = _Messages(notes=_stored_notes(run, consensus))
     if not is_finished(run):
         interrupted = "The training was interrupted: this is the model at that point"
@@ -179,8 +178,8 @@ def _without_inputs(report_data: ReportData) -> str:
         return "there is no map of the items, and there are no weights, no features and no fused labels"
     there = int((report_data.model.input_rows >= 0).sum())
     return (
-        f"the map, the weights and the fused labels cover {there:,} of the {len(report_data.ann):,} items, those whose "
-        "prediction is still the recorded one"
+        f"the map, the weights and the fused labels cover {there:,} of the {len(report_data.ann):,} items: those whose "
+        "prediction is the same as when the run was fitted"
     )
 
 
@@ -198,7 +197,13 @@ def _stored_notes(run: Path, consensus: Consensus) -> list[str]:
     """Return the notes of the run as sentences, without those that the consensus itself holds."""
     path = next((run / name for name in (SUMMARY_FILE, INTERRUPTED_FILE) if (run / name).exists()), None)
     notes = [] if path is None else read_json_object(path).get("notes", [])
-    return [f"{note[:1].upper()}{note[1:]}." for note in notes if note not in consensus.limitations]
+    return [_sentence(note) for note in notes if note not in consensus.limitations]
+
+
+def _sentence(note: str) -> str:
+    """Return a note with a capital letter and a full stop; the name of a file at its start stays as it is."""
+    starts_with_file = "." in note.partition(" ")[0]
+    return f"{note if starts_with_file else note[:1].upper() + note[1:]}."
 
 
 def _add_remaining_images(report_data: ReportData, classifier: CrowdClassifier, folder: Path) -> ReportData:
@@ -257,7 +262,7 @@ def _sets_given(
     for known in sets:
         inside = left & np.isin(rows, known.rows)
         parts.append(
-            (f"{path.name}, items that are {known.name} of the fit", inside, known.training_use, known.is_unbiased)
+            (f"{path.name}, items that fit used as {known.name}", inside, known.training_use, known.is_unbiased)
         )
         left &= ~inside
     labelled = consensus.labels_per_item[rows] > 0
@@ -278,7 +283,7 @@ def _match_gold_to_rows(
 ) -> tuple[IntArray, IntArray]:
     """Return the rows and the true class codes of the items in a gold file; `messages` says how many are not there."""
     ids, truth = read_gold_beside_labels(path, job.reading)
-    rows = positions_of(ids, consensus.items) if loaded is None else loaded.rows_of(ids)
+    rows = positions_of(ids, consensus.items) if loaded is None else rows_of_gold(ids, loaded)
     codes = positions_of(truth, consensus.classes)
     outside = (rows >= 0) & (codes < 0)
     if outside.any():
@@ -309,7 +314,7 @@ def _preview_maker(
         return (
             [{} for _ in rows]
             if report_data.model is None
-            else previews_of_inputs(report_data.model.inputs, rows, side, names)
+            else previews_of_inputs(report_data.model.inputs, rows, side, names, report_data.model.classifier)
         )
 
     return make_previews

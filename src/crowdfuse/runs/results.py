@@ -14,22 +14,23 @@ from crowdfuse.estimators.cross_fitting import OutOfFold, combine, predict_items
 from crowdfuse.io.files import nonfinite_to_none, write_csv, write_json, write_text
 from crowdfuse.labels.ids import positions_of
 from crowdfuse.quality.consensus import Consensus
-from crowdfuse.quality.consensus_file import save_consensus
+from crowdfuse.quality.consensus_file import POSTERIOR_FILE, save_consensus
 from crowdfuse.report.report_data import mean_relative_weights
 from crowdfuse.runs.folder import (
     ANNOTATORS_FILE,
     CONSENSUS_FILE,
     INTERRUPTED_FILE,
     LOG_FILE,
-    POSTERIOR_FILE,
     SUMMARY_FILE,
     SUSPICIOUS_LABELS_FILE,
 )
 from crowdfuse.runs.job_data import JobData
 
+LOW_ACCURACY = 0.6  # annotators below it are counted in the summary
+
 
 def write_results(
-    classifier: CrowdClassifier, data: JobData, out: Path, predictions: OutOfFold | None
+    classifier: CrowdClassifier, data: JobData, out: Path, predictions: OutOfFold | None, effort: str = "normal"
 ) -> dict[str, Any]:
     """Write all results into the run folder and return the summary.
 
@@ -46,6 +47,8 @@ def write_results(
         The run folder.
     predictions : OutOfFold or None
         Out-of-fold predictions of all items. None if the run was interrupted: then the classifier judges all items.
+    effort : {"normal", "low"}, default="normal"
+        The effort of the job, for the summary.
 
     Returns
     -------
@@ -61,7 +64,7 @@ def write_results(
     save_consensus(result, out / POSTERIOR_FILE)
     _write_tables(result, mean_relative_weights(weights, ann), out)
     write_text(out / LOG_FILE, "".join(json.dumps(nonfinite_to_none(record)) + "\n" for record in classifier.history_))
-    summary = _summarize(classifier, data, result, interrupted)
+    summary = _summarize(classifier, data, result, interrupted) | {"effort": effort}
     if data.loaded.columns is not None:  # so that `predict` can select the columns of another table by name
         classifier.feature_names_in_ = np.array(data.loaded.columns, dtype=object)
     classifier.save(out / "model", overwrite=True)
@@ -73,6 +76,8 @@ def write_results(
 
 def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, interrupted: bool) -> dict[str, Any]:
     """Return the content of `summary.json`."""
+    has_labels = np.diff(data.all_annotations.indptr) > 0
+    is_estimated = np.isfinite(result.annotator_accuracy)
     summary: dict[str, Any] = {
         "method": classifier.method_name,
         "n_items": len(data.items),
@@ -84,6 +89,10 @@ def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, in
         "best_epoch": classifier.best_epoch_,
         "n_folds": result.n_folds,
         "interrupted": interrupted,
+        "cut_short": classifier.cut_short_,
+        "mean_confidence": float(result.confidence[has_labels].mean()) if has_labels.any() else None,
+        "n_estimated_annotators": int(is_estimated.sum()),
+        "n_inaccurate_annotators": int((result.annotator_accuracy[is_estimated] < LOW_ACCURACY).sum()),
         "gold_used_for": classifier.gold_used_for_,
         "final_loss": classifier.history_[-1]["loss"] if classifier.history_ else None,
         "notes": [*data.notes, *result.limitations],

@@ -27,9 +27,9 @@ def habit_annotators(
 ) -> SyntheticCrowd:
     """Create annotators who confuse similar classes: items of class a that look like class b get the label b.
 
-    All other labels are right. Such a confusion of class a with class b is called a habit. In the paper's Figure 1, one
-    annotator labels some 5s as 6, and another some 1s as 2. The inputs decide which items look like class b. Only
-    missing labels are random, and the habits if `habits` is not given.
+    Such a confusion of class a with class b is called a habit. All other labels are right. In the paper's Figure 1, one
+    annotator labels some 5s as 6, and another some 1s as 2. An item looks like class b if its input is near the mean of
+    class b. Only two things are random: which labels are missing, and the habits if `habits` is not given.
 
     Parameters
     ----------

@@ -69,8 +69,8 @@ def hammer_spammer_annotators(
     Raises
     ------
     ValueError
-        If `n_correct`, `n_hammers` and `p` are all missing or more than one is given, if the one given cannot be used
-        with `by`, or if a setting is out of range.
+        If not exactly one of `n_correct`, `n_hammers` and `p` is given, if the given one cannot be combined with `by`,
+        or if a setting is out of range.
 
     Examples
     --------

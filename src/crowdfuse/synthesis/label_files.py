@@ -167,7 +167,9 @@ def write_labels(
         check_choice("wrong", wrong, WRONG_LABEL_KINDS)
     n_items = _check_items(dataset, items, default_rows=rule == "weakness" and weakness is None and accuracies is None)
     if dataset == "digits" and (data is not None or download):
-        raise ValueError("digits come with scikit-learn; do not pass data= (--data) or download= (--download)")
+        raise ValueError(
+            "the data set digits is part of scikit-learn; do not pass data= (--data) or download= (--download)"
+        )
     _check_outputs(out, gold, force=force)
 
     X, y = _load(dataset, data, download=download)

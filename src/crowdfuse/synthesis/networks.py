@@ -32,7 +32,7 @@ def network_annotators(
     missing: float = 0.0,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Use models as annotators: their predictions are the labels, with realistic errors on difficult items.
+    """Use models as annotators: their predictions are the labels. Models make realistic errors on difficult items.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _predicted_codes(model: Model, X: Any, name: str, classes: NDArray[Any], n_i
     if predicted.shape != (n_items,):
         hint = "; use the class names of the argmax" if predicted.ndim == 2 else ""
         raise ValueError(
-            f"{name} must give one class name for each of the {n_items:,} items, got shape {predicted.shape}{hint}"
+            f"{name} must return one class name for each of the {n_items:,} items, got shape {predicted.shape}{hint}"
         )
     code = positions_of(normalize_ids(predicted, f"labels of {name}"), classes)
     if (code < 0).any():

@@ -22,15 +22,15 @@ class SyntheticCrowd:
     annotations : Annotations
         The labels.
     is_correct : ndarray of bool, shape (n_items, n_annotators)
-        Whether the annotator's label is the true class. Known for every item and annotator. If `annotations` has no
-        label, because the setting `missing` removed it, `is_correct` describes the label that was removed.
+        Whether the annotator's label is the true class. Set for every pair of item and annotator: if a label was
+        removed because of the setting `missing`, `is_correct` describes the removed label.
     truth : ndarray of int, shape (n_items,)
         True class of each item, as a position in `annotations.classes`.
     weakness : ndarray of int, shape (n_annotators,), or None
         Set by `weakness_annotators`: one row number of X per annotator. The annotator errs on the items near this row.
     hammer : ndarray of bool, shape (n_annotators, n_classes), or None
-        Set by `hammer_spammer_annotators`: whether each annotator is a hammer on each class, otherwise a spammer. A
-        hammer labels every item of the class correctly; a spammer gives wrong labels or guesses.
+        Set by `hammer_spammer_annotators`: whether each annotator is a hammer (True) or a spammer (False) on each
+        class. A hammer labels every item of the class correctly; a spammer gives wrong labels or guesses.
     habit : ndarray of bool, shape (n_annotators, n_classes, n_classes), or None
         Set by `habit_annotators`: whether each annotator has the habit of labelling a class as another; axes
         (annotator, true class, label).
@@ -71,7 +71,7 @@ class SyntheticCrowd:
     def all_wrong_share(self) -> float:
         """Share of the labelled items on which every label is wrong; NaN if no item has labels.
 
-        On these items no method can select a right label; it can only learn the class from other items.
+        On these items, no method can select a right label; the class can only be learned from other items.
         """
         ann = self.annotations
         has_right_label = np.zeros(ann.n_items, bool)

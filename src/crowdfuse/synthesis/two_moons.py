@@ -9,9 +9,9 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def two_moon_annotators(X: NDArray[np.float64]) -> Annotations:
-    """Label points (x, y) like the paper's two annotators: the first says 1 if x >= 0, the second if y <= 0.
+    """Label points (x, y) like the paper's two annotators.
 
-    Otherwise they say 0.
+    The first annotator gives label 1 if x >= 0, the second if y <= 0. Otherwise they give label 0.
 
     Parameters
     ----------

@@ -57,20 +57,19 @@ def weakness_annotators(
     distances : array-like of shape (n_items, n_annotators), default=None
         Distance of each item to the weakness of each annotator; given instead of X.
     accuracies : sequence of float, default=None
-        Target accuracy of each annotator; given instead of `weakness`. The weakness of each annotator is then chosen
-        from 512 random rows, each used at most once: the row whose accuracy comes closest to the target, if all labels
-        within `epsilon` are wrong. The attribute `weakness` of the result holds the chosen rows; passing them as
-        `weakness` gives the same labels.
+        Target accuracy of each annotator; given instead of `weakness`. The weakness of each annotator is then one of
+        512 random rows: the row that gives the accuracy closest to the target if all labels within `epsilon` are wrong.
+        No row is used twice. The attribute `weakness` of the result holds the chosen rows; if they are passed as
+        `weakness`, the labels are the same.
     wrong : str, default="uniform"
         How the labels within `epsilon` are chosen, with K classes:
 
         - "uniform": a class drawn uniformly from the K - 1 wrong ones, as in the paper.
         - "any": a class drawn uniformly from all K classes, so that 1 of K labels is right by chance.
-        - "looks": the class of the weakness image. Items of this class are therefore labelled right. With `distances`,
+        - "looks": the class of the weakness row. Items of this class therefore keep a right label. With `distances`,
           `weakness` must be given as well.
-        - "shift": the class a fixed number of positions after the true class in the list of classes, which starts over
-          at its end. Each annotator has one such number, drawn from 1 to K - 1; numbers repeat only after all were
-          used.
+        - "shift": the class number plus a fixed shift, modulo K. Each annotator has one shift from 1 to K - 1, drawn at
+          random; shifts repeat only after all were used.
         - "neighbour": the class that is most similar to the true class, the same for all annotators. It is taken from
           `confusable` if given. Otherwise it is the class with the nearest mean, computed from `inputs` or, by default,
           from X.
@@ -137,8 +136,8 @@ def weakness_annotators(
                 raise ValueError(f"weakness names {len(rows):,} rows, but distances has {len(reach):,} columns")
         elif wrong == "looks":
             raise ValueError(
-                "wrong='looks' needs the weakness image of each annotator, whose class is the wrong label, and "
-                "distances= alone does not say which image that is; also pass weakness=[...], its row in X"
+                "wrong='looks' gives items the class of the annotator's weakness image, but distances= does not tell "
+                "which image this is; also pass weakness=, with one row number of X per annotator"
             )
     else:
         if X is None:
@@ -211,8 +210,8 @@ def _warn_of_extremes(made: SyntheticCrowd) -> None:
     if found:
         shares = ", ".join(f"{100 * value:.1f}" for value in share[:20]) + (", ..." if len(share) > 20 else "")
         warnings.warn(
-            f"annotators {'; '.join(found)} (shares of right labels: {shares} %). "
-            "A smaller epsilon gives fewer wrong labels, a larger epsilon gives more",
+            f"annotators {'; '.join(found)} (shares of right labels: {shares} %). Use a smaller epsilon for fewer "
+            "wrong labels, or a larger epsilon for more",
             stacklevel=3,
         )
 

@@ -56,6 +56,12 @@ class TrainingState:
         Finished epochs over all phases.
     n_batches_done : int, default=0
         Finished batches of the current epoch.
+    seconds : float, default=0.0
+        Time spent on the training, at the last checkpoint or the start of the current phase.
+    phase_start_seconds : float, default=0.0
+        Time spent on the training before the current phase.
+    phase_epochs : list of int or None, default=None
+        Epochs of each phase if the time limit has shortened the plan; None: as planned.
     epoch_total, epoch_count : float, default=0.0
         Sum of the losses of the current epoch, and sum of the weights of its items.
     history : list of dict
@@ -73,6 +79,9 @@ class TrainingState:
     phase_index: int = 0
     epoch: int = 0
     n_batches_done: int = 0
+    seconds: float = 0.0
+    phase_start_seconds: float = 0.0
+    phase_epochs: list[int] | None = None
     epoch_total: float = 0.0
     epoch_count: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)

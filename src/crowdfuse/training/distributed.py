@@ -21,15 +21,15 @@ LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")  # environment variabl
 
 
 class AllProcessesError(ValueError):
-    """An error that all processes raise at the same moment, so that rank 0 can report it for all."""
+    """An error that occurs in all processes at once, so that rank 0 can report it for all."""
 
 
 class LostProcessError(ConnectionError):
-    """Another process of the training has ended."""
+    """Raised if another process of a distributed training has ended."""
 
 
 def launched_processes() -> tuple[int, int] | None:
-    """Return how many processes torchrun started.
+    """Return the numbers of processes and machines that torchrun started.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def launched_processes() -> tuple[int, int] | None:
 
 
 def rank() -> int:
-    """Return the number of this process among all, from 0.
+    """Return the rank of this process: its number among all processes, starting at 0.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def rank() -> int:
 
 
 def is_rank_zero() -> bool:
-    """Return whether this is the process that writes files and prints for all.
+    """Return whether this process has rank 0, which writes files and prints messages for all processes.
 
     Returns
     -------
@@ -150,10 +150,9 @@ def raise_in_all_processes() -> Iterator[None]:
 
 
 def is_reported_by_rank_zero(error: Exception) -> bool:
-    """Return whether rank 0 reports this error, so that this process should stay silent.
+    """Return whether rank 0 reports this error, so that this process does not have to.
 
-    If rank 0 reports it, this function returns only after that, because torchrun stops all processes as soon as one
-    ends.
+    If so, this function waits until rank 0 has reported it, because torchrun stops all processes as soon as one ends.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ import math
 import signal
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,7 +50,7 @@ from crowdfuse.training.launching import (
     synchronize_batch_norm,
 )
 from crowdfuse.training.mixup import mixup_loss
-from crowdfuse.training.progress import make_progress_reporter
+from crowdfuse.training.progress import TrainingPlan, make_progress_reporter, next_training
 from crowdfuse.training.recipes import Recipe
 from crowdfuse.training.seeding import seed_generators, step_seed
 from crowdfuse.training.validation import Validation
@@ -82,7 +82,9 @@ class TrainingResult:
     best_epoch : int or None
         The epoch that validation chose, counted from 1; None without validation.
     n_epochs : int
-        Planned epochs over all phases.
+        Planned epochs over all phases, before the time limit shortened the plan.
+    cut_short : bool, default=False
+        Whether the time limit shortened the training.
     interrupted : bool, default=False
         Whether Ctrl-C ended the training early.
     """
@@ -91,6 +93,7 @@ class TrainingResult:
     history: list[dict[str, Any]]
     best_epoch: int | None
     n_epochs: int
+    cut_short: bool = field(default=False)
     interrupted: bool = field(default=False)
 
 
@@ -103,11 +106,14 @@ def train(
     checkpointing: Checkpointing | None = None,
     verbose: int = 0,
     title: str = "training",
+    clock: Callable[[], float] = time.monotonic,
 ) -> TrainingResult:
     """Train a method and return its weights.
 
     A method with phases runs them one after the other. Validation chooses an epoch of the last phase, unless
-    `Phase.selection` of a phase says otherwise. Ctrl-C ends the training and returns the result so far.
+    `Phase.selection` of a phase says otherwise. Ctrl-C ends the training and returns the result so far. With a time
+    limit, the plan is shortened after an epoch if the rest would take too long; the learning-rate schedule then runs
+    over the shortened phase. A plan that fits into the limit is not changed.
 
     Parameters
     ----------
@@ -126,6 +132,8 @@ def train(
         0 shows nothing, 1 shows progress on standard error.
     title : str, default="training"
         Name of the training in the progress display.
+    clock : callable, default=time.monotonic
+        Returns the current time in seconds, for the time limit of the recipe.
 
     Returns
     -------
@@ -139,7 +147,7 @@ def train(
         If the checkpoint belongs to another training or is damaged.
     """
     fabric = make_fabric(recipe)
-    job = _TrainingJob(method, data, recipe, validation, checkpointing, verbose, title)
+    job = _TrainingJob(method, data, recipe, validation, checkpointing, verbose, title, clock)
     if not starts_processes(recipe):
         fabric.launch()
         return _run(fabric, job)
@@ -205,6 +213,7 @@ class _TrainingJob:
         checkpointing: Checkpointing | None,
         verbose: int,
         title: str,
+        clock: Callable[[], float],
     ) -> None:
         self.method = method
         self.data = data
@@ -213,6 +222,8 @@ class _TrainingJob:
         self.checkpointing = checkpointing
         self.verbose = verbose
         self.title = title
+        self.clock = clock
+        self.series = next_training()
 
 
 def _run(fabric: Fabric, job: _TrainingJob) -> TrainingResult:
@@ -254,12 +265,14 @@ class _Loop:
             self.phases = self.method.default_phases(n_batches_per_pass, self.n_batches)
         else:
             self.phases = self.method.phases(self.recipe.epochs)
-        self.phase_ends = list(accumulate(phase.epochs for phase in self.phases))  # in epochs over all phases
+        self.planned_epochs = [phase.epochs for phase in self.phases]
         self.learnable = [name for name, tensor in self.method.named_parameters() if tensor.requires_grad]
         self.reporter = make_progress_reporter(job.verbose if fabric.is_global_zero else 0)
         self.method.prepare(self.data)
         checkpoint = self._find_checkpoint()
         self.state = checkpoint.state if checkpoint else TrainingState()
+        self.start_time = job.clock() - self.state.seconds
+        self._set_phase_epochs(self.state.phase_epochs or self.planned_epochs)
         self.method.phase_index = self.state.phase_index
         self._set_up_phase()
         if self.world_size > 1:
@@ -277,16 +290,24 @@ class _Loop:
 
     def run(self) -> TrainingResult:
         """Train from the current state to the end."""
-        state, n_epochs = self.state, self.phase_ends[-1]
-        n_steps_done = state.epoch * self.n_batches + state.n_batches_done
-        self.reporter.start(self.job.title, n_epochs, n_epochs * self.n_batches, n_steps_done)
+        state = self.state
+        self.reporter.start(
+            TrainingPlan(
+                title=self.job.title,
+                n_epochs=self.phase_ends[-1],
+                n_steps_per_epoch=self.n_batches,
+                n_steps_done=state.epoch * self.n_batches + state.n_batches_done,
+                series=self.job.series,
+                max_time=self.recipe.max_time,
+            )
+        )
         self.reporter.start_phase(self.phase.name)
         interrupted = False
         # dropout uses torch's global generators: restore them afterwards
         generators = torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else [])
         with generators, self._stop_all_on_ctrl_c():
             try:
-                while state.epoch < n_epochs:
+                while state.epoch < self.phase_ends[-1]:
                     if state.epoch == self.phase_ends[state.phase_index]:
                         self._start_next_phase()
                     self._run_epoch()
@@ -297,13 +318,15 @@ class _Loop:
         self._make_learnable(self.learnable)
         self.method.trunk._compiled_call_impl = None  # compiled for training only
         weights = state.best_weights if state.best_weights is not None else copy_weights(self.method)
-        return TrainingResult(weights, state.history, state.best_epoch, n_epochs, interrupted)
+        n_epochs, cut_short = sum(self.planned_epochs), state.phase_epochs is not None
+        return TrainingResult(weights, state.history, state.best_epoch, n_epochs, cut_short, interrupted)
 
     # ---- phases ----
 
     def _start_next_phase(self) -> None:
         trainable_before = self.phase.trainable
         self.state.phase_index += 1
+        self.state.phase_start_seconds = self._seconds()
         self.method.phase_index = self.state.phase_index
         self.reporter.start_phase(self.phase.name)
         validation = self.job.validation
@@ -329,6 +352,37 @@ class _Loop:
         """Set `requires_grad` of these parameters, and clear it for all others."""
         for name, tensor in self.method.named_parameters():
             tensor.requires_grad_(name in names)
+
+    # ---- the time limit ----
+
+    def _seconds(self) -> float:
+        """Time spent on this training, before an interruption included."""
+        return self.job.clock() - self.start_time
+
+    def _set_phase_epochs(self, epochs: list[int]) -> None:
+        """Set how many epochs each phase has."""
+        self.phases = [phase._replace(epochs=count) for phase, count in zip(self.phases, epochs, strict=True)]
+        self.phase_ends = list(accumulate(epochs))  # in epochs over all phases
+
+    def _shorten_phase(self, max_time: float) -> None:
+        """Give up the epochs of this phase that would not fit into its share of the time; called at each epoch's end.
+
+        The time that is left when a phase begins is divided among it and the later phases in proportion to their
+        epochs.
+        """
+        state = self.state
+        epochs = [phase.epochs for phase in self.phases]
+        n_done = state.epoch + 1 - (self.phase_ends[state.phase_index] - self.phase.epochs)
+        planned = self.planned_epochs[state.phase_index :]
+        seconds_per_epoch = (self._seconds() - state.phase_start_seconds) / n_done
+        time_for_phase = max(0.0, max_time - state.phase_start_seconds) * planned[0] / sum(planned)
+        n_affordable = int(time_for_phase / seconds_per_epoch) if seconds_per_epoch > 0 else self.phase.epochs
+        n_kept = self.fabric.broadcast(min(self.phase.epochs, max(n_done, n_affordable)))
+        if n_kept < self.phase.epochs:
+            epochs[state.phase_index] = n_kept
+            state.phase_epochs = epochs
+            self._set_phase_epochs(epochs)
+            self.reporter.shorten(self.phase_ends[-1])
 
     # ---- epochs and steps ----
 
@@ -405,6 +459,8 @@ class _Loop:
         """Add the epoch to the history, keep its weights if they are the best so far, and go to the next epoch."""
         self._broadcast_buffers()
         state = self.state
+        if self.recipe.max_time is not None:
+            self._shorten_phase(self.recipe.max_time)
         record: dict[str, Any] = {"epoch": state.epoch + 1, "loss": state.mean_loss, "seconds": seconds}
         if self.phase.name:
             record["phase"] = self.phase.name
@@ -486,6 +542,7 @@ class _Loop:
 
     def _save_checkpoint(self) -> None:
         checkpointing = self.job.checkpointing
+        self.state.seconds = self._seconds()
         if checkpointing and self.fabric.is_global_zero:
             save_checkpoint(checkpointing, self.state, self.method, self.optimizer)
         self.last_saved = time.monotonic()

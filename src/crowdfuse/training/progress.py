@@ -1,23 +1,159 @@
-"""Progress display of a training: a bar with loss, validation figures and time left, or plain lines."""
+"""Progress display of trainings: a bar with the time left, or one line per training for logs and pipes."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-MAX_LINES = 5  # per training, if progress is shown as lines
+from crowdfuse.checks.durations import format_duration
+
+MIN_ESTIMATE_SECONDS = 10.0  # shorter trainings are not announced with an estimate of their time
+MIN_ESTIMATE_STEPS, MIN_ESTIMATE_SHARE = 10, 0.03  # steps, and share of the steps, after which the time is estimated
 SHOWN_FIGURES = {"validation_accuracy": "validation accuracy", "held_out_log_likelihood": "held-out log-likelihood"}
 """Names on screen of the validation figures in a history record, by key."""
+
+
+# ---- several trainings in a row --------------------------------------------------------------------
+
+
+@dataclass
+class _Series:
+    """Trainings that belong together, such as a model and the folds of its cross-fitting."""
+
+    n_trainings: int
+    n_parallel: int
+    n_started: int = 0
+
+
+_current_series: ContextVar[_Series | None] = ContextVar("current_series", default=None)
+
+
+@contextmanager
+def training_series(n_trainings: int, n_parallel: int = 1) -> Iterator[None]:
+    """Within this context, progress shows the time left over this many trainings; an outer series has precedence.
+
+    After the first training, `n_parallel` of them run at the same time.
+    """
+    if _current_series.get() is not None:
+        yield
+        return
+    token = _current_series.set(_Series(n_trainings, n_parallel))
+    try:
+        yield
+    finally:
+        _current_series.reset(token)
+
+
+class SeriesPosition(NamedTuple):
+    """Position of a training in its series.
+
+    Attributes
+    ----------
+    number : int, default=1
+        Number of the training, from 1.
+    n_trainings : int, default=1
+        Length of the series.
+    n_parallel : int, default=1
+        How many of the later trainings run at the same time.
+    """
+
+    number: int = 1
+    n_trainings: int = 1
+    n_parallel: int = 1
+
+
+ALONE = SeriesPosition()
+
+
+def next_training() -> SeriesPosition:
+    """Count a training that starts, or that is not needed, and return its position in the series."""
+    series = _current_series.get()
+    if series is None:
+        return ALONE
+    series.n_started = min(series.n_started + 1, series.n_trainings)
+    return SeriesPosition(series.n_started, series.n_trainings, series.n_parallel)
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What the progress display knows about a training when it starts.
+
+    Attributes
+    ----------
+    title : str
+        Name of the training.
+    n_epochs : int
+        Epochs of the training.
+    n_steps_per_epoch : int
+        Steps of each epoch.
+    n_steps_done : int, default=0
+        Steps that were done before; above 0 for a resumed training.
+    series : SeriesPosition, default=ALONE
+        Position of the training in its series.
+    max_time : float or None, default=None
+        Time limit of each training, in seconds.
+    """
+
+    title: str
+    n_epochs: int
+    n_steps_per_epoch: int
+    n_steps_done: int = 0
+    series: SeriesPosition = ALONE
+    max_time: float | None = None
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the training."""
+        return self.n_epochs * self.n_steps_per_epoch
+
+    @property
+    def position(self) -> str:
+        """Position in the series, as text."""
+        number, n_trainings, _ = self.series
+        return "training" if n_trainings == 1 else f"training {number} of {n_trainings}"
+
+    def seconds_left(self, n_steps_done: int, seconds: float) -> float:
+        """Return the time to the end of the series, if the other trainings take as long as this one.
+
+        Parameters
+        ----------
+        n_steps_done : int
+            Steps done, at least one more than at the start.
+        seconds : float
+            Time since the start.
+
+        Returns
+        -------
+        seconds_left : float
+
+        Examples
+        --------
+        >>> TrainingPlan("gated", 10, 20, series=SeriesPosition(1, 6)).seconds_left(50, 5.0)
+        115.0
+        """
+        seconds_per_step = seconds / (n_steps_done - self.n_steps_done)
+        left, whole = seconds_per_step * (self.n_steps - n_steps_done), seconds_per_step * self.n_steps
+        if self.max_time is not None:
+            left, whole = min(left, max(0.0, self.max_time - seconds)), min(whole, self.max_time)
+        number, n_trainings, n_parallel = self.series
+        return left + whole * -(-(n_trainings - number) // n_parallel)
+
+
+# ---- reporters -------------------------------------------------------------------------------------
 
 
 class ProgressReporter(Protocol):
     """Receives the events of a training."""
 
-    def start(self, title: str, n_epochs: int, n_steps: int, n_steps_done: int) -> None:
-        """Begin; a resumed training has finished steps."""
+    def start(self, plan: TrainingPlan) -> None:
+        """Begin."""
 
     def start_phase(self, name: str) -> None:
         """A phase begins; the name is empty if the method has no phases."""
@@ -28,6 +164,9 @@ class ProgressReporter(Protocol):
     def end_epoch(self, record: dict[str, Any]) -> None:
         """An epoch is done; `record` is its entry in the history."""
 
+    def shorten(self, n_epochs: int) -> None:
+        """The time limit has shortened the training to this many epochs."""
+
     def stop(self) -> None:
         """End, after the last epoch or an error."""
 
@@ -35,7 +174,7 @@ class ProgressReporter(Protocol):
 class SilentReporter:
     """Shows nothing."""
 
-    def start(self, title: str, n_epochs: int, n_steps: int, n_steps_done: int) -> None: ...
+    def start(self, plan: TrainingPlan) -> None: ...
 
     def start_phase(self, name: str) -> None: ...
 
@@ -43,28 +182,29 @@ class SilentReporter:
 
     def end_epoch(self, record: dict[str, Any]) -> None: ...
 
+    def shorten(self, n_epochs: int) -> None: ...
+
     def stop(self) -> None: ...
 
 
 class BarReporter:
-    """A live progress bar, for terminals and notebooks."""
+    """A live progress bar, for terminals and notebooks, with the time left over all trainings of the series."""
 
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=28),
-            MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
             console=console,
             transient=True,
         )
         self.validation_text = ""
         self.last_drawn = 0.0
 
-    def start(self, title: str, n_epochs: int, n_steps: int, n_steps_done: int) -> None:
-        self.title, self.n_epochs = title, n_epochs
-        self.task = self.progress.add_task(title, total=n_steps, completed=n_steps_done, figures="")
+    def start(self, plan: TrainingPlan) -> None:
+        self.plan, self.start_time = plan, time.monotonic()
+        self.title = plan.title if plan.series.n_trainings == 1 else f"{plan.position}: {plan.title}"
+        self.task = self.progress.add_task(self.title, total=plan.n_steps, completed=plan.n_steps_done, figures="")
         self.progress.start()
 
     def start_phase(self, name: str) -> None:
@@ -72,59 +212,76 @@ class BarReporter:
         self.progress.update(self.task, description=self.description)
 
     def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None:
-        if time.monotonic() - self.last_drawn > 0.1:
-            self.last_drawn = time.monotonic()
+        now = time.monotonic()
+        if now - self.last_drawn > 0.1:
+            self.last_drawn = now
+            left = format_duration(self.plan.seconds_left(n_steps_done, now - self.start_time))
             self.progress.update(
                 self.task,
                 completed=n_steps_done,
-                description=f"{self.description} epoch {epoch + 1}/{self.n_epochs}",
-                figures=f"loss {loss:.3f}{self.validation_text}",
+                description=f"{self.description} epoch {epoch + 1}/{self.plan.n_epochs}",
+                figures=f"loss {loss:.3f}{self.validation_text}  about {left} left",
             )
 
     def end_epoch(self, record: dict[str, Any]) -> None:
         self.validation_text = _format_validation(record)
+
+    def shorten(self, n_epochs: int) -> None:
+        self.plan = replace(self.plan, n_epochs=n_epochs)
+        self.progress.update(self.task, total=self.plan.n_steps)
 
     def stop(self) -> None:
         self.progress.stop()
 
 
 class LineReporter:
-    """At most five lines per training, each with the time left; for logs and pipes."""
+    """One line when a training ends, and for a series that takes long, one with its estimated time at the start."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def start(self, title: str, n_epochs: int, n_steps: int, n_steps_done: int) -> None:
-        self.title, self.n_epochs = title, n_epochs
-        self.start_time = time.monotonic()
-        self.first_epoch: int | None = None
+    def start(self, plan: TrainingPlan) -> None:
+        self.plan, self.start_time = plan, time.monotonic()
+        self.is_estimated = plan.series.number > 1 and not plan.n_steps_done  # the lines before have the time left
 
-    def start_phase(self, name: str) -> None:
-        self.description = f"{self.title}  {name}".rstrip()
+    def start_phase(self, name: str) -> None: ...
 
-    def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None: ...
+    def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None:
+        n_steps_here = n_steps_done - self.plan.n_steps_done
+        if self.is_estimated or n_steps_here < max(MIN_ESTIMATE_STEPS, MIN_ESTIMATE_SHARE * self.plan.n_steps):
+            return
+        self.is_estimated = True
+        seconds = self.plan.seconds_left(n_steps_done, time.monotonic() - self.start_time)
+        if seconds >= MIN_ESTIMATE_SECONDS:
+            n_left = self.plan.series.n_trainings - self.plan.series.number + 1
+            self._print(f"about {format_duration(seconds)} for {n_left} training{'s' * (n_left > 1)}")
 
     def end_epoch(self, record: dict[str, Any]) -> None:
         n_done = int(record["epoch"])
-        self.first_epoch = n_done - 1 if self.first_epoch is None else self.first_epoch
-        if n_done % -(-self.n_epochs // MAX_LINES) and n_done != self.n_epochs:
+        if n_done < self.plan.n_epochs:
             return
-        seconds_per_epoch = (time.monotonic() - self.start_time) / (n_done - self.first_epoch)
-        seconds_left = seconds_per_epoch * (self.n_epochs - n_done)
+        seconds = time.monotonic() - self.start_time
+        left = ""
+        if self.plan.series.number < self.plan.series.n_trainings:
+            left = f"; about {format_duration(self.plan.seconds_left(self.plan.n_steps, seconds))} left"
         figures = f"loss {record['loss']:.4f}{_format_validation(record)}"
-        self.console.print(
-            f"{self.description}  epoch {n_done}/{self.n_epochs}  {figures}  {seconds_left:.0f} s left",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+        self._print(
+            f"{self.plan.position} finished: {self.plan.title}, {n_done} epochs, {figures}, "
+            f"{format_duration(seconds)}{left}"
         )
+
+    def shorten(self, n_epochs: int) -> None:
+        self.plan = replace(self.plan, n_epochs=n_epochs)
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def stop(self) -> None: ...
 
 
 def _format_validation(record: dict[str, Any]) -> str:
     """The validation figures of a history record as text; empty without validation."""
-    return "".join(f"  {text} {record[key]:.3f}" for key, text in SHOWN_FIGURES.items() if key in record)
+    return "".join(f", {text} {record[key]:.3f}" for key, text in SHOWN_FIGURES.items() if key in record)
 
 
 def print_message(verbose: int, text: str) -> None:
@@ -133,18 +290,12 @@ def print_message(verbose: int, text: str) -> None:
         Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def prints_lines(verbose: int) -> bool:
-    """Return whether progress is shown as lines: neither silent nor a bar in a terminal or notebook."""
-    console = Console(stderr=True)
-    return bool(verbose) and not (console.is_terminal or console.is_jupyter)
-
-
 def make_progress_reporter(verbose: int) -> ProgressReporter:
     """Return a silent reporter for 0; otherwise a bar in a terminal or notebook, and lines elsewhere."""
     if not verbose:
         return SilentReporter()
     console = Console(stderr=True)
-    return LineReporter(console) if prints_lines(verbose) else BarReporter(console)
+    return BarReporter(console) if console.is_terminal or console.is_jupyter else LineReporter(console)
 
 
 def make_progress_bar(verbose: int) -> Progress:

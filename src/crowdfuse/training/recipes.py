@@ -59,6 +59,9 @@ class Recipe:
     epochs : int or None
         Passes over the data; a method divides them among its phases. None: as many as the method needs at this size
         of the data.
+    max_time : float or None
+        Ceiling of the training time in seconds; None for no ceiling. If the planned epochs would take longer, the plan
+        is shortened: each phase gets its share of the time, and at least one epoch.
     mixup : float
         Concentration of the beta distribution from which the shares of mixed items are drawn; 0 mixes no items.
     device : {"auto", "cpu", "cuda", "mps"}
@@ -81,7 +84,7 @@ class Recipe:
 
     Examples
     --------
-    >>> recipe = Recipe("sgd", 0.1, 0.9, 1e-4, "cosine", 64, 10, 0.0, "cpu", 1, "32-true", False, False, seed=0)
+    >>> recipe = Recipe("sgd", 0.1, 0.9, 1e-4, "cosine", 64, 10, None, 0.0, "cpu", 1, "32-true", False, False, 0)
     >>> recipe.learning_rate_factor(0.5)
     0.5
     """
@@ -93,6 +96,7 @@ class Recipe:
     schedule: str | Schedule
     batch_size: int
     epochs: int | None
+    max_time: float | None
     mixup: float
     device: str
     devices: int

@@ -43,7 +43,15 @@
       place.querySelector("summary").focus();
     }
   };
+  const picture = document.getElementById("picture");
   document.addEventListener("click", (event) => {
+    const small = event.target.closest?.(".zoom");
+    if (small) {
+      picture.querySelector("div").replaceChildren(small.querySelector("img").cloneNode());
+      document.getElementById("picture-name").textContent = small.getAttribute("aria-label").replace("Enlarge the", "The");
+      picture.showModal();
+    }
+    if (event.target === picture) picture.close(); // a click beside the picture
     const link = event.target.closest?.('a[href^="#annotator-"]');
     if (link) {
       event.preventDefault();
