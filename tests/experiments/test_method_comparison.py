@@ -265,7 +265,7 @@ def test_the_command_makes_tables_and_continues(small: None, tmp_path: Path) -> 
         "## Tuned by gold",
         "LabelMe",
         "| trace-reg |",
-        "ceiling",
+        "not ranked",
         "memory over",
     ):
         assert said in shown.output

@@ -109,7 +109,7 @@ def load_consensus(path: str | Path) -> Consensus:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise DamagedConsensusError(
-            f"{path} does not exist; load_consensus reads the folder of a run that crowdfuse fit has finished"
+            f"{path} does not exist; a consensus is read from the folder of a finished run: run crowdfuse fit again"
         ) from None
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise DamagedConsensusError(f"{path} is damaged ({error!r}); run crowdfuse fit again") from error
