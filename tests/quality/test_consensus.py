@@ -529,3 +529,5 @@ def test_fewer_items_than_folds_and_rare_classes_work() -> None:
     found = MajorityVoteClassifier(epochs=1).fit(X, rare).consensus(X, rare)
     assert found.n_folds == 5
     assert found.classes.tolist() == [0, 1, 2]
+    assert "class 2: it is the consensus of 1 item, fewer than the 5 folds" in " ".join(found.limitations)
+    assert not MajorityVoteClassifier(epochs=1).fit(X, ann).consensus(X, ann).limitations

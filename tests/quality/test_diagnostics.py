@@ -188,7 +188,7 @@ def test_a_class_that_is_never_predicted_is_named_with_its_count() -> None:
     assert f"about {(truth == 3).sum()} of {N}" in finding.message
     predicted[:3] = 3
     (finding,) = diagnose(ann, np.eye(K)[truth], predicted=predicted, out_of_fold=False)
-    assert "only 3 times" in finding.message
+    assert "predicts class dog for only 3 items" in finding.message
 
 
 def test_p_value_of_a_class_is_corrected_for_the_number_of_classes() -> None:
@@ -209,6 +209,16 @@ def test_gold_that_contradicts_the_consensus_is_counted() -> None:
     assert finding.kind == "gold_contradicts_consensus"
     assert "on 40 of 100 items; 3 expected" in finding.message
     assert finding.n == 100
+
+
+def test_a_classifier_that_learned_wrong_gold_does_not_mean_that_the_labels_ignore_the_inputs() -> None:
+    truth, labels, predicted = healthy()
+    gold = np.where(np.arange(N) < N // 2, (truth + 1) % K, -1)
+    learned = np.where(np.random.default_rng(4).random(N) < 0.85, (truth + 1) % K, predicted)
+    assert [finding.kind for finding in find(labels, learned)] == ["labels_ignore_inputs"]
+    ann = make_annotations(labels)
+    found = diagnose(ann, 0.96 * np.eye(K)[truth] + 0.01, predicted=learned, gold=gold)
+    assert [finding.kind for finding in found] == ["gold_contradicts_consensus"]
 
 
 def test_predictions_no_better_than_chance_are_reported_if_out_of_fold() -> None:

@@ -103,9 +103,12 @@ def test_annotator_table_equals_plain_counts(data: ReportData) -> None:
     gold = np.where(np.arange(N) < 100, truth, -1)
     facts = annotator_facts(data, gold)
     assert facts["n_annotators"] == 4
-    assert [row["accuracy"]["value"] for row in facts["rows"]] == sorted(
-        (row["accuracy"]["value"] for row in facts["rows"]), reverse=True
+    assert [row["accuracy"]["high"] for row in facts["rows"]] == sorted(
+        row["accuracy"]["high"] for row in facts["rows"]
     )
+    assert [row["annotator"] for row in facts["rows"]] == [
+        str(name) for name in data.consensus.annotator_table()["annotator"].to_pylist()
+    ]
     for row in facts["rows"]:
         said = Y[:, row["position"]]
         there = said >= 0

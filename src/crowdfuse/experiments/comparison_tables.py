@@ -29,7 +29,7 @@ COLUMNS = {
 """Keys and titles of the columns, by the metric that ranks the methods."""
 MOST_FREQUENT, LABEL_VOTE = "always the most frequent class", "majority vote of the labels"
 EXTRA_METRICS = ("fused_label_accuracy", "train_accuracy", "seconds_per_epoch")  # only in table.json
-MAX_NAME_LENGTH = 34  # longer names of methods are cut on the screen, so that the table fits 100 columns
+MAX_NAME_LENGTH = 34  # longer names of methods are cut on the screen, so that the table fits 80 columns
 UNKNOWN = "—"
 CLEAR_STANDARD_ERRORS = 2  # a difference of fewer standard errors may be chance
 
@@ -95,16 +95,17 @@ def collect_numbers(table: Table, metric: str, notes: list[str], baselines: Sequ
 
 
 def render_text(table: Table, metric: str, baselines: Sequence[Baseline]) -> str:
-    """Return the table as aligned text of at most 100 columns, the best method first."""
+    """Return the table as aligned text of at most 80 columns, the best method first; titles take two lines."""
     header, rows = _table_cells(table, metric, baselines)
     rows = [[_shorten(row[0]), *row[1:]] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    first_line, second_line = zip(*map(_two_lines, header), strict=True)
+    widths = [max(map(len, column)) for column in zip(first_line, second_line, *rows, strict=True)]
     lines = [
         "  ".join(
             cell.ljust(width) if at == 0 else cell.rjust(width)
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
-        for row in (header, ["-" * width for width in widths], *rows)
+        for row in (first_line, second_line, ["-" * width for width in widths], *rows)
     ]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -212,6 +213,12 @@ def _format_score(name: str, score: float | None) -> str:
     if score is None:
         return UNKNOWN
     return f"{score:.3f}" if name == LOG_LOSS else f"{100 * score:.2f}"
+
+
+def _two_lines(title: str) -> tuple[str, str]:
+    """Return the title of a column in two lines, the second with the unit: "macro" and "F1 (%)"."""
+    first, _, second = title.removesuffix(" (%)").rpartition(" ")
+    return first, second + title[len(title.removesuffix(" (%)")) :]
 
 
 def _shorten(name: str) -> str:

@@ -15,7 +15,7 @@ from crowdfuse.aggregation.result import Aggregate, most_likely
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of
+from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize_ids, positions_of
 from crowdfuse.quality.annotator_accuracy import accuracy_with_interval
 from crowdfuse.quality.diagnostics import Finding, diagnose
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
@@ -132,6 +132,17 @@ class Consensus(Aggregate):
             share: FloatArray = equal / self.labels_per_item
         return share
 
+    @property
+    def annotator_order(self) -> IntArray:
+        """Positions of the annotators with labels, the surely least accurate first, ndarray of shape (n_labelling,).
+
+        They are sorted by the upper end of the accuracy interval; those with the same upper end by their number of
+        labels, highest first. Tables of annotators have this order.
+        """
+        order = np.lexsort((-self.labels_per_annotator, self.annotator_accuracy_interval[:, 1]))
+        has_labels: IntArray = order[self.labels_per_annotator[order] > 0]
+        return has_labels
+
     def to_table(self, *, proba: bool = False) -> Any:
         """Return the consensus as a table with one row per item, as in the file `consensus.csv` of a run folder.
 
@@ -196,9 +207,7 @@ class Consensus(Aggregate):
         """
         import pyarrow as pa
 
-        accuracy = self.annotator_accuracy
-        order = np.lexsort((-self.labels_per_annotator, self.annotator_accuracy_interval[:, 1]))
-        order = order[self.labels_per_annotator[order] > 0]
+        accuracy, order = self.annotator_accuracy, self.annotator_order
         low, high = self.annotator_accuracy_interval[order].T
         return pa.table(
             {
@@ -414,7 +423,7 @@ def _result(
         out_of_fold_probabilities=None if given is None else given.astype(np.float32),
         gold_codes=certain if (certain >= 0).any() else None,
         n_folds=n_folds,
-        limitations=_limitations(fit, shown is not None, can_estimate, n_folds),
+        limitations=_limitations(fit, probabilities.argmax(1), shown is not None, can_estimate, n_folds),
         findings=findings,
     )
 
@@ -437,8 +446,10 @@ def _class_probabilities(fit: PosteriorFit, log_p: FloatArray, temperature: floa
     return probabilities
 
 
-def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_folds: int | None) -> tuple[str, ...]:
-    """What cannot be estimated from these labels, one sentence each."""
+def _limitations(
+    fit: PosteriorFit, codes: IntArray, has_classifier: bool, can_estimate: bool, n_folds: int | None
+) -> tuple[str, ...]:
+    """What cannot be estimated from these labels, one sentence each; `codes` is the consensus of each item."""
     ann = fit.votes.annotations
     found = []
     if has_classifier and n_folds == 0:
@@ -447,6 +458,8 @@ def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_
             "memorized: confidence is too high, and wrong labels are missed. Cross-fitting with 2 or more folds "
             "avoids this."
         )
+    if has_classifier and n_folds:
+        found += _classes_with_few_items(ann, codes, n_folds)
     if has_classifier and fit.sharpness == 0:
         found.append("The classifier does not help to explain the labels, so the consensus rests on the labels alone.")
     if not can_estimate:
@@ -468,6 +481,23 @@ def _limitations(fit: PosteriorFit, has_classifier: bool, can_estimate: bool, n_
     if not fit.converged:
         found.append("The estimation stopped before it converged; treat the confidences with care.")
     return tuple(found)
+
+
+def _classes_with_few_items(ann: Annotations, codes: IntArray, n_folds: int) -> list[str]:
+    """Return a sentence about classes in the labels that are the consensus of fewer items than there are folds."""
+    is_used = np.zeros(ann.n_classes, bool)
+    is_used[ann.label] = True
+    n_items = np.bincount(codes[np.diff(ann.indptr) > 0], minlength=ann.n_classes)
+    rare = np.flatnonzero(is_used & (n_items < n_folds))
+    if not len(rare):
+        return []
+    names = format_names(ann.classes[rare])
+    many = f"classes {names}: each of them is the consensus of"
+    one = f"class {names}: it is the consensus of {format_count(n_items[rare[0]], 'item')},"
+    return [
+        "There are too few items to estimate how well the classifier and the annotators recognize "
+        f"{one if len(rare) == 1 else many} fewer {'items ' * (len(rare) > 1)}than the {n_folds} folds."
+    ]
 
 
 def _gates(right_probability: FloatArray, ann: Annotations) -> FloatArray:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, chdtrc, ndtr
 
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import format_names
+from crowdfuse.labels.ids import format_count, format_names
 from crowdfuse.quality.annotator_pairs import PairEvidence
 from crowdfuse.quality.dependent_pairs import DependentPair, find_dependent_pairs
 from crowdfuse.quality.independent_crowd import MAX_CELLS, FloatArray, IndependentCrowd, IntArray, normalize_log
@@ -120,7 +120,8 @@ def diagnose(
         confidence, plus 5 percentage points. Needs 20 items with gold.
     labels_ignore_inputs
         The predictions agree with the labels at least 10 % better than chance, where 100 % is full agreement. Needs 50
-        items and out-of-fold predictions.
+        items and out-of-fold predictions. Not tested if gold contradicts the consensus: a classifier that was trained
+        on such gold contradicts the labels, too.
 
     The test for shared mistakes is a likelihood-ratio test on the items that both annotators labelled. The test for
     copied labels counts disagreements. The test for an uninformative annotator compares the annotator's labels with
@@ -153,9 +154,9 @@ def diagnose(
     findings += _test_annotators(crowd.without(frozenset(pair.evidence.second for pair in dependent)), ann)
     if codes is not None:
         findings += _test_predicted_classes(ann, probabilities, codes)
-    if gold_codes is not None:
-        findings += _test_gold(ann, probabilities, gold_codes)
-    if codes is not None and out_of_fold:
+    contradictions = [] if gold_codes is None else list(_test_gold(ann, probabilities, gold_codes))
+    findings += contradictions
+    if codes is not None and out_of_fold and not contradictions:  # the classifier may have learned from such gold
         findings += _test_inputs(ann, probabilities, codes)
     return tuple(findings)
 
@@ -318,9 +319,12 @@ def _test_predicted_classes(ann: Annotations, probabilities: FloatArray, predict
     p_values = bdtr(n_predicted[tested], n_tries[tested], RARELY_PREDICTED_SHARE)
     for at, p_value in significant(p_values, len(tested)):
         k = tested[at]
-        never = "never predicts" if n_predicted[k] == 0 else f"predicts only {n_predicted[k]:,} times"
+        name, n_items_predicted = _name(ann.classes[k]), format_count(int(n_predicted[k]), "item")
+        predicts = (
+            f"predicts class {name} for only {n_items_predicted}" if n_predicted[k] else f"never predicts class {name}"
+        )
         message = (
-            f"The classifier {never} class {_name(ann.classes[k])}, although about {n_items[k]:,.0f} of {len(rows):,} "
+            f"The classifier {predicts}, although about {n_items[k]:,.0f} of {len(rows):,} "
             "labelled items have this class as their consensus. Collect more items of this class, give it more weight "
             "in training, or merge it with another class."
         )

@@ -20,7 +20,7 @@ ClassRecall = tuple[int, float]
 
 
 def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
-    """Return the `annotators` entry of a report: one row per annotator, the most accurate first.
+    """Return the `annotators` entry of a report: one row per annotator, in the order of `annotators.csv`.
 
     Parameters
     ----------
@@ -39,14 +39,14 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
     ann, consensus = data.ann, data.consensus
     counts = consensus.labels_per_annotator
     with_labels = np.flatnonzero(counts)
-    shown = with_labels[np.argsort(-counts[with_labels], kind="stable")][:MAX_ANNOTATOR_ROWS]
+    most_labels = with_labels[np.argsort(-counts[with_labels], kind="stable")][:MAX_ANNOTATOR_ROWS]
+    shown = consensus.annotator_order[np.isin(consensus.annotator_order, most_labels)]
     n_right, n_gold = _count_matches(data, gold)
     mean_weight = None if data.weights is None else mean_relative_weights(data.weights, ann)
     n_items = expected_items_per_class(data, shown)
     strongest, weakest = _strongest_and_weakest(n_items, _recalls(data, shown, n_items))
     rows = []
-    for position in np.argsort(-consensus.annotator_accuracy[shown], kind="stable"):
-        r = shown[position]
+    for position, r in enumerate(shown):
         low, high = consensus.annotator_accuracy_interval[r]
         accuracy = {"value": consensus.annotator_accuracy[r], "low": low, "high": high}
         rows.append(

@@ -71,14 +71,13 @@ class ReviewSession:
     ledger : Ledger
         The decisions on disk.
     annotator_names : list of str
-        Names of the annotators with labels, in descending order of accuracy.
+        Names of the annotators with labels, in the order of `annotators.csv`: the surely least accurate first.
     """
 
     def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:
         self.run, self.item_inputs, self.reviewer = run, item_inputs, reviewer
         self.ledger = Ledger(run.path / DECISIONS_FILE)
-        rows = run.consensus.annotator_table().to_pylist()
-        self._annotators = sorted(rows, key=lambda row: -math.inf if row["accuracy"] is None else row["accuracy"])[::-1]
+        self._annotators = run.consensus.annotator_table().to_pylist()
         self.annotator_names = [str(row["annotator"]) for row in self._annotators]
         self._codes = positions_of(
             np.array(self.annotator_names, dtype=object), ids_to_strings(run.consensus.annotators)
@@ -96,8 +95,8 @@ class ReviewSession:
         Returns
         -------
         about : dict of str to Any
-            Keys: run, method, model_sha256, reviewer, classes, annotators (the most accurate first), decisions_file,
-            notes.
+            Keys: run, method, model_sha256, reviewer, classes, annotators (the surely least accurate first),
+            decisions_file, notes.
         """
         run = self.run
         return {
