@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfuse.io.bad_rows import MAX_LISTED_ROWS, drop_or_raise
-from crowdfuse.io.class_names import drop_missing_labels, merge_similar_classes
 from crowdfuse.io.column_encoding import Column
+from crowdfuse.io.missing_labels import drop_missing_labels
+from crowdfuse.io.similar_class_names import merge_similar_classes
 from crowdfuse.io.tables import TableError
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.encoding import unknown_class_message
