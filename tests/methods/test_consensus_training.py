@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crowdfuse import Annotations, ConsensusTrainingClassifier, load
 from crowdfuse.aggregation import majority_vote
+from crowdfuse.labels.folds import assign_folds
 from crowdfuse.methods.consensus_training import MAX_ROUNDS, ConsensusTraining
 from crowdfuse.methods.data import TrainingData
 
@@ -201,6 +202,18 @@ def test_low_effort_says_that_nothing_is_out_of_fold() -> None:
     result = clf.consensus(X, labels)
     assert result.n_folds == 0
     assert any("no cross-fitting" in text for text in result.limitations)
+
+
+def test_folds_are_assigned_as_for_any_other_classifier() -> None:
+    X, labels, _ = make_crowd()
+    labels[:3] = -1  # three items without labels are in no fold
+    clf = ConsensusTrainingClassifier(epochs=2, classes=range(K), random_state=3).fit(X, labels)
+    fold = clf._method().fold.numpy()
+    expected = assign_folds(np.arange(3, len(X)), 5, seed=3)
+    assert [np.flatnonzero(fold == number).tolist() for number in range(-1, 5)] == [
+        [0, 1, 2],
+        *(part.tolist() for part in expected),
+    ]
 
 
 @pytest.mark.parametrize("n", [2, 4, 7])

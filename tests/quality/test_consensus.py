@@ -23,7 +23,8 @@ from crowdfuse import (
 )
 from crowdfuse.aggregation import posterior
 from crowdfuse.aggregation.votes import Votes
-from crowdfuse.estimators.cross_fitting import OutOfFold, assign_folds, trained_rows
+from crowdfuse.estimators.cross_fitting import OutOfFold, trained_rows
+from crowdfuse.labels.folds import assign_folds
 from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
 from crowdfuse.quality.consensus_file import DamagedConsensusError, save_consensus
 

@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.checks.numbers import check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.estimators.cross_fitting import OutOfFold, check_folds, predict_items
+from crowdfuse.estimators.cross_fitting import OutOfFold, predict_items
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.folds import check_folds
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.consensus_training import ConsensusTraining

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from crowdfuse.io.files import atomic_file
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.folds import assign_folds
 from crowdfuse.labels.ids import IntArray, format_count
 from crowdfuse.quality.consensus import Consensus, consensus
 from crowdfuse.training.distributed import all_gather, is_rank_zero
@@ -25,52 +26,6 @@ if TYPE_CHECKING:
 
 
 CUT_SHORT_FOLD = "The time limit (max_time) cut the trainings of the folds short, too."
-
-
-def check_folds(folds: Any) -> int:
-    """Return the number of folds.
-
-    Raises
-    ------
-    ValueError
-        If it is not 0 or an integer of at least 2.
-
-    Examples
-    --------
-    >>> check_folds(5)
-    5
-    """
-    if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 0 or folds == 1:
-        raise ValueError(
-            f"folds must be an integer of at least 2, or 0 for no cross-fitting, got {folds!r}; 5 is the usual number"
-        )
-    return int(folds)
-
-
-def assign_folds(rows: IntArray, folds: int) -> list[IntArray]:
-    """Split rows into folds of nearly equal size at random; the same rows always give the same folds.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows,)
-        Row numbers.
-    folds : int
-        Number of folds. With fewer rows than folds, every row is a fold; fewer than two rows give none.
-
-    Returns
-    -------
-    list of ndarray
-        The rows of each fold, sorted.
-
-    Examples
-    --------
-    >>> [len(fold) for fold in assign_folds(np.arange(7), 3)]
-    [3, 2, 2]
-    """
-    count = min(folds, len(rows))
-    if count < 2:
-        return []
-    return [np.sort(part) for part in np.array_split(np.random.default_rng(0).permutation(rows), count)]
 
 
 def trained_rows(classifier: CrowdClassifier, ann: Annotations, gold: IntArray | None) -> IntArray:

@@ -12,12 +12,13 @@ from scipy import sparse as scipy_sparse
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.estimators.cross_fitting import OutOfFold, check_folds, combine, cross_fit
+from crowdfuse.estimators.cross_fitting import OutOfFold, combine, cross_fit
 from crowdfuse.estimators.fitted_network import FittedNetwork
 from crowdfuse.functional import segment_softmax
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.folds import check_folds
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.consensus import Consensus
 

@@ -31,6 +31,7 @@ from crowdfuse.aggregation.posterior import MAX_SHARPNESS as MAX_OUT_OF_FOLD_SHA
 from crowdfuse.aggregation.votes import Votes
 from crowdfuse.functional import posterior
 from crowdfuse.labels.encoding import concatenate_ranges
+from crowdfuse.labels.folds import assign_folds
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.methods.base import HeldOutScorer, Loss, Method, ModelSpec, Phase, Predict
 from crowdfuse.methods.data import Batch, TrainingData
@@ -207,7 +208,9 @@ class ConsensusTraining(Method):
         fold = np.full(len(data), -1)
         rows = np.flatnonzero(self.training_mask(data))
         if self.n_folds:
-            fold[np.random.default_rng(self.seed).permutation(rows)] = np.arange(len(rows)) % self.n_folds
+            # a single row is a fold of its own, so that at least one network has not seen its labels
+            for number, part in enumerate(assign_folds(rows, self.n_folds, self.seed) or [rows]):
+                fold[part] = number
         self.register_buffer("fold", torch.from_numpy(fold), persistent=False)
         shape = (len(STARTS), len(data), self.n_classes)
         self.register_buffer("target", torch.zeros(shape), persistent=False)

@@ -13,13 +13,13 @@ from crowdfuse.checks.durations import format_duration
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.cross_fitting import (
     OutOfFold,
-    assign_folds,
     fold_file,
     predict_fold,
     trained_rows,
     write_fold,
 )
 from crowdfuse.labels.alignment import gold_codes
+from crowdfuse.labels.folds import assign_folds
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.runs.encoded_inputs import use_encoded
 from crowdfuse.runs.folder import FOLDS_FOLDER, read_job

@@ -1,0 +1,57 @@
+"""Folds: which items are left out together when a copy of a classifier is trained without them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdfuse.labels.ids import IntArray
+
+
+def check_folds(folds: Any) -> int:
+    """Return the number of folds.
+
+    Raises
+    ------
+    ValueError
+        If it is not 0 or an integer of at least 2.
+
+    Examples
+    --------
+    >>> check_folds(5)
+    5
+    """
+    if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 0 or folds == 1:
+        raise ValueError(
+            f"folds must be an integer of at least 2, or 0 for no cross-fitting, got {folds!r}; 5 is the usual number"
+        )
+    return int(folds)
+
+
+def assign_folds(rows: IntArray, folds: int, seed: int = 0) -> list[IntArray]:
+    """Split rows into folds of nearly equal size at random; the same rows and seed always give the same folds.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows,)
+        Row numbers.
+    folds : int
+        Number of folds. With fewer rows than folds, every row is a fold; fewer than two rows give none.
+    seed : int, default=0
+        Seed of the random split.
+
+    Returns
+    -------
+    list of ndarray
+        The rows of each fold, sorted.
+
+    Examples
+    --------
+    >>> [len(fold) for fold in assign_folds(np.arange(7), 3)]
+    [3, 2, 2]
+    """
+    count = min(folds, len(rows))
+    if count < 2:
+        return []
+    return [np.sort(part) for part in np.array_split(np.random.default_rng(seed).permutation(rows), count)]
