@@ -1,72 +1,111 @@
-"""Estimator of consensus training: cross-fitted networks and the consensus that they are trained on."""
+"""Estimator of consensus training: cross-fitted classifiers, the consensus with them, and networks that learn it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import logit
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from crowdfuse.aggregation.posterior import (
+    MAX_SHARPNESS,
+    PosteriorFit,
+    center_gates,
+    fit_posterior,
+)
+from crowdfuse.aggregation.votes import Votes
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.checks.numbers import check_positive_integer
-from crowdfuse.estimators.base import CrowdClassifier, SearchSpace
-from crowdfuse.estimators.cross_fitting import OutOfFold, predict_items
+from crowdfuse.estimators.base import CrowdClassifier, PreparedTraining, SearchSpace
+from crowdfuse.estimators.cross_fitting import (
+    FOLDS_FOLDER,
+    ONE_ITEM,
+    OutOfFold,
+    assign_folds,
+    check_folds,
+    insert_folds,
+    predict_folds,
+    predict_items,
+)
+from crowdfuse.estimators.gated import GatedClassifier
+from crowdfuse.estimators.majority_vote import MajorityVoteClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.folds import check_folds
-from crowdfuse.labels.ids import IntArray
+from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
-from crowdfuse.methods.consensus_training import ConsensusTraining
-from crowdfuse.methods.data import TrainingData, fingerprint
+from crowdfuse.methods.consensus_training import ConsensusTraining, TrainingConsensus, n_class_networks
+from crowdfuse.methods.data import TrainingData
+from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
+from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
+from crowdfuse.training.progress import training_series
 
 MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000
-MIN_EPOCHS = 2  # one for the label networks and one for the class networks
+MIN_EPOCHS = 2  # one for the class networks and one for the gate network
+GATED_COST, VOTE_COST, OWN_COST = 1.0, 0.25, 0.4  # expected time of a training, relative to gated
+OWN_SETTINGS = ("encoder", "classes", "checkpoint", "max_time", "verbose", "random_state")  # not those of the copies
+
+
+class CrossFitted(NamedTuple):
+    """What cross-fitted classifiers say, and the consensus of the labels and these classifiers.
+
+    Attributes
+    ----------
+    predictions : OutOfFold
+        Class probabilities of each row, and for each label the probability that its annotator is right, by classifiers
+        that were trained without the row.
+    consensus : TrainingConsensus
+        The consensus that the networks learn from.
+    data : TrainingData
+        The data that the classifiers learned from.
+    """
+
+    predictions: OutOfFold
+    consensus: TrainingConsensus
+    data: TrainingData
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusTrainingClassifier(CrowdClassifier):
-    """Consensus training: alternates between computing a consensus and training cross-fitted networks on it.
+    """Consensus training: finds the consensus with cross-fitted classifiers, then trains networks on the consensus.
 
-    The labelled items are split into five folds, and every network is trained without one of them. Each round has two
-    steps. First, the consensus of each item is computed from its labels, the confusion matrices of the annotators, and
-    the predictions of networks that were not trained on the item. Then the networks are trained on this consensus:
-    class networks to predict the class, gate networks to predict whether an annotator is right. The rounds are run
-    twice, from two initial consensuses. One consists of the vote shares of each item. The other is inferred from
-    predicted labels: a network learns which label each annotator would give to each item. The run with the higher
-    likelihood of the labels is kept, or both runs if they hardly differ. The class probabilities of new items are the
-    mean over the networks of all folds.
+    Training has three steps. First, two classifiers are cross-fitted: `GatedClassifier`, and a network trained on the
+    votes. For each fold, copies of both are trained on the other folds, and predict the items of the fold. Second, the
+    consensus is computed from the labels and these predictions, as in `crowdfuse.consensus`. The labels decide which
+    classifiers are used: gated, the other one, or the mean of both, whichever makes the labels most likely. Third,
+    class networks learn the consensus from the inputs. The class probabilities of new items are the mean over these
+    networks. A gate network learns which labels are right according to the consensus.
 
     Parameters
     ----------
-    effort : {"high", "low"}
-        "high": five folds. "low": one network of each kind, trained on all items, in about a third of the time. The
-        networks are then trained on the same items that they predict for the consensus, so its confidence is too high.
+    folds : int
+        Number of folds; 0 trains gated once, on all items, and no network on the votes. That takes about a fifth of the
+        time. Gated then predicts items that it was trained on, so the confidence of the consensus is too high.
     annotator_heads : {"auto", "shared", "embedded"}
-        Structure of the networks that predict the labels and the accuracy of annotators. "shared": one network for all
-        annotators, except for its last layer, which is separate for each annotator. "embedded": one network for all
-        annotators, which takes an embedding of the annotator as input; suited to many annotators. "auto": "shared" for
-        up to 1,000 annotators, else "embedded".
+        Structure of the networks that predict the accuracy of annotators. "shared": one network for all annotators,
+        except for its last layer, which is separate for each annotator. "embedded": one network for all annotators,
+        which takes an embedding of the annotator as input; suited to many annotators. "auto": "shared" for up to 1,000
+        annotators, else "embedded".
     embedding : int
         Size of the annotator embedding of embedded heads.
 
     See Also
     --------
-    GatedClassifier : The default method: one network, trained on the likelihood of all labels of an item.
+    GatedClassifier : One network, trained on the likelihood of all labels of an item.
     FusionClassifier : The paper's method.
     crowdfuse.consensus : The model behind the consensus, for the probabilities of any classifier.
 
     Notes
     -----
-    `consensus` uses the networks of the folds, so it does not train again. With few items, its confidence is too high:
-    a network that was not trained on an item is still influenced by the item's labels, because they affect the
-    confusion matrices and so the consensus of the items that the network was trained on. Gold labels given to `fit` are
-    treated as certain. docs/consensus-training.md explains the method, the variants that were tried, and the cases in
-    which it fails.
+    `consensus` uses the cross-fitted classifiers of `fit`, so it does not train again if it gets the same data. Gold
+    labels given to `fit` are treated as certain. `partial_fit` computes the consensus from the labels and the
+    predictions of the networks, without cross-fitting. docs/consensus-training.md explains the method, the variants
+    that were tried, and the cases in which it fails.
 
     References
     ----------
@@ -81,7 +120,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> truth = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
     >>> Y = np.stack([truth, np.where(X[:, 0] > 0, truth, (truth + 1) % 4), truth], axis=1)
-    >>> clf = ConsensusTrainingClassifier(epochs=30, effort="low", learning_rate=0.01).fit(X, Y)
+    >>> clf = ConsensusTrainingClassifier(epochs=20, folds=2, learning_rate=0.01).fit(X, Y)
     >>> clf.score(X, truth) > 0.9
     True
     >>> clf.confusion_matrices(X).shape
@@ -94,28 +133,30 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     )
     estimates_item_accuracy: ClassVar[bool] = True
     cross_fits_itself: ClassVar[bool] = True
-    low_effort_settings: ClassVar[dict[str, Any]] = {"effort": "low"}
+    low_effort_settings: ClassVar[dict[str, Any]] = {"folds": 0}
     search_space: ClassVar[SearchSpace] = {"dropout": [0.0, 0.25, 0.5]}
 
     dropout: float = 0.5
-    effort: Literal["high", "low"] = "high"
+    folds: int = 5
     annotator_heads: Literal["auto", "shared", "embedded"] = "auto"
     embedding: int = 16
 
+    # ---- the networks ----------------------------------------------------------------------------
+
     def _build(self, spec: ModelSpec) -> Method:
-        check_choice("effort", self.effort, ("high", "low"))
+        check_folds(self.folds)
         check_choice("annotator_heads", self.annotator_heads, ("auto", "shared", "embedded"))
         check_positive_integer("embedding", self.embedding)
         if self.epochs is not None and self.epochs < MIN_EPOCHS:
             raise ValueError(
                 f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}: one for networks "
-                "that predict labels and one for networks that predict classes; leave out epochs to train long enough"
+                "that predict classes and one for a network that predicts which labels are right; leave out epochs to "
+                "train long enough"
             )
-        n_folds = 5 if self.effort == "high" else 0
-        others = [self._model_spec(spec.seed).trunk for _ in range(ConsensusTraining.n_trunks(n_folds) - 1)]
-        heads = self._heads(spec.n_annotators)
+        count = n_class_networks(spec.trunk, spec.head_hidden, spec.dropout)
+        others = [self._model_spec(spec.seed).trunk for _ in range(count)]
         return ConsensusTraining(
-            spec, trunks=[spec.trunk, *others], n_folds=n_folds, heads=heads, embedding=self.embedding
+            spec, trunks=[spec.trunk, *others], heads=self._heads(spec.n_annotators), embedding=self.embedding
         )
 
     def _heads(self, n_annotators: int) -> Literal["shared", "embedded"]:
@@ -133,10 +174,121 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         assert isinstance(self.method_, ConsensusTraining)
         return self.method_
 
+    # ---- training --------------------------------------------------------------------------------
+
+    def fit_prepared(self, prepared: PreparedTraining, *, title: str | None = None) -> Self:
+        """Cross-fit the classifiers, compute the consensus, and train the networks that `prepare` has built.
+
+        Parameters
+        ----------
+        prepared : PreparedTraining
+            Return value of `prepare`, called on this same estimator.
+        title : str, default=None
+            Shown with the progress. None shows the name of the method.
+
+        Returns
+        -------
+        self : CrowdClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        DivergedError
+            If the loss becomes NaN or infinite.
+        KeyboardInterrupt
+            If the training is interrupted before the classifiers are cross-fitted. With `checkpoint`, the next `fit`
+            continues there.
+        """
+        with training_series(self.training_costs()):
+            self._cross_fitted = self._cross_fit(prepared)
+            self._method().consensus = self._cross_fitted.consensus
+            own = prepared._replace(recipe=replace(prepared.recipe, max_time=self._share_of_time(OWN_COST)))
+            super().fit_prepared(own, title=title)
+            self._method().consensus = None
+        return self
+
+    def training_costs(self) -> tuple[float, ...]:
+        """Return the expected time of each training of `fit`, relative to a training of gated.
+
+        Returns
+        -------
+        costs : tuple of float
+
+        Examples
+        --------
+        >>> ConsensusTrainingClassifier(folds=2).training_costs()
+        (1.0, 1.0, 0.25, 0.25, 0.4)
+        """
+        if not self.folds:
+            return (GATED_COST, OWN_COST)
+        return (GATED_COST,) * self.folds + (VOTE_COST,) * self.folds + (OWN_COST,)
+
+    def base_classifiers(self) -> list[CrowdClassifier]:
+        """Return the classifiers that `fit` cross-fits, with the settings of this estimator; not fitted.
+
+        Returns
+        -------
+        classifiers : list of CrowdClassifier
+            Gated, and a network that is trained on the votes; with `folds=0`, gated alone.
+        """
+        shared = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name in MajorityVoteClassifier().get_params() and name not in OWN_SETTINGS
+        }
+        gated = GatedClassifier(**shared, annotator_heads=self.annotator_heads, embedding=self.embedding).set_params(
+            max_time=self._share_of_time(GATED_COST)
+        )
+        vote = MajorityVoteClassifier(**shared).set_params(max_time=self._share_of_time(VOTE_COST))
+        found: list[CrowdClassifier] = [gated, vote] if self.folds else [gated]
+        for classifier in found:
+            classifier.set_params(verbose=self.verbose, random_state=self._recipe().seed)
+            if hasattr(self, "classes_"):
+                classifier.classes_ = self.classes_
+        return found
+
+    def _share_of_time(self, cost: float) -> float | None:
+        """Return the time limit of a training with this cost, in seconds; None without a limit."""
+        limit = self._recipe().max_time
+        return None if limit is None else limit * cost / sum(self.training_costs())
+
+    def _cross_fit(self, prepared: PreparedTraining) -> CrossFitted:
+        """Return what the cross-fitted classifiers say, and the consensus."""
+        data = prepared.data
+        ann, gold = data.annotations, data.gold
+        rows = np.flatnonzero(((np.diff(ann.indptr) > 0) | (gold >= 0)) & (data.weight > 0))
+        parts = assign_folds(rows, self.folds)
+        folder = None if self.checkpoint is None or not self.folds else Path(self.checkpoint) / FOLDS_FOLDER
+        found: list[OutOfFold] = []
+        for classifier in self.base_classifiers():
+            if self.folds:
+                predictions = predict_folds(
+                    classifier, data.inputs, ann, gold, None, rows, parts, weight=data.weight, folder=folder
+                )
+                if predictions is None:
+                    raise KeyboardInterrupt
+                found.append(insert_folds(_uniform(ann, classifier, len(parts)), parts, predictions, ann))
+            else:
+                names = [self.classes_[k] if k >= 0 else None for k in gold]
+                classifier.set_params(classes=list(self.classes_)).fit(
+                    data.inputs, ann, gold=names, sample_weight=data.weight
+                )
+                if classifier.interrupted_:
+                    raise KeyboardInterrupt
+                found.append(predict_items(classifier, data.inputs, ann, 0))
+        if self.folds and not parts:
+            found[0] = found[0]._replace(limitations=(ONE_ITEM,))
+        predictions_used, fit = _most_likely(found, ann, gold)
+        soft = np.full((len(ann), ann.n_classes), 1 / ann.n_classes, np.float32)
+        temperature = discount_temperature(*error_dependence(fit))
+        soft[fit.votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
+        return CrossFitted(predictions_used, TrainingConsensus(soft, fit.annotators()), data)
+
     def _after_fit(self, data: TrainingData) -> None:
-        """Weigh the two starts, and remember which data the folds belong to."""
+        """Measure the mean gate of each annotator."""
         self._method().finish(data)
-        self._trained_on = _identity(data)
+
+    # ---- the consensus ---------------------------------------------------------------------------
 
     def _out_of_fold(
         self,
@@ -149,32 +301,33 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         folder: Path | None = None,
         labels: Annotations | None = None,
     ) -> OutOfFold | None:
-        """Return what the networks of other folds say; a fresh copy is trained if the model was fitted to other data.
-
-        With `folds=0`, or if the model has no folds, the networks judge items that they were trained on.
-        """
+        """Return what the cross-fitted classifiers of `fit` said; for other data, a fresh copy is fitted."""
         labels = (ann if labels is None else labels).with_classes(self.classes_)
+        if not check_folds(folds) and self.folds:
+            return predict_items(self, inputs, labels, 0)
         known = np.full(len(inputs), -1) if gold is None else np.asarray(gold, np.int64)
-        data = TrainingData(inputs, ann.with_classes(self.classes_), known, np.ones(len(inputs), np.float32))
-        method = self._method()
-        if check_folds(folds) and method.n_folds and getattr(self, "_trained_on", None) != _identity(data):
+        cross_fitted: CrossFitted | None = getattr(self, "_cross_fitted", None)
+        if cross_fitted is None or not _was_trained_on(cross_fitted.data, inputs, labels, known):
             names = None if gold is None else [self.classes_[k] if k >= 0 else None for k in gold]
-            copy = clone(self).set_params(classes=list(self.classes_))
+            copy = clone(self).set_params(classes=list(self.classes_), checkpoint=None)
             copy.fit(inputs, ann, gold=names, validation=validation)
-            return None if copy.interrupted_ else copy._out_of_fold(inputs, ann, gold, folds, labels=labels)
-        if folds and method.n_folds:
-            return self._judge(data, labels)
-        return predict_items(self, inputs, labels, 0)
+            return None if copy.interrupted_ else copy._merge(copy._cross_fitted, inputs, labels)
+        return self._merge(cross_fitted, inputs, labels)
 
-    def _judge(self, data: TrainingData, labels: Annotations) -> OutOfFold:
-        """Return class probabilities of items and accuracies for labels, by networks that were not trained on them."""
-        known = self._known(labels, warn=False)
-        method = self._method_for(known)
-        assert isinstance(method, ConsensusTraining)
-        outputs = method.outputs(TrainingData(data.inputs, known, data.gold, data.weight))
-        weights = method.start_weights.double().numpy()
-        probabilities = np.einsum("s,snk->nk", weights, outputs.class_probabilities)
-        return OutOfFold(probabilities, expit(weights @ outputs.gate_logits), method.n_folds)
+    def _merge(self, cross_fitted: CrossFitted, inputs: Inputs, labels: Annotations) -> OutOfFold:
+        """Return what the cross-fitted classifiers say, and what this one says about other items and labels."""
+        own, stored, ann = (
+            predict_items(self, inputs, labels, 0),
+            cross_fitted.predictions,
+            cross_fitted.data.annotations,
+        )
+        learned = np.diff(ann.indptr) > 0
+        probabilities = np.where(learned[:, None], stored.class_probabilities, own.class_probabilities)
+        right = own.right_probability
+        if right is not None and stored.right_probability is not None:
+            position = _positions_of_pairs(labels, ann, self.annotators_)
+            right = np.where(position >= 0, stored.right_probability[position], right)
+        return OutOfFold(probabilities, right, stored.n_folds, stored.limitations)
 
     def annotator_accuracy_per_item(
         self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None
@@ -202,7 +355,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         --------
         >>> import numpy as np, crowdfuse
         >>> X, Y = np.eye(3).repeat(50, 0), np.arange(3).repeat(50)[:, None].repeat(3, 1)
-        >>> clf = crowdfuse.ConsensusTrainingClassifier(epochs=30, effort="low", learning_rate=0.01).fit(X, Y)
+        >>> clf = crowdfuse.ConsensusTrainingClassifier(epochs=20, folds=0, learning_rate=0.01).fit(X, Y)
         >>> (clf.annotator_accuracy_per_item(X) > 0.9).all()
         np.True_
         """
@@ -212,6 +365,81 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         )
 
 
-def _identity(data: TrainingData) -> tuple[str, ...]:
-    """Return hashes of inputs, labels and gold."""
-    return tuple(fingerprint(data.inputs, data.annotations, data.gold).values())
+def _uniform(ann: Annotations, classifier: CrowdClassifier, n_folds: int) -> OutOfFold:
+    """Return predictions that know nothing, for rows that no classifier predicts."""
+    right = np.full(ann.n_labels, 0.5) if classifier.estimates_item_accuracy else None
+    return OutOfFold(np.full((len(ann), ann.n_classes), 1 / ann.n_classes), right, n_folds)
+
+
+def _most_likely(
+    found: Sequence[OutOfFold], ann: Annotations, gold: NDArray[np.int64]
+) -> tuple[OutOfFold, PosteriorFit]:
+    """Return the predictions that make the labels most likely, and the posterior of the labels given them.
+
+    The candidates are the predictions of each classifier and their geometric mean. All use the same estimate of where
+    annotators are right, which is that of gated, the first classifier.
+    """
+    votes, right = Votes(ann), found[0].right_probability
+    gate = None
+    if right is not None:
+        gate = center_gates(logit(right.clip(1e-12, 1 - 1e-12)), ann.annotator, ann.n_annotators)[0]
+    candidates = [predictions.class_probabilities for predictions in found]
+    if len(found) > 1:
+        candidates.append(_geometric_mean(candidates))
+    max_sharpness = MAX_SHARPNESS if found[0].n_folds else 1.0
+    fits = [
+        fit_posterior(votes, np.log(_without_zeros(p[votes.labelled])), gold[votes.labelled], max_sharpness, gate)
+        for p in candidates
+    ]
+    best = max(range(len(fits)), key=lambda number: fits[number].log_likelihood)
+    limitations = tuple(dict.fromkeys(sentence for predictions in found for sentence in predictions.limitations))
+    return OutOfFold(candidates[best], right, found[0].n_folds, limitations), fits[best]
+
+
+def _without_zeros(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return class probabilities mixed with a little of the uniform distribution, as `crowdfuse.consensus` does."""
+    mixed: NDArray[np.float64] = (
+        probabilities * (1 - UNIFORM_MIXTURE_WEIGHT) + UNIFORM_MIXTURE_WEIGHT / probabilities.shape[1]
+    )
+    return mixed
+
+
+def _geometric_mean(probabilities: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the geometric mean of class probabilities (N, K), normalized.
+
+    Examples
+    --------
+    >>> _geometric_mean([np.array([[0.8, 0.2]]), np.array([[0.2, 0.8]])]).round(3).tolist()
+    [[0.5, 0.5]]
+    """
+    log_p = np.mean([np.log(_without_zeros(p)) for p in probabilities], axis=0)
+    mean: NDArray[np.float64] = np.exp(log_p - log_p.max(1, keepdims=True))
+    return mean / mean.sum(1, keepdims=True)
+
+
+def _was_trained_on(data: TrainingData, inputs: Inputs, labels: Annotations, gold: NDArray[np.int64]) -> bool:
+    """Return whether a training on `data` learned from these inputs, this gold and only from these labels.
+
+    Labels that the training did not see are allowed, since validation may hold labels out.
+    """
+    if len(data) != len(inputs) or not np.array_equal(data.gold, gold):
+        return False
+    learned = data.annotations
+    position = _positions_of_pairs(learned, labels, learned.annotators)
+    if (position < 0).any() or not np.array_equal(labels.label[position], learned.label):
+        return False
+    return data.inputs is inputs or data.inputs.fingerprint() == inputs.fingerprint()
+
+
+def _positions_of_pairs(wanted: Annotations, known: Annotations, annotators: NDArray[Any]) -> NDArray[np.int64]:
+    """Return, for each label of `wanted`, the position of the label of the same row and annotator in `known`, or -1."""
+    pairs = [
+        ann.item * (len(annotators) + 1) + positions_of(ann.annotators, annotators)[ann.annotator] + 1
+        for ann in (wanted, known)
+    ]
+    order = np.argsort(pairs[1], kind="stable")
+    if not len(order):
+        return np.full(len(pairs[0]), -1)
+    slot = np.searchsorted(pairs[1], pairs[0], sorter=order).clip(max=len(order) - 1)
+    found = order[slot]
+    return np.where(pairs[1][found] == pairs[0], found, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 
 CUT_SHORT_FOLD = "The time limit (max_time) cut the trainings of the folds short, too."
+FOLDS_FOLDER = "folds"
+"""Folder below that of the checkpoint, with the predictions and the checkpoints of the folds."""
+ONE_ITEM = "Cross-fitting is not possible, because there is only one item to learn from."
 
 
 def trained_rows(classifier: CrowdClassifier, ann: Annotations, gold: IntArray | None) -> IntArray:
@@ -83,6 +87,7 @@ def predict_fold(
     rows: IntArray,
     *,
     title: str,
+    weight: NDArray[np.float32] | None = None,
     checkpoint: Path | None = None,
 ) -> OutOfFold | None:
     """Train a fresh copy of a classifier without the rows of a fold, and predict these rows.
@@ -105,6 +110,8 @@ def predict_fold(
         All rows that the classifier learns from.
     title : str
         Shown with the progress.
+    weight : ndarray of shape (n_items,) or None, default=None
+        Weight of each row in the loss; None: all 1.
     checkpoint : Path or None, default=None
         Folder for checkpoints of the training.
 
@@ -119,7 +126,13 @@ def predict_fold(
     copy = clone(classifier).set_params(checkpoint=checkpoint, classes=list(names))
     train_gold = None if gold is None else [names[k] if k >= 0 else None for k in gold[train]]
     try:
-        prepared = copy.prepare(inputs.take(train), ann[train], gold=train_gold, validation=validation)
+        prepared = copy.prepare(
+            inputs.take(train),
+            ann[train],
+            gold=train_gold,
+            validation=validation,
+            sample_weight=None if weight is None else weight[train],
+        )
     except UnfitDataError as error:
         next_training()
         no_say = (
@@ -132,7 +145,106 @@ def predict_fold(
     if copy.interrupted_:
         return None
     predicted = predict_items(copy, inputs.take(fold), ann[fold], 0)
-    return predicted._replace(limitations=(CUT_SHORT_FOLD,)) if copy.cut_short_ else predicted
+    limitations = (*copy.method_.limitations(), *((CUT_SHORT_FOLD,) if copy.cut_short_ else ()))
+    return predicted._replace(limitations=limitations)
+
+
+def predict_folds(
+    classifier: CrowdClassifier,
+    inputs: Inputs,
+    ann: Annotations,
+    gold: IntArray | None,
+    validation: Any,
+    rows: IntArray,
+    parts: Sequence[IntArray],
+    *,
+    weight: NDArray[np.float32] | None = None,
+    folder: Path | None = None,
+) -> list[OutOfFold] | None:
+    """Predict each fold by a fresh copy of a classifier that was trained on the other folds.
+
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        The classifier; only its settings and `classes_` are used.
+    inputs : Inputs
+        The inputs of all rows.
+    ann : Annotations
+        The labels of all rows.
+    gold : ndarray of shape (n_items,) or None
+        True class of each row as a position in `classes_`, -1 where unknown; used as in `fit`.
+    validation : object
+        As in `fit`.
+    rows : ndarray
+        All rows that the classifier learns from.
+    parts : sequence of ndarray
+        The rows of each fold.
+    weight : ndarray of shape (n_items,) or None, default=None
+        Weight of each row in the loss; None: all 1.
+    folder : Path or None, default=None
+        Folder that holds the predictions of finished folds and the checkpoints of the others, so that cross-fitting
+        can be resumed.
+
+    Returns
+    -------
+    predictions : list of OutOfFold or None
+        One entry per fold; None if a training was interrupted.
+    """
+    name, predictions = classifier.method_name, []
+    for number, fold in enumerate(parts):
+        file = None if folder is None else fold_file(folder, name, number)
+        found = None if file is None else all_gather(read_fold(file))[0]  # all processes do the same
+        if found is not None:
+            next_training()
+        else:
+            found = predict_fold(
+                classifier,
+                inputs,
+                ann,
+                gold,
+                validation,
+                fold,
+                rows,
+                title=f"{name}, fold {number + 1} of {len(parts)}",
+                weight=weight,
+                checkpoint=None if folder is None else checkpoint_folder(folder, name, number),
+            )
+            if found is None:
+                return None
+            if file is not None and is_rank_zero():
+                write_fold(file, found)
+        predictions.append(found)
+    return predictions
+
+
+def insert_folds(
+    predicted: OutOfFold, parts: Sequence[IntArray], predictions: Sequence[OutOfFold], ann: Annotations
+) -> OutOfFold:
+    """Return predictions of all rows, in which those of the folds replace those of `predicted`.
+
+    Parameters
+    ----------
+    predicted : OutOfFold
+        Predictions of all rows, for rows that belong to no fold. Its arrays are overwritten.
+    parts : sequence of ndarray
+        The rows of each fold.
+    predictions : sequence of OutOfFold
+        The predictions of each fold.
+    ann : Annotations
+        The labels that `predicted` belongs to.
+
+    Returns
+    -------
+    predictions : OutOfFold
+    """
+    probabilities, right = predicted.class_probabilities, predicted.right_probability
+    limitations: list[str] = list(predicted.limitations)
+    for fold, found in zip(parts, predictions, strict=True):
+        probabilities[fold] = found.class_probabilities
+        if right is not None and found.right_probability is not None:
+            right[np.isin(ann.item, fold)] = found.right_probability
+        limitations += found.limitations
+    return OutOfFold(probabilities, right, len(parts), tuple(dict.fromkeys(limitations)))
 
 
 def cross_fit(
@@ -163,8 +275,7 @@ def cross_fit(
     folds : int, default=5
         Number of folds.
     folder : Path or None, default=None
-        Folder that holds the predictions of finished folds and the checkpoints of the others, so that cross-fitting
-        can be resumed.
+        Folder for finished folds and checkpoints; see `predict_folds`.
     labels : Annotations or None, default=None
         All labels of the rows, also those that were kept out of training. None: `ann`.
 
@@ -179,38 +290,12 @@ def cross_fit(
     rows = trained_rows(classifier, ann, gold)
     if not len(rows):
         return predicted._replace(n_folds=None)
-    probabilities, right = predicted.class_probabilities, predicted.right_probability
     parts = assign_folds(rows, folds)
-    limitations: list[str] = []
     if folds and not parts:
-        limitations.append("Cross-fitting is not possible, because there is only one item to learn from.")
-    with training_series(len(parts)):
-        for number, fold in enumerate(parts):
-            file = None if folder is None else fold_file(folder, number)
-            found = None if file is None else all_gather(read_fold(file))[0]  # all processes do the same
-            if found is not None:
-                next_training()
-            else:
-                found = predict_fold(
-                    classifier,
-                    inputs,
-                    ann,
-                    gold,
-                    validation,
-                    fold,
-                    rows,
-                    title=f"{classifier.method_name}, fold {number + 1} of {len(parts)}",
-                    checkpoint=None if folder is None else folder / f"fold-{number + 1}",
-                )
-                if found is None:
-                    return None
-                if file is not None and is_rank_zero():
-                    write_fold(file, found)
-            probabilities[fold] = found.class_probabilities
-            if right is not None and found.right_probability is not None:
-                right[np.isin(labels.item, fold)] = found.right_probability
-            limitations += found.limitations
-    return OutOfFold(probabilities, right, len(parts), tuple(dict.fromkeys(limitations)))
+        predicted = predicted._replace(limitations=(ONE_ITEM,))
+    with training_series((1.0,) * len(parts)):
+        predictions = predict_folds(classifier, inputs, ann, gold, validation, rows, parts, folder=folder)
+    return None if predictions is None else insert_folds(predicted, parts, predictions, labels)
 
 
 def combine(
@@ -244,13 +329,18 @@ def combine(
         predicted=classifier.predict_proba(inputs),
         right_probability=predictions.right_probability,
     )
-    more = (*classifier.training_limitations(), *predictions.limitations)
-    return replace(result, limitations=(*result.limitations, *more))
+    sentences = (*result.limitations, *classifier.training_limitations(), *predictions.limitations)
+    return replace(result, limitations=tuple(dict.fromkeys(sentences)))
 
 
-def fold_file(folder: Path, number: int) -> Path:
+def fold_file(folder: Path, method_name: str, number: int) -> Path:
     """Return the file with the predictions of a fold; the first fold has number 0."""
-    return folder / f"fold-{number + 1}.npz"
+    return folder / f"{method_name}-{number + 1}.npz"
+
+
+def checkpoint_folder(folder: Path, method_name: str, number: int) -> Path:
+    """Return the folder with the checkpoint of a fold that is not finished."""
+    return folder / f"{method_name}-{number + 1}"
 
 
 def write_fold(file: Path, predictions: OutOfFold) -> None:

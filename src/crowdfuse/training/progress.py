@@ -27,7 +27,7 @@ SHOWN_FIGURES = {"validation_accuracy": "validation accuracy", "held_out_log_lik
 class _Series:
     """Trainings that belong together, such as a model and the folds of its cross-fitting."""
 
-    n_trainings: int
+    costs: tuple[float, ...]
     n_parallel: int
     n_started: int = 0
 
@@ -36,15 +36,16 @@ _current_series: ContextVar[_Series | None] = ContextVar("current_series", defau
 
 
 @contextmanager
-def training_series(n_trainings: int, n_parallel: int = 1) -> Iterator[None]:
-    """Within this context, progress shows the time left over this many trainings; an outer series has precedence.
+def training_series(costs: tuple[float, ...], n_parallel: int = 1) -> Iterator[None]:
+    """Within this context, progress shows the time left over several trainings; an outer series has precedence.
 
-    After the first training, `n_parallel` of them run at the same time.
+    `costs` holds the expected time of each training, in any unit. After the first training, `n_parallel` of them run at
+    the same time.
     """
     if _current_series.get() is not None:
         yield
         return
-    token = _current_series.set(_Series(n_trainings, n_parallel))
+    token = _current_series.set(_Series(costs, n_parallel))
     try:
         yield
     finally:
@@ -58,15 +59,26 @@ class SeriesPosition(NamedTuple):
     ----------
     number : int, default=1
         Number of the training, from 1.
-    n_trainings : int, default=1
-        Length of the series.
+    costs : tuple of float, default=(1.0,)
+        Expected time of each training of the series, in any unit.
     n_parallel : int, default=1
         How many of the later trainings run at the same time.
     """
 
     number: int = 1
-    n_trainings: int = 1
+    costs: tuple[float, ...] = (1.0,)
     n_parallel: int = 1
+
+    @property
+    def n_trainings(self) -> int:
+        """Length of the series."""
+        return len(self.costs)
+
+    @property
+    def later_cost(self) -> float:
+        """Time of the later trainings, if this training takes a time of 1."""
+        later = self.costs[self.number :]
+        return max(sum(later) / self.n_parallel, max(later, default=0.0)) / self.costs[self.number - 1]
 
 
 ALONE = SeriesPosition()
@@ -75,10 +87,10 @@ ALONE = SeriesPosition()
 def next_training() -> SeriesPosition:
     """Count a training that starts, or that is not needed, and return its position in the series."""
     series = _current_series.get()
-    if series is None:
+    if series is None or not series.costs:
         return ALONE
-    series.n_started = min(series.n_started + 1, series.n_trainings)
-    return SeriesPosition(series.n_started, series.n_trainings, series.n_parallel)
+    series.n_started = min(series.n_started + 1, len(series.costs))
+    return SeriesPosition(series.n_started, series.costs, series.n_parallel)
 
 
 @dataclass(frozen=True)
@@ -116,11 +128,12 @@ class TrainingPlan:
     @property
     def position(self) -> str:
         """Position in the series, as text."""
-        number, n_trainings, _ = self.series
-        return "training" if n_trainings == 1 else f"training {number} of {n_trainings}"
+        if self.series.n_trainings == 1:
+            return "training"
+        return f"training {self.series.number} of {self.series.n_trainings}"
 
     def seconds_left(self, n_steps_done: int, seconds: float) -> float:
-        """Return the time to the end of the series, if the other trainings take as long as this one.
+        """Return the time to the end of the series, if the trainings take as long as their costs say.
 
         Parameters
         ----------
@@ -135,15 +148,14 @@ class TrainingPlan:
 
         Examples
         --------
-        >>> TrainingPlan("gated", 10, 20, series=SeriesPosition(1, 6)).seconds_left(50, 5.0)
+        >>> TrainingPlan("gated", 10, 20, series=SeriesPosition(1, (1.0,) * 6)).seconds_left(50, 5.0)
         115.0
         """
         seconds_per_step = seconds / (n_steps_done - self.n_steps_done)
         left, whole = seconds_per_step * (self.n_steps - n_steps_done), seconds_per_step * self.n_steps
         if self.max_time is not None:
             left, whole = min(left, max(0.0, self.max_time - seconds)), min(whole, self.max_time)
-        number, n_trainings, n_parallel = self.series
-        return left + whole * -(-(n_trainings - number) // n_parallel)
+        return left + whole * self.series.later_cost
 
 
 # ---- reporters -------------------------------------------------------------------------------------
