@@ -189,7 +189,7 @@ def fit(
 
 def _print_start(classifier: CrowdClassifier, data: JobData, job: Job, *, is_default: bool, shown: list[str]) -> None:
     """Print what was read and what is trained, before the training; add the notes that were printed to `shown`."""
-    from crowdfuse.runs.cross_fitting import count_trainings
+    from crowdfuse.runs.cross_fitting import training_costs
 
     ann = data.train_annotations
     n_items = int((np.diff(ann.indptr) > 0).sum())
@@ -204,7 +204,7 @@ def _print_start(classifier: CrowdClassifier, data: JobData, job: Job, *, is_def
     if classifier.encoder_ is not None:
         typer.echo(f"encoder: {classifier.encoder_.describe()}, {classifier.n_features_in_:,} features per item")
     typer.echo(f"network: {_describe_network(classifier)}")
-    typer.echo(f"effort: {_describe_effort(job, count_trainings(classifier, job, data))}")
+    typer.echo(f"effort: {_describe_effort(job, len(training_costs(classifier, job, data)))}")
     if classifier.encoder_ is None and data.loaded.short_names is not None and len(classifier.input_shape_) == 3:
         typer.echo(
             "note: this network is trained from scratch on your images. A frozen pretrained encoder would do better: "
@@ -234,7 +234,8 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None, s
     if not summary["interrupted"]:
         typer.echo(f"result: {_describe_result(summary)}")
     else:
-        typer.echo(f"interrupted after {summary['n_epochs']} epochs; continue with: crowdfuse fit --resume {run}")
+        done = f"after {summary['n_epochs']} epochs" if summary["n_epochs"] else "before the model was trained"
+        typer.echo(f"interrupted {done}; continue with: crowdfuse fit --resume {run}")
     typer.echo(f"run folder: {run}")
     if summary["interrupted"]:
         raise typer.Exit(130)
@@ -256,7 +257,7 @@ def _describe_effort(job: Job, n_trainings: int) -> str:
     """Return the effort of a job, how often it trains, and its time limit: 'normal (6 trainings: ...)'."""
     parts = ["1 training"]
     if n_trainings > 1:
-        parts = [f"{n_trainings} trainings: the model, and {n_trainings - 1} folds for the consensus"]
+        parts = [f"{n_trainings} trainings: the model, and {n_trainings - 1} on folds, for the consensus"]
     elif job.effort == "low" or not job.folds:
         parts.append("no folds, so the confidence will be too high")
     if job.settings.get("max_time") is not None:

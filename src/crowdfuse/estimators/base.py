@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -37,6 +37,9 @@ from crowdfuse.training.checkpoints import Checkpointing
 from crowdfuse.training.loop import TrainingResult, check_trainable, train
 from crowdfuse.training.recipes import OptimizerFactory, Recipe, Schedule
 from crowdfuse.training.validation import Validation
+
+if TYPE_CHECKING:
+    from crowdfuse.estimators.cross_fitting import FoldTraining
 
 SearchSpace = dict[str, list[Any] | tuple[float, float]]
 """For each setting, the values to try: a list, or a range (low, high) from which values are drawn log-uniformly."""
@@ -603,6 +606,32 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         rows = check_trainable(self.method_, data, recipe)
         self.method_.fit_standardization(inputs, rows)
         return PreparedTraining(data, held_out, recipe)
+
+    def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
+        """Return the trainings on folds that `fit` runs before it trains the network: none for most methods.
+
+        Parameters
+        ----------
+        prepared : PreparedTraining
+            Return value of `prepare`.
+
+        Returns
+        -------
+        trainings : list of FoldTraining
+            Not empty only for a method that cross-fits classifiers in its own training (`cross_fits_itself`).
+        """
+        return []
+
+    def training_costs(self) -> tuple[float, ...]:
+        """Return the expected time of each training that `fit` consists of, relative to each other.
+
+        Returns
+        -------
+        costs : tuple of float
+            One number for most methods. A method that cross-fits classifiers in its own training has one number per
+            fold, and one for the training of its own network.
+        """
+        return (1.0,)
 
     def _encode_validation(self, X: Any) -> Inputs:
         """Return validation inputs as numbers."""

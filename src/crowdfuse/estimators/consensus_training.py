@@ -19,24 +19,25 @@ from crowdfuse.aggregation.posterior import (
     center_gates,
     fit_posterior,
 )
-from crowdfuse.aggregation.votes import Votes
+from crowdfuse.aggregation.votes import Votes, normalize_log_joint
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.checks.numbers import check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, PreparedTraining, SearchSpace
 from crowdfuse.estimators.cross_fitting import (
     FOLDS_FOLDER,
     ONE_ITEM,
+    FoldTraining,
     OutOfFold,
-    assign_folds,
-    check_folds,
+    fold_trainings,
     insert_folds,
-    predict_folds,
     predict_items,
+    run_folds,
 )
 from crowdfuse.estimators.gated import GatedClassifier
 from crowdfuse.estimators.majority_vote import MajorityVoteClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
+from crowdfuse.labels.folds import check_folds
 from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.consensus_training import ConsensusTraining, TrainingConsensus, n_class_networks
@@ -223,14 +224,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             return (GATED_COST, OWN_COST)
         return (GATED_COST,) * self.folds + (VOTE_COST,) * self.folds + (OWN_COST,)
 
-    def base_classifiers(self) -> list[CrowdClassifier]:
-        """Return the classifiers that `fit` cross-fits, with the settings of this estimator; not fitted.
-
-        Returns
-        -------
-        classifiers : list of CrowdClassifier
-            Gated, and a network that is trained on the votes; with `folds=0`, gated alone.
-        """
+    def _base_classifiers(self) -> list[CrowdClassifier]:
+        """Return gated and a network that is trained on the votes, with the settings of this estimator; not fitted."""
         shared = {
             name: value
             for name, value in self.get_params(deep=False).items()
@@ -240,49 +235,79 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             max_time=self._share_of_time(GATED_COST)
         )
         vote = MajorityVoteClassifier(**shared).set_params(max_time=self._share_of_time(VOTE_COST))
-        found: list[CrowdClassifier] = [gated, vote] if self.folds else [gated]
-        for classifier in found:
+        for classifier in (gated, vote):
             classifier.set_params(verbose=self.verbose, random_state=self._recipe().seed)
-            if hasattr(self, "classes_"):
-                classifier.classes_ = self.classes_
-        return found
+            classifier.classes_ = self.classes_
+        return [gated, vote]
 
     def _share_of_time(self, cost: float) -> float | None:
         """Return the time limit of a training with this cost, in seconds; None without a limit."""
         limit = self._recipe().max_time
         return None if limit is None else limit * cost / sum(self.training_costs())
 
+    def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
+        """Return the trainings of the folds: first those of gated, then those of the network trained on the votes.
+
+        Parameters
+        ----------
+        prepared : PreparedTraining
+            Return value of `prepare`.
+
+        Returns
+        -------
+        trainings : list of FoldTraining
+            Empty with `folds=0`, or if there are fewer than two items to learn from.
+        """
+        data = prepared.data
+        return [
+            training
+            for classifier in self._base_classifiers()
+            for training in fold_trainings(
+                classifier, data.inputs, data.annotations, data.gold, None, self.folds, data.weight
+            )
+        ]
+
     def _cross_fit(self, prepared: PreparedTraining) -> CrossFitted:
         """Return what the cross-fitted classifiers say, and the consensus."""
         data = prepared.data
         ann, gold = data.annotations, data.gold
-        rows = np.flatnonzero(((np.diff(ann.indptr) > 0) | (gold >= 0)) & (data.weight > 0))
-        parts = assign_folds(rows, self.folds)
-        folder = None if self.checkpoint is None or not self.folds else Path(self.checkpoint) / FOLDS_FOLDER
-        found: list[OutOfFold] = []
-        for classifier in self.base_classifiers():
-            if self.folds:
-                predictions = predict_folds(
-                    classifier, data.inputs, ann, gold, None, rows, parts, weight=data.weight, folder=folder
-                )
-                if predictions is None:
-                    raise KeyboardInterrupt
-                found.append(insert_folds(_uniform(ann, classifier, len(parts)), parts, predictions, ann))
-            else:
-                names = [self.classes_[k] if k >= 0 else None for k in gold]
-                classifier.set_params(classes=list(self.classes_)).fit(
-                    data.inputs, ann, gold=names, sample_weight=data.weight
-                )
-                if classifier.interrupted_:
-                    raise KeyboardInterrupt
-                found.append(predict_items(classifier, data.inputs, ann, 0))
-        if self.folds and not parts:
-            found[0] = found[0]._replace(limitations=(ONE_ITEM,))
-        predictions_used, fit = _most_likely(found, ann, gold)
+        if self.folds:
+            folder = None if self.checkpoint is None else Path(self.checkpoint) / FOLDS_FOLDER
+            found = self._run_folds(self.fold_trainings(prepared), ann, folder)
+        else:
+            found = [self._predict_with_gated(data)]
+        predictions, fit = _most_likely(found, ann, gold)
         soft = np.full((len(ann), ann.n_classes), 1 / ann.n_classes, np.float32)
         temperature = discount_temperature(*error_dependence(fit))
         soft[fit.votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
-        return CrossFitted(predictions_used, TrainingConsensus(soft, fit.annotators()), data)
+        return CrossFitted(predictions, TrainingConsensus(soft, fit.annotators()), data)
+
+    def _run_folds(self, trainings: list[FoldTraining], ann: Annotations, folder: Path | None) -> list[OutOfFold]:
+        """Return the out-of-fold predictions of each classifier."""
+        predictions = run_folds(trainings, folder)
+        if predictions is None:
+            raise KeyboardInterrupt
+        nothing = np.full((len(ann), ann.n_classes), 1 / ann.n_classes)
+        if not trainings:
+            return [OutOfFold(nothing, None, 0, (ONE_ITEM,))]
+        n_folds = trainings[0].n_folds
+        found = []
+        for start in range(0, len(trainings), n_folds):
+            part = slice(start, start + n_folds)
+            right = np.full(ann.n_labels, 0.5) if trainings[start].classifier.estimates_item_accuracy else None
+            uniform = OutOfFold(nothing.copy(), right, n_folds)
+            found.append(insert_folds(uniform, trainings[part], predictions[part], ann))
+        return found
+
+    def _predict_with_gated(self, data: TrainingData) -> OutOfFold:
+        """Return what gated says about items that it is trained on."""
+        classifier = self._base_classifiers()[0].set_params(classes=list(self.classes_))
+        names = [self.classes_[k] if k >= 0 else None for k in data.gold]
+        classifier.fit(data.inputs, data.annotations, gold=names, sample_weight=data.weight)
+        if classifier.interrupted_:
+            raise KeyboardInterrupt
+        predictions = predict_items(classifier, data.inputs, data.annotations, 0)
+        return predictions._replace(limitations=classifier.method_.limitations())
 
     def _after_fit(self, data: TrainingData) -> None:
         """Measure the mean gate of each annotator."""
@@ -365,12 +390,6 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         )
 
 
-def _uniform(ann: Annotations, classifier: CrowdClassifier, n_folds: int) -> OutOfFold:
-    """Return predictions that know nothing, for rows that no classifier predicts."""
-    right = np.full(ann.n_labels, 0.5) if classifier.estimates_item_accuracy else None
-    return OutOfFold(np.full((len(ann), ann.n_classes), 1 / ann.n_classes), right, n_folds)
-
-
 def _most_likely(
     found: Sequence[OutOfFold], ann: Annotations, gold: NDArray[np.int64]
 ) -> tuple[OutOfFold, PosteriorFit]:
@@ -413,8 +432,7 @@ def _geometric_mean(probabilities: Sequence[NDArray[np.float64]]) -> NDArray[np.
     [[0.5, 0.5]]
     """
     log_p = np.mean([np.log(_without_zeros(p)) for p in probabilities], axis=0)
-    mean: NDArray[np.float64] = np.exp(log_p - log_p.max(1, keepdims=True))
-    return mean / mean.sum(1, keepdims=True)
+    return normalize_log_joint(log_p)[0]
 
 
 def _was_trained_on(data: TrainingData, inputs: Inputs, labels: Annotations, gold: NDArray[np.int64]) -> bool:
@@ -428,7 +446,7 @@ def _was_trained_on(data: TrainingData, inputs: Inputs, labels: Annotations, gol
     position = _positions_of_pairs(learned, labels, learned.annotators)
     if (position < 0).any() or not np.array_equal(labels.label[position], learned.label):
         return False
-    return data.inputs is inputs or data.inputs.fingerprint() == inputs.fingerprint()
+    return data.inputs is inputs or data.inputs.fingerprint == inputs.fingerprint
 
 
 def _positions_of_pairs(wanted: Annotations, known: Annotations, annotators: NDArray[Any]) -> NDArray[np.int64]:

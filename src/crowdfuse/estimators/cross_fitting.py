@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,25 +77,14 @@ def predict_items(classifier: CrowdClassifier, inputs: Inputs, ann: Annotations,
     )
 
 
-def predict_fold(
-    classifier: CrowdClassifier,
-    inputs: Inputs,
-    ann: Annotations,
-    gold: IntArray | None,
-    validation: Any,
-    fold: IntArray,
-    rows: IntArray,
-    *,
-    title: str,
-    weight: NDArray[np.float32] | None = None,
-    checkpoint: Path | None = None,
-) -> OutOfFold | None:
-    """Train a fresh copy of a classifier without the rows of a fold, and predict these rows.
+@dataclass(frozen=True)
+class FoldTraining:
+    """A training without the rows of one fold.
 
     Parameters
     ----------
     classifier : CrowdClassifier
-        The classifier; only its settings and `classes_` are used.
+        The classifier to copy; only its settings and `classes_` are used.
     inputs : Inputs
         The inputs of all rows.
     ann : Annotations
@@ -104,133 +93,158 @@ def predict_fold(
         True class of each row as a position in `classes_`, -1 where unknown; used as in `fit`.
     validation : object
         As in `fit`.
+    weight : ndarray of shape (n_items,) or None
+        Weight of each row in the loss; None: all 1.
+    rows : ndarray
+        All rows that the classifier learns from.
     fold : ndarray
-        Rows to predict.
-    rows : ndarray
-        All rows that the classifier learns from.
-    title : str
-        Shown with the progress.
-    weight : ndarray of shape (n_items,) or None, default=None
-        Weight of each row in the loss; None: all 1.
-    checkpoint : Path or None, default=None
-        Folder for checkpoints of the training.
-
-    Returns
-    -------
-    predictions : OutOfFold or None
-        Uniform probabilities if the method cannot learn from the other rows; `limitations` then says why. None if the
-        training was interrupted.
+        The rows of the fold.
+    number : int
+        Number of the fold, from 1.
+    n_folds : int
+        Number of folds.
     """
-    train, names = np.setdiff1d(rows, fold), classifier.classes_
-    ann = ann.with_classes(names)
-    copy = clone(classifier).set_params(checkpoint=checkpoint, classes=list(names))
-    train_gold = None if gold is None else [names[k] if k >= 0 else None for k in gold[train]]
-    try:
-        prepared = copy.prepare(
-            inputs.take(train),
-            ann[train],
-            gold=train_gold,
-            validation=validation,
-            sample_weight=None if weight is None else weight[train],
-        )
-    except UnfitDataError as error:
-        next_training()
-        no_say = (
-            f"The consensus of {format_count(len(fold), 'item')} ignores the model, which cannot be "
-            "trained without them"
-        )
-        uniform = np.full((len(fold), len(names)), 1 / len(names))
-        return OutOfFold(uniform, None, 0, (f"{no_say}: {error}.",))
-    copy.fit_prepared(prepared, title=title)
-    if copy.interrupted_:
-        return None
-    predicted = predict_items(copy, inputs.take(fold), ann[fold], 0)
-    limitations = (*copy.method_.limitations(), *((CUT_SHORT_FOLD,) if copy.cut_short_ else ()))
-    return predicted._replace(limitations=limitations)
 
+    classifier: CrowdClassifier
+    inputs: Inputs
+    ann: Annotations
+    gold: IntArray | None
+    validation: Any
+    weight: NDArray[np.float32] | None
+    rows: IntArray
+    fold: IntArray
+    number: int
+    n_folds: int
 
-def predict_folds(
-    classifier: CrowdClassifier,
-    inputs: Inputs,
-    ann: Annotations,
-    gold: IntArray | None,
-    validation: Any,
-    rows: IntArray,
-    parts: Sequence[IntArray],
-    *,
-    weight: NDArray[np.float32] | None = None,
-    folder: Path | None = None,
-) -> list[OutOfFold] | None:
-    """Predict each fold by a fresh copy of a classifier that was trained on the other folds.
+    @property
+    def title(self) -> str:
+        """Name of the training, shown with the progress."""
+        return f"{self.classifier.method_name}, fold {self.number} of {self.n_folds}"
 
-    Parameters
-    ----------
-    classifier : CrowdClassifier
-        The classifier; only its settings and `classes_` are used.
-    inputs : Inputs
-        The inputs of all rows.
-    ann : Annotations
-        The labels of all rows.
-    gold : ndarray of shape (n_items,) or None
-        True class of each row as a position in `classes_`, -1 where unknown; used as in `fit`.
-    validation : object
-        As in `fit`.
-    rows : ndarray
-        All rows that the classifier learns from.
-    parts : sequence of ndarray
-        The rows of each fold.
-    weight : ndarray of shape (n_items,) or None, default=None
-        Weight of each row in the loss; None: all 1.
-    folder : Path or None, default=None
-        Folder that holds the predictions of finished folds and the checkpoints of the others, so that cross-fitting
-        can be resumed.
+    def file(self, folder: Path) -> Path:
+        """Return the file that holds the predictions after the training."""
+        return folder / f"{self.classifier.method_name}-{self.number}.npz"
 
-    Returns
-    -------
-    predictions : list of OutOfFold or None
-        One entry per fold; None if a training was interrupted.
-    """
-    name, predictions = classifier.method_name, []
-    for number, fold in enumerate(parts):
-        file = None if folder is None else fold_file(folder, name, number)
-        found = None if file is None else all_gather(read_fold(file))[0]  # all processes do the same
+    def run(self, folder: Path | None = None) -> OutOfFold | None:
+        """Train a fresh copy of the classifier on the other folds, and predict the rows of this fold.
+
+        Parameters
+        ----------
+        folder : Path or None, default=None
+            Folder for the predictions and, until the training has finished, for its checkpoints. Stored predictions are
+            returned without training.
+
+        Returns
+        -------
+        predictions : OutOfFold or None
+            Uniform probabilities if the method cannot learn from the other rows; `limitations` then says why. None if
+            the training was interrupted.
+        """
+        found = None if folder is None else all_gather(read_fold(self.file(folder)))[0]  # all processes do the same
         if found is not None:
             next_training()
-        else:
-            found = predict_fold(
-                classifier,
-                inputs,
-                ann,
-                gold,
-                validation,
-                fold,
-                rows,
-                title=f"{name}, fold {number + 1} of {len(parts)}",
-                weight=weight,
-                checkpoint=None if folder is None else checkpoint_folder(folder, name, number),
+            return found
+        found = self._train(None if folder is None else self.file(folder).with_suffix(""))
+        if found is not None and folder is not None and is_rank_zero():
+            write_fold(self.file(folder), found)
+        return found
+
+    def _train(self, checkpoint: Path | None) -> OutOfFold | None:
+        """Return the predictions of a copy that is trained without the fold; None if interrupted."""
+        train, names, fold = np.setdiff1d(self.rows, self.fold), self.classifier.classes_, self.fold
+        ann = self.ann.with_classes(names)
+        copy = clone(self.classifier).set_params(checkpoint=checkpoint, classes=list(names))
+        gold = None if self.gold is None else [names[k] if k >= 0 else None for k in self.gold[train]]
+        try:
+            prepared = copy.prepare(
+                self.inputs.take(train),
+                ann[train],
+                gold=gold,
+                validation=self.validation,
+                sample_weight=None if self.weight is None else self.weight[train],
             )
-            if found is None:
-                return None
-            if file is not None and is_rank_zero():
-                write_fold(file, found)
+        except UnfitDataError as error:
+            next_training()
+            reason = (
+                f"The consensus of {format_count(len(fold), 'item')} ignores the model, which cannot be "
+                f"trained without them: {error}."
+            )
+            return OutOfFold(np.full((len(fold), len(names)), 1 / len(names)), None, 0, (reason,))
+        copy.fit_prepared(prepared, title=self.title)
+        if copy.interrupted_:
+            return None
+        limitations = (*copy.method_.limitations(), *((CUT_SHORT_FOLD,) if copy.cut_short_ else ()))
+        return predict_items(copy, self.inputs.take(fold), ann[fold], 0)._replace(limitations=limitations)
+
+
+def fold_trainings(
+    classifier: CrowdClassifier,
+    inputs: Inputs,
+    ann: Annotations,
+    gold: IntArray | None,
+    validation: Any,
+    folds: int,
+    weight: NDArray[np.float32] | None = None,
+) -> list[FoldTraining]:
+    """Return one training per fold, which leaves out the rows of the fold.
+
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        The classifier; only its settings and `classes_` are used.
+    inputs : Inputs
+        The inputs of all rows.
+    ann : Annotations
+        The labels of all rows.
+    gold : ndarray of shape (n_items,) or None
+        True class of each row as a position in `classes_`, -1 where unknown; used as in `fit`.
+    validation : object
+        As in `fit`.
+    folds : int
+        Number of folds.
+    weight : ndarray of shape (n_items,) or None, default=None
+        Weight of each row in the loss; None: all 1. Rows of weight 0 belong to no fold.
+
+    Returns
+    -------
+    trainings : list of FoldTraining
+        Empty if there are fewer than two rows to learn from.
+    """
+    rows = trained_rows(classifier, ann, gold)
+    if weight is not None:
+        rows = rows[weight[rows] > 0]
+    parts = assign_folds(rows, folds)
+    return [
+        FoldTraining(classifier, inputs, ann, gold, validation, weight, rows, fold, number, len(parts))
+        for number, fold in enumerate(parts, 1)
+    ]
+
+
+def run_folds(trainings: Sequence[FoldTraining], folder: Path | None = None) -> list[OutOfFold] | None:
+    """Run trainings one after the other, and return their predictions; None if one of them was interrupted."""
+    predictions = []
+    for training in trainings:
+        found = training.run(folder)
+        if found is None:
+            return None
         predictions.append(found)
     return predictions
 
 
 def insert_folds(
-    predicted: OutOfFold, parts: Sequence[IntArray], predictions: Sequence[OutOfFold], ann: Annotations
+    predicted: OutOfFold, trainings: Sequence[FoldTraining], predictions: Sequence[OutOfFold], labels: Annotations
 ) -> OutOfFold:
-    """Return predictions of all rows, in which those of the folds replace those of `predicted`.
+    """Return predictions of all rows, in which the predictions of the folds replace those of `predicted`.
 
     Parameters
     ----------
     predicted : OutOfFold
         Predictions of all rows, for rows that belong to no fold. Its arrays are overwritten.
-    parts : sequence of ndarray
-        The rows of each fold.
+    trainings : sequence of FoldTraining
+        The trainings of the folds.
     predictions : sequence of OutOfFold
-        The predictions of each fold.
-    ann : Annotations
+        What they predict.
+    labels : Annotations
         The labels that `predicted` belongs to.
 
     Returns
@@ -238,13 +252,13 @@ def insert_folds(
     predictions : OutOfFold
     """
     probabilities, right = predicted.class_probabilities, predicted.right_probability
-    limitations: list[str] = list(predicted.limitations)
-    for fold, found in zip(parts, predictions, strict=True):
-        probabilities[fold] = found.class_probabilities
+    limitations = list(predicted.limitations)
+    for training, found in zip(trainings, predictions, strict=True):
+        probabilities[training.fold] = found.class_probabilities
         if right is not None and found.right_probability is not None:
-            right[np.isin(ann.item, fold)] = found.right_probability
+            right[np.isin(labels.item, training.fold)] = found.right_probability
         limitations += found.limitations
-    return OutOfFold(probabilities, right, len(parts), tuple(dict.fromkeys(limitations)))
+    return OutOfFold(probabilities, right, len(trainings), tuple(dict.fromkeys(limitations)))
 
 
 def cross_fit(
@@ -275,7 +289,7 @@ def cross_fit(
     folds : int, default=5
         Number of folds.
     folder : Path or None, default=None
-        Folder for finished folds and checkpoints; see `predict_folds`.
+        Folder for the predictions of finished folds and for checkpoints, so that cross-fitting can be resumed.
     labels : Annotations or None, default=None
         All labels of the rows, also those that were kept out of training. None: `ann`.
 
@@ -287,15 +301,14 @@ def cross_fit(
     """
     labels = (ann if labels is None else labels).with_classes(classifier.classes_)
     predicted = predict_items(classifier, inputs, labels, 0)
-    rows = trained_rows(classifier, ann, gold)
-    if not len(rows):
+    if not len(trained_rows(classifier, ann, gold)):
         return predicted._replace(n_folds=None)
-    parts = assign_folds(rows, folds)
-    if folds and not parts:
+    trainings = fold_trainings(classifier, inputs, ann, gold, validation, folds)
+    if folds and not trainings:
         predicted = predicted._replace(limitations=(ONE_ITEM,))
-    with training_series((1.0,) * len(parts)):
-        predictions = predict_folds(classifier, inputs, ann, gold, validation, rows, parts, folder=folder)
-    return None if predictions is None else insert_folds(predicted, parts, predictions, labels)
+    with training_series((1.0,) * len(trainings)):
+        predictions = run_folds(trainings, folder)
+    return None if predictions is None else insert_folds(predicted, trainings, predictions, labels)
 
 
 def combine(
@@ -331,16 +344,6 @@ def combine(
     )
     sentences = (*result.limitations, *classifier.training_limitations(), *predictions.limitations)
     return replace(result, limitations=tuple(dict.fromkeys(sentences)))
-
-
-def fold_file(folder: Path, method_name: str, number: int) -> Path:
-    """Return the file with the predictions of a fold; the first fold has number 0."""
-    return folder / f"{method_name}-{number + 1}.npz"
-
-
-def checkpoint_folder(folder: Path, method_name: str, number: int) -> Path:
-    """Return the folder with the checkpoint of a fold that is not finished."""
-    return folder / f"{method_name}-{number + 1}"
 
 
 def write_fold(file: Path, predictions: OutOfFold) -> None:

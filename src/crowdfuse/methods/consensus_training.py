@@ -27,6 +27,7 @@ from crowdfuse.aggregation.posterior import (
 )
 from crowdfuse.aggregation.votes import Votes
 from crowdfuse.functional import posterior
+from crowdfuse.labels.folds import assign_folds
 from crowdfuse.methods.base import Loss, Method, ModelSpec, Phase
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
@@ -164,8 +165,8 @@ class ConsensusTraining(Method):
         left_out_by = np.full(len(data), -1)
         rows = np.flatnonzero(self.training_mask(data))
         if self.n_class_networks > 1 and len(rows) >= self.n_class_networks:
-            parts = np.arange(len(rows)) % self.n_class_networks
-            left_out_by[np.random.default_rng(self.seed).permutation(rows)] = parts
+            for network, part in enumerate(assign_folds(rows, self.n_class_networks, self.seed)):
+                left_out_by[part] = network
         self.register_buffer("left_out_by", torch.from_numpy(left_out_by), persistent=False)
         model = found.annotators
         self.right_probability.copy_(torch.from_numpy(model.accuracy))
@@ -244,8 +245,8 @@ class ConsensusTraining(Method):
         They are computed in double precision: in single precision, the last digit of a softmax depends on the position
         of the row.
         """
-        mean = self.class_networks(h).double().softmax(-1).mean(0)
-        return mean.clamp(min=1e-12).log().to(h.dtype)
+        outputs: Tensor = self.class_networks(h)
+        return outputs.double().softmax(-1).mean(0).clamp(min=1e-12).log().to(h.dtype)
 
     def _gate_logits(self, h: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the logits of the probability that the annotator is right, for each pair, (L,)."""

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 import torch
 
 from crowdfuse.checks.durations import format_duration
-from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.estimators.cross_fitting import (
-    OutOfFold,
-    fold_file,
-    predict_fold,
-    trained_rows,
-    write_fold,
-)
+from crowdfuse.estimators.base import CrowdClassifier, PreparedTraining
+from crowdfuse.estimators.cross_fitting import FOLDS_FOLDER, FoldTraining, OutOfFold, fold_trainings
 from crowdfuse.labels.alignment import gold_codes
-from crowdfuse.labels.folds import assign_folds
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.runs.encoded_inputs import use_encoded
-from crowdfuse.runs.folder import FOLDS_FOLDER, read_job
+from crowdfuse.runs.folder import read_job
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
 from crowdfuse.training.progress import print_message
@@ -51,25 +45,53 @@ def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Pat
     predictions : OutOfFold or None
         None if a training was interrupted.
     """
-    folder = out / FOLDS_FOLDER
-    gold = _training_gold(classifier, data)
-    if job.n_folds and jobs > 1 and not _train_in_processes(classifier, job, data, gold, out, jobs):
-        return None
+    if not classifier.cross_fits_itself and jobs > 1:
+        trainings = run_fold_trainings(classifier, job, data, None)
+        if not train_in_processes(trainings, (1.0,) * len(trainings), out, jobs, classifier.verbose):
+            return None
     return classifier._out_of_fold(
         data.loaded.inputs,
         data.train_annotations,
-        gold,
+        _training_gold(classifier, data),
         0 if job.effort == "low" else job.folds,
         validation=data.validation_set(),
-        folder=folder,
+        folder=out / FOLDS_FOLDER,
         labels=data.all_annotations,
     )
 
 
-def count_trainings(classifier: CrowdClassifier, job: Job, data: JobData) -> int:
-    """Return how many trainings the run consists of: that of the model, and one per fold."""
-    rows = trained_rows(classifier, data.train_annotations, _training_gold(classifier, data))
-    return 1 + len(assign_folds(rows, job.n_folds))
+def run_fold_trainings(
+    classifier: CrowdClassifier, job: Job, data: JobData, prepared: PreparedTraining | None
+) -> list[FoldTraining]:
+    """Return the trainings of the folds of a run.
+
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        The classifier of the run.
+    job : Job
+        The settings of the run.
+    data : JobData
+        The data of the run.
+    prepared : PreparedTraining or None
+        The prepared training, needed if the method cross-fits itself.
+
+    Returns
+    -------
+    trainings : list of FoldTraining
+    """
+    if classifier.cross_fits_itself:
+        assert prepared is not None
+        return classifier.fold_trainings(prepared)
+    gold = _training_gold(classifier, data)
+    validation = data.validation_set()
+    return fold_trainings(classifier, data.loaded.inputs, data.train_annotations, gold, validation, job.n_folds)
+
+
+def training_costs(classifier: CrowdClassifier, job: Job, data: JobData) -> tuple[float, ...]:
+    """Return the expected time of each training of a run: those of `fit`, and one per fold of the cross-fitting."""
+    n_folds = 0 if classifier.cross_fits_itself else len(run_fold_trainings(classifier, job, data, None))
+    return classifier.training_costs() + (1.0,) * n_folds
 
 
 def _training_gold(classifier: CrowdClassifier, data: JobData) -> IntArray | None:
@@ -78,18 +100,38 @@ def _training_gold(classifier: CrowdClassifier, data: JobData) -> IntArray | Non
     return None if names is None else gold_codes(names, classifier.classes_, len(data.items))
 
 
-def _train_in_processes(
-    classifier: CrowdClassifier, job: Job, data: JobData, gold: IntArray | None, out: Path, jobs: int
+def train_in_processes(
+    trainings: Sequence[FoldTraining], costs: Sequence[float], out: Path, jobs: int, verbose: int
 ) -> bool:
-    """Train the folds that are not stored yet in separate processes; False if one of them was interrupted."""
-    folds = assign_folds(trained_rows(classifier, data.train_annotations, gold), job.n_folds)
-    left = [number for number in range(len(folds)) if not fold_file(out / FOLDS_FOLDER, number).exists()]
+    """Run the trainings of folds in separate processes, except those whose predictions are stored.
+
+    Parameters
+    ----------
+    trainings : sequence of FoldTraining
+        All trainings of folds.
+    costs : sequence of float
+        Expected time of each training, in any unit.
+    out : Path
+        The run folder.
+    jobs : int
+        Number of processes.
+    verbose : int
+        Whether to print a line per training.
+
+    Returns
+    -------
+    finished : bool
+        False if a training was interrupted.
+    """
+    folder = out / FOLDS_FOLDER
+    left = [number for number, training in enumerate(trainings) if not training.file(folder).exists()]
     running: dict[Future[bool], int] = {}
-    n_done, n_before, start_time = len(folds) - len(left), len(folds) - len(left), time.monotonic()
+    cost_left = sum(costs[number] for number in left)
+    cost_at_start, start_time = cost_left, time.monotonic()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         try:
             while left or running:
-                # one fold per process: Ctrl-C would not stop folds that wait in the queue of the pool
+                # one training per process: Ctrl-C would not stop trainings that wait in the queue of the pool
                 while left and len(running) < jobs:
                     number = left.pop(0)
                     running[pool.submit(_train_fold, out, number)] = number
@@ -97,14 +139,12 @@ def _train_in_processes(
                     number = running.pop(future)
                     if not future.result():
                         return False
-                    n_done += 1
-                    seconds = (time.monotonic() - start_time) / (n_done - n_before) * (len(folds) - n_done)
-                    time_left = f"; about {format_duration(seconds)} left" if n_done < len(folds) else ""
-                    print_message(
-                        classifier.verbose,
-                        f"training {n_done + 1} of {len(folds) + 1} finished: {classifier.method_name}, fold "
-                        f"{number + 1} of {len(folds)}{time_left}",
-                    )
+                    cost_left -= costs[number]
+                    seconds = (time.monotonic() - start_time) / (cost_at_start - cost_left) * cost_left
+                    time_left = f"; about {format_duration(seconds)} left" if left or running else ""
+                    n_done = len(trainings) - len(left) - len(running)
+                    title = trainings[number].title
+                    print_message(verbose, f"{n_done} of {len(trainings)} folds finished: {title}{time_left}")
         except KeyboardInterrupt:  # the processes get it too, and store their checkpoints
             return False
     return True
@@ -116,22 +156,7 @@ def _train_fold(out: Path, number: int) -> bool:
     torch.set_num_threads(job.threads)
     data = read_job_data(job, use_encoded(read_job_inputs(job), out))
     classifier = make_classifier(job)
-    classifier.classes_ = data.train_annotations.classes
-    gold = _training_gold(classifier, data)
-    rows = trained_rows(classifier, data.train_annotations, gold)
-    fold = assign_folds(rows, job.n_folds)[number]
-    found = predict_fold(
-        classifier,
-        data.loaded.inputs,
-        data.train_annotations,
-        gold,
-        data.validation_set(),
-        fold,
-        rows,
-        title=f"{classifier.method_name}, fold {number + 1}",
-        checkpoint=out / FOLDS_FOLDER / f"fold-{number + 1}",
+    prepared = classifier.prepare(
+        data.loaded.inputs, data.train_annotations, gold=data.gold_by_row(), validation=data.validation_set()
     )
-    if found is None:
-        return False
-    write_fold(fold_file(out / FOLDS_FOLDER, number), found)
-    return True
+    return run_fold_trainings(classifier, job, data, prepared)[number].run(out / FOLDS_FOLDER) is not None

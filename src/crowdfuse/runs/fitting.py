@@ -18,6 +18,7 @@ import torch
 
 from crowdfuse import __version__
 from crowdfuse.estimators.base import CrowdClassifier, PreparedTraining
+from crowdfuse.estimators.cross_fitting import FOLDS_FOLDER
 from crowdfuse.io.files import (
     atomic_folder,
     refuse_existing,
@@ -25,10 +26,9 @@ from crowdfuse.io.files import (
     sha256,
     write_json,
 )
-from crowdfuse.runs.cross_fitting import count_trainings, cross_fit_run
+from crowdfuse.runs.cross_fitting import cross_fit_run, run_fold_trainings, train_in_processes, training_costs
 from crowdfuse.runs.encoded_inputs import use_encoded, write_encoded
 from crowdfuse.runs.folder import (
-    FOLDS_FOLDER,
     RUN_FORMAT_VERSION,
     RUN_SETTINGS_FILE,
     SUMMARY_FILE,
@@ -39,7 +39,7 @@ from crowdfuse.runs.folder import (
 )
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data, read_job_inputs
-from crowdfuse.runs.results import write_results
+from crowdfuse.runs.results import summarize_stopped, write_results
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
 from crowdfuse.training.distributed import AllProcessesError, all_gather, is_rank_zero, raise_in_all_processes
 from crowdfuse.training.progress import training_series
@@ -214,9 +214,12 @@ def _train(
     """Train, cross-fit, write the results, and return the summary; an empty dict in processes other than rank 0."""
     torch.set_num_threads(job.threads)
     data = replace(data, loaded=replace(data.loaded, inputs=prepared.data.inputs))  # encoded once, for all folds
-    with warnings.catch_warnings(), training_series(count_trainings(classifier, job, data), jobs):
+    with warnings.catch_warnings(), training_series(training_costs(classifier, job, data), jobs):
         warnings.filterwarnings("ignore", message="interrupted after")  # the summary has it
-        classifier.fit_prepared(prepared)
+        try:
+            _fit(classifier, prepared, job, data, out, jobs)
+        except KeyboardInterrupt:
+            return summarize_stopped(classifier, data) if is_rank_zero() else {}
         predictions = None if classifier.interrupted_ else cross_fit_run(classifier, job, data, out, jobs)
     interrupted = predictions is None
     if not is_rank_zero():
@@ -225,6 +228,17 @@ def _train(
     if not interrupted:
         _remove_checkpoints(out)
     return summary
+
+
+def _fit(
+    classifier: CrowdClassifier, prepared: PreparedTraining, job: Job, data: JobData, out: Path, jobs: int
+) -> None:
+    """Train the classifier; raise KeyboardInterrupt if Ctrl-C ends trainings on folds that come before its own."""
+    if classifier.cross_fits_itself and jobs > 1:
+        trainings = run_fold_trainings(classifier, job, data, prepared)
+        if not train_in_processes(trainings, classifier.training_costs(), out, jobs, classifier.verbose):
+            raise KeyboardInterrupt
+    classifier.fit_prepared(prepared)
 
 
 def _remove_checkpoints(out: Path) -> None:

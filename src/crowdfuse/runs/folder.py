@@ -16,7 +16,6 @@ INTERRUPTED_FILE = "interrupted.json"  # the summary of a run that was interrupt
 CONSENSUS_FILE = "consensus.csv"
 ANNOTATORS_FILE = "annotators.csv"
 SUSPICIOUS_LABELS_FILE = "suspicious_labels.csv"
-FOLDS_FOLDER = "folds"  # predictions and checkpoints of the cross-fitting, while it runs
 LOG_FILE = "log.jsonl"
 DECISIONS_FILE = "decisions.jsonl"  # decisions of reviewers, which no run can produce again
 

@@ -15,7 +15,7 @@ from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
 from crowdfuse.labels.reading import Reading
 
 # classifier settings that have a separate command-line option, so `--set` refuses them
-OPTION_FOR_SETTING = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes"}
+OPTION_FOR_SETTING = {"checkpoint": "--out", "verbose": "--quiet", "classes": "--classes", "folds": "--folds"}
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Job:
 
     @property
     def n_folds(self) -> int:
-        """Number of folds that are trained beside the model: 0 with low effort, or if the method cross-fits itself."""
+        """Number of folds that are trained after the model: 0 with low effort, or if the method cross-fits itself."""
         return 0 if self.effort == "low" or estimator_class(self.method).cross_fits_itself else self.folds
 
     @property
@@ -180,7 +180,8 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
         raise ValueError(
             f"random_state must be a whole number of at least 0, so that the run can be resumed, got {seed!r}"
         )
-    settings = cls.low_effort_settings if job.effort == "low" else {}
+    settings: dict[str, Any] = {"folds": job.folds} if cls.cross_fits_itself else {}
+    settings |= cls.low_effort_settings if job.effort == "low" else {}
     settings = settings | {name: _to_type(value, hints[name]) for name, value in job.settings.items()}
     return cls(**settings, checkpoint=out, verbose=verbose)
 

@@ -74,6 +74,30 @@ def write_results(
     return summary
 
 
+def summarize_stopped(classifier: CrowdClassifier, data: JobData) -> dict[str, Any]:
+    """Return the summary of a run that was interrupted before its classifier was trained; there are no results yet.
+
+    Parameters
+    ----------
+    classifier : CrowdClassifier
+        The classifier, prepared but not trained.
+    data : JobData
+        The data of the job.
+
+    Returns
+    -------
+    summary : dict of str to Any
+    """
+    return {
+        "method": classifier.method_name,
+        "n_epochs": 0,
+        "interrupted": True,
+        "gold_used_for": classifier.gold_used_for_,
+        "notes": list(data.notes),
+        "warnings": [],
+    }
+
+
 def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, interrupted: bool) -> dict[str, Any]:
     """Return the content of `summary.json`."""
     has_labels = np.diff(data.all_annotations.indptr) > 0
