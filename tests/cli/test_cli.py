@@ -218,7 +218,7 @@ def test_fit_prints_data_network_and_results_in_few_lines(crowd: Crowd) -> None:
         f"data: {N} items, 3 annotators, {n_labels} labels, classes \"Zoë's dog\", 'cat'",
         "method: majority-vote",
         f"network: mlp (16, 8) on {crowd.X.shape[1]} features",
-        "effort: normal (3 trainings: the model, and 2 folds for the consensus)",
+        "effort: normal (3 trainings: the model, and 2 on folds, for the consensus)",
     ]
     assert all(line.startswith(("note: ", "warning: ", "result: ", "run folder: ", "next: ")) for line in lines[4:])
     summary = json.loads((crowd.out / "summary.json").read_text())
@@ -253,7 +253,7 @@ def test_low_effort_uses_the_cheapest_settings_of_the_method_unless_others_are_g
     from crowdfuse.runs import Job, make_classifier
 
     job = Job("labels.csv", method="consensus-training", effort="low")
-    assert make_classifier(job).get_params()["effort"] == "low"
+    assert make_classifier(job).get_params()["folds"] == 0
     other = Job("labels.csv", method="consensus-training", effort="low", settings={"epochs": 3})
     assert make_classifier(other).get_params()["epochs"] == 3
 

@@ -10,10 +10,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from crowdfuse import Annotations, ConsensusTrainingClassifier, load
+from crowdfuse import Annotations, ConsensusTrainingClassifier, consensus, load
 from crowdfuse.aggregation import majority_vote
+from crowdfuse.estimators.consensus_training import _most_likely
+from crowdfuse.estimators.cross_fitting import FoldTraining, OutOfFold
 from crowdfuse.labels.folds import assign_folds
-from crowdfuse.methods.consensus_training import MAX_ROUNDS, ConsensusTraining
+from crowdfuse.methods.consensus_training import N_CLASS_NETWORKS, ConsensusTraining
 from crowdfuse.methods.data import TrainingData
 
 K, R = 3, 4
@@ -30,120 +32,174 @@ def make_crowd(n: int = 120, seed: int = 0) -> tuple[NDArray[np.float32], NDArra
     return X, labels, truth
 
 
-def prepared(**settings: Any) -> tuple[ConsensusTrainingClassifier, ConsensusTraining, TrainingData]:
-    """Return an estimator, its untrained network and the data, with targets drawn at random."""
+def prepared(**settings: Any) -> tuple[ConsensusTraining, TrainingData]:
+    """Return an untrained network and the data, with a consensus drawn at random."""
     X, labels, _ = make_crowd(40)
     clf = ConsensusTrainingClassifier(hidden=(8,), dropout=0.0, **settings)
     data = clf.prepare(X, Annotations.from_matrix(labels, classes=range(K))).data
-    method = clf.method_
-    assert isinstance(method, ConsensusTraining)
+    method = method_of(clf)
     method.prepare(data)
     method.target.copy_(torch.rand(method.target.shape).softmax(-1))
     method.eval()
-    return clf, method, data
+    return method, data
 
 
-@pytest.mark.parametrize("effort", ["high", "low"])
-@pytest.mark.parametrize("phase_index", [0, 1, 2])
-def test_the_loss_is_its_definition_in_plain_loops(effort: str, phase_index: int) -> None:
-    _, method, data = prepared(effort=effort)
+def method_of(clf: ConsensusTrainingClassifier) -> ConsensusTraining:
+    """Return the network of a prepared or fitted classifier."""
+    assert isinstance(clf.method_, ConsensusTraining)
+    return clf.method_
+
+
+@pytest.mark.parametrize("phase_index", [0, 1])
+def test_the_loss_is_its_definition_in_plain_loops(phase_index: int) -> None:
+    method, data = prepared()
     method.phase_index = phase_index
     batch = data.batch(np.arange(0, 40, 2))
-    total, weight = 0.0, 0.0
     h = method.features(batch.x)
-    for f in range(method.n_networks):
-        for position, row in enumerate(batch.row.tolist()):
-            if method.fold[row] == f:
-                continue
-            weight += 1 / method.n_networks
-            one = h[position : position + 1]
-            pairs = (batch.item == position).nonzero()[:, 0].tolist()
-            for start in range(2):
-                if phase_index == 1:
-                    log_f = method.class_networks(one)[start * method.n_networks + f, 0].log_softmax(0)
-                    total -= float((method.target[start, row] * log_f).sum().detach())
-            for pair in pairs:
-                r, y = batch.annotator[pair : pair + 1], int(batch.label[pair])
-                item = torch.zeros(1, dtype=torch.int64)
-                if phase_index == 0:
-                    total -= float(method.label_networks[f](one, item, r)[0].log_softmax(0)[y].detach())
-                if phase_index == 2:
-                    for start in range(2):
-                        g = float(method.gate_networks[f](one, item, r)[0, start].sigmoid().detach())
-                        right = float(method.target[start, row, y])
-                        total -= right * np.log(g) + (1 - right) * np.log(1 - g)
+    total, weight = 0.0, 0.0
+    for position, row in enumerate(batch.row.tolist()):
+        one = h[position : position + 1]
+        if phase_index == 0:
+            for network in range(N_CLASS_NETWORKS):
+                if method.left_out_by[row] != network:
+                    log_f = method.class_networks(one)[network, 0].log_softmax(0)
+                    total -= float((method.target[row] * log_f).sum().detach())
+                    weight += 1
+            continue
+        for pair in (batch.item == position).nonzero()[:, 0].tolist():
+            item, r = torch.zeros(1, dtype=torch.int64), batch.annotator[pair : pair + 1]
+            g = float(method.accuracies(one, item, r).detach())
+            right = float(method.target[row, int(batch.label[pair])])
+            total -= right * np.log(g) + (1 - right) * np.log(1 - g)
+            weight += 1
     loss = method.loss(batch)
     assert float(loss.total.detach()) == pytest.approx(total, rel=1e-4)
     assert float(loss.weight) == pytest.approx(weight)
 
 
-def method_of(clf: ConsensusTrainingClassifier) -> ConsensusTraining:
-    """Return the network of a fitted classifier."""
-    assert isinstance(clf.method_, ConsensusTraining)
-    return clf.method_
+def test_each_class_network_leaves_out_another_part_of_the_items() -> None:
+    method, _ = prepared()
+    assert np.bincount(method.left_out_by.numpy(), minlength=N_CLASS_NETWORKS).tolist() == [8] * 5
 
 
-def test_networks_do_not_learn_from_the_labels_of_their_fold() -> None:
+def test_what_is_said_about_an_item_does_not_depend_on_its_labels() -> None:
     X, labels, _ = make_crowd()
-    settings: dict[str, Any] = {"epochs": 3, "classes": range(K), "batch_size": 16}
-    one = method_of(ConsensusTrainingClassifier(**settings).fit(X, labels))
-    fold = one.fold.numpy()
+    settings: dict[str, Any] = {"epochs": 3, "classes": range(K), "batch_size": 16, "hidden": (8,)}
+    fold = assign_folds(np.arange(len(X)), 5)[2]
     changed = labels.copy()
-    changed[fold == 2] = np.where(labels[fold == 2] >= 0, (labels[fold == 2] + 1) % K, -1)
-    two = method_of(ConsensusTrainingClassifier(**settings).fit(X, changed))
-    before, after = (method.label_networks[2].state_dict() for method in (one, two))
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    others = [method.label_networks[1].state_dict() for method in (one, two)]
-    assert not all(torch.equal(others[0][name], others[1][name]) for name in others[0])
-    from_vote = slice(2, 3)  # the class network of this fold that starts from the vote
-    x = one.features(torch.from_numpy(X))
-    assert torch.equal(one.class_networks(x, from_vote), two.class_networks(x, from_vote))
+    changed[fold] = np.where(labels[fold] >= 0, (labels[fold] + 1) % K, -1)
+    found = []
+    for given in (labels, changed):
+        clf = ConsensusTrainingClassifier(**settings).fit(X, given)
+        found.append([training.run() for training in clf.fold_trainings(clf.prepare(X, given))])
+    for number in (2, 7):  # gated and the vote, without this fold
+        one, two = found[0][number], found[1][number]
+        assert one is not None
+        assert two is not None
+        np.testing.assert_array_equal(one.class_probabilities, two.class_probabilities)
+    others = [found[k][1].class_probabilities for k in range(2)]  # type: ignore[union-attr]
+    assert not np.array_equal(*others)
 
 
-def test_outputs_come_from_the_networks_of_the_own_fold() -> None:
-    _, method, data = prepared()
-    outputs = method.outputs(data)
-    x = method.features(torch.from_numpy(data.inputs.rows(np.arange(40))))
-    everything = method.class_networks(x).softmax(-1).detach().numpy()
-    for row in range(40):
-        f = int(method.fold[row])
-        for start in range(2):
-            expected = everything[start * method.n_networks + f, row]
-            np.testing.assert_allclose(outputs.class_probabilities[start, row], expected, rtol=1e-5)
-    ann = data.annotations
-    for pair in range(ann.n_labels):
-        f = int(method.fold[ann.item[pair]])
-        item, annotator = torch.tensor([int(ann.item[pair])]), torch.tensor([int(ann.annotator[pair])])
-        expected = method.gate_networks[f](x, item, annotator)[0].detach().numpy()
-        np.testing.assert_allclose(outputs.gate_logits[:, pair], expected, rtol=1e-4, atol=1e-6)
+def test_networks_learn_the_consensus_that_the_result_shows() -> None:
+    X, labels, _ = make_crowd()
+    clf = ConsensusTrainingClassifier(epochs=5, classes=range(K)).fit(X, labels)
+    result = clf.consensus(X, labels)
+    np.testing.assert_allclose(method_of(clf).target.numpy(), result.class_probabilities, atol=1e-5)
+
+
+def test_the_predictions_that_explain_the_labels_best_are_used() -> None:
+    _, labels, truth = make_crowd(400)
+    ann = Annotations.from_matrix(labels, classes=range(K))
+    gold = np.full(len(truth), -1)
+    good = np.where(np.eye(K)[truth] > 0, 0.8, 0.1)
+    noise = np.random.default_rng(1).dirichlet(np.ones(K), len(truth))
+    half = np.arange(len(truth)) % 2 == 0
+    for first, second, expected in (
+        (good, noise, "first"),
+        (noise, good, "second"),
+        (np.where(half[:, None], good, 1 / K), np.where(half[:, None], 1 / K, good), "mean"),
+    ):
+        used, fit = _most_likely([OutOfFold(p, None, 5) for p in (first, second)], ann, gold)
+        fits = {
+            "first": consensus(ann, first, classes=range(K)),
+            "second": consensus(ann, second, classes=range(K)),
+            "mean": consensus(ann, used.class_probabilities, classes=range(K)),
+        }
+        assert fit.log_likelihood == pytest.approx(max(f.log_likelihood[0] for f in fits.values()), abs=1e-3)
+        assert fits[expected].log_likelihood[0] == pytest.approx(fit.log_likelihood, abs=1e-3)
 
 
 def test_gold_is_certain_in_what_networks_are_trained_on() -> None:
     X, labels, truth = make_crowd()
     gold = np.where(np.arange(len(truth)) < 10, (truth + 1) % K, -1)  # the opposite of what the labels say
     names = np.array([int(k) if k >= 0 else None for k in gold], dtype=object)
-    target = method_of(ConsensusTrainingClassifier(epochs=9, classes=range(K)).fit(X, labels, gold=names)).target
-    assert torch.equal(target[:, :10].argmax(-1), torch.from_numpy(gold[:10]).expand(2, -1))
-    assert (target[:, :10].max(-1).values == 1).all()
+    target = method_of(
+        ConsensusTrainingClassifier(epochs=4, folds=2, classes=range(K)).fit(X, labels, gold=names)
+    ).target
+    assert torch.equal(target[:10].argmax(-1), torch.from_numpy(gold[:10]))
+    assert (target[:10].max(-1).values == 1).all()
 
 
 def test_the_length_of_a_training_follows_the_number_of_steps() -> None:
-    _, method, _ = prepared()
+    method, _ = prepared()
     for n_steps_per_pass, n_steps_per_epoch in ((2, 50), (100, 100), (5_000, 5_000)):
-        phases = method.default_phases(n_steps_per_pass, n_steps_per_epoch)
-        steps = [phase.epochs * n_steps_per_epoch for phase in phases]
-        assert len(phases) == 1 + 2 * MAX_ROUNDS
-        assert min(steps) >= 600
-        assert steps[1] >= max(1_200, 10 * n_steps_per_pass)
-        assert steps[1] <= max(4_000 + n_steps_per_epoch, 10 * n_steps_per_pass)
+        classes, gates = method.default_phases(n_steps_per_pass, n_steps_per_epoch)
+        assert classes.epochs * n_steps_per_epoch >= max(1_500, 10 * n_steps_per_pass)
+        assert classes.epochs * n_steps_per_epoch <= max(6_000 + n_steps_per_epoch, 10 * n_steps_per_pass)
+        assert gates.epochs * n_steps_per_epoch >= 1_000
     for epochs in (2, 3, 5, 9, 40, 100):
-        assert sum(phase.epochs for phase in method.phases(epochs)) <= epochs
+        assert sum(phase.epochs for phase in method.phases(epochs)) == epochs
 
 
 def test_too_few_epochs_are_refused() -> None:
     X, labels, _ = make_crowd()
     with pytest.raises(ValueError, match="at least 2 epochs, got epochs=1"):
         ConsensusTrainingClassifier(epochs=1).fit(X, labels)
+
+
+def test_the_time_limit_is_divided_among_the_trainings() -> None:
+    X, labels, _ = make_crowd()
+    clf = ConsensusTrainingClassifier(max_time=66.5, folds=2, classes=range(K))
+    limits = [training.classifier.max_time for training in clf.fold_trainings(clf.prepare(X, labels))]
+    assert limits == pytest.approx([66.5 / 2.9, 66.5 / 2.9, 0.25 * 66.5 / 2.9, 0.25 * 66.5 / 2.9])
+
+
+def test_a_stopped_fit_continues_with_the_folds_that_are_finished(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    X, labels, _ = make_crowd()
+    settings: dict[str, Any] = {"epochs": 3, "folds": 2, "classes": range(K)}
+    expected = ConsensusTrainingClassifier(**settings).fit(X, labels).predict_proba(X)
+    trained: list[str] = []
+    original = FoldTraining._train
+
+    def stopped(self: FoldTraining, checkpoint: Path | None) -> OutOfFold | None:
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        trained.append(self.title)
+        return original(self, checkpoint)
+
+    monkeypatch.setattr(FoldTraining, "_train", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        ConsensusTrainingClassifier(**settings, checkpoint=tmp_path).fit(X, labels)
+    monkeypatch.setattr(FoldTraining, "_train", lambda self, path: trained.append(self.title) or original(self, path))
+    clf = ConsensusTrainingClassifier(**settings, checkpoint=tmp_path).fit(X, labels)
+    assert trained == [
+        "gated, fold 1 of 2",
+        "gated, fold 2 of 2",
+        "majority-vote, fold 1 of 2",
+        "majority-vote, fold 2 of 2",
+    ]
+    np.testing.assert_array_equal(clf.predict_proba(X), expected)
+
+
+def test_partial_fit_learns_from_the_labels_and_its_own_predictions() -> None:
+    X, labels, truth = make_crowd(300)
+    clf = ConsensusTrainingClassifier(learning_rate=0.01)
+    for rows in (slice(0, 150), slice(150, 300)):
+        clf.partial_fit(X[rows], Annotations.from_matrix(labels[rows], classes=range(K)), epochs=20)
+    assert clf.score(X, truth) > 0.75
 
 
 def hammer_and_spammers(seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
@@ -195,25 +251,13 @@ def test_the_consensus_needs_no_further_training(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(again.class_probabilities, result.class_probabilities)
 
 
-def test_low_effort_says_that_nothing_is_out_of_fold() -> None:
+def test_without_folds_the_result_says_that_nothing_is_out_of_fold() -> None:
     X, labels, truth = make_crowd()
-    clf = ConsensusTrainingClassifier(epochs=30, effort="low", classes=range(K), learning_rate=0.01).fit(X, labels)
+    clf = ConsensusTrainingClassifier(epochs=30, folds=0, classes=range(K), learning_rate=0.01).fit(X, labels)
     assert clf.score(X, truth) > 0.7
     result = clf.consensus(X, labels)
     assert result.n_folds == 0
     assert any("no cross-fitting" in text for text in result.limitations)
-
-
-def test_folds_are_assigned_as_for_any_other_classifier() -> None:
-    X, labels, _ = make_crowd()
-    labels[:3] = -1  # three items without labels are in no fold
-    clf = ConsensusTrainingClassifier(epochs=2, classes=range(K), random_state=3).fit(X, labels)
-    fold = clf._method().fold.numpy()
-    expected = assign_folds(np.arange(3, len(X)), 5, seed=3)
-    assert [np.flatnonzero(fold == number).tolist() for number in range(-1, 5)] == [
-        [0, 1, 2],
-        *(part.tolist() for part in expected),
-    ]
 
 
 @pytest.mark.parametrize("n", [2, 4, 7])

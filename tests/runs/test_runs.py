@@ -22,7 +22,7 @@ import torch
 from PIL import Image
 
 from crowdfuse import Annotations, load
-from crowdfuse.estimators import cross_fitting
+from crowdfuse.estimators.cross_fitting import FoldTraining
 from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.labels.reading import Reading
 from crowdfuse.quality.consensus_file import load_consensus
@@ -565,22 +565,22 @@ def test_finished_folds_are_not_trained_again(
 ) -> None:
     start(folds_job, tmp_path / "whole", force=False, verbose=0)
     run, trained = tmp_path / "run", list[str]()
-    predict_fold = cross_fitting.predict_fold
+    train = FoldTraining._train
 
-    def stop_at_fold_3(*given: Any, title: str, **named: Any) -> Any:
-        if title.endswith("fold 3 of 4"):
+    def stop_at_fold_3(training: FoldTraining, checkpoint: Path | None) -> Any:
+        if training.number == 3:
             raise error
-        trained.append(title)
-        return predict_fold(*given, title=title, **named)
+        trained.append(training.title)
+        return train(training, checkpoint)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cross_fitting, "predict_fold", stop_at_fold_3)
+        patch.setattr(FoldTraining, "_train", stop_at_fold_3)
         with pytest.raises(error):
             start(folds_job, run, force=False, verbose=0)
     assert [title.split(", ")[1] for title in trained] == ["fold 1 of 4", "fold 2 of 4"]
     assert not (run / "summary.json").exists()
     stored = {path.name: path.stat().st_mtime_ns for path in (run / "folds").glob("*.npz")}
-    assert sorted(stored) == ["fold-1.npz", "fold-2.npz"]
+    assert sorted(stored) == ["gated-1.npz", "gated-2.npz"]
 
     def check_then_remove(out: Path) -> None:
         kept = {path.name: path.stat().st_mtime_ns for path in (out / "folds").glob("*.npz")}
@@ -601,12 +601,12 @@ def test_ctrl_c_within_a_fold_can_be_resumed(
 ) -> None:
     asked = job(crowd, method="majority-vote", folds=3)
     start(asked, tmp_path / "whole", force=False, verbose=0)
-    zero_grad, predict_fold, steps_left = torch.optim.Optimizer.zero_grad, cross_fitting.predict_fold, -1
+    zero_grad, train, steps_left = torch.optim.Optimizer.zero_grad, FoldTraining._train, -1
 
-    def begin_fold(*given: Any, title: str, **named: Any) -> Any:
+    def begin_fold(training: FoldTraining, checkpoint: Path | None) -> Any:
         nonlocal steps_left
-        steps_left = n_steps if title.endswith("fold 2 of 3") else -1
-        return predict_fold(*given, title=title, **named)
+        steps_left = n_steps if training.number == 2 else -1
+        return train(training, checkpoint)
 
     def interrupt(self: Any, *given: Any, **named: Any) -> None:
         nonlocal steps_left
@@ -616,7 +616,7 @@ def test_ctrl_c_within_a_fold_can_be_resumed(
         zero_grad(self, *given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cross_fitting, "predict_fold", begin_fold)
+        patch.setattr(FoldTraining, "_train", begin_fold)
         patch.setattr(torch.optim.Optimizer, "zero_grad", interrupt)
         summary = start(asked, tmp_path / "run", force=False, verbose=0)
     assert steps_left == 0
@@ -633,6 +633,26 @@ def test_the_number_of_processes_does_not_change_the_results(folds_job: Job, tmp
         start(asked, tmp_path / f"jobs-{jobs}", force=False, verbose=0, jobs=jobs)
         assert files(tmp_path / f"jobs-{jobs}") == FINISHED
     assert results(tmp_path / "jobs-1") == results(tmp_path / "jobs-2")
+
+
+def test_folds_that_come_before_the_model_are_trained_in_processes_and_resumed(
+    crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = job(crowd, method="consensus-training", folds=2, settings={"epochs": 3, "random_state": 0})
+    start(asked, tmp_path / "whole", force=False, verbose=0)
+    train = FoldTraining._train
+
+    def stop_at_the_vote(training: FoldTraining, checkpoint: Path | None) -> Any:
+        return train(training, checkpoint) if training.title.startswith("gated") else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FoldTraining, "_train", stop_at_the_vote)
+        summary = start(asked, tmp_path / "run", force=False, verbose=0)
+    assert summary["interrupted"]
+    assert sorted(path.name for path in (tmp_path / "run" / "folds").glob("*.npz")) == ["gated-1.npz", "gated-2.npz"]
+    resume(tmp_path / "run", verbose=0, jobs=2)
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+    assert files(tmp_path / "run") == FINISHED
 
 
 def test_an_interrupted_fold_starts_no_further_ones(
