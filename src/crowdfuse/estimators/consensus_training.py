@@ -1,4 +1,4 @@
-"""Estimator of consensus training: cross-fitted networks and the consensus that they are trained on."""
+"""Estimator of consensus training: networks that are cross-fitted, and the consensus that they are trained on."""
 
 from __future__ import annotations
 
@@ -30,49 +30,54 @@ MIN_EPOCHS = 2  # one for the label networks and one for the class networks
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusTrainingClassifier(CrowdClassifier):
-    """Consensus training: alternates between computing a consensus and training cross-fitted networks on it.
+    """Consensus training: alternates between computing a consensus and training networks on it.
 
-    The labelled items are split into five folds, and every network is trained without one of them. Each round has two
-    steps. First, the consensus of each item is computed from its labels, the confusion matrices of the annotators, and
-    the predictions of networks that were not trained on the item. Then the networks are trained on this consensus:
-    class networks to predict the class, gate networks to predict whether an annotator is right. The rounds are run
-    twice, from two initial consensuses. One consists of the vote shares of each item. The other is inferred from
-    predicted labels: a network learns which label each annotator would give to each item. The run with the higher
-    likelihood of the labels is kept, or both runs if they hardly differ. The class probabilities of new items are the
-    mean over the networks of all folds.
+    The consensus is one probability distribution over the classes per item. The networks are cross-fitted: the labelled
+    items are split into five folds, and every network is trained on the items of four folds.
+
+    Each round has two steps. First, the consensus of each item is computed from its labels, the confusion matrices of
+    the annotators, and the predictions of networks that were not trained on the item. Then the networks are trained on
+    this consensus: class networks predict the class, and gate networks predict whether an annotator is right.
+
+    The rounds are run twice, from two different initial consensuses. The first consists of the vote shares: the
+    fraction of an item's labels that name each class. The second is inferred from predicted labels, by a network that
+    learns which label each annotator would give to each item. The run with the higher likelihood of the labels is kept;
+    if the likelihoods hardly differ, both runs are kept. The class probabilities of new items are the mean over the
+    networks of all folds.
 
     Parameters
     ----------
     effort : {"high", "low"}
-        "high": five folds. "low": one network of each kind, trained on all items, in about a third of the time. The
-        networks are then trained on the same items that they predict for the consensus, so its confidence is too high.
+        "high": five folds. "low": one network of each kind, trained on all items, in about a third of the time. If it
+        is "low", the networks predict the items that they were trained on, so the confidence of the consensus is too
+        high.
     annotator_heads : {"auto", "shared", "embedded"}
         Structure of the networks that predict the labels and the accuracy of annotators. "shared": one network for all
         annotators, except for its last layer, which is separate for each annotator. "embedded": one network for all
         annotators, which takes an embedding of the annotator as input; suited to many annotators. "auto": "shared" for
         up to 1,000 annotators, else "embedded".
     embedding : int
-        Size of the annotator embedding of embedded heads.
+        Size of the annotator embedding; used only if the heads are "embedded".
 
     See Also
     --------
     GatedClassifier : The default method: one network, trained on the likelihood of all labels of an item.
-    FusionClassifier : The paper's method.
-    crowdfuse.consensus : The model behind the consensus, for the probabilities of any classifier.
+    FusionClassifier : The paper's method. crowdfuse.consensus : Computes the consensus from labels and the
+    probabilities of any classifier.
 
     Notes
     -----
-    `consensus` uses the networks of the folds, so it does not train again. With few items, its confidence is too high:
-    a network that was not trained on an item is still influenced by the item's labels, because they affect the
-    confusion matrices and so the consensus of the items that the network was trained on. Gold labels given to `fit` are
-    treated as certain. docs/consensus-training.md explains the method, the variants that were tried, and the cases in
-    which it fails.
+    The method `consensus` uses the networks of the folds, so it does not train again. If there are few items, its
+    confidence is too high. The reason: the labels of an item affect the confusion matrices, and through them the
+    consensus of all other items. So they influence even the networks that were not trained on this item. Gold labels
+    given to `fit` are treated as certain. docs/consensus-training.md explains the method, the variants that were tried,
+    and the cases in which it fails.
 
     References
     ----------
     A. P. Dawid and A. M. Skene. "Maximum likelihood estimation of observer error-rates using the EM algorithm". Applied
-    Statistics, 1979. V. C. Raykar et al. "Learning from crowds". JMLR, 2010. Both alternate between a consensus and the
-    annotators or a classifier; here the classifier is cross-fitted.
+    Statistics, 1979. V. C. Raykar et al. "Learning from crowds". JMLR, 2010. Both methods alternate in a similar way,
+    but without cross-fitting.
 
     Examples
     --------
@@ -109,7 +114,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         if self.epochs is not None and self.epochs < MIN_EPOCHS:
             raise ValueError(
                 f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}: one for networks "
-                "that predict labels and one for networks that predict classes; leave out epochs to train long enough"
+                "that predict labels and one for networks that predict classes; if you leave out epochs, the method "
+                "chooses a suitable number"
             )
         n_folds = 5 if self.effort == "high" else 0
         others = [self._model_spec(spec.seed).trunk for _ in range(ConsensusTraining.n_trunks(n_folds) - 1)]
@@ -134,7 +140,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return self.method_
 
     def _after_fit(self, data: TrainingData) -> None:
-        """Weigh the two starts, and remember which data the folds belong to."""
+        """Weight the runs from the two initial consensuses, and remember which data the folds belong to."""
         self._method().finish(data)
         self._trained_on = _identity(data)
 
@@ -149,9 +155,10 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         folder: Path | None = None,
         labels: Annotations | None = None,
     ) -> OutOfFold | None:
-        """Return what the networks of other folds say; a fresh copy is trained if the model was fitted to other data.
+        """Return predictions for each item by the networks that were not trained on it.
 
-        With `folds=0`, or if the model has no folds, the networks judge items that they were trained on.
+        If the model was fitted to other data, a fresh copy is trained first. If `folds` is 0, or if the model has no
+        folds, the networks predict the items that they were trained on.
         """
         labels = (ann if labels is None else labels).with_classes(self.classes_)
         known = np.full(len(inputs), -1) if gold is None else np.asarray(gold, np.int64)
@@ -196,7 +203,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         Returns
         -------
         accuracy : ndarray of shape (n_items, n_annotators) or (n_labels,)
-            With annotations, one probability per label, in the order of the annotations.
+            If `annotations` are given, one probability per label, in the order of the annotations.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Cross-fitting: class probabilities of each item by a copy of a classifier that was trained without the item."""
+"""Cross-fitting: each item is predicted by a copy of the classifier that was trained without this item."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
 
-CUT_SHORT_FOLD = "The time limit (max_time) cut the trainings of the folds short, too."
+CUT_SHORT_FOLD = "The time limit (max_time) also cut the training of the folds short."
 
 
 def trained_rows(classifier: CrowdClassifier, ann: Annotations, gold: IntArray | None) -> IntArray:
-    """Return the rows that the classifier learns from: those with labels or, if it learns from gold, with gold."""
+    """Return the rows that the classifier learns from: rows with labels that it uses, and rows with gold."""
     own = classifier._validation_annotations(ann)  # single-annotator learns from the labels of one annotator
     is_used = (np.diff(own.indptr) > 0) & type(classifier).trains_on_labels
     if gold is not None:
@@ -49,10 +49,10 @@ class OutOfFold(NamedTuple):
         For each label, the probability that its annotator is right on the item; None if the method does not estimate
         it.
     n_folds : int or None
-        Number of folds; 0 if the classifier was trained on these items; None if it did not learn from these labels,
-        so that no folds are needed.
+        Number of folds. 0 if the classifier was trained on these items. None if no folds are needed, because the
+        classifier did not learn from these labels.
     limitations : tuple of str, default=()
-        What the user should know about the folds, one sentence each.
+        What the user should know about the folds, in one sentence per limitation.
     """
 
     class_probabilities: NDArray[np.float64]
@@ -62,7 +62,7 @@ class OutOfFold(NamedTuple):
 
 
 def predict_items(classifier: CrowdClassifier, inputs: Inputs, ann: Annotations, n_folds: int) -> OutOfFold:
-    """Return what a fitted classifier says about items and about the annotators who labelled them."""
+    """Return the predictions of a fitted classifier for items and for the annotators who labelled them."""
     right = None
     if classifier.estimates_item_accuracy:
         with warnings.catch_warnings():
@@ -90,29 +90,29 @@ def predict_fold(
     Parameters
     ----------
     classifier : CrowdClassifier
-        The classifier; only its settings and `classes_` are used.
+        The classifier. Only its settings and `classes_` are used.
     inputs : Inputs
         The inputs of all rows.
     ann : Annotations
         The labels of all rows.
     gold : ndarray of shape (n_items,) or None
-        True class of each row as a position in `classes_`, -1 where unknown; used as in `fit`.
+        True class of each row as a position in `classes_`, -1 if unknown. The copy is trained on them as in `fit`.
     validation : object
-        As in `fit`.
+        Data used to choose the best epoch, as in `fit`.
     fold : ndarray
         Rows to predict.
     rows : ndarray
         All rows that the classifier learns from.
     title : str
-        Shown with the progress.
+        Text to show with the progress.
     checkpoint : Path or None, default=None
-        Folder for checkpoints of the training.
+        Folder for checkpoints of this training run.
 
     Returns
     -------
     predictions : OutOfFold or None
-        Uniform probabilities if the method cannot learn from the other rows; `limitations` then says why. None if the
-        training was interrupted.
+        Predictions for the rows of the fold. If the method cannot learn from the other rows, all probabilities are
+        equal, and `limitations` says why. None if training was interrupted.
     """
     train, names = np.setdiff1d(rows, fold), classifier.classes_
     ann = ann.with_classes(names)
@@ -123,7 +123,7 @@ def predict_fold(
     except UnfitDataError as error:
         next_training()
         no_say = (
-            f"The consensus of {format_count(len(fold), 'item')} ignores the model, which cannot be "
+            f"The consensus of {format_count(len(fold), 'item')} ignores the model, because the model cannot be "
             "trained without them"
         )
         uniform = np.full((len(fold), len(names)), 1 / len(names))
@@ -151,28 +151,28 @@ def cross_fit(
     Parameters
     ----------
     classifier : CrowdClassifier
-        A fitted classifier. It predicts the rows that it did not learn from; fresh copies predict the others.
+        A fitted classifier. It predicts the rows that it did not learn from. Fresh copies of it predict all other rows.
     inputs : Inputs
         The inputs of all rows.
     ann : Annotations
         The labels that the classifier was trained on.
     gold : ndarray of shape (n_items,) or None, default=None
-        True class of each row as a position in `classes_`, -1 where unknown; used as in `fit`.
+        True class of each row as a position in `classes_`, -1 if unknown. The copies are trained on them as in `fit`.
     validation : object, default=None
-        As in `fit`.
+        Data used to choose the best epoch, as in `fit`.
     folds : int, default=5
         Number of folds.
     folder : Path or None, default=None
-        Folder that holds the predictions of finished folds and the checkpoints of the others, so that cross-fitting
-        can be resumed.
+        Folder for the predictions of finished folds and the checkpoints of unfinished folds, so that an interrupted
+        cross-fitting can be resumed. None: nothing is stored.
     labels : Annotations or None, default=None
-        All labels of the rows, also those that were kept out of training. None: `ann`.
+        All labels of the rows, including labels that were not used in training. None: `ann`.
 
     Returns
     -------
     predictions : OutOfFold or None
-        For `labels`, with 0 folds if there are too few rows, and None if the classifier learns from gold alone and
-        there is none. None instead of predictions if a training was interrupted.
+        Predictions for all rows and for `labels`. Its `n_folds` is 0 if there are too few rows to split, and None if
+        the classifier did not learn from any of these rows. The return value is None if training was interrupted.
     """
     labels = (ann if labels is None else labels).with_classes(classifier.classes_)
     predicted = predict_items(classifier, inputs, labels, 0)
@@ -216,12 +216,12 @@ def cross_fit(
 def combine(
     classifier: CrowdClassifier, inputs: Inputs, ann: Annotations, predictions: OutOfFold, gold: ArrayLike | None
 ) -> Consensus:
-    """Return the consensus of labels and out-of-fold predictions.
+    """Compute the consensus from labels and out-of-fold predictions.
 
     Parameters
     ----------
     classifier : CrowdClassifier
-        The fitted classifier, whose prediction the result shows.
+        The fitted classifier. Its predictions are stored in the result.
     inputs : Inputs
         The inputs of all rows.
     ann : Annotations
@@ -229,7 +229,7 @@ def combine(
     predictions : OutOfFold
         Predictions for these rows and labels.
     gold : array-like of shape (n_items,) or None
-        True class of each row, by name; None where unknown.
+        Name of the true class of each row; None if unknown.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def fold_file(folder: Path, number: int) -> Path:
 
 
 def write_fold(file: Path, predictions: OutOfFold) -> None:
-    """Write the predictions of a fold; the file is complete or absent."""
+    """Write the predictions of a fold. If writing is interrupted, there is no file instead of an incomplete one."""
     arrays: dict[str, NDArray[Any]] = {
         "class_probabilities": predictions.class_probabilities,
         "limitations": np.array(predictions.limitations, dtype=np.str_),
