@@ -1,16 +1,18 @@
-"""Consensus training: networks learn from a consensus that other networks, trained without the item, helped to find.
+"""Consensus training: networks are trained on a consensus that is computed with the help of these networks.
 
-The labelled items are split into folds. Every network is trained without one fold, so what it says about the items of
-this fold is independent of their labels. Training alternates between two steps, as expectation maximization does:
+The labelled items are split into folds. Every network is trained without one fold, so it has not seen the labels of the
+items of this fold. Training alternates between two steps, as in expectation maximization:
 
-1. Class networks are trained on the current class probabilities of the items, and gate networks on the probability
-   that each label is right.
-2. The class probabilities are computed anew: from the labels, the annotators' confusion matrices, and what the networks
-   say about items that they were not trained on (`crowdfuse.aggregation.posterior`).
+1. Class networks are trained on the current class probabilities of the items. Gate networks are trained on the
+   probability that each label is right.
+2. The class probabilities are computed again: from the labels, the annotators' confusion matrices, and the predictions
+   of networks for items that they were not trained on (`crowdfuse.aggregation.posterior`).
 
-The result depends on where this starts. So it runs from two starts at the same time: the shares of the votes, and the
-classes that explain best what annotators would say (`crowdfuse.methods.label_poll`). If both lead to nearly the same
-consensus, or neither makes the labels clearly more likely, predictions are averaged; otherwise the likelier is kept.
+The result depends on the initial class probabilities. So training runs from two starts (initial class probabilities) at
+the same time. The first start is "vote": the vote shares. The second start is "predicted labels": the classes that best
+explain the labels that annotators are predicted to give (`crowdfuse.methods.label_poll`). If both starts lead to nearly
+the same consensus, or if neither makes the labels clearly more likely, their predictions are averaged. Otherwise the
+more likely start is kept.
 """
 
 from __future__ import annotations
@@ -43,18 +45,16 @@ from crowdfuse.nets.mlp import mlp
 
 STARTS = ("vote", "predicted labels")
 MAX_ROUNDS = 4
-MIN_LABEL_STEPS, MIN_CLASS_STEPS, MIN_GATE_STEPS = 1_000, 1_200, 600  # of a phase, if the number of epochs is not given
+MIN_LABEL_STEPS, MIN_CLASS_STEPS, MIN_GATE_STEPS = 1_000, 1_200, 600  # per phase, if the number of epochs is not given
 CLASS_PASSES, MAX_CLASS_STEPS, MIN_CLASS_PASSES = (
     40,
     6_000,
     10,
-)  # a class phase has 40 passes, or fewer from 6,000 steps
-LABEL_SHARE, GATE_SHARE = 0.12, 0.07  # of a given number of epochs, per phase; class phases have the rest
+)  # a class phase has 40 passes; if these are more than 6,000 steps, it has fewer passes, but at least 10
+LABEL_SHARE, GATE_SHARE = 0.12, 0.07  # per phase, of a given number of epochs; class phases have the rest
 CLEAR_STANDARD_ERRORS = 2.0  # a start is better if its log-likelihood is higher by this many standard errors
-MAX_DISAGREEMENT = (
-    0.1  # share of items with another consensus up to which both starts are kept, since the mean is better
-)
-MIN_PROBABILITY = 1e-3  # share of the uniform distribution in the class probabilities: none stays 0
+MAX_DISAGREEMENT = 0.1  # share of items; if the consensus of the two starts differs on fewer items, both are kept
+MIN_PROBABILITY = 1e-3  # share of the uniform distribution that is mixed into class probabilities, so that none is 0
 ROWS_PER_BLOCK = 512
 
 HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
@@ -62,7 +62,7 @@ PairHead = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class OutOfFoldOutputs(NamedTuple):
-    """What networks say about items that they were not trained on, one entry per start.
+    """Predictions of networks for items that they were not trained on. The first axis is the start.
 
     Attributes
     ----------
@@ -99,30 +99,32 @@ class AnnotatorNetwork(nn.Module):
 
 
 class ConsensusTraining(Method):
-    """Cross-fitted networks, trained on the consensus that they help to find.
+    """Cross-fitted networks, trained on a consensus that is computed with their help.
 
-    In a class phase the loss is `mean_n sum_f [fold of n is not f] -sum_k t_n(k) log f_nf(k)`, summed over both starts,
-    with f_nf the class probabilities of item n by the network of fold f, and t_n the current class probabilities. In a
-    gate phase it is the binary cross-entropy of the gates with t_n(y_nr), the probability that the label y_nr is right.
+    In a class phase, the loss is `mean_n sum_f [fold of n is not f] -sum_k t_n(k) log f_nf(k)`, summed over both starts
+    (see the module's docstring). f_nf are the class probabilities of item n by the network of fold f, and t_n are the
+    current class probabilities of the item. In a gate phase, the loss is the binary cross-entropy between the gates and
+    t_n(y_nr), the probability that the label y_nr is right.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     trunks : sequence of Trunk
-        Backbones of all networks: for each fold one of the label network, one of the gate network, and one class
-        network per start; see `n_trunks`.
+        Backbones of all networks. Each fold has one label network, one gate network, and one class network per start;
+        see `n_trunks`.
     n_folds : int
-        Number of folds; 0 trains one network of each kind on all items.
+        Number of folds. If 0, one network of each kind is trained on all items.
     heads : {"shared", "embedded"}
         Kind of the heads that predict labels and gates. "shared": `AnnotatorHead`. "embedded": `EmbeddedHead`.
     embedding : int
-        Length of an annotator's embedding, for "embedded".
+        Length of an annotator's embedding, used only if `heads` is "embedded".
 
     Attributes
     ----------
     fold : Tensor of shape (N,)
-        Fold of each row of the training data; -1 for rows that are not trained on, and without folds.
+        Fold of each row of the training data. -1 for rows that are not trained on; -1 for all rows if there are no
+        folds.
     target : Tensor of shape (n_starts, N, K)
         Class probabilities that the class networks are trained on.
     start_weights : Tensor of shape (n_starts,)
@@ -189,7 +191,7 @@ class ConsensusTraining(Method):
     # ---- training ------------------------------------------------------------------------------
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return a phase for the label networks, and one for classes and one for gates per round."""
+        """Return one phase for the label networks, then two phases per round: for class networks and gate networks."""
         n_rounds = min(MAX_ROUNDS, max(1, (epochs - 1) // 2))
         labels, gates = (max(1, round(share * epochs)) for share in (LABEL_SHARE, GATE_SHARE))
         gates = gates if epochs > 2 else 0
@@ -226,7 +228,7 @@ class ConsensusTraining(Method):
         gates = outputs.gate_logits if round_index or not trains_gates else [None] * len(STARTS)
         targets = []
         for number, (probabilities, gate) in enumerate(zip(outputs.class_probabilities, gates, strict=True)):
-            if number and gate is None:  # the classes from predicted labels are a better start for the gates
+            if number and gate is None:  # gates start better from the classes that explain the predicted labels
                 targets.append(self.target[number].cpu().numpy())
                 continue
             fit = self._fit_posterior(data, probabilities, gate)
@@ -236,7 +238,7 @@ class ConsensusTraining(Method):
         self._set_targets(data, targets)
 
     def _set_targets(self, data: TrainingData, targets: Sequence[NDArray[np.floating]]) -> None:
-        """Set the class probabilities of both starts, (N, K) each; those of items with gold are 0 and 1."""
+        """Set the class probabilities of both starts, (N, K) each. The gold class of an item gets probability 1."""
         known = np.flatnonzero(data.gold >= 0)
         stacked = np.nan_to_num(np.stack(targets)).astype(np.float32)
         stacked[:, known] = np.eye(self.n_classes, dtype=np.float32)[data.gold[known]]
@@ -245,7 +247,7 @@ class ConsensusTraining(Method):
     def _fit_posterior(
         self, data: TrainingData, probabilities: NDArray[np.float64], gate_logits: NDArray[np.float64] | None
     ) -> PosteriorFit:
-        """Return the posterior of labels and out-of-fold class probabilities (N, K), with gates if there are any."""
+        """Fit the posterior to the labels, out-of-fold class probabilities (N, K), and gates if they are not None."""
         votes = Votes(data.annotations)
         ann = data.annotations
         mixed = (1 - MIN_PROBABILITY) * probabilities[votes.labelled] + MIN_PROBABILITY / self.n_classes
@@ -254,7 +256,7 @@ class ConsensusTraining(Method):
         return fit_posterior(votes, np.log(mixed), data.gold[votes.labelled], max_sharpness, gate)
 
     def finish(self, data: TrainingData) -> None:
-        """Weigh the two starts by the likelihood of the labels, and keep the annotator model for later labels.
+        """Choose the weights of the two starts, and keep the annotator model for labels of later calls.
 
         Parameters
         ----------
@@ -279,7 +281,7 @@ class ConsensusTraining(Method):
         self.gate_weight.copy_(_mix(weights, [np.array(model.gate_weight) for model in models]))
 
     def loss(self, batch: Batch) -> Loss:
-        """Return the loss of the phase; gold is part of the class probabilities that are trained on."""
+        """Return the loss of the phase. Gold needs no separate loss: it is part of the current class probabilities."""
         return self.crowd_loss(self.features(batch.x), batch)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
@@ -297,7 +299,7 @@ class ConsensusTraining(Method):
         return Loss(total, weight.sum() / self.n_networks)
 
     def _weight_by_network(self, batch: Batch) -> Tensor:
-        """Return the weight of each item for each network, (n_networks, B): 0 for the items of its own fold."""
+        """Return the weight of each item for each network, (n_networks, B): 0 for items of the network's own fold."""
         own = (
             self.fold.to(batch.row.device)[batch.row] == torch.arange(self.n_networks, device=batch.row.device)[:, None]
         )
@@ -319,12 +321,13 @@ class ConsensusTraining(Method):
             ]
         ).sum()
 
-    # ---- what the networks say about rows that they were not trained on ------------------------
+    # ---- predictions of networks for rows that they were not trained on ------------------------
 
     def outputs(self, data: TrainingData) -> OutOfFoldOutputs:
-        """Return class probabilities and gates of all rows, each by networks that were not trained on the row.
+        """Return class probabilities and gates of all rows, predicted by networks that were not trained on the row.
 
-        Rows that no network was trained on get the mean of all networks; without folds, so do all rows.
+        For rows that are in no fold, the predictions are the mean over all networks. If there are no folds, this holds
+        for all rows.
 
         Parameters
         ----------
@@ -344,7 +347,7 @@ class ConsensusTraining(Method):
         return OutOfFoldOutputs(probabilities, gates)
 
     def _out_of_fold_batches(self, data: TrainingData) -> Iterator[tuple[slice, Batch, Tensor, IntArray]]:
-        """Yield the networks that were not trained on some rows, these rows, their inputs and numbers of labels."""
+        """Yield blocks of rows: networks that were not trained on them, batch, features and positions of the labels."""
         fold, device = self.fold.cpu().numpy(), next(self.parameters()).device
         indptr = data.annotations.indptr
         dtype = next(self.parameters()).dtype
@@ -355,15 +358,15 @@ class ConsensusTraining(Method):
             with torch.inference_mode(), closing(data.stream(blocks)) as stream:
                 for block, batch in zip(blocks, stream, strict=True):
                     moved = batch.to(device)
-                    # annotators that were added after the training share one position
+                    # annotators that were added after training share one position
                     moved = moved._replace(annotator=moved.annotator.clamp(max=self.n_annotators - 1))
                     labels = concatenate_ranges(indptr[block], indptr[block + 1] - indptr[block])
                     yield members, moved, self.features(moved.x.to(dtype)), labels
 
     def _class_probabilities(self, h: Tensor, start: int, members: slice = slice(None)) -> Tensor:
-        """Return the class probabilities by networks of a start, (n_members, B, K), in double precision.
+        """Return the class probabilities by the networks of a start, (n_members, B, K), in double precision.
 
-        In single precision, the last digit of a softmax depends on the position of the row.
+        Single precision is not enough: there, the last digit of a softmax depends on the position of the row.
         """
         first, last, _ = members.indices(self.n_networks)
         offset = start * self.n_networks
@@ -371,14 +374,15 @@ class ConsensusTraining(Method):
         return logits.double().softmax(-1)
 
     def _gate_logits(self, h: Tensor, item: Tensor, annotator: Tensor, members: slice = slice(None)) -> Tensor:
-        """Return the mean gates of pairs over networks, as logits, (L, n_starts)."""
+        """Return the gates of pairs, averaged over networks, as logits, (L, n_starts)."""
         return torch.stack([network(h, item, annotator) for network in self.gate_networks[members]]).mean(0)
 
     def _classes_from_predicted_labels(self, data: TrainingData) -> NDArray[np.float32]:
-        """Return the classes that explain the predicted labels best, as class probabilities 0 and 1, (N, K).
+        """Return the classes that explain the predicted labels best, as one-hot vectors, (N, K).
 
-        The rule is the one under which the labels are more likely; with two classes there is no choice, because swapped
-        classes would explain the labels equally well.
+        There are two rules for choosing these classes: "any" is used if it makes the labels clearly more likely,
+        otherwise "above chance". If there are only two classes, "above chance" is used, because the labels cannot
+        decide: swapped classes would explain them equally well.
         """
         weights = torch.from_numpy(poll_weights(data, self.n_annotators)).float()
         polled = weights.nonzero()[:, 0]
@@ -404,19 +408,19 @@ class ConsensusTraining(Method):
         return initial
 
     def _label_probabilities(self, h: Tensor, item: Tensor, annotator: Tensor, members: slice) -> Tensor:
-        """Return the probabilities of the labels that annotators would give, (L, K), mean over networks."""
+        """Return the probability of each label that the annotator could give, averaged over networks, (L, K)."""
         networks = self.label_networks[members]
         return torch.stack([network(h, item, annotator).softmax(1) for network in networks]).mean(0)
 
-    # ---- predictions, and what the method says about annotators --------------------------------
+    # ---- predictions of classes, and estimates about annotators --------------------------------
 
     def limitations(self) -> tuple[str, ...]:
-        """Return that the confidence is too high, because the labels of an item shape what networks are trained on."""
+        """Return a sentence that the confidence is too high, or nothing without folds."""
         if not self.n_folds:
             return ()
         return (
-            "Confidence is too high, most of all with fewer than about 2,000 items: each network was trained without "
-            "the items that it predicts, but on a consensus that the labels of these items have influenced.",
+            "The confidence is too high, especially if there are fewer than about 2,000 items. Each network was "
+            "trained without the items that it predicts, but their labels influenced the consensus of other items.",
         )
 
     def class_logits(self, h: Tensor) -> Tensor:
@@ -428,7 +432,7 @@ class ConsensusTraining(Method):
         return mean.clamp(min=1e-12).log().to(h.dtype)
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the probability that the annotator is right, for each pair, (L,)."""
+        """Return, for each pair, the probability that the annotator is right, (L,)."""
         return (self._gate_logits(features, item, annotator) @ self.start_weights).sigmoid()
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
@@ -462,13 +466,13 @@ class ConsensusTraining(Method):
         return right * eye + (1 - right) * self.wrong_labels
 
     def _shifted(self, right: Tensor, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return P(said = k | true = k) of pairs, (L, K), shifted by the gates."""
+        """Return, for each pair and class k, P(label k | true class k), adjusted by the gate of the pair, (L, K)."""
         logits = self._gate_logits(features, item, annotator) @ self.start_weights
         gate = logits.clamp(-6.9, 6.9) - self.gate_mean[annotator]
         return (right.logit() + self.gate_weight * gate[:, None]).sigmoid().clamp(1e-6, 1 - 1e-6)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators, each the average of the existing ones."""
+        """Append `count` annotators, each with the average of the existing annotators' parameters."""
         super().add_annotators(count)
         for name in ("right_probability", "gate_mean", "confusion"):
             table = getattr(self, name)
@@ -492,7 +496,7 @@ def _label_losses(logits: Tensor, batch: Batch) -> Tensor:
 
 
 def _gate_losses(logits: Tensor, batch: Batch, right: Tensor) -> Tensor:
-    """Return the cross-entropy of the gates of both starts with `right` (L, n_starts), summed, (L,)."""
+    """Return the cross-entropy between the gates and `right` (L, n_starts), summed over both starts, (L,)."""
     return binary_cross_entropy_with_logits(logits, right.to(logits.dtype), reduction="none").sum(1)
 
 
@@ -501,7 +505,8 @@ def _start_weights(
 ) -> NDArray[np.float64]:
     """Return the weights of the starts: equal, unless they disagree on many items and one is clearly more likely.
 
-    `classes` (n,) is the consensus of each start, `log_likelihoods` (n,) those of the labels of each item.
+    `classes` holds the consensus of each start, (n,). `log_likelihoods` holds, for each start, the log-likelihood of
+    the labels of each item, (n,).
 
     Examples
     --------
